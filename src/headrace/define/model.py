@@ -1,0 +1,83 @@
+"""Streams and views as inert data: no Spark, no I/O. SQL and Python make equal objects."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from headrace.aggregate import Aggregate
+from headrace.types import TIMESTAMP, Expression, Type
+
+ARRIVED = "_arrived"  # the event time of a stream that declares none
+
+
+@dataclass(frozen=True)
+class Field:
+    """A typed field of a stream; a computed one is evaluated once, when the event is appended."""
+
+    name: str
+    type: Type
+    nullable: bool = True
+    computed: Expression | None = None
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Events of one shape. Without `event_time` the time of arrival is the event time."""
+
+    name: str
+    fields: tuple[Field, ...]
+    event_time: str | None = None
+    patience_ms: int = 0
+
+    @property
+    def time_column(self) -> str:
+        """The lake's column that holds the event time."""
+        return self.event_time or ARRIVED
+
+    def types(self) -> dict[str, Type]:
+        """The names that an expression over this stream may use."""
+        named = {field.name: field.type for field in self.fields}
+        return named if self.event_time else {**named, ARRIVED: TIMESTAMP}
+
+
+@dataclass(frozen=True)
+class Window:
+    """The default question of a view: windows of `size_ms`, one every `slide_ms`."""
+
+    size_ms: int
+    slide_ms: int
+
+    @property
+    def pane_ms(self) -> int:
+        """The size of the panes that tile every such window."""
+        return math.gcd(self.size_ms, self.slide_ms)
+
+
+@dataclass(frozen=True)
+class Key:
+    """A column that events are grouped by."""
+
+    name: str
+    expression: Expression
+
+
+@dataclass(frozen=True)
+class Column:
+    """A named aggregate of a view."""
+
+    name: str
+    aggregate: Aggregate
+
+
+@dataclass(frozen=True)
+class View:
+    """A keyed, paned, mergeable summary of a stream. Without `window` it has one pane: all time."""
+
+    name: str
+    stream: str
+    keys: tuple[Key, ...]
+    columns: tuple[Column, ...]
+    window: Window | None = None
+    where: Expression | None = None
+    schedule_ms: int | None = None

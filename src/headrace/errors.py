@@ -1,0 +1,166 @@
+"""The one shape of every failure that a user sees: what, found, expected, what to do.
+
+CLI, HTTP and logging print the same sentence, made by `str(error)`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True)
+class Location:
+    """A place in a definition file; line and column count from 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+class HeadraceError(Exception):
+    """A failure with a stable code and a sentence that says what to do about it."""
+
+    code: ClassVar[str] = "error"
+    http_status: ClassVar[int] = 400
+    exit_code: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        found: str | None = None,
+        expected: str | None = None,
+        fix: str | None = None,
+        where: Location | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.found = found
+        self.expected = expected
+        self.fix = fix
+        self.where = where
+
+    def __str__(self) -> str:
+        parts = [self.message]
+        if self.found:
+            parts.append(f"found {self.found}")
+        if self.expected:
+            parts.append(f"expected {self.expected}")
+        if self.fix:
+            parts.append(self.fix)
+        sentence = "; ".join(parts)
+        return f"{self.where}: {sentence}" if self.where else sentence
+
+    def as_dict(self) -> dict[str, Any]:
+        """The error as HTTP and `--json` show it."""
+        return {
+            "code": self.code,
+            "message": self.message,
+            "found": self.found,
+            "expected": self.expected,
+            "fix": self.fix,
+            "where": str(self.where) if self.where else None,
+        }
+
+
+class DefinitionError(HeadraceError):
+    """A stream or view is declared wrongly."""
+
+    code = "definition"
+    exit_code = 2
+
+
+class DefinitionErrors(DefinitionError):
+    """Several mistakes of one load, each with its own place."""
+
+    def __init__(self, errors: list[DefinitionError]) -> None:
+        super().__init__("\n".join(str(e) for e in errors))
+        self.errors = errors
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**super().as_dict(), "errors": [e.as_dict() for e in self.errors]}
+
+
+class QuestionError(HeadraceError):
+    """A question cannot be answered as it was put."""
+
+    code = "question"
+
+
+class NotFoundError(HeadraceError):
+    """A stream, view or token is named that does not exist."""
+
+    code = "not_found"
+    http_status = 404
+
+
+class NotReadyError(HeadraceError):
+    """The thing exists but cannot answer yet."""
+
+    code = "not_ready"
+    http_status = 503
+
+
+class IngestError(HeadraceError):
+    """A request to take events in cannot be read at all."""
+
+    code = "ingest"
+
+
+class ConflictError(HeadraceError):
+    """The request contradicts an earlier one."""
+
+    code = "conflict"
+    http_status = 409
+
+
+class OverloadError(HeadraceError):
+    """More comes in than can be taken now; nothing of this request was kept."""
+
+    code = "overload"
+    http_status = 429
+
+
+class WorkspaceError(HeadraceError):
+    """The workspace folder, its settings or its lease stand in the way."""
+
+    code = "workspace"
+
+
+class FencedError(HeadraceError):
+    """Another process has taken over; this one must stop without writing."""
+
+    code = "fenced"
+    exit_code = 3
+
+
+class CorruptionError(HeadraceError):
+    """A file of ours does not hold what it must; nothing was guessed."""
+
+    code = "corruption"
+    http_status = 500
+
+
+class MachineError(HeadraceError):
+    """Java, Python or the network of this machine is not fit."""
+
+    code = "environment"
+
+
+class UnavailableError(HeadraceError):
+    """The server cannot be reached or cannot write at the moment."""
+
+    code = "unavailable"
+    http_status = 503
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """A hint that names the nearest known name, if one is near."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"did you mean '{near[0]}'?" if near else None
