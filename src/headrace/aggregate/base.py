@@ -48,7 +48,6 @@ class Aggregate(ABC):
     where: Expression | None = None
 
     name: ClassVar[str]
-    zero: ClassVar[Partial]
     approximate: ClassVar[str | None] = None  # the stated error, in words, if there is one
 
     @classmethod
@@ -66,6 +65,11 @@ class Aggregate(ABC):
     def columns(self) -> tuple[PartialColumn, ...]:
         """The columns of a partial."""
 
+    @property
+    def zero(self) -> Partial:
+        """The partial of no event: `merge(zero, p) == p`."""
+        return (None,) * len(self.columns)
+
     @abstractmethod
     def spark_columns(self) -> tuple[str, ...]:
         """Spark SQL for each column: the merged partial of a group of events."""
@@ -75,7 +79,7 @@ class Aggregate(ABC):
         """The partial of one event whose expression has this value (None is NULL)."""
 
     def merge(self, a: Partial, b: Partial) -> Partial:
-        """The partial of both; `merge(zero, p) == p`."""
+        """The partial of both."""
         return tuple(
             y if x is None else x if y is None else column.merge.pair(x, y)
             for column, x, y in zip(self.columns, a, b, strict=True)

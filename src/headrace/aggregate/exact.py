@@ -22,7 +22,6 @@ class Count(Aggregate):
     """count(*), or count(x): events, or those whose x is not NULL."""
 
     name: ClassVar[str] = "count"
-    zero: ClassVar[Partial] = (0,)
 
     @classmethod
     def refuse(cls, expression: Expression | None) -> str | None:
@@ -50,7 +49,6 @@ class Count(Aggregate):
 class _Total(Aggregate):
     """What sum and avg share: an exact sum of integers and DECIMALs, a bounded one of DOUBLEs."""
 
-    zero: ClassVar[Partial] = (None, 0)
 
     @classmethod
     def refuse(cls, expression: Expression | None) -> str | None:
@@ -102,7 +100,7 @@ class _Total(Aggregate):
 
     def lift(self, value: Value) -> Partial:
         if value is None:
-            return (None, 0, None) if self._is_double else (None, 0)
+            return self.zero
         if self._is_double:
             return value, 1, abs(value)
         return Decimal(value), 1
@@ -158,8 +156,6 @@ class Avg(_Total):
 @dataclass(frozen=True)
 class _Extreme(Aggregate):
     """What min and max share: one value, NULL and NaN skipped."""
-
-    zero: ClassVar[Partial] = (None,)
 
     @classmethod
     def refuse(cls, expression: Expression | None) -> str | None:

@@ -65,7 +65,6 @@ class ApproxCountDistinct(Aggregate):
     """approx_count_distinct(x): how many different x, by a HyperLogLog sketch; NULL skipped."""
 
     name: ClassVar[str] = "approx_count_distinct"
-    zero: ClassVar[Partial] = (None,)
     approximate: ClassVar[str | None] = "within 3.3 % in 95 of 100 answers; exact below about 200"
 
     @classmethod
