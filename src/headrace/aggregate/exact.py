@@ -49,7 +49,6 @@ class Count(Aggregate):
 class _Total(Aggregate):
     """What sum and avg share: an exact sum of integers and DECIMALs, a bounded one of DOUBLEs."""
 
-
     @classmethod
     def refuse(cls, expression: Expression | None) -> str | None:
         if expression is None or not expression.type.is_numeric:

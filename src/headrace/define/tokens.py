@@ -1,0 +1,146 @@
+"""Cuts definition text into tokens that know their place; comments are dropped here."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from headrace.errors import DefinitionError, Location
+
+WORD, QUOTED, STRING, NUMBER, SYMBOL, END = "word", "name", "string", "number", "symbol", "end"
+
+_TOKEN = re.compile(
+    r"""
+    (?P<space>\s+)
+  | (?P<comment>--[^\n]*)
+  | (?P<block>/\*)
+  | (?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?:[A-Za-z]+\b)?)
+  | (?P<raw>[rR]'[^']*')
+  | (?P<string>'(?:[^'\\]|\\.|'')*')
+  | (?P<name>`(?:[^`]|``)*`)
+  | (?P<word>[A-Za-z_]\w*)
+  | (?P<symbol><=>|<>|<=|>=|!=|==|\|\||::|=>|[-+*/%=<>(),.;!])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "Z": "\x1a", "%": "\\%", "_": "\\_"}
+_ESCAPE = re.compile(r"''|\\u([0-9a-fA-F]{4})|\\U([0-9a-fA-F]{8})|\\([0-3][0-7]{2})|\\(.)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Text with its place: a file, or a piece of SQL inside a Python file (then `at` is the place of all of it)."""
+
+    text: str
+    file: str = "<sql>"
+    at: Location | None = None
+
+    def locate(self, offset: int) -> Location:
+        """The place of an offset of the text, for people."""
+        if self.at:
+            return self.at
+        before = self.text[:offset]
+        return Location(self.file, before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
+
+    def error(
+        self,
+        offset: int,
+        message: str,
+        *,
+        found: str | None = None,
+        expected: str | None = None,
+        fix: str | None = None,
+    ) -> DefinitionError:
+        """A mistake at an offset of the text."""
+        if self.at and self.text.strip():
+            message = f"{message}, in {self.text.strip()!r}"
+        return DefinitionError(message, found=found, expected=expected, fix=fix, where=self.locate(offset))
+
+
+@dataclass(frozen=True)
+class Token:
+    """One token: `text` is its value (unescaped) for names and strings, as written for the rest."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+    @property
+    def upper(self) -> str:
+        """The text of an unquoted word in capitals; empty for anything else, so that it equals no keyword."""
+        return self.text.upper() if self.kind == WORD else ""
+
+    def describe(self) -> str:
+        """The token as an error message names it."""
+        if self.kind == END:
+            return "the end"
+        return {STRING: f"the text '{self.text}'", NUMBER: f"the number {self.text}"}.get(self.kind, f"'{self.text}'")
+
+
+def tokenize(source: Source) -> list[Token]:
+    """All tokens of the text, closed by an END token."""
+    text, tokens, offset = source.text, [], 0
+    while offset < len(text):
+        match = _TOKEN.match(text, offset)
+        if match is None:
+            raise _unreadable(source, offset)
+        kind, written = match.lastgroup or "", match.group()
+        if kind == "block":
+            offset = _end_of_comment(source, offset)
+            continue
+        start, offset = offset, match.end()
+        if kind in ("space", "comment"):
+            continue
+        if kind == "string":
+            tokens.append(Token(STRING, _unescape(source, start, written[1:-1]), start, offset))
+        elif kind == "raw":
+            tokens.append(Token(STRING, written[2:-1], start, offset))
+        elif kind == "name":
+            tokens.append(Token(QUOTED, written[1:-1].replace("``", "`"), start, offset))
+        else:
+            tokens.append(Token(kind, written, start, offset))
+    return [*tokens, Token(END, "", len(text), len(text))]
+
+
+def escape(value: str) -> str:
+    """A text as a Spark SQL literal that reads back as the same text."""
+    for plain, escaped in (("\\", "\\\\"), ("'", "\\'"), ("\n", "\\n"), ("\t", "\\t"), ("\r", "\\r")):
+        value = value.replace(plain, escaped)
+    return f"'{value}'"
+
+
+def _unescape(source: Source, start: int, body: str) -> str:
+    def replace(match: re.Match[str]) -> str:
+        short, long, octal, letter = match.groups()
+        if short or long:
+            return chr(int(short or long, 16)) if int(short or long, 16) < 0x110000 else "\ufffd"
+        if octal:
+            return chr(int(octal, 8))
+        return "'" if letter is None else _ESCAPES.get(letter, letter)
+
+    value = _ESCAPE.sub(replace, body)
+    if "\0" in value or any(0xD800 <= ord(c) < 0xE000 for c in value):
+        raise source.error(start, "a text holds a NUL or half of a surrogate pair", fix="leave that character out")
+    return value
+
+
+def _end_of_comment(source: Source, start: int) -> int:
+    depth, offset = 0, start
+    for match in re.compile(r"/\*|\*/").finditer(source.text, start):
+        depth += 1 if match.group() == "/*" else -1
+        offset = match.end()
+        if depth == 0:
+            return offset
+    raise source.error(start, "a comment is not closed", expected="*/")
+
+
+def _unreadable(source: Source, offset: int) -> DefinitionError:
+    char = source.text[offset]
+    if char == '"':
+        return source.error(
+            offset, "double quotes mean different things in different databases", fix="write '…' for a text, `…` for a name"
+        )
+    if char in "'`":
+        return source.error(offset, "a quote is not closed", expected=f"a closing {char}")
+    return source.error(offset, f"the character {char!r} has no meaning here", fix="remove it")

@@ -1,0 +1,137 @@
+"""The journal on disk: segments of records, and how to walk them.
+
+Read by Spark's processes too, so it imports next to nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import CorruptionError
+
+MAGIC = b"HRJ1"
+HEADER = struct.Struct("<4sIIIqq")  # magic, CRC, bytes of meta, bytes of payload, arrival in us, position
+DURABLE = struct.Struct("<qI")  # durable end, its CRC
+DURABLE_FILE = "durable"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One request that was taken in. It spans positions [position, end) of the journal."""
+
+    position: int
+    arrived_us: int
+    meta_bytes: int
+    payload_bytes: int
+    crc: int
+
+    @property
+    def payload_position(self) -> int:
+        return self.position + HEADER.size + self.meta_bytes
+
+    @property
+    def end(self) -> int:
+        return self.payload_position + self.payload_bytes
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A file of the journal that holds positions [start, end)."""
+
+    path: Path
+    start: int
+    fence: int
+    end: int
+
+
+def segment_name(start: int, fence: int) -> str:
+    """Names sort by position; the fence keeps a writer that lost its lease off the new one's file."""
+    return f"{start:020d}-{fence:08d}.seg"
+
+
+def list_segments(folder: Path) -> list[Segment]:
+    """The segments in order. A segment ends where the next begins, whatever was written behind that."""
+    found = sorted(folder.glob("*.seg"))
+    starts = [tuple(int(part) for part in path.stem.split("-")) for path in found]
+    segments = []
+    for index, (path, (start, fence)) in enumerate(zip(found, starts, strict=True)):
+        written = start + path.stat().st_size
+        end = min(written, starts[index + 1][0]) if index + 1 < len(found) else written
+        segments.append(Segment(path, start, fence, end))
+    return segments
+
+
+def read_durable(folder: Path) -> int | None:
+    """The end up to which every record is on disk; None if it was never published."""
+    try:
+        raw = (folder / DURABLE_FILE).read_bytes()
+    except FileNotFoundError:
+        return None
+    if len(raw) != DURABLE.size:
+        return None
+    end, crc = DURABLE.unpack(raw)
+    return end if zlib.crc32(raw[:8]) == crc else None
+
+
+def pack(meta: bytes, payload: bytes, arrived_us: int, position: int) -> bytes:
+    """The header and meta of a record; the payload follows it."""
+    rest = HEADER.pack(MAGIC, 0, len(meta), len(payload), arrived_us, position)[8:]
+    crc = zlib.crc32(payload, zlib.crc32(meta, zlib.crc32(rest)))
+    return MAGIC + struct.pack("<I", crc) + rest + meta
+
+
+def unpack(header: bytes, position: int) -> Record | None:
+    """The record that a header speaks of; None if it is not one for this position."""
+    if len(header) < HEADER.size:
+        return None
+    magic, crc, meta_bytes, payload_bytes, arrived_us, at = HEADER.unpack_from(header)
+    if magic != MAGIC or at != position:
+        return None
+    return Record(position, arrived_us, meta_bytes, payload_bytes, crc)
+
+
+def is_intact(fd: int, segment: Segment, record: Record) -> bool:
+    """Whether the bytes of a record are those that were written."""
+    body = os.pread(fd, record.end - record.position - 8, record.position - segment.start + 8)
+    return len(body) == record.end - record.position - 8 and zlib.crc32(body) == record.crc
+
+
+def walk(segment: Segment, start: int, end: int) -> Iterator[Record]:
+    """The records that begin in [start, end); `start` must be a record's position."""
+    with segment.path.open("rb") as file:
+        position = start
+        while position < min(end, segment.end):
+            file.seek(position - segment.start)
+            record = unpack(file.read(HEADER.size), position)
+            if record is None or record.end > segment.end:
+                raise CorruptionError(
+                    f"journal file '{segment.path}' is damaged at position {position}",
+                    expected="a whole record",
+                    fix="nothing behind it was read; restore the file, or move it away to go on without its events",
+                )
+            yield record
+            position = record.end
+
+
+def cut(folder: Path, start: int, end: int, target_bytes: int, most_bytes: int) -> list[tuple[int, int]]:
+    """Ranges of whole records that tile [start, e) for the e <= end at which `most_bytes` are reached."""
+    ranges: list[tuple[int, int]] = []
+    for segment in list_segments(folder):
+        if segment.end <= start or segment.start >= end:
+            continue
+        first = max(start, segment.start)
+        for record in walk(segment, first, end):
+            if record.end - start > most_bytes and record.position > start:
+                return ranges if first == record.position else [*ranges, (first, record.position)]
+            if record.end - first >= target_bytes:
+                ranges.append((first, record.end))
+                first = record.end
+        last = min(end, segment.end)
+        if first < last:
+            ranges.append((first, last))
+    return ranges
