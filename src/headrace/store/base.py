@@ -15,10 +15,12 @@ import pyarrow as pa
 from headrace.aggregate import Value
 from headrace.define.model import Column, View
 
-KEY_ID = "key_id"  # 32 hex digits in partials; a 128-bit column in the store
-PANE = "pane"  # start of the pane, in ms since the epoch; 0 for a view without window
-EVENTS = "events"  # how many events are in the row
-CORRECTIONS = "corrections"  # how many of them came when their pane was settled
+# Names with a leading underscore are ours: `count(*) AS events` must not meet them.
+KEY_ID = "_key_id"  # 32 hex digits in partials; a 128-bit column in the store
+PANE = "_pane"  # start of the pane, in ms since the epoch; 0 for a view without window
+EVENTS = "_events"  # how many events are in the row
+CORRECTIONS = "_corrections"  # how many of them came when their pane was settled
+BUCKET = "_bucket"  # start of the bucket of a folded row, in ms since the epoch
 
 
 def partial_columns(column: Column) -> list[str]:
@@ -77,7 +79,7 @@ class Snapshot(Protocol):
         """The version that answers for a view."""
 
     def fold(self, version: Version, selection: Selection) -> pa.Table:
-        """Merged partials: `bucket` (ms), the kept keys, events, corrections, each partial column.
+        """Merged partials: BUCKET, the kept keys, EVENTS, CORRECTIONS, each partial column.
 
         Ordered by bucket, then by the keys, NULL first.
         """

@@ -1,0 +1,1 @@
+"""The tables of view versions: where partials are merged and read back."""

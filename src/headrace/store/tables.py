@@ -1,0 +1,177 @@
+"""The SQL that makes, merges into and folds a version's tables. Text only: it runs nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headrace.aggregate import PartialColumn, Value
+from headrace.define.model import View
+from headrace.store.base import BUCKET, CORRECTIONS, EVENTS, KEY_ID, PANE, Selection, partial_columns
+from headrace.types import Type
+
+SQL_TYPES = {"STRING": "VARCHAR", "TIMESTAMP": "TIMESTAMPTZ", "BINARY": "BLOB", "INT": "INTEGER"}
+# What stands for NULL behind a flag that says so, where rows are compared with a page's last.
+STAND_INS = {"STRING": "''", "BOOLEAN": "false", "DATE": "DATE '1970-01-01'", "TIMESTAMP": "TIMESTAMPTZ '1970-01-01Z'"}
+
+STAGED, ROW = "_staged", "_row"  # the merged rows of a step, and where each one lies in its table
+
+
+def quoted(name: str) -> str:
+    """A name as an identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def sql_type(of: Type) -> str:
+    """The store's type for one of ours."""
+    return SQL_TYPES.get(of.name, str(of))
+
+
+def speed_table(view: str, number: int) -> str:
+    """The name of a version's speed table; two views never share one.
+
+    DuckDB folds case even in quotes, so a name that is not plain lower case gets a hash of itself.
+    """
+    plain = re.sub(r"[^a-z0-9_]", "_", view.lower())
+    if plain != view:
+        plain = f"{plain[:40]}-{hashlib.sha256(view.encode()).hexdigest()[:16]}"
+    return f"speed_{plain}_{number}"
+
+
+def partials_of(view: View) -> list[tuple[str, PartialColumn]]:
+    """The view's partial columns, each with its name in files and tables."""
+    return [
+        (name, part)
+        for column in view.columns
+        for name, part in zip(partial_columns(column), column.aggregate.columns, strict=True)
+    ]
+
+
+def create_speed(view: View, number: int) -> str:
+    """An empty speed table. No index: a merge joins by hash, and reads filter by key columns."""
+    columns = [f"{KEY_ID} UUID NOT NULL", f"{PANE} BIGINT NOT NULL"]
+    columns += [f"{quoted(key.name)} {sql_type(key.expression.type)}" for key in view.keys]
+    columns += [f"{EVENTS} BIGINT NOT NULL", f"{CORRECTIONS} BIGINT NOT NULL"]
+    columns += [f"{quoted(name)} {sql_type(part.type)}" for name, part in partials_of(view)]
+    return f"CREATE TABLE {quoted(speed_table(view.name, number))} ({', '.join(columns)})"
+
+
+def fold_column(name: str, part: PartialColumn) -> str:
+    """One partial column of a group of rows, merged, under its own name."""
+    merge, column = part.merge, quoted(name)
+    if merge.fold is None:
+        folded = f"{merge.name}_fold(list({column}) FILTER (WHERE {column} IS NOT NULL))"
+    else:
+        folded = merge.fold.format(column)
+    return f"CAST({folded} AS {sql_type(part.type)}) AS {column}"
+
+
+def _counted() -> list[str]:
+    return [f"CAST(sum({name}) AS BIGINT) AS {name}" for name in (EVENTS, CORRECTIONS)]
+
+
+def merge_files(view: View, number: int) -> list[str]:
+    """The statements that merge the Parquet files of parameter `files` into the speed table.
+
+    Tasks do not exchange rows, so the files may hold several of one (key, pane): folded first.
+    Rows are updated in place, since deleting and inserting them would leave tombstones, and in the
+    order of their row ids: in any other order DuckDB takes ten times as long (MERGE does, when the
+    table is about as small as the files).
+    """
+    table, partials = quoted(speed_table(view.name, number)), partials_of(view)
+    keys = [quoted(key.name) for key in view.keys]
+    folded = [f"CAST({KEY_ID} AS UUID) AS {KEY_ID}", PANE]
+    folded += [
+        f"CAST(any_value({name}) AS {sql_type(key.expression.type)}) AS {name}"
+        for name, key in zip(keys, view.keys, strict=True)
+    ]
+    folded += _counted() + [fold_column(name, part) for name, part in partials]
+    source = f"SELECT {', '.join(folded)} FROM read_parquet($files) GROUP BY {KEY_ID}, {PANE}"
+    merged = {name: f"coalesce(t.{name} + s.{name}, s.{name})" for name in (EVENTS, CORRECTIONS)}
+    for name, part in partials:
+        mine, theirs = f"t.{quoted(name)}", f"s.{quoted(name)}"
+        merged[quoted(name)] = f"coalesce({part.merge.sql.format(mine, theirs)}, {mine}, {theirs})"
+    fixed = [KEY_ID, PANE, *keys]
+    selected = [f"t.rowid AS {ROW}", *(f"s.{name}" for name in fixed)]
+    selected += [f"{value} AS {name}" for name, value in merged.items()]
+    return [
+        f"CREATE OR REPLACE TEMP TABLE {STAGED} AS SELECT {', '.join(selected)} FROM ({source}) AS s "
+        f"LEFT JOIN {table} AS t ON t.{KEY_ID} = s.{KEY_ID} AND t.{PANE} = s.{PANE} ORDER BY {ROW}",
+        f"UPDATE {table} SET {', '.join(f'{name} = s.{name}' for name in merged)} "
+        f"FROM {STAGED} AS s WHERE {table}.rowid = s.{ROW}",
+        f"INSERT INTO {table} ({', '.join([*fixed, *merged])}) "
+        f"SELECT {', '.join([*fixed, *merged])} FROM {STAGED} WHERE {ROW} IS NULL",
+    ]
+
+
+def fold(view: View, tables: Sequence[str], selection: Selection) -> tuple[str, list[Any]]:
+    """One query over all tables of a version, and its parameters."""
+    types = {key.name: key.expression.type for key in view.keys}
+    if selection.bucket_ms is None:
+        bucket = f"CAST({int(selection.origin_ms)} AS BIGINT)"
+    else:
+        size, origin = int(selection.bucket_ms), int(selection.origin_ms)
+        # Not //: it rounds towards zero, and panes may lie before the origin.
+        offset = f"({PANE} - {origin})"
+        bucket = f"({PANE} - (({offset} % {size}) + {size}) % {size})"
+    parameters: list[Any] = []
+    conditions = _conditions(selection, bucket, types, parameters)
+    by = [quoted(name) for name in selection.by]
+    groups = by if selection.bucket_ms is None else [bucket, *by]
+    selected = [f"{bucket} AS {BUCKET}", *by, *_counted()]
+    selected += [fold_column(name, part) for name, part in partials_of(view)]
+    source = " UNION ALL ".join(f"SELECT * FROM {quoted(table)}" for table in tables)
+    query = f"SELECT {', '.join(selected)} FROM {quoted(tables[0]) if len(tables) == 1 else f'({source})'}"
+    if conditions:
+        query += f" WHERE {' AND '.join(conditions)}"
+    query += f" GROUP BY {', '.join(groups)}" if groups else " HAVING count(*) > 0"
+    if groups:
+        query += " ORDER BY " + ", ".join(f"{group} NULLS FIRST" for group in groups)
+    if selection.limit is not None:
+        query += f" LIMIT {int(selection.limit)}"
+    return query, parameters
+
+
+def _conditions(selection: Selection, bucket: str, types: Mapping[str, Type], parameters: list[Any]) -> list[str]:
+    conditions = []
+    start, end = selection.panes
+    if start is not None:
+        conditions.append(f"{PANE} >= {int(start)}")
+    if end is not None:
+        conditions.append(f"{PANE} < {int(end)}")
+    if selection.where:
+        alternatives = [_equal(alternative, types, parameters) for alternative in selection.where]
+        conditions.append(f"({' OR '.join(alternatives)})")
+    if selection.after is not None:
+        if selection.bucket_ms is not None:
+            conditions.append(f"{PANE} >= {int(selection.after[0])}")
+        conditions.append(_behind(selection, bucket, types, parameters))
+    return conditions
+
+
+def _equal(alternative: Mapping[str, Value], types: Mapping[str, Type], parameters: list[Any]) -> str:
+    terms = []
+    for name, value in alternative.items():
+        if value is None:
+            terms.append(f"{quoted(name)} IS NULL")
+        else:
+            terms.append(f"{quoted(name)} = CAST(? AS {sql_type(types[name])})")
+            parameters.append(value)
+    return f"({' AND '.join(terms) or 'true'})"
+
+
+def _behind(selection: Selection, bucket: str, types: Mapping[str, Type], parameters: list[Any]) -> str:
+    """Rows after the last one of the page before, in an order that puts NULL first."""
+    assert selection.after is not None, "only asked for pages after the first"
+    left, right = [bucket], [str(int(selection.after[0]))]
+    for name, value in zip(selection.by, selection.after[1:], strict=True):
+        stand_in = STAND_INS.get(types[name].name, "0")
+        left += [f"({quoted(name)} IS NOT NULL)", f"coalesce({quoted(name)}, {stand_in})"]
+        if value is None:
+            right += ["false", stand_in]
+        else:
+            right += ["true", f"CAST(? AS {sql_type(types[name])})"]
+            parameters.append(value)
+    return f"({', '.join(left)}) > ({', '.join(right)})"
