@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import duckdb
@@ -17,8 +18,9 @@ from headrace.define.fingerprint import from_json, to_json
 from headrace.define.model import View
 from headrace.errors import CorruptionError, FencedError, WorkspaceError
 from headrace.store.base import Selection, Step, Version
+from headrace.store.few import fold_few
 from headrace.store.sketches import register_functions
-from headrace.store.tables import create_speed, fold, merge_files, quoted, speed_table
+from headrace.store.tables import create_speed, few, fold, merge_files, quoted, speed_table
 
 SETTINGS = {
     "threads": "2",
@@ -35,12 +37,13 @@ CREATE TABLE IF NOT EXISTS versions (
 """
 READ_VERSIONS = """
 SELECT definition, number, fingerprint, patience_ms, applied_to, position, newest_us, applied_at_us, serving, stalled
-FROM versions
+FROM versions ORDER BY view, number
 """
 MOVE = """
 UPDATE versions SET applied_to = $to, position = $position, newest_us = $newest, applied_at_us = $at
 WHERE view = $view AND number = $number AND applied_to = $from AND fence = $fence
 """
+FEW = 4_000  # rows that are folded in Python
 OF_VERSION = "WHERE view = ? AND number = ? AND fence = ?"
 
 
@@ -54,22 +57,30 @@ def _view(definition: str) -> View:
 class DuckSnapshot:
     """One transaction that only reads."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, known: list[Version] | None) -> None:
         self._connection = connection
+        self._known = known  # the versions as this transaction sees them; None: not read yet
 
     def versions(self) -> list[Version]:
-        rows = _run(self._connection, f"{READ_VERSIONS} ORDER BY view, number")
-        return [Version(_view(row[0]), *row[1:]) for row in rows]
+        if self._known is None:
+            self._known = _read_versions(self._connection)
+        return list(self._known)
 
     def serving(self, view: str) -> Version | None:
-        rows = _run(self._connection, f"{READ_VERSIONS} WHERE view = ? AND serving", [view])
-        return Version(_view(rows[0][0]), *rows[0][1:]) if rows else None
+        return next((v for v in self.versions() if v.serving and v.view.name == view), None)
 
     def fold(self, version: Version, selection: Selection) -> pa.Table:
-        # A version's rows may lie in several tables, which never share a commit: so far one.
-        tables = [speed_table(version.view.name, version.number)]
-        query, parameters = fold(version.view, tables, selection)
+        query, parameters = fold(version.view, _tables(version), selection)
         return self._connection.sql(query, params=parameters).to_arrow_table()
+
+    def rows(self, version: Version, selection: Selection) -> list[tuple[Any, ...]]:
+        if selection.where:
+            # Planning an aggregation costs DuckDB more than reading the few rows of a key.
+            query, parameters = few(version.view, _tables(version), selection, FEW + 1)
+            found = _run(self._connection, query, parameters)
+            if len(found) <= FEW:
+                return fold_few(version.view, selection, found)
+        return _run(self._connection, *fold(version.view, _tables(version), selection))
 
 
 class DuckStore:
@@ -80,6 +91,9 @@ class DuckStore:
         self._writer = connection.cursor()
         self._fence = fence
         self._writing = threading.Lock()
+        self._spare: SimpleQueue[duckdb.DuckDBPyConnection] = SimpleQueue()
+        # What is committed; None while a commit runs and it is not known which side a reader sees.
+        self._committed: list[Version] | None = _read_versions(connection)
 
     @classmethod
     def open(cls, path: str | Path, fence: int, read_only: bool = False) -> DuckStore:
@@ -172,28 +186,56 @@ class DuckStore:
 
     @contextmanager
     def snapshot(self) -> Iterator[DuckSnapshot]:
-        connection = self._root.cursor()
+        connection = self._idle()
+        connection.begin()
         try:
-            connection.begin()
-            yield DuckSnapshot(connection)
-            connection.rollback()
+            known = self._committed
+            _run(connection, "SELECT 1 FROM versions LIMIT 0")  # the transaction's sight begins here
+            yield DuckSnapshot(connection, known if self._committed is known else None)
         finally:
-            connection.close()
+            connection.rollback()
+            self._spare.put(connection)
+
+    def _idle(self) -> duckdb.DuckDBPyConnection:
+        try:
+            return self._spare.get_nowait()
+        except Empty:
+            return self._root.cursor()
 
     @contextmanager
     def _transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
         with self._writing:
+            before = self._committed
             self._writer.begin()
             try:
                 yield self._writer
-                self._writer.commit()
+                after = _read_versions(self._writer)
             except BaseException:
                 self._writer.rollback()
                 raise
+            self._committed = None
+            try:
+                self._writer.commit()
+            except BaseException:
+                self._committed = before
+                raise
+            self._committed = after
 
     def close(self) -> None:
+        with suppress(Empty):
+            while True:
+                self._spare.get_nowait().close()
         self._writer.close()
         self._root.close()
+
+
+def _tables(version: Version) -> list[str]:
+    """Where a version's rows lie: in several tables, which never share a commit. So far one."""
+    return [speed_table(version.view.name, version.number)]
+
+
+def _read_versions(connection: duckdb.DuckDBPyConnection) -> list[Version]:
+    return [Version(_view(row[0]), *row[1:]) for row in _run(connection, READ_VERSIONS)]
 
 
 def _run(connection: duckdb.DuckDBPyConnection, query: str, parameters: Any = None) -> list[tuple[Any, ...]]:

@@ -108,30 +108,43 @@ def merge_files(view: View, number: int) -> list[str]:
 
 def fold(view: View, tables: Sequence[str], selection: Selection) -> tuple[str, list[Any]]:
     """One query over all tables of a version, and its parameters."""
-    types = {key.name: key.expression.type for key in view.keys}
-    if selection.bucket_ms is None:
-        bucket = f"CAST({int(selection.origin_ms)} AS BIGINT)"
-    else:
-        size, origin = int(selection.bucket_ms), int(selection.origin_ms)
-        # Not //: it rounds towards zero, and panes may lie before the origin.
-        offset = f"({PANE} - {origin})"
-        bucket = f"({PANE} - (({offset} % {size}) + {size}) % {size})"
-    parameters: list[Any] = []
-    conditions = _conditions(selection, bucket, types, parameters)
+    bucket = _bucket(selection)
     by = [quoted(name) for name in selection.by]
     groups = by if selection.bucket_ms is None else [bucket, *by]
     selected = [f"{bucket} AS {BUCKET}", *by, *_counted()]
     selected += [fold_column(name, part) for name, part in partials_of(view)]
-    source = " UNION ALL ".join(f"SELECT * FROM {quoted(table)}" for table in tables)
-    query = f"SELECT {', '.join(selected)} FROM {quoted(tables[0]) if len(tables) == 1 else f'({source})'}"
-    if conditions:
-        query += f" WHERE {' AND '.join(conditions)}"
+    query, parameters = _select(view, tables, selection, selected)
     query += f" GROUP BY {', '.join(groups)}" if groups else " HAVING count(*) > 0"
     if groups:
         query += " ORDER BY " + ", ".join(f"{group} NULLS FIRST" for group in groups)
     if selection.limit is not None:
         query += f" LIMIT {int(selection.limit)}"
     return query, parameters
+
+
+def few(view: View, tables: Sequence[str], selection: Selection, most: int) -> tuple[str, list[Any]]:
+    """The rows that `fold` would fold, at most so many, with the columns that it would give."""
+    columns = [*selection.by, EVENTS, CORRECTIONS, *(name for name, _ in partials_of(view))]
+    query, parameters = _select(view, tables, selection, [_bucket(selection), *map(quoted, columns)])
+    return f"{query} LIMIT {most}", parameters
+
+
+def _bucket(selection: Selection) -> str:
+    if selection.bucket_ms is None:
+        return f"CAST({int(selection.origin_ms)} AS BIGINT)"
+    size, origin = int(selection.bucket_ms), int(selection.origin_ms)
+    # The remainder is made positive: % takes the sign of the dividend, and panes may lie before the origin.
+    return f"({PANE} - (({PANE} - {origin}) % {size} + {size}) % {size})"
+
+
+def _select(view: View, tables: Sequence[str], selection: Selection, selected: list[str]) -> tuple[str, list[Any]]:
+    types = {key.name: key.expression.type for key in view.keys}
+    parameters: list[Any] = []
+    conditions = _conditions(selection, _bucket(selection), types, parameters)
+    union = " UNION ALL ".join(f"SELECT * FROM {quoted(table)}" for table in tables)
+    source = quoted(tables[0]) if len(tables) == 1 else f"({union})"
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    return f"SELECT {', '.join(selected)} FROM {source}{where}", parameters
 
 
 def _conditions(selection: Selection, bucket: str, types: Mapping[str, Type], parameters: list[Any]) -> list[str]:
