@@ -43,7 +43,9 @@ def parse_duration(text: str) -> int:
     if not body.strip():
         raise _refuse(text)
     if total != int(total):
-        raise DefinitionError(f"the duration {text!r} is not a whole number of milliseconds", fix="round it to milliseconds")
+        raise DefinitionError(
+            f"the duration {text!r} is not a whole number of milliseconds", fix="round it to milliseconds"
+        )
     if total > LONGEST_MS:
         raise DefinitionError(f"the duration {text!r} is longer than 100 years", fix="write a shorter one")
     return int(total)

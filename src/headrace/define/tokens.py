@@ -139,7 +139,9 @@ def _unreadable(source: Source, offset: int) -> DefinitionError:
     char = source.text[offset]
     if char == '"':
         return source.error(
-            offset, "double quotes mean different things in different databases", fix="write '…' for a text, `…` for a name"
+            offset,
+            "double quotes mean different things in different databases",
+            fix="write '…' for a text, `…` for a name",
         )
     if char in "'`":
         return source.error(offset, "a quote is not closed", expected=f"a closing {char}")

@@ -1,0 +1,90 @@
+"""How Spark (ansi off) joins types: the common type of alternatives, the type of arithmetic.
+
+Narrower than Spark on purpose: a STRING is never silently read as a number, nor a number as a BOOLEAN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.types import BIGINT, DATE, DOUBLE, INT, TIMESTAMP, Type, decimal
+
+VOID = Type("VOID")  # the type of NULL, and of a field whose type is not known: it fits everything
+INTERVAL = Type("INTERVAL")  # only next to a TIMESTAMP
+
+_LEAST_SCALE = 6  # what Spark keeps of the scale when 38 digits do not suffice
+
+
+def common_type(types: Sequence[Type]) -> Type | None:
+    """The type that COALESCE, CASE, greatest, … of these have; None if there is none."""
+    result = VOID
+    for type_ in types:
+        joined = _join(result, type_)
+        if joined is None:
+            return None
+        result = joined
+    return result
+
+
+def comparable(types: Sequence[Type]) -> bool:
+    """Whether values of these types can be compared with each other."""
+    return common_type(types) is not None
+
+
+def arithmetic_type(op: str, left: Type, right: Type) -> Type:
+    """The type of `left op right` for numbers; an integer literal comes as the DECIMAL it fits in, if need be."""
+    if op == "DIV":
+        return BIGINT
+    if VOID in (left, right):
+        other = right if left == VOID else left
+        return DOUBLE if op == "/" and other.name != "DECIMAL" else other
+    if DOUBLE in (left, right):
+        return DOUBLE
+    if "DECIMAL" in (left.name, right.name):
+        return _decimal_type(op, as_decimal(left), as_decimal(right))
+    return DOUBLE if op == "/" else BIGINT if BIGINT in (left, right) else INT
+
+
+def as_decimal(type_: Type) -> Type:
+    """The DECIMAL that holds every value of an integer type."""
+    return {"INT": decimal(10, 0), "BIGINT": decimal(20, 0)}.get(type_.name, type_)
+
+
+def fit_decimal(precision: int, scale: int) -> Type:
+    """Spark's DECIMAL of a result, with scale given up when 38 digits do not suffice."""
+    if precision <= 38:
+        return decimal(precision, scale)
+    return decimal(38, max(38 - (precision - scale), min(scale, _LEAST_SCALE)))
+
+
+def _decimal_type(op: str, left: Type, right: Type) -> Type:
+    p1, s1, p2, s2 = left.precision, left.scale, right.precision, right.scale
+    if op in "+-":
+        scale = max(s1, s2)
+        return fit_decimal(max(p1 - s1, p2 - s2) + scale + 1, scale)
+    if op == "*":
+        return fit_decimal(p1 + p2 + 1, s1 + s2)
+    if op == "/":
+        scale = max(_LEAST_SCALE, s1 + p2 + 1)
+        return fit_decimal(p1 - s1 + s2 + scale, scale)
+    scale = max(s1, s2)
+    return fit_decimal(min(p1 - s1, p2 - s2) + scale, scale)
+
+
+def _join(a: Type, b: Type) -> Type | None:
+    if a == b or b == VOID:
+        return a
+    if a == VOID:
+        return b
+    if {a, b} == {DATE, TIMESTAMP}:
+        return TIMESTAMP
+    if not (a.is_numeric and b.is_numeric):
+        return None
+    if DOUBLE in (a, b):
+        return DOUBLE
+    if a.is_integer and b.is_integer:
+        return BIGINT
+    a, b = as_decimal(a), as_decimal(b)
+    scale = max(a.scale, b.scale)
+    whole = max(a.precision - a.scale, b.precision - b.scale)
+    return decimal(min(whole + scale, 38), min(scale, 38 - min(whole, 38)))

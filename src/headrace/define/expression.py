@@ -1,0 +1,311 @@
+"""Checks an expression against the fields of a stream and gives it its type and its canonical Spark SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headrace.aggregate import REGISTRY
+from headrace.define.coercion import INTERVAL, VOID, arithmetic_type, common_type
+from headrace.define.functions import ALIASES, FUNCTIONS, TYPE_NAMES, UNSTABLE, Function
+from headrace.define.literals import parse_date, parse_timestamp
+from headrace.define.parser import Parser
+from headrace.define.syntax import Call, Case, Cast, Interval, Literal, Logic, Name, Node, Operation, Star, Test
+from headrace.define.terms import Term, render
+from headrace.define.tokens import END, Source
+from headrace.errors import DefinitionError, did_you_mean
+from headrace.types import BOOLEAN, STRING, TIMESTAMP, Expression, Type, decimal
+
+COMPARE = ("=", "<>", "<", "<=", ">", ">=", "<=>")
+_NUMBERS = ("INT", "BIGINT", "DOUBLE", "DECIMAL")
+CASTS = {
+    "STRING": ("STRING", "BOOLEAN", "DATE", "TIMESTAMP", *_NUMBERS),
+    "BOOLEAN": ("BOOLEAN", "STRING", *_NUMBERS),
+    "DATE": ("DATE", "STRING", "TIMESTAMP"),
+    "TIMESTAMP": ("TIMESTAMP", "STRING", "DATE"),
+    **dict.fromkeys(_NUMBERS, ("STRING", "BOOLEAN", *_NUMBERS)),
+}
+CAST_HINTS = {
+    ("DATE", "number"): "use datediff(x, DATE '1970-01-01')",
+    ("TIMESTAMP", "number"): "use unix_seconds(x), unix_millis(x) or unix_micros(x)",
+    ("number", "TIMESTAMP"): "use timestamp_seconds(x), timestamp_millis(x) or timestamp_micros(x)",
+    ("number", "DATE"): "use to_date(timestamp_seconds(x)) or timestamp_millis",
+}
+
+
+def parse_expression(text: str, types: Mapping[str, Type]) -> Expression:
+    """The expression that a text says, over fields of these types."""
+    source = Source(text)
+    return check(source, parse_tree(source), Scope(types))
+
+
+def parse_tree(source: Source) -> Node:
+    """The tree of a text that is one expression."""
+    parser = Parser(source)
+    node = parser.expression()
+    if parser.next.kind != END:
+        raise parser.unexpected("an operator or the end of the expression")
+    return node
+
+
+class Scope:
+    """The fields that an expression may name, whatever the case of their letters."""
+
+    def __init__(self, types: Mapping[str, Type], owner: str = "the stream", qualifiers: tuple[str, ...] = ()) -> None:
+        self.fields = {name.lower(): (name, type_) for name, type_ in types.items()}
+        self.owner = owner
+        self.qualifiers = tuple(name.lower() for name in qualifiers)
+
+
+def check(source: Source, node: Node, scope: Scope) -> Expression:
+    """The typed, canonical expression of a tree."""
+    term = Checker(source, scope).term(node)
+    if term.type == VOID:
+        raise source.error(node.at, "NULL alone has no type", fix="give it one, as in CAST(NULL AS STRING)")
+    if term.type == INTERVAL:
+        raise source.error(node.at, "an INTERVAL stands only next to a TIMESTAMP", fix="as in at - INTERVAL 1 MINUTE")
+    return Expression(render(term), term.type)
+
+
+def check_condition(source: Source, node: Node, scope: Scope, what: str) -> Expression:
+    """The same, for WHERE and FILTER."""
+    expression = check(source, node, scope)
+    if expression.type != BOOLEAN:
+        raise source.error(
+            node.at, f"{what} takes a condition", found=f"{expression.type} ({expression.sql})", expected="BOOLEAN"
+        )
+    return expression
+
+
+class Checker:
+    """Turns a tree into a term over the fields of one stream."""
+
+    def __init__(self, source: Source, scope: Scope) -> None:
+        self.source = source
+        self.scope = scope
+
+    def term(self, node: Node) -> Term:
+        """The term of a node."""
+        match node:
+            case Name():
+                return self._field(node)
+            case Literal():
+                return Term("literal", node.type or VOID, text=node.text)
+            case Interval():
+                return Term("interval", INTERVAL, text=str(node.ms))
+            case Call():
+                return self._call(node)
+            case Operation():
+                return self._operation(node)
+            case Logic():
+                return Term(node.op, BOOLEAN, tuple(self._condition(arg, node.op) for arg in node.args))
+            case Test():
+                return self._test(node)
+            case Case():
+                return self._case(node)
+            case Cast():
+                return self._cast(node)
+            case Star():
+                raise self.source.error(node.at, "* stands only in count(*)", fix="name the field")
+        raise AssertionError(f"no rule for {node}")
+
+    def _error(self, node: Node, message: str, **more: str | None) -> DefinitionError:
+        return self.source.error(node.at, message, **more)
+
+    def _field(self, node: Name) -> Term:
+        name, scope = node.name.lower(), self.scope
+        if node.of and node.of.lower() not in scope.qualifiers:
+            raise self._error(
+                node, f"'{node.of}.{node.name}' names something that is not read here", expected=f"a field of {scope.owner}"
+            )
+        if name in scope.fields:
+            return Term("field", scope.fields[name][1], text=scope.fields[name][0])
+        if name in UNSTABLE:
+            raise self._error(node, f"{name} {UNSTABLE[name]}", fix="use the event time or a field of the event")
+        known = "it has " + ", ".join(name for name, _ in scope.fields.values())
+        raise self._error(
+            node, f"{scope.owner} has no field '{node.name}'", fix=did_you_mean(name, scope.fields) or known
+        )
+
+    def _condition(self, node: Node, of: str) -> Term:
+        term = self.term(node)
+        if term.type not in (BOOLEAN, VOID):
+            raise self._error(node, f"{of} takes conditions", found=f"{term.type} ({render(term)})", expected="BOOLEAN")
+        return term
+
+    def _call(self, node: Call) -> Term:
+        function = self._function(node)
+        if node.distinct or node.where:
+            extra = "DISTINCT" if node.distinct else "FILTER"
+            raise self._error(node, f"{function.name} is not an aggregate: {extra} has no meaning in it", fix="remove it")
+        args = [self.term(arg) for arg in node.args]
+        parameters = function.pair(len(args))
+        if parameters is None:
+            raise self._error(
+                node, f"{function.name} does not take {len(args)} argument{'s' * (len(args) != 1)}", expected=function.signature
+            )
+        for i, (parameter, arg) in enumerate(zip(parameters, args, strict=True)):
+            expected = parameter.refuse(arg)
+            if expected:
+                raise self._error(
+                    node.args[i],
+                    f"{function.name}: '{parameter.name}' does not take this",
+                    found=f"{arg.type} ({render(arg)})",
+                    expected=expected,
+                    fix=_cast_hint(render(arg), expected) if parameter.kind == "STRING" else f"see {function.signature}",
+                )
+        type_ = function.result_type(args)
+        if type_ is None or not self._agree(function, args):
+            raise self._no_common(node, function.name, args)
+        return Term(function.name, type_, tuple(args))
+
+    def _agree(self, function: Function, args: list[Term]) -> bool:
+        pairs = zip(function.pair(len(args)) or [], args, strict=True)
+        return common_type([arg.type for parameter, arg in pairs if parameter.kind == "SAME"]) is not None
+
+    def _function(self, node: Call) -> Function:
+        name = node.name.lower()
+        name = ALIASES.get(name, name)
+        if name in FUNCTIONS and not (name in UNSTABLE and not node.args):
+            return FUNCTIONS[name]
+        if name in REGISTRY:
+            raise self._error(
+                node, f"the aggregate {name} cannot stand inside an expression", fix="make it a column of its own"
+            )
+        if name in UNSTABLE:
+            raise self._error(node, f"{name} {UNSTABLE[name]}", fix="use the event time or a field of the event")
+        if name in TYPE_NAMES:
+            raise self._error(node, f"{name}(…) is not a function here", fix=f"write CAST(… AS {name.upper()})")
+        hint = did_you_mean(name, [*FUNCTIONS, *ALIASES, *REGISTRY]) or "docs/definitions.md lists those that are"
+        raise self._error(node, f"the function {name} is not available in definitions", fix=hint)
+
+    def _no_common(self, node: Node, of: str, args: list[Term]) -> DefinitionError:
+        found = ", ".join(f"{arg.type} ({render(arg)})" for arg in args)
+        return self._error(
+            node, f"{of}: the types have nothing in common", found=found, fix="CAST one to the type of the other"
+        )
+
+    def _operation(self, node: Operation) -> Term:
+        if node.op == "NOT":
+            return Term("NOT", BOOLEAN, (self._condition(node.args[0], "NOT"),))
+        args = [self.term(arg) for arg in node.args]
+        if node.op in COMPARE:
+            args = self._compared(node, args)
+            return Term(node.op, BOOLEAN, tuple(args))
+        if node.op == "||":
+            return self._call(Call(node.at, "concat", node.args))
+        return self._arithmetic(node, args)
+
+    def _compared(self, node: Node, args: list[Term]) -> list[Term]:
+        types = [arg.type for arg in args]
+        if INTERVAL in types:
+            raise self._error(node, "an INTERVAL cannot be compared", fix="as in a < b - INTERVAL 1 HOUR")
+        times = [type_ for type_ in types if type_.name in ("DATE", "TIMESTAMP")]
+        if times and all(arg.type.name in ("DATE", "TIMESTAMP", "VOID") or _is_text(arg) for arg in args):
+            args = [self._time_of(node, arg, times) if _is_text(arg) else arg for arg in args]
+        if common_type([arg.type for arg in args]) is None:
+            raise self._no_common(node, "a comparison", args)
+        return args
+
+    def _time_of(self, node: Node, arg: Term, times: list[Type]) -> Term:
+        """A text next to a time is meant as a time: say so, and find out now whether it is one."""
+        day, time = parse_date(arg.text), parse_timestamp(arg.text)
+        if TIMESTAMP not in times and day:
+            return Term("literal", times[0], text=day)
+        if time is None:
+            raise self._error(node, f"'{arg.text}' is not a {times[0]}", expected="for example '2026-01-31 12:00:00'")
+        return Term("literal", TIMESTAMP, text=time)
+
+    def _arithmetic(self, node: Operation, args: list[Term]) -> Term:
+        types = [arg.type for arg in args]
+        if INTERVAL in types:
+            good = node.op in ("+", "-") and len(args) == 2 and types[0] in (TIMESTAMP, VOID) and types[1] == INTERVAL
+            if not good:
+                raise self._error(
+                    node, "an INTERVAL is added to or taken from a TIMESTAMP, to its right",
+                    found=f" {node.op} ".join(str(t) for t in types), fix="as in at - INTERVAL 1 MINUTE",
+                )  # fmt: skip
+            return Term(node.op, TIMESTAMP, tuple(args))
+        for arg, child in zip(args, node.args, strict=True):
+            if not arg.type.is_numeric and arg.type != VOID:
+                raise self._error(
+                    child, f"{node.op} takes numbers", found=f"{arg.type} ({render(arg)})", fix=_number_hint(arg, args)
+                )
+        if len(args) == 1:
+            return Term("-", types[0], tuple(args))
+        return Term(node.op, arithmetic_type(node.op, *_literals_narrowed(args)), tuple(args))
+
+    def _test(self, node: Test) -> Term:
+        args = [self.term(arg) for arg in node.args]
+        if node.op in ("IN", "BETWEEN"):
+            args = self._compared(node, args)
+        elif node.op in ("LIKE", "ILIKE", "RLIKE"):
+            self._check_pattern(node, args)
+        elif node.op != "IS NULL" and args[0].type not in (BOOLEAN, VOID):
+            raise self._error(node, f"{node.op} takes a condition", found=str(args[0].type), expected="BOOLEAN")
+        return Term(node.op, BOOLEAN, tuple(args), negated=node.negated)
+
+    def _check_pattern(self, node: Test, args: list[Term]) -> None:
+        if args[0].type not in (STRING, VOID):
+            found = f"{args[0].type} ({render(args[0])})"
+            raise self._error(node.args[0], f"{node.op} takes a text", found=found, fix=_cast_hint(render(args[0]), "STRING"))
+        if not _is_text(args[1]):
+            raise self._error(node.args[1], f"the pattern of {node.op} must be a constant text", found=render(args[1]))
+        if node.op == "RLIKE":
+            expected = FUNCTIONS["regexp_like"].parameters[1].refuse(args[1])
+        else:
+            rest = args[1].text.replace("\\\\", "").replace("\\%", "").replace("\\_", "")
+            expected = r"after \ only %, _ or \ again" if "\\" in rest else None
+        if expected:
+            raise self._error(node.args[1], f"the pattern of {node.op} is not valid", found=render(args[1]), expected=expected)
+
+    def _case(self, node: Case) -> Term:
+        args: list[Term] = []
+        for condition, value in node.whens:
+            args += [self._condition(condition, "WHEN"), self.term(value)]
+        values = args[1::2]
+        if node.otherwise is not None:
+            values = [*values, self.term(node.otherwise)]
+            args.append(values[-1])
+        type_ = common_type([value.type for value in values])
+        if type_ is None:
+            raise self._no_common(node, "CASE", values)
+        return Term("CASE", type_, tuple(args))
+
+    def _cast(self, node: Cast) -> Term:
+        value = self.term(node.value)
+        if value.type != VOID and node.to.name not in CASTS.get(value.type.name, ()):
+            raise self._error(
+                node,
+                f"{node.function} of {value.type} to {node.to} is not supported",
+                fix=CAST_HINTS.get((_family(value.type), _family(node.to))),
+            )
+        return Term(node.function, node.to, (value,))
+
+
+def _is_text(term: Term) -> bool:
+    return term.is_literal and term.type == STRING
+
+
+def _family(type_: Type) -> str:
+    return "number" if type_.is_numeric else type_.name
+
+
+def _cast_hint(sql: str, expected: str) -> str:
+    return f"write CAST({sql} AS {expected})"
+
+
+def _number_hint(arg: Term, args: list[Term]) -> str:
+    if arg.type.name == "TIMESTAMP":
+        return "for a difference write unix_millis(a) - unix_millis(b); to shift it, at - INTERVAL 1 MINUTE"
+    if arg.type.name == "DATE":
+        return "for a difference write datediff(a, b); to shift it, date_add(a, 1)"
+    return _cast_hint(render(arg), "DOUBLE")
+
+
+def _literals_narrowed(args: list[Term]) -> list[Type]:
+    """The types for arithmetic: next to a DECIMAL, Spark takes an integer literal for as long as it is written."""
+    if not any(arg.type.name == "DECIMAL" for arg in args):
+        return [arg.type for arg in args]
+    return [
+        decimal(len(arg.text.strip("-L")), 0) if arg.is_literal and arg.type.is_integer else arg.type for arg in args
+    ]

@@ -1,0 +1,105 @@
+"""Definitions as canonical JSON, and the fingerprint of that."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from headrace.aggregate import REGISTRY, Aggregate
+from headrace.define.model import Column, Field, Key, Stream, View, Window
+from headrace.types import Expression, Type, decimal
+
+FINGERPRINT_DIGITS = 16
+
+
+def fingerprint(definition: Stream | View) -> str:
+    """The same for equal definitions, whichever front end, process or machine made them."""
+    canonical = json.dumps(to_json(definition), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:FINGERPRINT_DIGITS]
+
+
+def to_json(definition: Stream | View) -> dict[str, Any]:
+    """A definition as plain JSON values; `from_json` gives an equal definition back."""
+    if isinstance(definition, Stream):
+        return {
+            "kind": "stream",
+            "name": definition.name,
+            "fields": [_field_to_json(field) for field in definition.fields],
+            "event_time": definition.event_time,
+            "patience_ms": definition.patience_ms,
+        }
+    window = definition.window
+    return {
+        "kind": "view",
+        "name": definition.name,
+        "stream": definition.stream,
+        "keys": [{"name": key.name, "expression": _expression_to_json(key.expression)} for key in definition.keys],
+        "columns": [{"name": column.name, **_aggregate_to_json(column.aggregate)} for column in definition.columns],
+        "window": {"size_ms": window.size_ms, "slide_ms": window.slide_ms} if window else None,
+        "where": _expression_to_json(definition.where),
+        "schedule_ms": definition.schedule_ms,
+    }
+
+
+def from_json(value: dict[str, Any]) -> Stream | View:
+    """The definition that `to_json` wrote."""
+    if value["kind"] == "stream":
+        fields = tuple(_field_from_json(field) for field in value["fields"])
+        return Stream(value["name"], fields, value["event_time"], value["patience_ms"])
+    return View(
+        name=value["name"],
+        stream=value["stream"],
+        keys=tuple(Key(key["name"], _expression_from_json(key["expression"])) for key in value["keys"]),
+        columns=tuple(Column(column["name"], _aggregate_from_json(column)) for column in value["columns"]),
+        window=Window(**value["window"]) if value["window"] else None,
+        where=_optional_expression(value["where"]),
+        schedule_ms=value["schedule_ms"],
+    )
+
+
+def _field_to_json(field: Field) -> dict[str, Any]:
+    return {
+        "name": field.name,
+        "type": str(field.type),
+        "nullable": field.nullable,
+        "computed": _expression_to_json(field.computed),
+    }
+
+
+def _field_from_json(value: dict[str, Any]) -> Field:
+    return Field(value["name"], parse_type(value["type"]), value["nullable"], _optional_expression(value["computed"]))
+
+
+def _expression_to_json(expression: Expression | None) -> dict[str, str] | None:
+    return {"sql": expression.sql, "type": str(expression.type)} if expression else None
+
+
+def _expression_from_json(value: dict[str, str]) -> Expression:
+    return Expression(value["sql"], parse_type(value["type"]))
+
+
+def _optional_expression(value: dict[str, str] | None) -> Expression | None:
+    return _expression_from_json(value) if value else None
+
+
+def _aggregate_to_json(aggregate: Aggregate) -> dict[str, Any]:
+    return {
+        "aggregate": aggregate.name,
+        "expression": _expression_to_json(aggregate.expression),
+        "where": _expression_to_json(aggregate.where),
+    }
+
+
+def _aggregate_from_json(value: dict[str, Any]) -> Aggregate:
+    aggregate = REGISTRY[value["aggregate"]]
+    return aggregate(_optional_expression(value["expression"]), _optional_expression(value["where"]))
+
+
+def parse_type(text: str) -> Type:
+    """The type that `str(type)` wrote."""
+    name, _, digits = text.partition("(")
+    if not digits:
+        return Type(name)
+    precision, scale = digits.rstrip(")").split(",")
+    return decimal(int(precision), int(scale))

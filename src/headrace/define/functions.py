@@ -1,0 +1,283 @@
+"""The one table of scalar functions that definitions may use: signatures, Spark's result types, DuckDB's translations.
+
+A function is in the table only if no value can make Spark fail (ansi off): one event must not stall a view.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from headrace.define.coercion import VOID, arithmetic_type, common_type
+from headrace.define.terms import Term
+from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Type, decimal
+
+Result = Type | Callable[[Sequence[Term]], Type | None]
+KINDS = {
+    "NUMBER": ("INT", "BIGINT", "DOUBLE", "DECIMAL"),
+    "INTEGER": ("INT", "BIGINT"),
+    "TIME": ("DATE", "TIMESTAMP"),
+}
+CONSTANTS = ("REGEX", "UNIT", "FORMAT", "PART", "GROUP", "COUNT", "BITS", "INDEX")  # kinds that take a literal only
+UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond")
+URL_PARTS = ("HOST", "PATH", "QUERY", "REF", "PROTOCOL", "FILE", "AUTHORITY", "USERINFO")
+_LETTERS = "yMdHhmsSaEDXxVOz"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a function."""
+
+    name: str
+    kind: str  # types and KINDS joined by |, ANY, SAME (a type in common with the other SAMEs), or one of CONSTANTS
+    optional: bool = False
+    repeats: bool = False
+
+    def refuse(self, term: Term) -> str | None:
+        """What the parameter expects if the argument does not fit; None if it does."""
+        if self.kind in CONSTANTS:
+            return _refuse_constant(self.kind, term)
+        if term.type == VOID or self.kind in ("ANY", "SAME"):
+            return None
+        allowed = {name for kind in self.kind.split("|") for name in KINDS.get(kind, (kind,))}
+        return None if term.type.name in allowed else self.kind.replace("|", " or ")
+
+
+@dataclass(frozen=True)
+class Function:
+    """A row of the table."""
+
+    name: str
+    takes: str
+    result: Result
+    duckdb: str = ""  # the translation of a computed field, {0}, {1}, … its arguments; empty: not for computed fields
+    aliases: tuple[str, ...] = ()
+    group: str = ""
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters, read from `takes`: "a STRING, [b INT], c SAME..."."""
+        parameters = []
+        for part in filter(None, (part.strip() for part in self.takes.split(","))):
+            name, kind = part.strip("[].").split(" ")
+            parameters.append(Parameter(name, kind, part.startswith("["), part.endswith("...")))
+        return tuple(parameters)
+
+    def pair(self, count: int) -> list[Parameter] | None:
+        """The parameter of each of `count` arguments; None if that is too few or too many."""
+        parameters = list(self.parameters)
+        least = sum(not p.optional for p in parameters)
+        if parameters and parameters[-1].repeats:
+            parameters += [parameters[-1]] * (count - len(parameters))
+        return parameters[:count] if least <= count <= len(parameters) else None
+
+    def result_type(self, args: Sequence[Term]) -> Type | None:
+        """The type of the value; None if the arguments have no type in common."""
+        return self.result(args) if callable(self.result) else self.result
+
+    @property
+    def signature(self) -> str:
+        """The function as documents write it."""
+        return f"{self.name}({self.takes})"
+
+
+def _same(args: Sequence[Term]) -> Type | None:
+    return common_type([arg.type for arg in args])
+
+
+def _first(args: Sequence[Term]) -> Type | None:
+    return args[0].type
+
+
+def _rest(args: Sequence[Term]) -> Type | None:
+    return common_type([arg.type for arg in args[1:]])
+
+
+def _whole(args: Sequence[Term]) -> Type | None:
+    type_ = args[0].type
+    return decimal(min(type_.precision - type_.scale + 1, 38), 0) if type_.name == "DECIMAL" else BIGINT
+
+
+def _round(args: Sequence[Term]) -> Type | None:
+    type_, digits = args[0].type, int(args[1].text) if len(args) > 1 else 0
+    if type_.name != "DECIMAL":
+        return type_
+    whole = type_.precision - type_.scale + 1
+    if digits < 0:
+        return decimal(min(max(whole, 1 - digits), 38), 0)
+    scale = min(type_.scale, digits)
+    return decimal(min(whole + scale, 38), scale)
+
+
+def _mod(args: Sequence[Term]) -> Type | None:
+    return arithmetic_type("%", args[0].type, args[1].type)
+
+
+def _table(group: str, *rows: Function) -> list[Function]:
+    return [Function(f.name, f.takes, f.result, f.duckdb, f.aliases, group) for f in rows]
+
+
+F = Function
+TABLE = [
+    *_table(
+        "conditions",
+        F("coalesce", "x SAME, more SAME...", _same, "coalesce({*})", ("nvl", "ifnull")),
+        F("nullif", "x SAME, y SAME", _first, "nullif({0}, {1})"),
+        F("nvl2", "x ANY, given SAME, missing SAME", _rest, "CASE WHEN {0} IS NOT NULL THEN {1} ELSE {2} END"),
+        F("if", "condition BOOLEAN, yes SAME, no SAME", _rest, "CASE WHEN {0} THEN {1} ELSE {2} END", ("iff",)),
+        F("greatest", "x SAME, more SAME...", _same),
+        F("least", "x SAME, more SAME...", _same),
+        F("isnan", "x DOUBLE", BOOLEAN, "coalesce(isnan({0}), false)"),
+        F("nanvl", "x DOUBLE, y DOUBLE", DOUBLE),
+    ),
+    *_table(
+        "texts",
+        F("lower", "text STRING", STRING, "lower({0})", ("lcase",)),
+        F("upper", "text STRING", STRING, "upper({0})", ("ucase",)),
+        F("trim", "text STRING", STRING, "trim({0}, ' ')"),
+        F("ltrim", "text STRING", STRING, "ltrim({0}, ' ')"),
+        F("rtrim", "text STRING", STRING, "rtrim({0}, ' ')"),
+        F("length", "text STRING", INT, "length({0})", ("len", "char_length", "character_length")),
+        F("substring", "text STRING, start INT, [count INT]", STRING, aliases=("substr",), duckdb="substring({*})"),
+        F("left", "text STRING, count INT", STRING, "left({0}, greatest({1}, 0))"),
+        F("right", "text STRING, count INT", STRING, "right({0}, greatest({1}, 0))"),
+        F("concat", "text STRING, more STRING...", STRING, "({+})"),
+        F("concat_ws", "separator STRING, text STRING, more STRING...", STRING),
+        F("replace", "text STRING, search STRING, [by STRING]", STRING, "replace({0}, {1}, {2})"),
+        F("split_part", "text STRING, separator STRING, index INDEX", STRING, "split_part({0}, {1}, {2})"),
+        F("regexp_extract", "text STRING, pattern REGEX, [group GROUP]", STRING, "regexp_extract({0}, {1}, {2})"),
+        F("regexp_replace", "text STRING, pattern REGEX, by STRING", STRING),
+        F("regexp_like", "text STRING, pattern REGEX", BOOLEAN),
+        F("startswith", "text STRING, prefix STRING", BOOLEAN, "starts_with({0}, {1})"),
+        F("endswith", "text STRING, suffix STRING", BOOLEAN, "ends_with({0}, {1})"),
+        F("contains", "text STRING, part STRING", BOOLEAN, "contains({0}, {1})"),
+        F("instr", "text STRING, part STRING", INT),
+        F("lpad", "text STRING, width COUNT, [by STRING]", STRING),
+        F("rpad", "text STRING, width COUNT, [by STRING]", STRING),
+        F("reverse", "text STRING", STRING),
+        F("initcap", "text STRING", STRING),
+        F("translate", "text STRING, from STRING, to STRING", STRING),
+        F("ascii", "text STRING", INT),
+        F("levenshtein", "a STRING, b STRING", INT),
+        F("soundex", "text STRING", STRING),
+        F("get_json_object", "text STRING, path STRING", STRING),
+        F("parse_url", "url STRING, part PART, [key STRING]", STRING),
+    ),
+    *_table(
+        "numbers",
+        F("abs", "x NUMBER", _first, "abs({0})"),
+        F("ceil", "x NUMBER", _whole, "ceil({0})", ("ceiling",)),
+        F("floor", "x NUMBER", _whole, "floor({0})"),
+        F("round", "x NUMBER, [digits COUNT]", _round),
+        F("sign", "x NUMBER", DOUBLE, aliases=("signum",)),
+        F("mod", "x NUMBER, y NUMBER", _mod, "{0} % nullif({1}, 0)"),
+        F("pmod", "x NUMBER, y NUMBER", _mod),
+        F("sqrt", "x NUMBER", DOUBLE),
+        F("cbrt", "x NUMBER", DOUBLE),
+        F("pow", "x NUMBER, y NUMBER", DOUBLE, aliases=("power",)),
+        F("exp", "x NUMBER", DOUBLE),
+        F("ln", "x NUMBER", DOUBLE),
+        F("log", "base NUMBER, x NUMBER", DOUBLE),
+        F("log2", "x NUMBER", DOUBLE),
+        F("log10", "x NUMBER", DOUBLE),
+        F("sin", "x NUMBER", DOUBLE),
+        F("cos", "x NUMBER", DOUBLE),
+        F("tan", "x NUMBER", DOUBLE),
+        F("asin", "x NUMBER", DOUBLE),
+        F("acos", "x NUMBER", DOUBLE),
+        F("atan", "x NUMBER", DOUBLE),
+        F("atan2", "y NUMBER, x NUMBER", DOUBLE),
+        F("radians", "x NUMBER", DOUBLE),
+        F("degrees", "x NUMBER", DOUBLE),
+        F("width_bucket", "x NUMBER, low NUMBER, high NUMBER, buckets COUNT", BIGINT),
+    ),
+    *_table(
+        "times",
+        F("timestamp_seconds", "x INTEGER", TIMESTAMP, "make_timestamptz(CAST({0} AS BIGINT) * 1000000)"),
+        F("timestamp_millis", "x INTEGER", TIMESTAMP, "make_timestamptz(CAST({0} AS BIGINT) * 1000)"),
+        F("timestamp_micros", "x INTEGER", TIMESTAMP, "make_timestamptz(CAST({0} AS BIGINT))"),
+        F("unix_seconds", "x TIMESTAMP", BIGINT, "CAST(floor(epoch_us({0}) / 1000000) AS BIGINT)"),
+        F("unix_millis", "x TIMESTAMP", BIGINT, "CAST(floor(epoch_us({0}) / 1000) AS BIGINT)"),
+        F("unix_micros", "x TIMESTAMP", BIGINT, "epoch_us({0})"),
+        F("unix_timestamp", "x TIME", BIGINT),
+        F("to_date", "x STRING|TIME, [format FORMAT]", DATE, "to_date"),
+        F("to_timestamp", "x STRING|TIME, [format FORMAT]", TIMESTAMP, "to_timestamp"),
+        F("date_trunc", "unit UNIT, x TIME", TIMESTAMP, "CAST(date_trunc({0}, {1}) AS TIMESTAMPTZ)"),
+        F("year", "x TIME", INT, "year({0})"),
+        F("quarter", "x TIME", INT, "quarter({0})"),
+        F("month", "x TIME", INT, "month({0})"),
+        F("weekofyear", "x TIME", INT, "weekofyear({0})"),
+        F("day", "x TIME", INT, "day({0})", ("dayofmonth",)),
+        F("dayofyear", "x TIME", INT, "dayofyear({0})"),
+        F("dayofweek", "x TIME", INT, "dayofweek({0}) + 1"),
+        F("weekday", "x TIME", INT),
+        F("hour", "x TIME", INT, "hour({0})"),
+        F("minute", "x TIME", INT, "minute({0})"),
+        F("second", "x TIME", INT, "second({0})"),
+        F("date_add", "x TIME, days INT", DATE),
+        F("date_sub", "x TIME, days INT", DATE),
+        F("datediff", "end TIME, start TIME", INT, aliases=("date_diff",)),
+        F("add_months", "x TIME, months INT", DATE),
+        F("last_day", "x TIME", DATE),
+        F("date_format", "x TIME, format FORMAT", STRING),
+    ),
+    *_table(
+        "hashes",
+        F("md5", "text STRING", STRING, "md5({0})"),
+        F("sha1", "text STRING", STRING, aliases=("sha",)),
+        F("sha2", "text STRING, bits BITS", STRING),
+        F("crc32", "text STRING", BIGINT),
+        F("xxhash64", "x ANY, more ANY...", BIGINT),
+        F("hash", "x ANY, more ANY...", INT),
+    ),
+]  # fmt: skip
+FUNCTIONS = {function.name: function for function in TABLE}
+ALIASES = {alias: function.name for function in TABLE for alias in function.aliases}
+
+UNSTABLE = {
+    name: "gives another value each time, so that the batch layer and the speed layer would disagree"
+    for name in (
+        "rand", "randn", "random", "uuid", "now", "current_timestamp", "current_date", "curdate", "localtimestamp",
+        "current_time", "unix_timestamp", "shuffle", "monotonically_increasing_id", "spark_partition_id",
+        "input_file_name", "current_user", "session_user", "user", "current_timezone", "randstr", "uniform",
+    )
+}  # fmt: skip
+TYPE_NAMES = ("int", "bigint", "string", "double", "boolean", "date", "timestamp", "decimal", "float", "tinyint", "smallint", "binary")
+
+
+def _refuse_constant(kind: str, term: Term) -> str | None:
+    text = term.text if term.is_literal else None
+    match kind:
+        case "UNIT":
+            good = text is not None and text.lower() in UNITS
+            return None if good else "one of '" + "', '".join(UNITS) + "'"
+        case "PART":
+            return None if text in URL_PARTS else "one of '" + "', '".join(URL_PARTS) + "'"
+        case "REGEX":
+            return None if term.type == STRING and text is not None and _compiles(text) else "a constant pattern that is valid"
+        case "FORMAT":
+            good = term.type == STRING and text is not None and _is_format(text)
+            return None if good else "a constant pattern such as 'yyyy-MM-dd HH:mm:ss'"
+        case "BITS":
+            return None if text in ("224", "256", "384", "512") else "224, 256, 384 or 512"
+        case "INDEX":
+            return None if term.type == INT and text not in (None, "0") else "a constant INT other than 0"
+        case _:
+            least = 0 if kind == "GROUP" else -1000
+            good = term.type == INT and text is not None and least <= int(text) <= 1000
+            return None if good else f"a constant INT from {least} to 1000"
+
+
+def _compiles(pattern: str) -> bool:
+    try:
+        re.compile(re.sub(r"\(\?<(?![=!])", "(?P<", pattern).replace("\\p{", "[{"))
+    except re.error:
+        return False
+    return True
+
+
+def _is_format(pattern: str) -> bool:
+    letters = re.sub(r"'[^']*'", "", pattern)
+    return pattern.count("'") % 2 == 0 and all(c in _LETTERS or not c.isalpha() and c not in "{}#[]" for c in letters)

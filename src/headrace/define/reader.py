@@ -1,0 +1,181 @@
+"""Walks the tokens of one text: peek, take, expect; and reads what statements and expressions share."""
+
+from __future__ import annotations
+
+from headrace.define.durations import parse_duration, unit_ms
+from headrace.define.tokens import END, NUMBER, QUOTED, STRING, SYMBOL, WORD, Source, Token, tokenize
+from headrace.errors import DefinitionError, did_you_mean
+from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING as STRING_TYPE, TIMESTAMP, Type, decimal
+
+TYPES = {
+    "STRING": STRING_TYPE, "TEXT": STRING_TYPE, "VARCHAR": STRING_TYPE, "CHAR": STRING_TYPE,
+    "BOOLEAN": BOOLEAN, "BOOL": BOOLEAN,
+    "INT": INT, "INTEGER": INT, "BIGINT": BIGINT, "LONG": BIGINT,
+    "DOUBLE": DOUBLE, "DATE": DATE, "TIMESTAMP": TIMESTAMP,
+}  # fmt: skip
+DECIMALS = ("DECIMAL", "NUMERIC", "DEC")
+NEAREST = {
+    "FLOAT": "DOUBLE", "REAL": "DOUBLE", "TINYINT": "INT", "SMALLINT": "INT", "BYTE": "INT", "SHORT": "INT",
+    "TIMESTAMP_NTZ": "TIMESTAMP", "TIMESTAMP_LTZ": "TIMESTAMP", "TIMESTAMPTZ": "TIMESTAMP", "DATETIME": "TIMESTAMP",
+    "TIME": "STRING", "UUID": "STRING", "JSON": "STRING", "JSONB": "STRING", "VARIANT": "STRING", "INT64": "BIGINT",
+    "BINARY": "STRING", "BYTES": "STRING", "BYTEA": "STRING", "HUGEINT": "DECIMAL(38,0)", "UINT64": "DECIMAL(20,0)",
+}  # fmt: skip
+NESTED = ("ARRAY", "MAP", "STRUCT", "ROW")
+RESERVED = frozenset(
+    "AND OR NOT IS IN LIKE RLIKE REGEXP BETWEEN CASE WHEN THEN ELSE END NULL TRUE FALSE FROM WHERE GROUP BY AS "
+    "SELECT DISTINCT HAVING ORDER LIMIT UNION EXCEPT INTERSECT JOIN ON CAST TRY_CAST DIV".split()
+)
+
+
+class Reader:
+    """The tokens of a text and a place among them."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.tokens = tokenize(source)
+        self.index = 0
+
+    @property
+    def next(self) -> Token:
+        """The token to be read next."""
+        return self.tokens[self.index]
+
+    def ahead(self, count: int) -> Token:
+        """The token `count` after the next."""
+        return self.tokens[min(self.index + count, len(self.tokens) - 1)]
+
+    def take(self) -> Token:
+        """Read one token."""
+        token = self.next
+        if token.kind != END:
+            self.index += 1
+        return token
+
+    def sees(self, *words: str) -> bool:
+        """Whether exactly these keywords come next."""
+        return all(self.ahead(i).upper == word for i, word in enumerate(words))
+
+    def accept(self, *words: str) -> bool:
+        """Read these keywords if they come next."""
+        if self.sees(*words):
+            self.index += len(words)
+            return True
+        return False
+
+    def sees_symbol(self, *symbols: str) -> bool:
+        """Whether one of these symbols comes next."""
+        return self.next.kind == SYMBOL and self.next.text in symbols
+
+    def accept_symbol(self, symbol: str) -> bool:
+        """Read this symbol if it comes next."""
+        if self.sees_symbol(symbol):
+            self.index += 1
+            return True
+        return False
+
+    def expect(self, word: str, after: str) -> Token:
+        """Read a keyword that must come."""
+        if self.next.upper != word:
+            raise self.unexpected(f"{word} after {after}")
+        return self.take()
+
+    def expect_symbol(self, symbol: str, after: str) -> Token:
+        """Read a symbol that must come."""
+        if not self.sees_symbol(symbol):
+            raise self.unexpected(f"'{symbol}' after {after}")
+        return self.take()
+
+    def expect_name(self, of: str) -> Token:
+        """Read a name, quoted or not."""
+        if self.next.kind == QUOTED or (self.next.kind == WORD and self.next.upper not in RESERVED):
+            return self.take()
+        raise self.unexpected(f"the name of {of}")
+
+    def unexpected(self, expected: str) -> DefinitionError:
+        """The error of a token that does not fit here."""
+        token = self.next
+        fix = f"write `{token.text}` in backticks if it is a name" if token.upper in RESERVED else None
+        return self.error(token.start, "this does not read on", found=token.describe(), expected=expected, fix=fix)
+
+    def error(
+        self, at: int, message: str, *, found: str | None = None, expected: str | None = None, fix: str | None = None
+    ) -> DefinitionError:
+        """A mistake at an offset of the text."""
+        return self.source.error(at, message, found=found, expected=expected, fix=fix)
+
+    def read_type(self) -> Type:
+        """A type that a field or CAST may have."""
+        token = self.next
+        if token.kind != WORD:
+            raise self.unexpected(
+                "a type, such as STRING, INT, BIGINT, DOUBLE, BOOLEAN, DATE, TIMESTAMP, DECIMAL(10,2)"
+            )
+        self.take()
+        name = token.upper
+        if name in DECIMALS:
+            return self._read_decimal(token)
+        if name in TYPES:
+            self._skip_length(name)
+            if name == "DOUBLE":
+                self.accept("PRECISION")
+            return TYPES[name]
+        if name in NESTED:
+            raise self.error(
+                token.start,
+                f"the type {name} is not supported: fields are single values",
+                fix="declare each part as a field of its own, or keep it as STRING and use get_json_object",
+            )
+        if name in NEAREST:
+            raise self.error(token.start, f"the type {name} is not supported", fix=f"the nearest is {NEAREST[name]}")
+        fix = did_you_mean(name, [*TYPES, "DECIMAL"])
+        known = "STRING, INT, BIGINT, DOUBLE, DECIMAL(p,s), BOOLEAN, DATE or TIMESTAMP"
+        raise self.error(token.start, f"the type '{token.text}' is unknown", expected=known, fix=fix)
+
+    def _skip_length(self, name: str) -> None:
+        if name in ("VARCHAR", "CHAR") and self.accept_symbol("("):
+            self._read_count("a length")
+            self.expect_symbol(")", "the length")
+
+    def _read_decimal(self, token: Token) -> Type:
+        precision, scale = 10, 0
+        if self.accept_symbol("("):
+            precision = self._read_count("a precision")
+            if self.accept_symbol(","):
+                scale = self._read_count("a scale")
+            self.expect_symbol(")", "the precision of a DECIMAL")
+        if not 1 <= precision <= 38 or scale > precision:
+            raise self.error(
+                token.start,
+                "a DECIMAL has 1 to 38 digits, of which the scale is a part",
+                found=f"DECIMAL({precision},{scale})",
+                fix="write for example DECIMAL(18,2)",
+            )
+        return decimal(precision, scale)
+
+    def _read_count(self, what: str) -> int:
+        if self.next.kind != NUMBER or not self.next.text.isdigit():
+            raise self.unexpected(what)
+        return int(self.take().text)
+
+    def read_interval(self) -> int:
+        """What follows INTERVAL, in milliseconds: 1 MINUTE, '5' MINUTES, '1 minute', '1 hour 30 minutes'."""
+        start = self.next
+        if start.kind not in (NUMBER, STRING):
+            raise self.unexpected("a duration, such as 1 MINUTE or '1 minute', after INTERVAL")
+        self.take()
+        text = start.text
+        if self.next.kind == WORD and (unit_ms(self.next.text) or not any(c.isalpha() for c in text)):
+            text += " " + self.take().text
+        return self.duration(text, start.start)
+
+    def read_duration(self) -> int:
+        """A duration as '1 minute', INTERVAL 1 MINUTE or plain 1 MINUTE, in milliseconds."""
+        self.accept("INTERVAL")
+        return self.read_interval()
+
+    def duration(self, text: str, at: int) -> int:
+        """Milliseconds of a duration written at this offset."""
+        try:
+            return parse_duration(text)
+        except DefinitionError as e:
+            raise self.error(at, e.message, found=e.found, expected=e.expected, fix=e.fix) from None

@@ -1,0 +1,96 @@
+"""What a stream or view must satisfy, whichever front end declared it. Errors here have no place yet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from headrace.define.durations import SECOND_MS, format_duration
+from headrace.define.model import Window
+from headrace.define.tokens import Source
+from headrace.errors import DefinitionError
+from headrace.types import TIMESTAMP, Type
+
+LONGEST_NAME = 63
+OURS = frozenset("window window_start window_end settled key_id pane events corrections".split())
+WINDOW_COLUMNS = frozenset(("window", "window_start", "window_end"))
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+
+@contextmanager
+def located(source: Source, at: int) -> Iterator[None]:
+    """Give errors that have no place this one."""
+    try:
+        yield
+    except DefinitionError as e:
+        if e.where is None:
+            e.where = source.locate(at)
+        raise
+
+
+def check_name(name: str, what: str) -> None:
+    """Refuse what cannot name a stream, view, field, key or column."""
+    if not _NAME.fullmatch(name):
+        reason = "names that begin with _ are ours" if name.startswith("_") else "a name has letters, digits and _"
+        raise DefinitionError(f"'{name}' cannot name a {what}: {reason}", expected="a letter first, as in page_views")
+    if len(name) > LONGEST_NAME:
+        raise DefinitionError(f"the name of the {what} '{name[:20]}…' has {len(name)} characters", expected="at most 63")
+    if "__" in name:
+        raise DefinitionError(f"'{name}' cannot name a {what}: names with __ are ours", fix="write a single _")
+    taken = {"key": OURS, "column": OURS, "field": WINDOW_COLUMNS}.get(what, frozenset())
+    if name.lower() in taken:
+        raise DefinitionError(
+            f"'{name}' cannot name a {what}: every answer has a column of that name", fix="choose another, with AS"
+        )
+
+
+def check_distinct(names: Iterable[str], what: str) -> None:
+    """Refuse a name that comes twice, whatever the case of its letters."""
+    seen: dict[str, str] = {}
+    for name in names:
+        if name.lower() in seen:
+            twice = f"'{name}'" if name == seen[name.lower()] else f"'{seen[name.lower()]}' and '{name}'"
+            raise DefinitionError(f"{what} {twice} is there twice", fix="rename one")
+        seen[name.lower()] = name
+
+
+def make_window(size_ms: int, slide_ms: int | None = None) -> Window:
+    """A window whose panes the store can hold."""
+    slide_ms = size_ms if slide_ms is None else slide_ms
+    if slide_ms > size_ms:
+        raise DefinitionError(
+            f"a window of {format_duration(size_ms)} every {format_duration(slide_ms)} leaves gaps",
+            fix="the slide is at most the size; the size comes first in window(…), last in HOP(…)",
+        )
+    if not slide_ms or not size_ms:
+        raise DefinitionError("a window of no length holds nothing", expected="at least 1 second")
+    window = Window(size_ms, slide_ms)
+    if window.pane_ms % SECOND_MS:
+        raise DefinitionError(
+            f"a window of {format_duration(size_ms)} every {format_duration(slide_ms)} needs panes of "
+            f"{format_duration(window.pane_ms)}",
+            expected="panes of whole seconds",
+            fix="make size and slide whole seconds",
+        )
+    return window
+
+
+def check_event_time(name: str, types: dict[str, Type], stream: str) -> str:
+    """The declared spelling of the field that is the event time."""
+    for declared, type_ in types.items():
+        if declared.lower() == name.lower():
+            if type_ != TIMESTAMP:
+                raise DefinitionError(
+                    f"stream '{stream}': the event time '{declared}' is a {type_}",
+                    expected="a TIMESTAMP",
+                    fix=f"declare a computed field, as in at TIMESTAMP AS {_to_timestamp(declared, type_)}",
+                )
+            return declared
+    raise DefinitionError(f"stream '{stream}' has no field '{name}' to be its event time", fix="declare it, or name another")
+
+
+def _to_timestamp(name: str, type_: Type) -> str:
+    if type_.is_integer:
+        return f"timestamp_millis({name})"
+    return f"to_timestamp({name})" if type_.name in ("STRING", "DATE") else f"timestamp_millis(CAST({name} AS BIGINT))"

@@ -1,0 +1,347 @@
+"""Reads the statements of a definition file: CREATE STREAM and CREATE MATERIALIZED VIEW; others are refused by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.define.computed import check_computed
+from headrace.define.durations import SECOND_MS
+from headrace.define.expression import Scope, check
+from headrace.define.model import Field, Stream
+from headrace.define.parser import Parser
+from headrace.define.rules import check_distinct, check_event_time, check_name, located
+from headrace.define.select import Item, Select
+from headrace.define.syntax import Call, Interval, Name, Node, Operation
+from headrace.define.tokens import END, STRING, Source, Token
+from headrace.errors import DefinitionError, Location
+from headrace.types import Type
+
+_NOT_IN_VIEWS = {
+    "HAVING": "filter where the answer is read, or with WHERE and FILTER before",
+    "ORDER": "an answer is ordered when it is asked for",
+    "SORT": "an answer is ordered when it is asked for",
+    "LIMIT": "limit the answer when it is asked for",
+    "UNION": "make two views",
+    "EXCEPT": "make two views",
+    "INTERSECT": "make two views",
+    "QUALIFY": "filter where the answer is read",
+    "EMIT": "a view is always up to date; `settled` says which rows are final",
+}
+_JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "LATERAL", "ANTI", "SEMI")
+_JOIN_FIX = "send events that hold all fields; joins of streams are not available yet"
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A definition and its place; a view in SQL is a Select until its stream is known."""
+
+    definition: Stream | Select
+    where: Location
+
+
+def read_statements(source: Source) -> tuple[list[Declared], list[DefinitionError]]:
+    """All statements of a text, and all mistakes: a mistake ends its statement, not the reading."""
+    declared: list[Declared] = []
+    errors: list[DefinitionError] = []
+    try:
+        statements = Statements(source)
+    except DefinitionError as e:
+        return [], [e]
+    while statements.next.kind != END:
+        if statements.accept_symbol(";"):
+            continue
+        try:
+            declared.append(statements.statement())
+        except DefinitionError as e:
+            errors.append(e)
+            statements.skip()
+    return declared, errors
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A field as it was written."""
+
+    name: Token
+    type: Type | None
+    nullable: bool
+    computed: Node | None
+
+
+def read_fields(source: Source) -> tuple[Field, ...]:
+    """The fields that a text such as "page STRING, status INT NOT NULL" declares, as in CREATE STREAM."""
+    statements = Statements(source)
+    fields, _ = statements.fields("the stream", closing=END)
+    return fields
+
+
+class Statements(Parser):
+    """A parser that also reads statements."""
+
+    def skip(self) -> None:
+        """Go on after the next semicolon."""
+        self.depth = 0
+        while self.next.kind != END and not self.accept_symbol(";"):
+            self.take()
+
+    def statement(self) -> Declared:
+        """One statement, up to its semicolon or the end."""
+        start = self.next
+        if not self.accept("CREATE"):
+            raise self.error(
+                start.start,
+                "a definition file holds CREATE STREAM and CREATE MATERIALIZED VIEW",
+                found=start.describe(),
+                fix="questions go to `headrace ask` and `headrace sql`; to drop a thing, delete its definition",
+            )
+        if self.accept("OR") and not (self.accept("REPLACE") or self.accept("REFRESH")):
+            raise self.unexpected("REPLACE or REFRESH after CREATE OR")
+        if self.accept("STREAM") or self.accept("STREAMING", "TABLE"):
+            definition: Stream | Select = self._stream()
+        elif self.accept("MATERIALIZED", "VIEW"):
+            definition = self._view()
+        else:
+            raise self._unknown_statement()
+        if self.next.kind != END:
+            self.expect_symbol(";", "the statement")
+        return Declared(definition, self.source.locate(start.start))
+
+    def _unknown_statement(self) -> DefinitionError:
+        token = self.next
+        if token.upper == "VIEW":
+            return self.error(
+                token.start, "plain CREATE VIEW is not available", fix="write CREATE MATERIALIZED VIEW, which is kept up to date"
+            )
+        fix = "a table of events is a stream: write CREATE STREAM" if token.upper in ("TABLE", "SOURCE") else None
+        return self.error(
+            token.start, "this cannot be created", found=token.describe(), expected="STREAM or MATERIALIZED VIEW", fix=fix
+        )
+
+    def _name(self, what: str) -> Token:
+        if self.sees("IF", "NOT", "EXISTS"):
+            raise self.error(
+                self.next.start, "IF NOT EXISTS has no meaning here", fix="remove it: a definition says what there is to be"
+            )
+        token = self.expect_name(f"the {what}")
+        with located(self.source, token.start):
+            check_name(token.text, what)
+        return token
+
+    def _stream(self) -> Stream:
+        name = self._name("stream")
+        if self.sees("AS"):
+            raise self.error(
+                self.next.start,
+                f"stream '{name.text}': a stream made from another one is not available yet",
+                fix="put the condition into the WHERE of each view",
+            )
+        self.expect_symbol("(", f"CREATE STREAM {name.text}")
+        fields, watermark = self.fields(f"stream '{name.text}'", closing=")")
+        if not watermark:
+            return Stream(name.text, fields)
+        token, patience_ms = watermark
+        with located(self.source, token.start):
+            event_time = check_event_time(token.text, {f.name: f.type for f in fields}, name.text)
+        return Stream(name.text, fields, event_time, patience_ms)
+
+    def fields(self, owner: str, closing: str) -> tuple[tuple[Field, ...], tuple[Token, int] | None]:
+        """Fields up to the closing parenthesis or the end, and the WATERMARK among them."""
+        columns: list[_Column] = []
+        watermark = None
+        while True:
+            if self.sees("WATERMARK", "FOR"):
+                if watermark:
+                    raise self.error(self.next.start, f"{owner} has two WATERMARKs", fix="keep one")
+                watermark = self._watermark()
+            else:
+                columns.append(self._column(owner))
+            if not self.accept_symbol(","):
+                break
+        if closing != END:
+            self.expect_symbol(closing, f"the fields of {owner}")
+        elif self.next.kind != END:
+            raise self.unexpected("',' or the end after a field")
+        return self._checked_fields(columns, owner), watermark
+
+    def _column(self, owner: str) -> _Column:
+        name = self.expect_name("a field")
+        with located(self.source, name.start):
+            check_name(name.text, "field")
+        type_ = None if self.sees("AS") else self.read_type()
+        nullable, computed = True, None
+        while True:
+            if self.accept("NOT", "NULL"):
+                nullable = False
+            elif self.accept("NULL"):
+                nullable = True
+            elif computed is None and (self.accept("GENERATED", "ALWAYS", "AS") or self.accept("AS")):
+                computed = self.expression()
+            elif self.sees("PRIMARY") or self.sees("UNIQUE"):
+                raise self.error(
+                    self.next.start, f"{owner} is a log of events: it has no {self.next.upper} key", fix="remove it"
+                )
+            elif self.sees("DEFAULT"):
+                raise self.error(
+                    self.next.start, "a field has no DEFAULT", fix=f"write coalesce({name.text}, …) where it is used"
+                )
+            elif self.accept("COMMENT"):
+                if self.next.kind != STRING:
+                    raise self.unexpected("a text after COMMENT")
+                self.take()
+            else:
+                return _Column(name, type_, nullable, computed)
+
+    def _checked_fields(self, columns: list[_Column], owner: str) -> tuple[Field, ...]:
+        for i, column in enumerate(columns):
+            with located(self.source, column.name.start):
+                check_distinct([c.name.text for c in columns[: i + 1]], f"{owner}: the field")
+        plain = Scope({c.name.text: c.type for c in columns if c.type and c.computed is None}, owner)
+        computed = {c.name.text.lower() for c in columns if c.computed is not None}
+        if len(computed) == len(columns):
+            raise self.error(columns[0].name.start if columns else 0, f"{owner} has only computed fields", fix="declare what events hold")
+        return tuple(self._field(column, plain, computed) for column in columns)
+
+    def _field(self, column: _Column, plain: Scope, computed: set[str]) -> Field:
+        name, node = column.name.text, column.computed
+        if node is None:
+            assert column.type is not None, "a field without AS has a type"
+            return Field(name, column.type, column.nullable)
+        try:
+            expression = check(self.source, node, plain)
+        except DefinitionError as e:
+            if any(f"no field '{other}'" in e.message.lower() for other in computed):
+                e.fix = "a computed field reads declared fields only, not other computed ones"
+            raise
+        if column.type and column.type != expression.type:
+            raise self.error(
+                node.at,
+                f"the computed field '{name}' is declared {column.type}",
+                found=f"{expression.type} ({expression.sql})",
+                fix=f"write CAST(… AS {column.type}) or declare it {expression.type}",
+            )
+        check_computed(self.source, node, name)
+        return Field(name, expression.type, column.nullable, expression)
+
+    def _watermark(self) -> tuple[Token, int]:
+        self.accept("WATERMARK", "FOR")
+        name = self.expect_name("the event time")
+        if not self.accept("AS"):
+            return name, 0
+        node = self.expression()
+        match node:
+            case Name() if node.name.lower() == name.text.lower():
+                return name, 0
+            case Operation(op="-", args=(Name() as field, Interval() as patience)):
+                if field.name.lower() == name.text.lower():
+                    return name, patience.ms
+        raise self.error(
+            node.at, "this WATERMARK is not supported", expected=f"WATERMARK FOR {name.text} AS {name.text} - INTERVAL 1 MINUTE"
+        )
+
+    def _view(self) -> Select:
+        name = self._name("view")
+        schedule_ms = self._schedule() if self.accept("SCHEDULE") else None
+        self.expect("AS", f"CREATE MATERIALIZED VIEW {name.text}")
+        if self.sees("WITH"):
+            raise self.error(self.next.start, "WITH is not supported in a view", fix="write one SELECT over one stream")
+        self.expect("SELECT", "AS")
+        if self.sees("DISTINCT"):
+            raise self.error(self.next.start, "SELECT DISTINCT has no meaning in a view", fix="GROUP BY gives each key once")
+        items = [self._item()]
+        while self.accept_symbol(","):
+            items.append(self._item())
+        self.expect("FROM", "the columns")
+        stream, alias, table_window = self._from()
+        where = self.expression() if self.accept("WHERE") else None
+        groups = self._group_by() if self.accept("GROUP", "BY") else []
+        self._refuse_clauses()
+        return Select(
+            self.source, name.start, name.text, schedule_ms, tuple(items), stream.text, stream.start, alias, where,
+            tuple(groups), table_window,
+        )  # fmt: skip
+
+    def _schedule(self) -> int:
+        at = self.next.start
+        self.accept("REFRESH")
+        if not self.accept("EVERY"):
+            raise self.error(at, "a schedule is a fixed span of time", expected="SCHEDULE EVERY 1 HOUR")
+        at = self.next.start
+        ms = self.read_duration()
+        if ms < SECOND_MS:
+            raise self.error(at, "a schedule is at least 1 second", fix="SCHEDULE EVERY 1 HOUR is a good start")
+        return ms
+
+    def _item(self) -> Item:
+        node = self.expression()
+        if self.accept("AS"):
+            return Item(node, self.expect_name("a column").text)
+        if self.next.kind in ("word", "name") and not self.sees("FROM"):
+            return Item(node, self.expect_name("a column").text)
+        return Item(node, None)
+
+    def _from(self) -> tuple[Token, str | None, Call | None]:
+        if self.sees_symbol("("):
+            raise self.error(self.next.start, "a query inside FROM is not supported", fix="name a stream")
+        wrapped = self.accept("TABLE")
+        if wrapped:
+            self.expect_symbol("(", "TABLE")
+        table_window = None
+        if self.next.upper in ("TUMBLE", "HOP") and self.ahead(1).text == "(":
+            stream, table_window = self._window_table()
+        else:
+            stream = self.expect_name("a stream")
+        if wrapped:
+            self.expect_symbol(")", "TABLE(…")
+        self._refuse_joins()
+        alias = None
+        if self.accept("AS") or (self.next.kind in ("word", "name") and not self._at_clause()):
+            alias = self.expect_name("the alias of the stream").text
+        self._refuse_joins()
+        return stream, alias, table_window
+
+    def _window_table(self) -> tuple[Token, Call]:
+        call = self.take()
+        self.take()
+        self.accept("TABLE")
+        stream = self.expect_name("a stream")
+        self.expect_symbol(",", "the stream")
+        args: list[Node] = []
+        if self.accept("DESCRIPTOR"):
+            self.expect_symbol("(", "DESCRIPTOR")
+            column = self.expect_name("the event time")
+            args.append(Name(column.start, column.text))
+            self.expect_symbol(")", "DESCRIPTOR(…")
+            self.expect_symbol(",", "DESCRIPTOR(…)")
+            args.append(self.expression())
+            while self.accept_symbol(","):
+                args.append(self.expression())
+            self.expect_symbol(")", f"{call.upper}(…")
+        else:
+            args = self._list(f"the arguments of {call.upper}")
+        return stream, Call(call.start, call.text, tuple(args))
+
+    def _at_clause(self) -> bool:
+        return self.next.upper in ("WHERE", "GROUP", *_NOT_IN_VIEWS)
+
+    def _refuse_joins(self) -> None:
+        if self.next.upper in _JOINS or self.sees_symbol(","):
+            raise self.error(self.next.start, "a view reads one stream", fix=_JOIN_FIX)
+
+    def _group_by(self) -> list[Node]:
+        for word in ("ALL", "CUBE", "ROLLUP", "GROUPING"):
+            if self.sees(word) and not self.ahead(1).text == ",":
+                raise self.error(
+                    self.next.start,
+                    f"GROUP BY {word} is not supported",
+                    fix="name the keys; a question merges over any of them, with by=",
+                )
+        groups = [self.expression()]
+        while self.accept_symbol(","):
+            groups.append(self.expression())
+        return groups
+
+    def _refuse_clauses(self) -> None:
+        word = self.next.upper
+        if word in _NOT_IN_VIEWS:
+            shown = f"{word} BY" if word in ("ORDER", "SORT") else word
+            raise self.error(self.next.start, f"{shown} is not supported in a view", fix=_NOT_IN_VIEWS[word])

@@ -1,0 +1,94 @@
+"""Expressions as they were written: a tree without types, each node with its offset in the text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.types import Type
+
+
+@dataclass(frozen=True)
+class Node:
+    """A piece of an expression."""
+
+    at: int
+
+
+@dataclass(frozen=True)
+class Name(Node):
+    """A field, alias or window column; `of` is the stream in `visits.page`."""
+
+    name: str
+    of: str | None = None
+
+
+@dataclass(frozen=True)
+class Literal(Node):
+    """A constant; `text` is its value, spelled canonically for its type. `type` None is NULL."""
+
+    text: str
+    type: Type | None
+
+
+@dataclass(frozen=True)
+class Interval(Node):
+    """A fixed span of time."""
+
+    ms: int
+
+
+@dataclass(frozen=True)
+class Star(Node):
+    """The * of count(*) and SELECT *."""
+
+
+@dataclass(frozen=True)
+class Call(Node):
+    """name(args), and for aggregates DISTINCT and FILTER (WHERE …)."""
+
+    name: str
+    args: tuple[Node, ...]
+    distinct: bool = False
+    where: Node | None = None
+
+
+@dataclass(frozen=True)
+class Operation(Node):
+    """A unary or binary operator other than AND and OR; `op` is its canonical spelling."""
+
+    op: str
+    args: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Logic(Node):
+    """A chain of AND or of OR."""
+
+    op: str
+    args: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Test(Node):
+    """A predicate after its operand: IS NULL, IN, BETWEEN, LIKE, …; `args` begins with the operand."""
+
+    op: str
+    args: tuple[Node, ...]
+    negated: bool = False
+
+
+@dataclass(frozen=True)
+class Case(Node):
+    """CASE WHEN … THEN … ELSE … END."""
+
+    whens: tuple[tuple[Node, Node], ...]
+    otherwise: Node | None
+
+
+@dataclass(frozen=True)
+class Cast(Node):
+    """CAST or TRY_CAST."""
+
+    value: Node
+    to: Type
+    function: str  # CAST or TRY_CAST

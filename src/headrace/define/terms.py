@@ -1,0 +1,136 @@
+"""Expressions with types: what a checked expression is, and how it is written as canonical Spark SQL."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from headrace.define.durations import DAY_MS, HOUR_MS, MINUTE_MS
+from headrace.define.tokens import escape
+from headrace.types import Type
+
+# Words that Spark reads as something else where a field could stand; a test asks Spark.
+KEYWORDS = frozenset(
+    "all and any anti array as authorization between both by case cast collate column constraint create cross "
+    "current_date current_time current_timestamp current_user date default delete distinct div drop else end escape "
+    "except exists extract false fetch filter first for foreign from full full grant group having ilike in inner "
+    "insert intersect interval into is join last lateral leading left like localtime map minus named_struct natural "
+    "not null offset on only or order outer overlaps overlay position primary references regexp right rlike "
+    "select semi session_user set some struct substr substring table then time timestamp timestamp_ltz "
+    "timestamp_ntz timestampadd timestampdiff to trailing trim true try_cast union unique unknown update user using "
+    "values when where window with within".split()
+)
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
+
+OR, AND, NOT, PREDICATE, COMPARISON, SUM, PRODUCT, SIGN, PRIMARY = range(9)
+LEVELS = {
+    "OR": OR, "AND": AND, "NOT": NOT,
+    "=": COMPARISON, "<>": COMPARISON, "<": COMPARISON, "<=": COMPARISON, ">": COMPARISON, ">=": COMPARISON,
+    "<=>": COMPARISON, "+": SUM, "-": SUM, "*": PRODUCT, "/": PRODUCT, "%": PRODUCT, "DIV": PRODUCT,
+}  # fmt: skip
+PREDICATES = ("IS NULL", "IS TRUE", "IS FALSE", "IN", "BETWEEN", "LIKE", "ILIKE", "RLIKE")
+
+
+@dataclass(frozen=True)
+class Term:
+    """A checked expression. `op` says what it is, and with `args` all that there is to it.
+
+    `field` and `literal` have `text`; CAST has `type`; CASE has condition, value, …, and an ELSE when their number is odd.
+    """
+
+    op: str
+    type: Type
+    args: tuple[Term, ...] = ()
+    text: str = ""
+    negated: bool = False
+
+    @property
+    def is_literal(self) -> bool:
+        return self.op == "literal"
+
+
+def quote(name: str) -> str:
+    """A name as Spark SQL takes it, in backticks only where Spark needs them."""
+    if _PLAIN.match(name) and name.lower() not in KEYWORDS:
+        return name
+    return "`" + name.replace("`", "``") + "`"
+
+
+def render(term: Term) -> str:
+    """The canonical Spark SQL of a term."""
+    args = term.args
+    match term.op:
+        case "field":
+            return quote(term.text)
+        case "literal":
+            return _literal(term)
+        case "interval":
+            return _interval(int(term.text))
+        case "CASE":
+            return _case(args)
+        case "CAST" | "TRY_CAST":
+            return f"{term.op}({render(args[0])} AS {term.type})"
+        case op if op in PREDICATES:
+            return _predicate(term)
+        case "OR" | "AND":
+            level = LEVELS[term.op]
+            return f" {term.op} ".join(_within(arg, level + 1) for arg in args)
+        case "NOT":
+            return f"NOT {_within(args[0], NOT)}"
+        case "-" if len(args) == 1:
+            return f"-{_within(args[0], PRIMARY)}"
+        case op if op in LEVELS:
+            level = LEVELS[op]
+            left = level + 1 if level == COMPARISON else level
+            return f"{_within(args[0], left)} {op} {_within(args[1], level + 1)}"
+        case _:
+            return f"{term.op}({', '.join(render(arg) for arg in args)})"
+
+
+def _level(term: Term) -> int:
+    if term.op == "-" and len(term.args) == 1:
+        return SIGN
+    if term.op in PREDICATES:
+        return PREDICATE
+    if term.op == "literal" and term.text.startswith("-") and term.type.is_numeric:
+        return SIGN
+    return LEVELS.get(term.op, PRIMARY)
+
+
+def _within(term: Term, least: int) -> str:
+    sql = render(term)
+    return sql if _level(term) >= least else f"({sql})"
+
+
+def _literal(term: Term) -> str:
+    if term.type.name == "STRING":
+        return escape(term.text)
+    if term.type.name in ("DATE", "TIMESTAMP"):
+        return f"{term.type.name} '{term.text}'"
+    return term.text
+
+
+def _interval(ms: int) -> str:
+    for size, unit in ((DAY_MS, "DAY"), (HOUR_MS, "HOUR"), (MINUTE_MS, "MINUTE")):
+        if ms % size == 0 and ms:
+            return f"INTERVAL '{ms // size}' {unit}"
+    seconds = f"{ms // 1000}.{ms % 1000:03}".rstrip("0").rstrip(".")
+    return f"INTERVAL '{seconds}' SECOND"
+
+
+def _case(args: tuple[Term, ...]) -> str:
+    pairs = len(args) // 2
+    whens = "".join(f" WHEN {render(args[2 * i])} THEN {render(args[2 * i + 1])}" for i in range(pairs))
+    otherwise = f" ELSE {render(args[-1])}" if len(args) % 2 else ""
+    return f"CASE{whens}{otherwise} END"
+
+
+def _predicate(term: Term) -> str:
+    operand = _within(term.args[0], SUM)
+    negation = "NOT " if term.negated else ""
+    rest = [_within(arg, SUM) for arg in term.args[1:]]
+    if term.op.startswith("IS "):
+        return f"{operand} IS {negation}{term.op[3:]}"
+    if term.op == "IN":
+        return f"{operand} {negation}IN ({', '.join(render(arg) for arg in term.args[1:])})"
+    return f"{operand} {negation}{term.op} {' AND '.join(rest)}"
