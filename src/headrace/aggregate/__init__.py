@@ -4,9 +4,7 @@ from headrace.aggregate.base import MAX, MIN, SUM, Aggregate, Merge, Partial, Pa
 from headrace.aggregate.exact import Avg, Count, Max, Min, Sum
 from headrace.aggregate.sketch import HLL, ApproxCountDistinct
 
-REGISTRY: dict[str, type[Aggregate]] = {
-    cls.name: cls for cls in (Count, Sum, Avg, Min, Max, ApproxCountDistinct)
-}
+REGISTRY: dict[str, type[Aggregate]] = {cls.name: cls for cls in (Count, Sum, Avg, Min, Max, ApproxCountDistinct)}
 
 __all__ = [
     "HLL",

@@ -1,0 +1,137 @@
+"""The append query of a stream: one micro-batch of Structured Streaming becomes one lake commit."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.define.model import Stream
+from headrace.errors import CorruptionError, HeadraceError
+from headrace.faults import fault_point
+from headrace.lake.range import TOLD, Work, range_writer
+from headrace.lake.table import LakeState, LakeTable, NewFile
+from headrace.transport.source import NAME, JournalSource
+
+MOST_BYTES = 48 << 20  # of the journal in one micro-batch
+POOL = "append"
+
+
+class Append:
+    """Moves one stream's events from its journal to its lake table, exactly once.
+
+    Spark's checkpoint is not trusted: each start uses a new one and begins where the lake ends.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        stream: Stream,
+        journal: Path,
+        table: LakeTable,
+        scratch: Path,
+        *,
+        on_commit: Callable[[], None] = lambda: None,
+        most_bytes: int = MOST_BYTES,
+        every_ms: int = 0,
+    ) -> None:
+        self._spark = spark
+        self._stream = stream
+        self._journal = journal
+        self._table = table
+        self._scratch = scratch
+        self._on_commit = on_commit
+        self._most_bytes = most_bytes
+        self._every_ms = every_ms
+        self._query: Any = None
+        self.error: HeadraceError | None = None
+        self.last_commit_ms: float | None = None
+
+    def start(self) -> None:
+        """Start the query where the lake ends."""
+        self._spark.dataSource.register(JournalSource)
+        self.error = None
+        checkpoint = tempfile.mkdtemp(prefix=f"append-{self._stream.name}-", dir=self._scratch)
+        ranges = (
+            self._spark.readStream.format(NAME)
+            .option("folder", str(self._journal))
+            .option("start", str(self._table.state.position))
+            .option("most_bytes", str(self._most_bytes))
+            .option("tasks", str(self._spark.sparkContext.defaultParallelism))
+            .load()
+        )
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
+        writer = ranges.writeStream.queryName(f"append {self._stream.name}").foreachBatch(self._append)
+        self._query = (
+            writer.trigger(processingTime=f"{self._every_ms} milliseconds")
+            .option("checkpointLocation", checkpoint)
+            .start()
+        )
+
+    def is_active(self) -> bool:
+        """Whether the query runs; asks Spark, so it also shows that Spark answers."""
+        return self._query is not None and bool(self._query.isActive)
+
+    def failure(self) -> str | None:
+        """Why the query ended, in a sentence."""
+        if self.error is not None:
+            return str(self.error)
+        reason = self._query.exception() if self._query is not None else None
+        return str(reason).strip().splitlines()[0] if reason else None
+
+    def stop(self) -> None:
+        """Stop; a micro-batch under way either commits whole or leaves nothing."""
+        if self._query is not None:
+            self._query.stop()
+            self._query = None
+
+    def _append(self, ranges: DataFrame, _batch_id: int) -> None:
+        began = time.monotonic()
+        try:
+            self._append_ranges(ranges)
+        except HeadraceError as error:
+            self.error = error
+            raise
+        self.last_commit_ms = (time.monotonic() - began) * 1000
+        self._on_commit()
+
+    def _append_ranges(self, ranges: DataFrame) -> None:
+        at = self._table.state
+        work = Work(
+            self._stream,
+            str(self._journal),
+            str(self._table.folder),
+            at.next_commit,
+            time.time_ns() // 1000,
+            at.newest_us,
+        )
+        told = sorted(ranges.mapInArrow(range_writer(work), TOLD).collect())
+        if not told:
+            return
+        end = _tiled_end(at, told)
+        newest = max((t.newest_us for t in told if t.newest_us is not None), default=None)
+        files = [NewFile(**file) for t in told for file in orjson.loads(t.files)]
+        fault_point("append.before_commit")
+        newest = at.newest_us if newest is None else max(newest, at.newest_us or newest)
+        self._table.commit(at, end, newest, files)
+        fault_point("append.after_commit")
+
+
+def _tiled_end(at: LakeState, told: list[Any]) -> int:
+    """Where the ranges end, having checked that they follow on the lake without gap or overlap."""
+    position = at.position
+    for part in told:
+        if part.start != position:
+            raise CorruptionError(
+                "the ranges of a micro-batch do not follow on the lake",
+                found=f"a range from {part.start}",
+                expected=f"one from {position}",
+                fix="nothing was committed; the append starts again where the lake ends",
+            )
+        position = part.end
+    return position

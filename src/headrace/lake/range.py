@@ -1,0 +1,236 @@
+"""What a Spark worker does with one range of the journal: read, parse, write Parquet, tell.
+
+Nothing that it writes counts until the driver commits it.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from headrace.define.model import Stream
+from headrace.errors import CorruptionError
+from headrace.faults import fault_point
+from headrace.lake.frames import NEWLINE, Frames, frame_lines
+from headrace.lake.parse import Parsed, Parser
+from headrace.lake.schema import ARRIVED, COMMIT, DEAD, POSITION, UTC_US, VALUE, table_schema
+from headrace.transport.record import Record, Segment, list_segments, walk
+
+CHUNK_BYTES = 8 << 20
+TOLD = "start BIGINT, end BIGINT, newest_us BIGINT, files STRING"
+
+
+@dataclass(frozen=True)
+class Work:
+    """What all ranges of one commit share."""
+
+    stream: Stream
+    journal: str
+    table: str
+    commit: int
+    committed_at_us: int
+    newest_us: int | None
+
+
+def range_writer(work: Work) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function for mapInArrow: rows (start, end) in, what became of each range out."""
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for start, end in zip(batch["start"].to_pylist(), batch["end"].to_pylist(), strict=True):
+                told = _write_range(work, start, end)
+                yield pa.RecordBatch.from_pylist(
+                    [told],
+                    pa.schema(
+                        [("start", pa.int64()), ("end", pa.int64()), ("newest_us", pa.int64()), ("files", pa.string())]
+                    ),
+                )
+
+    return write
+
+
+@lru_cache(maxsize=32)
+def _parser(stream: Stream) -> Parser:
+    return Parser(stream)
+
+
+def _write_range(work: Work, start: int, end: int) -> dict[str, object]:
+    live, dead = _File(work, dead=False), _File(work, dead=True)
+    newest: int | None = None
+    for chunk in _chunks(Path(work.journal), start, end):
+        frames, positions, arrived_us = chunk
+        parsed = _parser(work.stream).parse(frames, arrived_us)
+        table = _rows(work, frames, positions, arrived_us, parsed)
+        if parsed.reasons is None:
+            good = table
+        else:
+            is_good = pc.is_null(parsed.reasons)
+            good = table.filter(is_good)
+            dead.write(table.filter(pc.invert(is_good)))
+        live.write(good)
+        newest = _later(newest, _newest(work.stream, good))
+    fault_point("append.in_worker")
+    files = [told for told in (live.close(), dead.close()) if told]
+    return {"start": start, "end": end, "newest_us": newest, "files": orjson.dumps(files).decode()}
+
+
+def _chunks(
+    journal: Path, start: int, end: int
+) -> Iterator[tuple[Frames, npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    """Frames of some megabytes, with the position and arrival of each."""
+    for segment in list_segments(journal):
+        if segment.end <= start or segment.start >= end:
+            continue
+        with segment.path.open("rb") as file:
+            group: list[Record] = []
+            size = 0
+            for record in walk(segment, max(start, segment.start), min(end, segment.end)):
+                group.append(record)
+                size += record.payload_bytes
+                if size >= CHUNK_BYTES:
+                    yield _frames(file.fileno(), segment, group)
+                    group, size = [], 0
+            if group:
+                yield _frames(file.fileno(), segment, group)
+
+
+def _frames(
+    fd: int, segment: Segment, records: list[Record]
+) -> tuple[Frames, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    first, last = records[0].position, records[-1].end
+    raw = os.pread(fd, last - first, first - segment.start)
+    view = memoryview(raw)
+    payloads = []
+    for record in records:
+        at = record.position - first
+        if zlib.crc32(view[at + 8 : record.end - first]) != record.crc:
+            raise CorruptionError(
+                f"journal file '{segment.path}' is damaged at position {record.position}",
+                fix="its events were not read; restore the file, or move it away to go on without them",
+            )
+        payloads.append(view[record.payload_position - first : record.end - first])
+    frames = frame_lines(payloads[0] if len(payloads) == 1 else b"".join(payloads))
+    lengths = np.array([record.payload_bytes for record in records], dtype=np.int64)
+    offsets = np.concatenate(([0], np.cumsum(lengths)[:-1]))
+    of = np.searchsorted(offsets, frames.starts, side="right") - 1
+    base = np.array([record.payload_position for record in records], dtype=np.int64) - offsets
+    arrived = np.array([record.arrived_us for record in records], dtype=np.int64)
+    return frames, frames.starts + base[of], arrived[of]
+
+
+def _rows(
+    work: Work,
+    frames: Frames,
+    positions: npt.NDArray[np.int64],
+    arrived_us: npt.NDArray[np.int64],
+    parsed: Parsed,
+) -> pa.Table:
+    count = len(frames)
+    ours = [
+        _constant(work.commit, pa.int64(), count),
+        _constant(work.committed_at_us, UTC_US, count),
+        pa.array(arrived_us).cast(UTC_US),
+        _constant(work.newest_us, UTC_US, count),
+        pa.array(positions),
+        parsed.reasons if parsed.reasons is not None else pa.nulls(count, pa.string()),
+        _values(frames),
+    ]
+    names = [name for name in table_schema(work.stream).names if name != DEAD]
+    return pa.table([*ours, *parsed.columns.columns], names=names)
+
+
+def _constant(value: int | None, of: pa.DataType, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, pa.int64()).cast(of), count)
+
+
+def _values(frames: Frames) -> pa.Array:
+    """The events' own bytes, without their line ends."""
+    data, starts, ends = frames.data, frames.starts, frames.ends
+    offsets = np.zeros(len(frames) + 1, dtype=np.int32)
+    np.cumsum(ends - starts, out=offsets[1:])
+    if len(frames) and (starts[1:] == ends[:-1] + 1).all() and starts[0] == 0:
+        # The usual case: one line end after each event and nothing else between them.
+        body = data[: int(ends[-1])]
+        packed = body[body != NEWLINE]
+    else:
+        inside = np.zeros(len(data) + 1, dtype=np.int8)
+        inside[starts] += 1
+        inside[ends] -= 1
+        packed = data[np.cumsum(inside[:-1], dtype=np.int8).astype(bool)]
+    return pa.Array.from_buffers(pa.binary(), len(frames), [None, pa.py_buffer(offsets), pa.py_buffer(packed)])
+
+
+def _newest(stream: Stream, rows: pa.Table) -> int | None:
+    """The newest event time; a clock that runs ahead counts as the arrival."""
+    if not len(rows):
+        return None
+    times = rows.column(ARRIVED).cast(pa.int64())
+    if stream.event_time is not None:
+        times = pc.min_element_wise(rows.column(stream.event_time).cast(pa.int64()), times)
+    return int(pc.max(times).as_py())
+
+
+def _later(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else max(a, b)
+
+
+class _File:
+    """A Parquet file that comes to be with its first rows."""
+
+    def __init__(self, work: Work, *, dead: bool) -> None:
+        self._work = work
+        self._dead = dead
+        self._name = f"{DEAD}={'true' if dead else 'false'}/{work.commit:012d}-{uuid.uuid4().hex}.parquet"
+        self._path = Path(work.table) / self._name
+        self._writer: pq.ParquetWriter | None = None
+        self._rows = 0
+        self._bounds: list[tuple[int, int]] = []  # of _position
+
+    def write(self, rows: pa.Table) -> None:
+        if not len(rows):
+            return
+        if self._writer is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            dictionary = [name for name in rows.column_names if name not in (VALUE, POSITION)]
+            self._writer = pq.ParquetWriter(
+                self._path,
+                rows.schema,
+                compression="zstd",
+                compression_level=1,
+                use_dictionary=dictionary,
+                write_statistics=False,
+            )
+        self._writer.write_table(rows)
+        self._rows += len(rows)
+        bounds = pc.min_max(rows.column(POSITION)).as_py()
+        self._bounds.append((bounds["min"], bounds["max"]))
+
+    def close(self) -> dict[str, object] | None:
+        if self._writer is None:
+            return None
+        self._writer.close()
+        fd = os.open(self._path, os.O_RDONLY)
+        os.fsync(fd)
+        os.close(fd)
+        low = {COMMIT: self._work.commit, POSITION: min(a for a, _ in self._bounds)}
+        high = {COMMIT: self._work.commit, POSITION: max(b for _, b in self._bounds)}
+        stats = {"numRecords": self._rows, "minValues": low, "maxValues": high, "nullCount": {COMMIT: 0, POSITION: 0}}
+        return {
+            "path": self._name,
+            "size": self._path.stat().st_size,
+            "rows": self._rows,
+            "dead": self._dead,
+            "stats": orjson.dumps(stats).decode(),
+        }

@@ -1,0 +1,114 @@
+"""The one place where a Spark session is built."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.errors import MachineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OLDEST_JAVA = 17
+_JAVA_FIX = "install a JDK 17 or newer (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
+
+_LOG4J = """\
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.filePattern = {log}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 10MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 2
+"""
+
+
+def java_command() -> str:
+    """The Java that Spark will run on. Raises, in one sentence, if there is none that will do."""
+    home = os.environ.get("JAVA_HOME")
+    command = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if not command or not Path(command).exists():
+        raise MachineError(
+            "Java was not found",
+            found=f"JAVA_HOME={home}" if home else None,
+            expected="Java 17 or newer",
+            fix=_JAVA_FIX,
+        )
+    said = subprocess.run([command, "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(\d+)', said)
+    if not version or int(version.group(1)) < OLDEST_JAVA:
+        found = version.group(0) if version else said.strip().splitlines()[:1]
+        raise MachineError("Java is too old", found=f"{found}", expected="Java 17 or newer", fix=_JAVA_FIX)
+    return command
+
+
+def build_session(
+    scratch: Path,
+    *,
+    master: str = "local[*]",
+    driver_memory: str = "1g",
+    log: Path | None = None,
+    app: str = "headrace",
+) -> SparkSession:
+    """A session with the settings that the rest relies on. `scratch` takes Spark's temporary files."""
+    java_command()
+    scratch.mkdir(parents=True, exist_ok=True)
+    # Workers must run the interpreter, and so the packages, that the driver runs.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    properties = scratch / "log4j2.properties"
+    properties.write_text(_LOG4J.format(log=log or scratch / "spark.log"))
+    from pyspark.sql import SparkSession
+
+    options = f"-Dlog4j2.configurationFile=file:{properties} -XX:+UseSerialGC -Xss4m -Djava.io.tmpdir={scratch}"
+    builder = SparkSession.builder.appName(app).master(master)
+    for key, value in _settings(scratch, driver_memory, options).items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _settings(scratch: Path, driver_memory: str, java_options: str) -> dict[str, str]:
+    cores = str(os.cpu_count() or 2)
+    return {
+        # Right answers
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.ansi.enabled": "false",  # one x/0 must not stall a view for ever
+        "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+        # Small jobs, often: no listener, page or second plan that they do not need
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": cores,
+        "spark.default.parallelism": cores,
+        "spark.scheduler.mode": "FAIR",
+        "spark.sql.streaming.pollingDelay": "50ms",
+        "spark.sql.streaming.numRecentProgressUpdates": "5",
+        "spark.sql.streaming.minBatchesToRetain": "2",
+        "spark.sql.streaming.metricsEnabled": "false",
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.python.worker.reuse": "true",
+        "spark.sql.codegen.cache.maxEntries": "1000",
+        "spark.ui.retainedJobs": "20",
+        "spark.ui.retainedStages": "20",
+        "spark.ui.retainedTasks": "200",
+        "spark.sql.ui.retainedExecutions": "5",
+        # One machine
+        "spark.driver.memory": driver_memory,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.driver.extraJavaOptions": java_options,
+    }
