@@ -1,18 +1,145 @@
-"""Computed fields: which expressions they may hold, and how DuckDB evaluates them once, at append."""
+"""Computed fields: what they may hold, and how DuckDB evaluates them, once, when the event is appended.
+
+Fields reach DuckDB with the types of `duckdb_types`, TIMESTAMP as TIMESTAMPTZ in a session whose TimeZone is UTC.
+Where Spark would wrap an overflowing integer, the value here is NULL.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
-from headrace.define.syntax import Node
+from headrace.define.coercion import VOID
+from headrace.define.duckdb_casts import cast_sql, parse_format_sql, time_sql
+from headrace.define.expression import Checker, Scope, parse_tree
+from headrace.define.functions import FUNCTIONS, TABLE
+from headrace.define.terms import COMPARISON, LEVELS, PREDICATES, Term, render
 from headrace.define.tokens import Source
+from headrace.errors import DefinitionError
 from headrace.types import Expression, Type
 
+ALLOWED = tuple(sorted(function.name for function in TABLE if function.duckdb))
 
-def check_computed(source: Source, node: Node, field: str) -> None:
-    """Refuse what DuckDB would not evaluate as Spark does."""
+
+def duckdb_type(type_: Type) -> str:
+    """The type that values of ours have in DuckDB."""
+    return {"STRING": "VARCHAR", "INT": "INTEGER", "TIMESTAMP": "TIMESTAMPTZ"}.get(type_.name, str(type_))
 
 
 def duckdb_sql(expression: Expression, types: Mapping[str, Type] | None = None) -> str:
-    """The expression for DuckDB; NULL where it cannot be evaluated. `types` are those of the stream's fields."""
-    raise NotImplementedError
+    """The expression for DuckDB; where it cannot be evaluated it is NULL.
+
+    `types` are those of the stream (`stream.types()`): without them, casts of fields cannot be translated.
+    """
+    source = Source(expression.sql)
+    node = parse_tree(source)
+    known = types or dict.fromkeys(_names(expression.sql), VOID)
+    term = Checker(source, Scope(known)).term(node)
+    return f"TRY(CAST({translate(term)} AS {duckdb_type(expression.type)}))"
+
+
+def refuse_computed(term: Term) -> DefinitionError | None:
+    """Why a computed field cannot hold this, or None."""
+    try:
+        translate(term)
+    except DefinitionError as e:
+        return e
+    return None
+
+
+def translate(term: Term) -> str:
+    """The term in DuckDB's SQL; arguments are always in parentheses, so that precedence never matters."""
+    if term.op == "field":
+        return '"' + term.text.replace('"', '""') + '"'
+    if term.op == "literal":
+        return _literal(term)
+    if term.op == "interval":
+        return f"INTERVAL {term.text} MILLISECOND"
+    args = [f"({translate(arg)})" for arg in term.args]
+    if term.op in ("CAST", "TRY_CAST"):
+        return cast_sql(args[0], term.args[0], term)
+    if term.op == "CASE":
+        whens = " ".join(f"WHEN {args[i]} THEN {args[i + 1]}" for i in range(0, len(args) - 1, 2))
+        return f"CASE {whens}{f' ELSE {args[-1]}' if len(args) % 2 else ''} END"
+    if term.op in PREDICATES:
+        return _predicate(term, args)
+    if term.op in LEVELS:
+        return _operator(term, args)
+    return _call(term, args)
+
+
+def _literal(term: Term) -> str:
+    match term.type.name:
+        case "STRING":
+            return "'" + term.text.replace("'", "''") + "'"
+        case "TIMESTAMP":
+            return f"TIMESTAMPTZ '{term.text}+00'"
+        case "DATE":
+            return f"DATE '{term.text}'"
+        case "BOOLEAN" | "VOID":
+            return term.text
+    return f"CAST({term.text.rstrip('LBD')} AS {duckdb_type(term.type)})"
+
+
+def _predicate(term: Term, args: list[str]) -> str:
+    negation = "NOT " if term.negated else ""
+    if term.op.startswith("IS "):
+        return f"{args[0]} IS {negation}{term.op[3:]}"
+    if term.op == "IN":
+        return f"{args[0]} {negation}IN ({', '.join(args[1:])})"
+    if term.op == "BETWEEN":
+        return f"{args[0]} {negation}BETWEEN {args[1]} AND {args[2]}"
+    if term.op == "RLIKE":
+        return f"{negation}regexp_matches({args[0]}, {args[1]})"
+    return f"{args[0]} {negation}{term.op} {args[1]} ESCAPE '\\'"
+
+
+def _operator(term: Term, args: list[str]) -> str:
+    if term.op in ("AND", "OR"):
+        return f" {term.op} ".join(args)
+    if len(args) == 1:
+        return f"{term.op} {args[0]}"
+    if LEVELS[term.op] == COMPARISON:
+        return f"{args[0]} {'IS NOT DISTINCT FROM' if term.op == '<=>' else term.op} {args[1]}"
+    if term.op in ("/", "%", "DIV"):
+        if term.op != "%" and "DECIMAL" in (term.args[0].type.name, term.args[1].type.name):
+            raise DefinitionError(
+                f"a computed field cannot divide a DECIMAL ({render(term)})", fix="CAST both sides to DOUBLE first"
+            )
+        args[1] = f"nullif({args[1]}, 0)"
+    op = "//" if term.op == "DIV" else term.op
+    return f"CAST({args[0]} {op} {args[1]} AS {duckdb_type(term.type)})" if term.type != VOID else f"{args[0]} {op} {args[1]}"
+
+
+def _call(term: Term, args: list[str]) -> str:
+    function = FUNCTIONS[term.op]
+    template = function.duckdb
+    if not template:
+        raise DefinitionError(
+            f"{term.op} is not available in a computed field",
+            expected="an operator, CASE, CAST or one of " + ", ".join(ALLOWED),
+            fix="use it in the views instead",
+        )
+    if term.op in ("to_date", "to_timestamp"):
+        if len(args) == 1:
+            return time_sql(args[0], term.args[0], term.type)
+        return parse_format_sql(args[0], term.args[0], term.args[1].text, term.type)
+    if term.op == "regexp_extract" and len(args) == 2:
+        args.append("1")
+    if term.op == "replace" and len(args) == 2:
+        args.append("''")
+    if term.op == "substring":
+        return _substring(args)
+    filled = template.replace("{*}", ", ".join(args)).replace("{+}", " || ".join(args))
+    return re.sub(r"\{(\d)\}", lambda match: args[int(match[1])], filled)
+
+
+def _substring(args: list[str]) -> str:
+    text, start = args[0], args[1]
+    first = f"(CASE WHEN {start} > 0 THEN {start} - 1 WHEN {start} < 0 THEN length({text}) + {start} ELSE 0 END)"
+    last = f"({first} + {args[2]})" if len(args) > 2 else f"length({text})"
+    return f"substring({text}, greatest({first}, 0) + 1, greatest({last} - greatest({first}, 0), 0))"
+
+
+def _names(sql: str) -> set[str]:
+    return set(re.findall(r"[A-Za-z_]\w*", sql))

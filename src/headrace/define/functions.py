@@ -68,7 +68,7 @@ class Function:
     def pair(self, count: int) -> list[Parameter] | None:
         """The parameter of each of `count` arguments; None if that is too few or too many."""
         parameters = list(self.parameters)
-        least = sum(not p.optional for p in parameters)
+        least = sum(not (p.optional or p.repeats) for p in parameters)
         if parameters and parameters[-1].repeats:
             parameters += [parameters[-1]] * (count - len(parameters))
         return parameters[:count] if least <= count <= len(parameters) else None
@@ -127,8 +127,8 @@ TABLE = [
         F("nullif", "x SAME, y SAME", _first, "nullif({0}, {1})"),
         F("nvl2", "x ANY, given SAME, missing SAME", _rest, "CASE WHEN {0} IS NOT NULL THEN {1} ELSE {2} END"),
         F("if", "condition BOOLEAN, yes SAME, no SAME", _rest, "CASE WHEN {0} THEN {1} ELSE {2} END", ("iff",)),
-        F("greatest", "x SAME, more SAME...", _same),
-        F("least", "x SAME, more SAME...", _same),
+        F("greatest", "x SAME, y SAME, more SAME...", _same, "greatest({*})"),
+        F("least", "x SAME, y SAME, more SAME...", _same, "least({*})"),
         F("isnan", "x DOUBLE", BOOLEAN, "coalesce(isnan({0}), false)"),
         F("nanvl", "x DOUBLE, y DOUBLE", DOUBLE),
     ),
@@ -198,13 +198,13 @@ TABLE = [
         F("timestamp_seconds", "x INTEGER", TIMESTAMP, "make_timestamptz(CAST({0} AS BIGINT) * 1000000)"),
         F("timestamp_millis", "x INTEGER", TIMESTAMP, "make_timestamptz(CAST({0} AS BIGINT) * 1000)"),
         F("timestamp_micros", "x INTEGER", TIMESTAMP, "make_timestamptz(CAST({0} AS BIGINT))"),
-        F("unix_seconds", "x TIMESTAMP", BIGINT, "CAST(floor(epoch_us({0}) / 1000000) AS BIGINT)"),
-        F("unix_millis", "x TIMESTAMP", BIGINT, "CAST(floor(epoch_us({0}) / 1000) AS BIGINT)"),
+        F("unix_seconds", "x TIMESTAMP", BIGINT, "(epoch_us({0}) - (epoch_us({0}) % 1000000 + 1000000) % 1000000) // 1000000"),
+        F("unix_millis", "x TIMESTAMP", BIGINT, "(epoch_us({0}) - (epoch_us({0}) % 1000 + 1000) % 1000) // 1000"),
         F("unix_micros", "x TIMESTAMP", BIGINT, "epoch_us({0})"),
         F("unix_timestamp", "x TIME", BIGINT),
         F("to_date", "x STRING|TIME, [format FORMAT]", DATE, "to_date"),
         F("to_timestamp", "x STRING|TIME, [format FORMAT]", TIMESTAMP, "to_timestamp"),
-        F("date_trunc", "unit UNIT, x TIME", TIMESTAMP, "CAST(date_trunc({0}, {1}) AS TIMESTAMPTZ)"),
+        F("date_trunc", "unit UNIT, x TIME", TIMESTAMP, "date_trunc({0}, CAST({1} AS TIMESTAMPTZ))"),
         F("year", "x TIME", INT, "year({0})"),
         F("quarter", "x TIME", INT, "quarter({0})"),
         F("month", "x TIME", INT, "month({0})"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.define.computed import check_computed
+from headrace.define.computed import refuse_computed
 from headrace.define.durations import SECOND_MS
-from headrace.define.expression import Scope, check
+from headrace.define.expression import Checker, Scope, check
 from headrace.define.model import Field, Stream
 from headrace.define.parser import Parser
 from headrace.define.rules import check_distinct, check_event_time, check_name, located
@@ -219,7 +219,9 @@ class Statements(Parser):
                 found=f"{expression.type} ({expression.sql})",
                 fix=f"write CAST(… AS {column.type}) or declare it {expression.type}",
             )
-        check_computed(self.source, node, name)
+        refused = refuse_computed(Checker(self.source, plain).term(node))
+        if refused:
+            raise self.error(node.at, refused.message, found=refused.found, expected=refused.expected, fix=refused.fix)
         return Field(name, expression.type, column.nullable, expression)
 
     def _watermark(self) -> tuple[Token, int]:
