@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from headrace.aggregate import Aggregate
+from headrace.define.query import Queryable
 from headrace.types import TIMESTAMP, Expression, Type
 
 ARRIVED = "_arrived"  # the event time of a stream that declares none
@@ -22,7 +23,7 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Stream:
+class Stream(Queryable):
     """Events of one shape. Without `event_time` the time of arrival is the event time."""
 
     name: str

@@ -71,7 +71,9 @@ class _Column:
 def read_fields(source: Source) -> tuple[Field, ...]:
     """The fields that a text such as "page STRING, status INT NOT NULL" declares, as in CREATE STREAM."""
     statements = Statements(source)
-    fields, _ = statements.fields("the stream", closing=END)
+    fields, watermark = statements.fields("the stream", closing=END)
+    if watermark:
+        raise statements.error(watermark[0].start, "WATERMARK is said otherwise here", fix='event_time="at", patience="1 minute"')
     return fields
 
 
@@ -249,9 +251,9 @@ class Statements(Parser):
         self.expect("SELECT", "AS")
         if self.sees("DISTINCT"):
             raise self.error(self.next.start, "SELECT DISTINCT has no meaning in a view", fix="GROUP BY gives each key once")
-        items = [self._item()]
+        items = [self.item()]
         while self.accept_symbol(","):
-            items.append(self._item())
+            items.append(self.item())
         self.expect("FROM", "the columns")
         stream, alias, table_window = self._from()
         where = self.expression() if self.accept("WHERE") else None
@@ -273,7 +275,8 @@ class Statements(Parser):
             raise self.error(at, "a schedule is at least 1 second", fix="SCHEDULE EVERY 1 HOUR is a good start")
         return ms
 
-    def _item(self) -> Item:
+    def item(self) -> Item:
+        """An expression, with a name if AS or a bare word follows."""
         node = self.expression()
         if self.accept("AS"):
             return Item(node, self.expect_name("a column").text)

@@ -1,0 +1,193 @@
+"""Definitions in Python: hr.Stream, hr.View, hr.window and the aggregates. They make what SQL makes, equal and with the same rules."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from datetime import timedelta
+from typing import TypeVar
+
+from headrace.define import model
+from headrace.define.columns import make_aggregate
+from headrace.define.durations import SECOND_MS, parse_duration
+from headrace.define.expression import Scope, check, check_condition, parse_tree
+from headrace.define.query import Aggregation, Query, caller, written
+from headrace.define.rules import check_distinct, check_event_time, check_name, make_window
+from headrace.define.statements import Statements, read_fields
+from headrace.define.syntax import Name
+from headrace.define.tokens import END, Source
+from headrace.errors import DefinitionError, Location
+from headrace.types import Expression
+
+Definition = TypeVar("Definition", model.Stream, model.View)
+
+# What is declared while a definition file runs, with its place; None outside of one.
+declared: ContextVar[list[tuple[model.Stream | model.View, Location]] | None] = ContextVar("declared", default=None)
+
+
+def Stream(  # noqa: N802 - reads as the noun it makes
+    name: str, fields: str, *, event_time: str | None = None, patience: str | timedelta = "0s"
+) -> model.Stream:
+    """A stream: its fields as in CREATE STREAM, the field that is the event time, and the patience with late events."""
+    at = caller()
+    try:
+        check_name(name, "stream")
+        typed = read_fields(written(fields, "the list of fields"))
+        patience_ms = _milliseconds(patience)
+        if event_time is None and patience_ms:
+            raise DefinitionError(f"stream '{name}' has a patience but no event_time", fix='add event_time="at"')
+        if event_time is not None:
+            event_time = check_event_time(event_time, {f.name: f.type for f in typed}, name)
+        return _declare(model.Stream(name, typed, event_time, patience_ms), at)
+    except DefinitionError as e:
+        raise _placed(e, at) from None
+
+
+def View(name: str, query: Query, *, schedule: str | timedelta | None = None) -> model.View:  # noqa: N802
+    """A materialized view of a query over a stream."""
+    at = caller()
+    try:
+        check_name(name, "view")
+        if not isinstance(query, Query):
+            raise DefinitionError(
+                f"view '{name}' is not given a query", found=type(query).__name__, fix="write visits.group_by(…).agg(…)"
+            )
+        return _declare(_build(name, query, _schedule_ms(schedule)), at)
+    except DefinitionError as e:
+        raise _placed(e, at) from None
+
+
+def window(size: str | timedelta, slide: str | timedelta | None = None) -> model.Window:
+    """A window of that size, one every `slide` (default: one after the other)."""
+    try:
+        return make_window(_milliseconds(size), None if slide is None else _milliseconds(slide))
+    except DefinitionError as e:
+        raise _placed(e, caller()) from None
+
+
+def count(expression: str | None = None, *, where: str | None = None) -> Aggregation:
+    """How many events, or how many whose expression is not NULL."""
+    return _aggregation("count", None if expression == "*" else expression, where)
+
+
+def sum(expression: str, *, where: str | None = None) -> Aggregation:  # noqa: A001 - used as hr.sum
+    """The sum of an expression."""
+    return _aggregation("sum", expression, where)
+
+
+def avg(expression: str, *, where: str | None = None) -> Aggregation:
+    """The mean of an expression."""
+    return _aggregation("avg", expression, where)
+
+
+def min(expression: str, *, where: str | None = None) -> Aggregation:  # noqa: A001 - used as hr.min
+    """The least value of an expression."""
+    return _aggregation("min", expression, where)
+
+
+def max(expression: str, *, where: str | None = None) -> Aggregation:  # noqa: A001 - used as hr.max
+    """The greatest value of an expression."""
+    return _aggregation("max", expression, where)
+
+
+def approx_count_distinct(expression: str, *, where: str | None = None) -> Aggregation:
+    """About how many different values of an expression."""
+    return _aggregation("approx_count_distinct", expression, where)
+
+
+def _aggregation(name: str, expression: str | None, where: str | None) -> Aggregation:
+    return Aggregation(
+        name,
+        None if expression is None else written(expression, f"the argument of {name}"),
+        None if where is None else written(where, "a condition"),
+        caller(),
+    )
+
+
+def _build(name: str, query: Query, schedule_ms: int | None) -> model.View:
+    stream: model.Stream = query.stream
+    scope = Scope(stream.types(), f"stream '{stream.name}'", (stream.name,))
+    keys, window_ = _groups(query, scope)
+    columns = [_column(column, aggregation, scope) for column, aggregation in query.columns]
+    if not columns:
+        raise DefinitionError(f"view '{name}' has no aggregate", fix="end the query with .agg(hits=hr.count())")
+    check_distinct([*(key.name for key in keys), *(column.name for column in columns)], "the column")
+    return model.View(name, stream.name, tuple(keys), tuple(columns), window_, _where(query, scope), schedule_ms)
+
+
+def _where(query: Query, scope: Scope) -> Expression | None:
+    conditions = [check_condition(source, parse_tree(source), scope, "where") for source in query.conditions]
+    if len(conditions) < 2:
+        return conditions[0] if conditions else None
+    joined = Source(" AND ".join(f"({condition.sql})" for condition in conditions))
+    return check(joined, parse_tree(joined), scope)
+
+
+def _groups(query: Query, scope: Scope) -> tuple[list[model.Key], model.Window | None]:
+    keys: list[model.Key] = []
+    window_: model.Window | None = None
+    for name, what, at in query.groups:
+        try:
+            if isinstance(what, model.Window) and name is None:
+                if window_:
+                    raise DefinitionError("a view has one window", fix="remove one; other windows are asked for later")
+                window_ = what
+            elif isinstance(what, Source):
+                keys.append(_key(name, what, scope))
+            else:
+                raise DefinitionError("a key is a text or hr.window(…)", found=repr(what))
+        except DefinitionError as e:
+            raise _placed(e, at) from None
+    return keys, window_
+
+
+def _key(name: str | None, source: Source, scope: Scope) -> model.Key:
+    reader = Statements(source)
+    item = reader.item()
+    if reader.next.kind != END:
+        raise reader.unexpected("an operator or the end of the key")
+    expression = check(source, item.node, scope)
+    name = name or item.alias
+    if name is None and isinstance(item.node, Name):
+        name = scope.fields[item.node.name.lower()][0]
+    if name is None:
+        raise DefinitionError(f"the key {expression.sql} has no name", fix=f'write group_by(name="{expression.sql}")')
+    check_name(name, "key")
+    return model.Key(name, expression)
+
+
+def _column(name: str, aggregation: Aggregation, scope: Scope) -> model.Column:
+    try:
+        check_name(name, "column")
+        argument, where = aggregation.expression, aggregation.where
+        expression = check(argument, parse_tree(argument), scope) if argument else None
+        condition = check_condition(where, parse_tree(where), scope, "where") if where else None
+        return model.Column(name, make_aggregate(aggregation.name, expression, condition))
+    except DefinitionError as e:
+        raise _placed(e, aggregation.at) from None
+
+
+def _schedule_ms(schedule: str | timedelta | None) -> int | None:
+    ms = None if schedule is None else _milliseconds(schedule)
+    if ms is not None and ms < SECOND_MS:
+        raise DefinitionError("a schedule is at least 1 second", fix='schedule="1 hour" is a good start')
+    return ms
+
+
+def _milliseconds(duration: str | timedelta) -> int:
+    if isinstance(duration, timedelta):
+        duration = f"{duration / timedelta(milliseconds=1)} ms"
+    if not isinstance(duration, str):
+        raise DefinitionError("a duration is a text", found=repr(duration), expected="for example '1 minute'")
+    return parse_duration(duration)
+
+
+def _placed(error: DefinitionError, at: Location) -> DefinitionError:
+    error.where = error.where or at
+    return error
+
+
+def _declare(definition: Definition, at: Location) -> Definition:
+    records = declared.get()
+    if records is not None:
+        records.append((definition, at))
+    return definition

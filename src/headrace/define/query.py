@@ -1,0 +1,92 @@
+"""The Python way to say what a view summarises: `visits.where(…).group_by(…).agg(…)`, kept as written until hr.View reads it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from headrace.define.tokens import Source
+from headrace.errors import DefinitionError, Location
+
+_PACKAGE = str(Path(__file__).parent)
+
+
+def caller() -> Location:
+    """The place in the user's Python file that called into this package."""
+    frame = sys._getframe(1)
+    while frame.f_back and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    line, _, column, _ = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
+    return Location(frame.f_code.co_filename, line or frame.f_lineno, (column or 0) + 1)
+
+
+def written(text: object, what: str) -> Source:
+    """A piece of SQL in a Python file, with its place."""
+    if not isinstance(text, str):
+        raise DefinitionError(f"{what} is a text", found=type(text).__name__, fix="write it in quotes", where=caller())
+    return Source(text, at=caller())
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """An aggregate as it was written: hr.sum("bytes", where="…")."""
+
+    name: str
+    expression: Source | None
+    where: Source | None
+    at: Location
+
+
+@dataclass(frozen=True)
+class Query:
+    """A stream with what is asked of it, as written; frozen, each step makes a new one."""
+
+    stream: Any  # the model's Stream, which builds on this module
+    conditions: tuple[Source, ...] = ()
+    groups: tuple[tuple[str | None, Any, Location], ...] = ()  # name if given, a Source or a Window, place
+    columns: tuple[tuple[str, Aggregation], ...] = ()
+
+    def where(self, condition: str) -> Query:
+        """Only events for which the condition is true; several are joined by AND."""
+        return replace(self, conditions=(*self.conditions, written(condition, "a condition")))
+
+    def group_by(self, *keys: Any, **named: Any) -> Query:
+        """Keys as texts, named ones by keyword, and at most one hr.window(…)."""
+        at = caller()
+        groups = [(None, _key(key), at) for key in keys] + [(name, _key(key), at) for name, key in named.items()]
+        return replace(self, groups=(*self.groups, *groups))
+
+    def agg(self, **columns: Aggregation) -> Query:
+        """The columns: hits=hr.count(), bytes=hr.sum("bytes"), …"""
+        for name, column in columns.items():
+            if not isinstance(column, Aggregation):
+                raise DefinitionError(
+                    f"the column '{name}' is not an aggregate",
+                    found=repr(column),
+                    fix=f'write {name}=hr.count() or {name}=hr.sum("…")',
+                    where=caller(),
+                )
+        return replace(self, columns=(*self.columns, *columns.items()))
+
+
+class Queryable:
+    """What can begin a query."""
+
+    def where(self, condition: str) -> Query:
+        """Only events for which the condition is true."""
+        return Query(self).where(condition)
+
+    def group_by(self, *keys: Any, **named: Any) -> Query:
+        """Keys as texts, named ones by keyword, and at most one hr.window(…)."""
+        return Query(self).group_by(*keys, **named)
+
+    def agg(self, **columns: Aggregation) -> Query:
+        """The columns of a view over all events."""
+        return Query(self).agg(**columns)
+
+
+def _key(key: object) -> object:
+    return written(key, "a key") if isinstance(key, str) else key
