@@ -19,7 +19,7 @@ def fold_few(view: View, selection: Selection, rows: list[Row]) -> list[Row]:
     pairs = [SUM.pair, SUM.pair, *(part.merge.pair for _, part in partials_of(view))]
     groups: dict[tuple[Any, ...], Row] = {}
     for row in rows:
-        place = tuple(map(_rank, row[:width]))
+        place = tuple(map(rank, row[:width]))
         before = groups.get(place)
         if before is None:
             groups[place] = row
@@ -33,7 +33,7 @@ def fold_few(view: View, selection: Selection, rows: list[Row]) -> list[Row]:
     return ordered if selection.limit is None else ordered[: selection.limit]
 
 
-def _rank(value: Value) -> tuple[Any, ...]:
+def rank(value: Value) -> tuple[Any, ...]:
     """The value's place in the store's order: NULL, then values, then NaN, which equals itself."""
     if value is None:
         return (0,)

@@ -1,0 +1,68 @@
+"""The cursor of an answer: where its page ended, and which question it belongs to."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+
+from headrace.aggregate import Value
+from headrace.errors import QuestionError
+from headrace.serve.question import DEFAULT_LIMIT, Question
+from headrace.serve.values import decoder, encoder
+from headrace.types import Type
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """The bounds of the first page, fixed for the pages behind it, and the last row of this one."""
+
+    start_ms: int | None
+    end_ms: int | None
+    last: tuple[Value, ...]  # start of the window, then the kept keys
+
+    def text(self, question: Question, types: Sequence[Type]) -> str:
+        """Opaque to clients; good for any limit."""
+        keys = [_apply(encoder(of), value) for of, value in zip(types, self.last[1:], strict=True)]
+        fields = [_mark(question), self.start_ms, self.end_ms, self.last[0], *keys]
+        return base64.urlsafe_b64encode(orjson.dumps(fields)).decode().rstrip("=")
+
+
+def read_cursor(question: Question, types: Sequence[Type]) -> Cursor:
+    """The cursor that came with the question."""
+    text = question.cursor or ""
+    try:
+        mark, start_ms, end_ms, window, *keys = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        last = [_apply(decoder(of), value) for of, value in zip(types, keys, strict=True)]
+        cursor = Cursor(_ms(start_ms), _ms(end_ms), (int(window), *last))
+    except (ValueError, TypeError, ArithmeticError) as error:
+        raise QuestionError(
+            "the cursor cannot be read",
+            found=repr(text[:60]),
+            expected="next_cursor of an answer, as it came",
+            fix="leave it out to start from the first page",
+        ) from error
+    if mark != _mark(question):
+        raise QuestionError(
+            "the cursor belongs to another question",
+            expected="the question that it came from, with nothing but the limit changed",
+            fix="leave it out to start from the first page",
+        )
+    return cursor
+
+
+def _mark(question: Question) -> str:
+    asked = replace(question, limit=DEFAULT_LIMIT, cursor=None)
+    return hashlib.sha256(repr(asked).encode()).hexdigest()[:12]
+
+
+def _ms(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
+def _apply(convert: Any, value: Any) -> Any:
+    return value if value is None or convert is None else convert(value)

@@ -1,0 +1,187 @@
+"""A question made definite for one version of its view: bounds, windows, and what to read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headrace.aggregate import Value
+from headrace.define.durations import format_duration
+from headrace.define.model import View
+from headrace.errors import QuestionError, did_you_mean
+from headrace.serve.cursor import Cursor, read_cursor
+from headrace.serve.question import Question
+from headrace.serve.times import Bound, iso_ms
+from headrace.serve.values import key_value
+from headrace.store.base import Selection, Version
+from headrace.types import Type
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows [origin + i * every, … + size); those whose end lies in (start, end] are asked for."""
+
+    size_ms: int
+    every_ms: int
+    start_ms: int | None = None
+    end_ms: int | None = None
+
+    @property
+    def origin_ms(self) -> int:
+        return self.start_ms or 0
+
+    @property
+    def bucket_ms(self) -> int:
+        """The largest span that tiles every window."""
+        return math.gcd(self.size_ms, self.every_ms)
+
+    def first_ending_after(self, ms: int) -> int:
+        """The start of the first window whose end lies behind this time."""
+        return self.origin_ms + ((ms - self.origin_ms - self.size_ms) // self.every_ms + 1) * self.every_ms
+
+    @property
+    def panes(self) -> tuple[int | None, int | None]:
+        """The times that these windows cover, closed-open."""
+        first = None if self.start_ms is None else self.first_ending_after(self.start_ms)
+        last = None if self.end_ms is None else self.first_ending_after(self.end_ms) - self.every_ms + self.size_ms
+        return first, last
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to read and how to show it."""
+
+    by: tuple[str, ...]
+    types: tuple[Type, ...]  # of the kept keys
+    where: tuple[Mapping[str, Value], ...]
+    windows: Windows | None  # None: a view without window
+    counted_from_ms: int | None  # what relative bounds were counted from
+    after: tuple[Value, ...] | None
+    empty: bool  # nothing can match: a relative bound, and no event yet
+
+    @property
+    def overlapping(self) -> bool:
+        """Whether windows must be composed from buckets; otherwise the store's buckets are the windows."""
+        return self.windows is not None and self.windows.size_ms != self.windows.every_ms
+
+    def selection(self, limit: int) -> Selection:
+        """The first partials of this page, folded into windows or into the buckets that tile them."""
+        if self.windows is None:
+            return Selection(self.by, self.where, after=self.after, limit=limit)
+        first, last = self.windows.panes
+        if self.overlapping and self.after is not None:
+            first = self.after[0]  # the page goes on in this window: older buckets are in none that is left
+        return Selection(
+            by=self.by,
+            where=self.where,
+            panes=(first, last),
+            bucket_ms=self.windows.bucket_ms,
+            origin_ms=self.windows.origin_ms,
+            after=None if self.overlapping else self.after,
+            limit=limit,
+        )
+
+
+def plan(question: Question, version: Version) -> Plan:
+    """The question against a view; raises QuestionError for what the view cannot answer."""
+    view = version.view
+    types = {key.name: key.expression.type for key in view.keys}
+    by = tuple(types) if question.by is None else question.by
+    for name in by:
+        _check_key(view, name, types)
+    where = tuple(
+        {name: key_value(name, _check_key(view, name, types), value) for name, value in alternative.items()}
+        for alternative in question.where
+    )
+    kept = tuple(types[name] for name in by)
+    cursor = read_cursor(question, kept) if question.cursor else None
+    after = cursor.last if cursor else None
+    if view.window is None:
+        _refuse_time(question)
+        return Plan(by, kept, where, None, None, after, empty=False)
+    pane = view.window.pane_ms
+    size, every = _spans(question, view.window.size_ms, view.window.slide_ms, pane)
+    asked_relative = any(bound and bound.relative for bound in (question.start, question.end))
+    newest = None if version.newest_us is None else (version.newest_us // (1000 * pane) + 1) * pane
+    windows = _windows(question, cursor, newest or 0, size, every, pane)
+    counted_from = newest if asked_relative else None
+    return Plan(by, kept, where, windows, counted_from, after, empty=asked_relative and newest is None)
+
+
+def _windows(question: Question, cursor: Cursor | None, newest: int, size: int, every: int, pane: int) -> Windows:
+    start = _bound("start", question.start, newest, pane)
+    end = _bound("end", question.end, newest, pane)
+    if start is not None and end is not None and start >= end:
+        raise QuestionError(
+            "end must lie after start",
+            found=f"start {iso_ms(start)}, end {iso_ms(end)}",
+            expected="closed-open bounds [start, end)",
+        )
+    return Windows(size, every, cursor.start_ms, cursor.end_ms) if cursor else Windows(size, every, start, end)
+
+
+def _bound(name: str, bound: Bound | None, newest: int, pane: int) -> int | None:
+    if bound is None:
+        return None
+    below = bound.ms // pane * pane
+    if below == bound.ms:
+        return newest + bound.ms if bound.relative else bound.ms
+    if bound.relative:
+        near = [f"'-{format_duration(-ms)}'" if ms else "'now'" for ms in (below, below + pane)]
+        found = f"-{format_duration(-bound.ms)}" if bound.ms < 0 else format_duration(bound.ms)
+    else:
+        near, found = [f"'{iso_ms(ms)}'" for ms in (below, below + pane)], str(bound)
+    raise QuestionError(
+        f"{name} is not on a pane start",
+        found=found,
+        expected=f"a multiple of {format_duration(pane)}, the view's pane",
+        fix=f"the nearest that work are {near[0]} and {near[1]}",
+    )
+
+
+def _spans(question: Question, size: int, slide: int, pane: int) -> tuple[int, int]:
+    for name, span in (("window", question.window_ms), ("every", question.every_ms)):
+        if span is not None and span % pane:
+            below = span // pane * pane
+            near = [f"'{format_duration(ms)}'" for ms in (below, below + pane) if ms]
+            raise QuestionError(
+                f"{name} is not a multiple of the view's pane",
+                found=f"'{format_duration(span)}'",
+                expected=f"a multiple of {format_duration(pane)}",
+                fix=f"the nearest that work: {' and '.join(near)}",
+            )
+    if question.window_ms is None and question.every_ms is None:
+        return size, slide
+    alone = question.window_ms or question.every_ms
+    assert alone is not None, "one of them is given"
+    return question.window_ms or alone, question.every_ms or alone
+
+
+def _check_key(view: View, name: str, types: Mapping[str, Type]) -> Type:
+    if name in types:
+        return types[name]
+    hint = did_you_mean(name, types)
+    if hint is None and name in [column.name for column in view.columns]:
+        hint = f"'{name}' is an aggregate; questions filter and group by keys only"
+    raise QuestionError(
+        f"view '{view.name}' has no key '{name}'",
+        expected=", ".join(f"'{key}'" for key in types) or "no key: the view has none",
+        fix=hint,
+    )
+
+
+def _refuse_time(question: Question) -> None:
+    asked = {
+        "start": question.start,
+        "end": question.end,
+        "window": question.window_ms,
+        "every": question.every_ms,
+    }
+    for name, value in asked.items():
+        if value is not None:
+            raise QuestionError(
+                f"view '{question.view}' has no window, so it takes no {name}",
+                expected="a question by keys only",
+                fix="declare the view with window(…) in GROUP BY to ask by time",
+            )

@@ -1,0 +1,98 @@
+"""Partials as what a reader sees: typed columns, windows as times, and whether each row is settled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from headrace.aggregate import Aggregate, Value
+from headrace.define.model import View
+from headrace.serve.cursor import Cursor
+from headrace.serve.plan import Plan
+from headrace.serve.question import Question
+from headrace.serve.times import EPOCH, MS
+from headrace.store.base import Version
+from headrace.types import BIGINT, BOOLEAN, TIMESTAMP, Type
+
+Row = tuple[Any, ...]
+LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Presented rows, and what they add up to."""
+
+    values: list[Row]
+    events: int
+    corrections: int
+    wide: frozenset[str]  # sums of integers that do not fit BIGINT
+
+
+def present(version: Version, plan: Plan, rows: list[Row]) -> Shown:
+    """Rows of (window start, kept keys, events, corrections, partials) as a reader sees them."""
+    keys_end = 1 + len(plan.by)
+    at = keys_end + 2
+    parts: list[tuple[Aggregate, int, int]] = []
+    for column in version.view.columns:
+        width = len(column.aggregate.columns)
+        parts.append((column.aggregate, at, at + width))
+        at += width
+    settled_ms = None if version.newest_us is None else version.newest_us // 1000 - version.patience_ms
+    times: dict[int, tuple[Value, Value, bool]] = {}
+    values = []
+    for row in rows:
+        if row[0] not in times:
+            times[row[0]] = _window(plan, row[0], settled_ms)
+        start, end, settled = times[row[0]]
+        presented = [aggregate.present(row[first:last]) for aggregate, first, last in parts]
+        values.append((*row[1:keys_end], start, end, *presented, settled))
+    wide = _widen(version.view, values, keys_end + 1)
+    return Shown(values, sum(row[keys_end] for row in rows), sum(row[keys_end + 1] for row in rows), wide)
+
+
+def result_columns(view: View, plan: Plan, wide: frozenset[str]) -> tuple[tuple[str, Type], ...]:
+    """The columns of an answer and their types.
+
+    A sum of integers is BIGINT, as in Spark, unless a value of this answer is too large for that:
+    then it is DECIMAL(38,0), never a wrong number.
+    """
+    keys = zip(plan.by, plan.types, strict=True)
+    columns = [
+        (c.name, BIGINT if _is_integer_sum(c.aggregate) and c.name not in wide else c.aggregate.type)
+        for c in view.columns
+    ]
+    return (*keys, ("window_start", TIMESTAMP), ("window_end", TIMESTAMP), *columns, ("settled", BOOLEAN))
+
+
+def next_cursor(question: Question, plan: Plan, last: Row) -> str:
+    """The cursor behind the last row of a page."""
+    windows = plan.windows
+    bounds = (windows.start_ms, windows.end_ms) if windows else (None, None)
+    return Cursor(*bounds, last[: 1 + len(plan.by)]).text(question, plan.types)
+
+
+def _window(plan: Plan, start_ms: int, settled_ms: int | None) -> tuple[Value, Value, bool]:
+    if plan.windows is None:
+        return None, None, False  # all time never ends, so it is never settled
+    end_ms = start_ms + plan.windows.size_ms
+    return EPOCH + start_ms * MS, EPOCH + end_ms * MS, settled_ms is not None and end_ms <= settled_ms
+
+
+def _is_integer_sum(aggregate: Aggregate) -> bool:
+    argument = aggregate.expression
+    return aggregate.type.name == "DECIMAL" and argument is not None and argument.type.is_integer
+
+
+def _widen(view: View, values: list[Row], first: int) -> frozenset[str]:
+    """Make Decimals of each sum of integers of which one does not fit BIGINT; their names."""
+    wide = {}
+    for at, column in enumerate(view.columns, first):
+        if _is_integer_sum(column.aggregate) and any(
+            row[at] is not None and not LOWEST <= row[at] <= HIGHEST for row in values
+        ):
+            wide[at] = column.name
+    if wide:
+        for i, row in enumerate(values):
+            values[i] = tuple(Decimal(v) if at in wide and v is not None else v for at, v in enumerate(row))
+    return frozenset(wide.values())

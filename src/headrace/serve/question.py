@@ -1,0 +1,154 @@
+"""What is asked of a view, from Python values or from the text of a URL or command line.
+
+A question is checked against the view only when it is answered (`plan`): its keys, bounds and
+windows make sense for one version of one view.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.aggregate import Value
+from headrace.errors import QuestionError, did_you_mean
+from headrace.serve.times import Bound, parse_bound, parse_span
+
+DEFAULT_LIMIT, HIGHEST_LIMIT = 1_000, 10_000
+MOST_ALTERNATIVES = 10_000
+PARAMETERS = ("by", "start", "end", "window", "every", "limit", "cursor")
+NULL = r"\N"  # in text, as PostgreSQL and Hive write it; `\\N` is the text \N
+
+Keys = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Question:
+    r"""A question to one view.
+
+    - `where`: alternatives, each of them key = value for some keys (None asks for NULL).
+    - `by`: the keys to keep, the others are merged; None keeps all, () gives the grand total.
+    - `start`, `end`: closed-open bounds. Relative ones ('-1h', 'now') count from the end of the pane
+      that holds the newest event, and the answer says when that was. Each must fall on a pane start.
+    - `window`, `every`: windows of the one size, one every so often. One of them alone gives
+      tumbling windows; neither, the windows that the view declares. Windows are aligned to `start`,
+      else to the epoch; answered are those whose end lies in (start, end] and that hold events.
+    """
+
+    view: str
+    where: tuple[Mapping[str, Value], ...] = ()
+    by: tuple[str, ...] | None = None
+    start: Bound | None = None
+    end: Bound | None = None
+    window_ms: int | None = None
+    every_ms: int | None = None
+    limit: int = DEFAULT_LIMIT
+    cursor: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        view: str,
+        key: Keys | None = None,
+        by: str | Iterable[str] | None = None,
+        start: Any = None,
+        end: Any = None,
+        window: Any = None,
+        every: Any = None,
+        limit: Any = None,
+        cursor: str | None = None,
+    ) -> Question:
+        """A question from Python values, or text in their place.
+
+        `key` is {key: value}, where a list of values means any of them, or a list of such mappings,
+        which means any of these.
+        """
+        return cls(
+            view=view,
+            where=_alternatives(key),
+            by=_names(by),
+            start=parse_bound("start", start),
+            end=parse_bound("end", end),
+            window_ms=parse_span("window", window),
+            every_ms=parse_span("every", every),
+            limit=_limit(limit),
+            cursor=cursor or None,
+        )
+
+    @classmethod
+    def from_text(cls, view: str, parameters: Iterable[tuple[str, str]]) -> Question:
+        r"""A question from the parameters of a URL or the options of a command.
+
+        `key.page=/home` filters; given twice it means either; `key.page=\N` asks for NULL and
+        `key.page=\\N` for the text \N. `by=` without a name asks for the grand total.
+        """
+        keys: dict[str, list[Any]] = {}
+        named: dict[str, Any] = {}
+        for name, text in parameters:
+            if name.startswith("key."):
+                value = None if text == NULL else text[1:] if text == "\\" + NULL else text
+                keys.setdefault(name.removeprefix("key."), []).append(value)
+            elif name not in PARAMETERS:
+                raise _unknown_parameter(name)
+            elif name == "by":
+                named[name] = [*named.get(name, []), *(_names(text) or ())]
+            elif name in named:
+                raise QuestionError(f"parameter '{name}' is given twice", fix="give it once")
+            else:
+                named[name] = text
+        return cls.of(view, keys or None, **named)
+
+
+def _alternatives(key: Keys | None) -> tuple[Mapping[str, Value], ...]:
+    if not key:
+        return ()
+    alternatives: list[Mapping[str, Value]] = []
+    for one in [key] if isinstance(key, Mapping) else key:
+        if not isinstance(one, Mapping):
+            raise QuestionError("key takes key = value pairs", found=repr(one), expected="such as {'page': '/home'}")
+        choices = [list(v) if isinstance(v, list | tuple | set | frozenset) else [v] for v in one.values()]
+        alternatives += [dict(zip(one, values, strict=True)) for values in itertools.product(*choices)]
+        if len(alternatives) > MOST_ALTERNATIVES:
+            raise QuestionError(
+                "the question names too many keys at once", expected=f"at most {MOST_ALTERNATIVES}", fix="ask in parts"
+            )
+    if not alternatives:
+        raise QuestionError("a key is given with no value", found=repr(key), expected="at least one value")
+    return tuple(alternatives)
+
+
+def _names(by: str | Iterable[str] | None) -> tuple[str, ...] | None:
+    if by is None:
+        return None
+    names = tuple(name.strip() for name in (by.split(",") if isinstance(by, str) else by))
+    names = () if names == ("",) else names
+    if len(set(names)) != len(names):
+        raise QuestionError("by names a key twice", found=", ".join(names), expected="each key once")
+    return names
+
+
+def _limit(limit: Any) -> int:
+    if limit is None or limit == "":
+        return DEFAULT_LIMIT
+    try:
+        number = int(limit)
+    except (TypeError, ValueError):
+        number = 0
+    if not 1 <= number <= HIGHEST_LIMIT:
+        raise QuestionError(
+            "limit is out of range",
+            found=repr(limit),
+            expected=f"1 to {HIGHEST_LIMIT}",
+            fix="take the rest with the answer's next_cursor",
+        )
+    return number
+
+
+def _unknown_parameter(name: str) -> QuestionError:
+    known = ("key.<name>", *PARAMETERS)
+    return QuestionError(
+        f"a question has no parameter '{name}'",
+        expected=", ".join(known),
+        fix=did_you_mean(name, PARAMETERS) or f"to filter by a key write key.{name}=",
+    )

@@ -1,0 +1,39 @@
+"""The rows of a page of windows, read from the store and composed where windows overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from headrace.aggregate import SUM
+from headrace.serve.plan import Plan
+from headrace.serve.windows import slide
+from headrace.store.base import Selection, Snapshot, Version
+
+Row = tuple[Any, ...]
+BUCKETS_AT_ONCE = 10_000
+
+
+def read(snapshot: Snapshot, version: Version, plan: Plan, most: int) -> list[Row]:
+    """Rows of (window start, kept keys, events, corrections, partials), at most so many."""
+    if plan.empty:
+        return []
+    if not plan.overlapping:
+        return snapshot.rows(version, plan.selection(most))
+    assert plan.windows is not None, "only windows overlap"
+    pairs = [part.merge.pair for column in version.view.columns for part in column.aggregate.columns]
+    buckets = _buckets(snapshot, version, plan.selection(BUCKETS_AT_ONCE))
+    rows = slide(buckets, plan.windows, len(plan.by), [SUM.pair, SUM.pair, *pairs], plan.after)
+    return list(islice(rows, most))
+
+
+def _buckets(snapshot: Snapshot, version: Version, selection: Selection) -> Iterator[Row]:
+    """All buckets in order, read as far as they are needed."""
+    while True:
+        rows = snapshot.rows(version, selection)
+        yield from rows
+        if selection.limit is None or len(rows) < selection.limit:
+            return
+        selection = replace(selection, after=rows[-1][: 1 + len(selection.by)])

@@ -1,0 +1,118 @@
+"""Windows that overlap, composed from buckets in one sweep over time.
+
+Each key slides by two stacks: amortised one merge per bucket and window, and only associativity
+is used, so any aggregate can slide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from headrace.aggregate import Value
+from headrace.serve.plan import Windows
+from headrace.store.few import rank
+
+Row = tuple[Any, ...]
+Pair = Callable[[Any, Any], Any]
+
+
+class Merger:
+    """Merges rows column by column, None the identity of each."""
+
+    def __init__(self, pairs: Sequence[Pair]) -> None:
+        self._pairs = tuple(pairs)
+
+    def __call__(self, a: Row | None, b: Row | None) -> Row | None:
+        if a is None or b is None:
+            return b if a is None else a
+        return tuple(
+            y if x is None else x if y is None else pair(x, y) for pair, x, y in zip(self._pairs, a, b, strict=True)
+        )
+
+
+class Sliding:
+    """The merge of a queue of rows: pushed at one end, dropped at the other."""
+
+    def __init__(self, keys: Row, merge: Merger) -> None:
+        self.keys = keys
+        self._merge = merge
+        self._front: list[tuple[int, Row]] = []  # oldest last, each merged with all younger ones here
+        self._back: list[tuple[int, Row]] = []
+        self._back_merged: Row | None = None
+
+    def push(self, bucket: int, row: Row) -> None:
+        """Add the row of a later bucket."""
+        self._back.append((bucket, row))
+        self._back_merged = self._merge(self._back_merged, row)
+
+    def drop_before(self, bucket: int) -> None:
+        """Forget the rows of buckets before this one."""
+        while True:
+            if not self._front:
+                self._turn()
+            if not self._front or self._front[-1][0] >= bucket:
+                return
+            self._front.pop()
+
+    def __bool__(self) -> bool:
+        return bool(self._front or self._back)
+
+    def _turn(self) -> None:
+        merged: Row | None = None
+        while self._back:
+            bucket, row = self._back.pop()
+            merged = self._merge(row, merged)
+            assert merged is not None, "a row was merged in"
+            self._front.append((bucket, merged))
+        self._back_merged = None
+
+    def merged(self) -> Row | None:
+        """The merge of all rows; None if there is none."""
+        return self._merge(self._front[-1][1] if self._front else None, self._back_merged)
+
+
+def slide(
+    buckets: Iterable[Row], windows: Windows, width: int, pairs: Sequence[Pair], after: Sequence[Value] | None
+) -> Iterator[Row]:
+    """Rows of (window start, keys, merged columns), ordered by window and keys, from ordered buckets.
+
+    `width` keys follow the bucket in each row. Rows up to and with `after` are left out.
+    """
+    merge = Merger(pairs)
+    active: dict[Row, Sliding] = {}
+    ordered: list[Row] = []
+    rows = iter(buckets)
+    ahead = next(rows, None)
+    window = None if after is None else int(after[0])
+    skipped = None if after is None else (int(after[0]), tuple(map(rank, after[1:])))
+    while active or ahead is not None:
+        if not active and ahead is not None:
+            first = windows.first_ending_after(ahead[0])
+            if windows.start_ms is not None:
+                first = max(first, windows.first_ending_after(windows.start_ms))
+            window = first if window is None else max(first, window)
+        assert window is not None, "a window was chosen when the first row came"
+        end = window + windows.size_ms
+        if windows.end_ms is not None and end > windows.end_ms:
+            return
+        while ahead is not None and ahead[0] < end:
+            if ahead[0] >= window:  # else it lies between two windows
+                place = tuple(map(rank, ahead[1 : 1 + width]))
+                if place not in active:
+                    active[place] = Sliding(ahead[1 : 1 + width], merge)
+                    ordered = []
+                active[place].push(ahead[0], ahead[1 + width :])
+            ahead = next(rows, None)
+        ordered = ordered or sorted(active)
+        for place in ordered:
+            merged = active[place].merged()
+            if merged is not None and (skipped is None or (window, place) > skipped):
+                yield (window, *active[place].keys, *merged)
+        window += windows.every_ms
+        for place in ordered:
+            active[place].drop_before(window)
+            if not active[place]:
+                del active[place]
+        if len(active) != len(ordered):
+            ordered = []
