@@ -78,7 +78,9 @@ def assemble(
         if name.lower() in taken:
             errors.append(
                 DefinitionError(
-                    f"'{name}' is declared twice, also at {taken[name.lower()]}", fix="rename one", where=definition.where
+                    f"'{name}' is declared twice, also at {taken[name.lower()]}",
+                    fix="rename one",
+                    where=definition.where,
                 )
             )
             continue
@@ -114,5 +116,7 @@ def _resolve(definition: Definition, streams: dict[str, Stream]) -> View:
     if stream is None:
         where = what.source.locate(what.stream_at) if isinstance(what, Select) else definition.where
         fix = did_you_mean(what.stream.lower(), by_lower) or "declare it with CREATE STREAM"
-        raise _UnknownStreamError(f"view '{what.name}' reads the stream '{what.stream}', which does not exist", fix=fix, where=where)
+        raise _UnknownStreamError(
+            f"view '{what.name}' reads the stream '{what.stream}', which does not exist", fix=fix, where=where
+        )
     return build_view(what, stream) if isinstance(what, Select) else what

@@ -108,7 +108,11 @@ def _operator(term: Term, args: list[str]) -> str:
             )
         args[1] = f"nullif({args[1]}, 0)"
     op = "//" if term.op == "DIV" else term.op
-    return f"CAST({args[0]} {op} {args[1]} AS {duckdb_type(term.type)})" if term.type != VOID else f"{args[0]} {op} {args[1]}"
+    return (
+        f"CAST({args[0]} {op} {args[1]} AS {duckdb_type(term.type)})"
+        if term.type != VOID
+        else f"{args[0]} {op} {args[1]}"
+    )
 
 
 def _call(term: Term, args: list[str]) -> str:

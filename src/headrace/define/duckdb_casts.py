@@ -31,7 +31,9 @@ def cast_sql(sql: str, value: Term, cast: Term) -> str:
     if source == VOID:
         if value.is_literal:
             return "NULL"
-        raise DefinitionError(f"the type of {render(value)} must be known to translate its cast", fix="pass stream.types()")
+        raise DefinitionError(
+            f"the type of {render(value)} must be known to translate its cast", fix="pass stream.types()"
+        )
     if source == to:
         return sql
     if source.name == "STRING":

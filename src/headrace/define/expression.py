@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from headrace.aggregate import REGISTRY
 from headrace.define.coercion import INTERVAL, VOID, arithmetic_type, common_type
-from headrace.define.functions import ALIASES, FUNCTIONS, TYPE_NAMES, UNSTABLE, Function
+from headrace.define.functions import ALIASES, FUNCTIONS, TYPE_NAMES, UNSTABLE, WHY_UNSTABLE, Function
 from headrace.define.literals import parse_date, parse_timestamp
 from headrace.define.parser import Parser
 from headrace.define.syntax import Call, Case, Cast, Interval, Literal, Logic, Name, Node, Operation, Star, Test
@@ -115,12 +115,14 @@ class Checker:
         name, scope = node.name.lower(), self.scope
         if node.of and node.of.lower() not in scope.qualifiers:
             raise self._error(
-                node, f"'{node.of}.{node.name}' names something that is not read here", expected=f"a field of {scope.owner}"
+                node,
+                f"'{node.of}.{node.name}' names something that is not read here",
+                expected=f"a field of {scope.owner}",
             )
         if name in scope.fields:
             return Term("field", scope.fields[name][1], text=scope.fields[name][0])
         if name in UNSTABLE:
-            raise self._error(node, f"{name} {UNSTABLE[name]}", fix="use the event time or a field of the event")
+            raise self._error(node, f"{name} {WHY_UNSTABLE}", fix="use the event time or a field of the event")
         known = "it has " + ", ".join(name for name, _ in scope.fields.values())
         raise self._error(
             node, f"{scope.owner} has no field '{node.name}'", fix=did_you_mean(name, scope.fields) or known
@@ -136,12 +138,16 @@ class Checker:
         function = self._function(node)
         if node.distinct or node.where:
             extra = "DISTINCT" if node.distinct else "FILTER"
-            raise self._error(node, f"{function.name} is not an aggregate: {extra} has no meaning in it", fix="remove it")
+            raise self._error(
+                node, f"{function.name} is not an aggregate: {extra} has no meaning in it", fix="remove it"
+            )
         args = [self.term(arg) for arg in node.args]
         parameters = function.pair(len(args))
         if parameters is None:
             raise self._error(
-                node, f"{function.name} does not take {len(args)} argument{'s' * (len(args) != 1)}", expected=function.signature
+                node,
+                f"{function.name} does not take {len(args)} argument{'s' * (len(args) != 1)}",
+                expected=function.signature,
             )
         for i, (parameter, arg) in enumerate(zip(parameters, args, strict=True)):
             expected = parameter.refuse(arg)
@@ -151,7 +157,9 @@ class Checker:
                     f"{function.name}: '{parameter.name}' does not take this",
                     found=f"{arg.type} ({render(arg)})",
                     expected=expected,
-                    fix=_cast_hint(render(arg), expected) if parameter.kind == "STRING" else f"see {function.signature}",
+                    fix=_cast_hint(render(arg), expected)
+                    if parameter.kind == "STRING"
+                    else f"see {function.signature}",
                 )
         type_ = function.result_type(args)
         if type_ is None or not self._agree(function, args):
@@ -172,7 +180,7 @@ class Checker:
                 node, f"the aggregate {name} cannot stand inside an expression", fix="make it a column of its own"
             )
         if name in UNSTABLE:
-            raise self._error(node, f"{name} {UNSTABLE[name]}", fix="use the event time or a field of the event")
+            raise self._error(node, f"{name} {WHY_UNSTABLE}", fix="use the event time or a field of the event")
         if name in TYPE_NAMES:
             raise self._error(node, f"{name}(…) is not a function here", fix=f"write CAST(… AS {name.upper()})")
         hint = did_you_mean(name, [*FUNCTIONS, *ALIASES, *REGISTRY]) or "docs/definitions.md lists those that are"
@@ -247,7 +255,9 @@ class Checker:
     def _check_pattern(self, node: Test, args: list[Term]) -> None:
         if args[0].type not in (STRING, VOID):
             found = f"{args[0].type} ({render(args[0])})"
-            raise self._error(node.args[0], f"{node.op} takes a text", found=found, fix=_cast_hint(render(args[0]), "STRING"))
+            raise self._error(
+                node.args[0], f"{node.op} takes a text", found=found, fix=_cast_hint(render(args[0]), "STRING")
+            )
         if not _is_text(args[1]):
             raise self._error(node.args[1], f"the pattern of {node.op} must be a constant text", found=render(args[1]))
         if node.op == "RLIKE":
@@ -256,7 +266,9 @@ class Checker:
             rest = args[1].text.replace("\\\\", "").replace("\\%", "").replace("\\_", "")
             expected = r"after \ only %, _ or \ again" if "\\" in rest else None
         if expected:
-            raise self._error(node.args[1], f"the pattern of {node.op} is not valid", found=render(args[1]), expected=expected)
+            raise self._error(
+                node.args[1], f"the pattern of {node.op} is not valid", found=render(args[1]), expected=expected
+            )
 
     def _case(self, node: Case) -> Term:
         args: list[Term] = []

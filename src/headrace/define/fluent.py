@@ -1,4 +1,7 @@
-"""Definitions in Python: hr.Stream, hr.View, hr.window and the aggregates. They make what SQL makes, equal and with the same rules."""
+"""Definitions in Python: hr.Stream, hr.View, hr.window and the aggregates.
+
+They make what SQL makes: equal objects, by the same rules.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +72,7 @@ def count(expression: str | None = None, *, where: str | None = None) -> Aggrega
     return _aggregation("count", None if expression == "*" else expression, where)
 
 
-def sum(expression: str, *, where: str | None = None) -> Aggregation:  # noqa: A001 - used as hr.sum
+def sum(expression: str, *, where: str | None = None) -> Aggregation:
     """The sum of an expression."""
     return _aggregation("sum", expression, where)
 
@@ -79,12 +82,12 @@ def avg(expression: str, *, where: str | None = None) -> Aggregation:
     return _aggregation("avg", expression, where)
 
 
-def min(expression: str, *, where: str | None = None) -> Aggregation:  # noqa: A001 - used as hr.min
+def min(expression: str, *, where: str | None = None) -> Aggregation:
     """The least value of an expression."""
     return _aggregation("min", expression, where)
 
 
-def max(expression: str, *, where: str | None = None) -> Aggregation:  # noqa: A001 - used as hr.max
+def max(expression: str, *, where: str | None = None) -> Aggregation:
     """The greatest value of an expression."""
     return _aggregation("max", expression, where)
 

@@ -115,6 +115,10 @@ def _mod(args: Sequence[Term]) -> Type | None:
     return arithmetic_type("%", args[0].type, args[1].type)
 
 
+def _floor_epoch(micros: int) -> str:
+    return f"(epoch_us({{0}}) - (epoch_us({{0}}) % {micros} + {micros}) % {micros}) // {micros}"
+
+
 def _table(group: str, *rows: Function) -> list[Function]:
     return [Function(f.name, f.takes, f.result, f.duckdb, f.aliases, group) for f in rows]
 
@@ -198,8 +202,8 @@ TABLE = [
         F("timestamp_seconds", "x INTEGER", TIMESTAMP, "make_timestamptz(CAST({0} AS BIGINT) * 1000000)"),
         F("timestamp_millis", "x INTEGER", TIMESTAMP, "make_timestamptz(CAST({0} AS BIGINT) * 1000)"),
         F("timestamp_micros", "x INTEGER", TIMESTAMP, "make_timestamptz(CAST({0} AS BIGINT))"),
-        F("unix_seconds", "x TIMESTAMP", BIGINT, "(epoch_us({0}) - (epoch_us({0}) % 1000000 + 1000000) % 1000000) // 1000000"),
-        F("unix_millis", "x TIMESTAMP", BIGINT, "(epoch_us({0}) - (epoch_us({0}) % 1000 + 1000) % 1000) // 1000"),
+        F("unix_seconds", "x TIMESTAMP", BIGINT, _floor_epoch(1_000_000)),
+        F("unix_millis", "x TIMESTAMP", BIGINT, _floor_epoch(1_000)),
         F("unix_micros", "x TIMESTAMP", BIGINT, "epoch_us({0})"),
         F("unix_timestamp", "x TIME", BIGINT),
         F("to_date", "x STRING|TIME, [format FORMAT]", DATE, "to_date"),
@@ -236,15 +240,16 @@ TABLE = [
 FUNCTIONS = {function.name: function for function in TABLE}
 ALIASES = {alias: function.name for function in TABLE for alias in function.aliases}
 
-UNSTABLE = {
-    name: "gives another value each time, so that the batch layer and the speed layer would disagree"
-    for name in (
-        "rand", "randn", "random", "uuid", "now", "current_timestamp", "current_date", "curdate", "localtimestamp",
-        "current_time", "unix_timestamp", "shuffle", "monotonically_increasing_id", "spark_partition_id",
-        "input_file_name", "current_user", "session_user", "user", "current_timezone", "randstr", "uniform",
-    )
-}  # fmt: skip
-TYPE_NAMES = ("int", "bigint", "string", "double", "boolean", "date", "timestamp", "decimal", "float", "tinyint", "smallint", "binary")
+UNSTABLE = frozenset({
+    "rand", "randn", "random", "uuid", "now", "current_timestamp", "current_date", "curdate", "localtimestamp",
+    "current_time", "unix_timestamp", "shuffle", "monotonically_increasing_id", "spark_partition_id",
+    "input_file_name", "current_user", "session_user", "user", "current_timezone", "randstr", "uniform",
+})  # fmt: skip
+WHY_UNSTABLE = "gives another value each time, so that the batch layer and the speed layer would disagree"
+TYPE_NAMES = frozenset({
+    "int", "bigint", "string", "double", "boolean", "date", "timestamp", "decimal", "float", "tinyint", "smallint",
+    "binary",
+})  # fmt: skip
 
 
 def _refuse_constant(kind: str, term: Term) -> str | None:
@@ -256,7 +261,11 @@ def _refuse_constant(kind: str, term: Term) -> str | None:
         case "PART":
             return None if text in URL_PARTS else "one of '" + "', '".join(URL_PARTS) + "'"
         case "REGEX":
-            return None if term.type == STRING and text is not None and _compiles(text) else "a constant pattern that is valid"
+            return (
+                None
+                if term.type == STRING and text is not None and _compiles(text)
+                else "a constant pattern that is valid"
+            )
         case "FORMAT":
             good = term.type == STRING and text is not None and _is_format(text)
             return None if good else "a constant pattern such as 'yyyy-MM-dd HH:mm:ss'"
@@ -280,4 +289,4 @@ def _compiles(pattern: str) -> bool:
 
 def _is_format(pattern: str) -> bool:
     letters = re.sub(r"'[^']*'", "", pattern)
-    return pattern.count("'") % 2 == 0 and all(c in _LETTERS or not c.isalpha() and c not in "{}#[]" for c in letters)
+    return pattern.count("'") % 2 == 0 and all(c in _LETTERS or (not c.isalpha() and c not in "{}#[]") for c in letters)

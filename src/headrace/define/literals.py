@@ -23,7 +23,10 @@ def number(text: str, negative: bool) -> tuple[str, Type] | str:
     digits, exponent, suffix = match["digits"], match["exponent"] or "", match["suffix"].upper()
     sign = "-" if negative else ""
     if suffix not in SUFFIXES:
-        return f"the suffix {match['suffix']} of a number is not supported; write it plain, or with L (BIGINT), D (DOUBLE) or BD (DECIMAL)"
+        return (
+            f"the suffix {match['suffix']} of a number is not supported; "
+            "write it plain, or with L (BIGINT), D (DOUBLE) or BD (DECIMAL)"
+        )
     if suffix == "D" or (exponent and suffix == ""):
         return _double(sign + digits + exponent)
     if suffix == "L" or (suffix == "" and "." not in digits):

@@ -80,7 +80,7 @@ def _streams(running: Catalog, wanted: Catalog) -> Iterator[Change]:
 
 
 def _changed_stream(before: Stream, after: Stream) -> Change:
-    details = []
+    details: list[str] = []
     if before.fields != after.fields:
         details += _field_changes(before, after)
     if before.event_time != after.event_time:

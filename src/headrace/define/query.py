@@ -1,4 +1,4 @@
-"""The Python way to say what a view summarises: `visits.where(…).group_by(…).agg(…)`, kept as written until hr.View reads it."""
+"""The Python way to say what a view summarises: `visits.where(…).group_by(…).agg(…)`, kept as it was written."""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from headrace.define.durations import parse_duration, unit_ms
 from headrace.define.tokens import END, NUMBER, QUOTED, STRING, SYMBOL, WORD, Source, Token, tokenize
 from headrace.errors import DefinitionError, did_you_mean
-from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING as STRING_TYPE, TIMESTAMP, Type, decimal
+from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, Type, decimal
+from headrace.types import STRING as STRING_TYPE
 
 TYPES = {
     "STRING": STRING_TYPE, "TEXT": STRING_TYPE, "VARCHAR": STRING_TYPE, "CHAR": STRING_TYPE,
@@ -21,10 +22,11 @@ NEAREST = {
     "BINARY": "STRING", "BYTES": "STRING", "BYTEA": "STRING", "HUGEINT": "DECIMAL(38,0)", "UINT64": "DECIMAL(20,0)",
 }  # fmt: skip
 NESTED = ("ARRAY", "MAP", "STRUCT", "ROW")
-RESERVED = frozenset(
-    "AND OR NOT IS IN LIKE RLIKE REGEXP BETWEEN CASE WHEN THEN ELSE END NULL TRUE FALSE FROM WHERE GROUP BY AS "
-    "SELECT DISTINCT HAVING ORDER LIMIT UNION EXCEPT INTERSECT JOIN ON CAST TRY_CAST DIV".split()
-)
+RESERVED = frozenset({
+    "AND", "OR", "NOT", "IS", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "BETWEEN", "CASE", "WHEN", "THEN", "ELSE", "END",
+    "NULL", "TRUE", "FALSE", "FROM", "WHERE", "GROUP", "BY", "AS", "SELECT", "DISTINCT", "HAVING", "ORDER", "LIMIT",
+    "UNION", "EXCEPT", "INTERSECT", "JOIN", "ON", "CAST", "TRY_CAST", "DIV",
+})  # fmt: skip
 
 
 class Reader:

@@ -13,7 +13,7 @@ from headrace.errors import DefinitionError
 from headrace.types import TIMESTAMP, Type
 
 LONGEST_NAME = 63
-OURS = frozenset("window window_start window_end settled key_id pane events corrections".split())
+OURS = frozenset(("window", "window_start", "window_end", "settled", "key_id", "pane", "events", "corrections"))
 WINDOW_COLUMNS = frozenset(("window", "window_start", "window_end"))
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
@@ -35,7 +35,9 @@ def check_name(name: str, what: str) -> None:
         reason = "names that begin with _ are ours" if name.startswith("_") else "a name has letters, digits and _"
         raise DefinitionError(f"'{name}' cannot name a {what}: {reason}", expected="a letter first, as in page_views")
     if len(name) > LONGEST_NAME:
-        raise DefinitionError(f"the name of the {what} '{name[:20]}…' has {len(name)} characters", expected="at most 63")
+        raise DefinitionError(
+            f"the name of the {what} '{name[:20]}…' has {len(name)} characters", expected="at most 63"
+        )
     if "__" in name:
         raise DefinitionError(f"'{name}' cannot name a {what}: names with __ are ours", fix="write a single _")
     taken = {"key": OURS, "column": OURS, "field": WINDOW_COLUMNS}.get(what, frozenset())
@@ -87,7 +89,9 @@ def check_event_time(name: str, types: dict[str, Type], stream: str) -> str:
                     fix=f"declare a computed field, as in at TIMESTAMP AS {_to_timestamp(declared, type_)}",
                 )
             return declared
-    raise DefinitionError(f"stream '{stream}' has no field '{name}' to be its event time", fix="declare it, or name another")
+    raise DefinitionError(
+        f"stream '{stream}' has no field '{name}' to be its event time", fix="declare it, or name another"
+    )
 
 
 def _to_timestamp(name: str, type_: Type) -> str:

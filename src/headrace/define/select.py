@@ -63,7 +63,9 @@ class _Builder:
                 continue
             columns.append(make_column(self.source, self.scope, item.node, item.alias))
         if not columns:
-            raise self._error(self.select.at, f"view '{self.select.name}' has no aggregate", fix="add one: count(*) AS hits")
+            raise self._error(
+                self.select.at, f"view '{self.select.name}' has no aggregate", fix="add one: count(*) AS hits"
+            )
         with located(self.source, self.select.at):
             check_distinct([*(key.name for key in keys), *(column.name for column in columns)], "the column")
         where = self.select.where
@@ -88,7 +90,9 @@ class _Builder:
         for node in self.select.groups:
             if isinstance(node, Call) and node.name.lower() in WINDOW_CALLS:
                 if window:
-                    raise self._error(node.at, "a view has one window", fix="remove one; other windows are asked for later")
+                    raise self._error(
+                        node.at, "a view has one window", fix="remove one; other windows are asked for later"
+                    )
                 window, named = read_window(self.source, node, self.stream), True
             elif self._is_window_name(node):
                 named = True
@@ -101,7 +105,9 @@ class _Builder:
             else:
                 keys.append(self._key(node))
         if window and not named:
-            raise self._error(self.select.at, "the window is not in GROUP BY", fix="GROUP BY window_start, window_end, …")
+            raise self._error(
+                self.select.at, "the window is not in GROUP BY", fix="GROUP BY window_start, window_end, …"
+            )
         return window, keys
 
     def _is_window_name(self, node: Node) -> bool:
@@ -175,4 +181,3 @@ def _is_window_call(node: Node) -> bool:
 
 def _field_name(node: Node, scope: Scope) -> str | None:
     return scope.fields[node.name.lower()][0] if isinstance(node, Name) else None
-

@@ -73,7 +73,9 @@ def read_fields(source: Source) -> tuple[Field, ...]:
     statements = Statements(source)
     fields, watermark = statements.fields("the stream", closing=END)
     if watermark:
-        raise statements.error(watermark[0].start, "WATERMARK is said otherwise here", fix='event_time="at", patience="1 minute"')
+        raise statements.error(
+            watermark[0].start, "WATERMARK is said otherwise here", fix='event_time="at", patience="1 minute"'
+        )
     return fields
 
 
@@ -112,17 +114,25 @@ class Statements(Parser):
         token = self.next
         if token.upper == "VIEW":
             return self.error(
-                token.start, "plain CREATE VIEW is not available", fix="write CREATE MATERIALIZED VIEW, which is kept up to date"
+                token.start,
+                "plain CREATE VIEW is not available",
+                fix="write CREATE MATERIALIZED VIEW, which is kept up to date",
             )
         fix = "a table of events is a stream: write CREATE STREAM" if token.upper in ("TABLE", "SOURCE") else None
         return self.error(
-            token.start, "this cannot be created", found=token.describe(), expected="STREAM or MATERIALIZED VIEW", fix=fix
+            token.start,
+            "this cannot be created",
+            found=token.describe(),
+            expected="STREAM or MATERIALIZED VIEW",
+            fix=fix,
         )
 
     def _name(self, what: str) -> Token:
         if self.sees("IF", "NOT", "EXISTS"):
             raise self.error(
-                self.next.start, "IF NOT EXISTS has no meaning here", fix="remove it: a definition says what there is to be"
+                self.next.start,
+                "IF NOT EXISTS has no meaning here",
+                fix="remove it: a definition says what there is to be",
             )
         token = self.expect_name(f"the {what}")
         with located(self.source, token.start):
@@ -200,7 +210,11 @@ class Statements(Parser):
         plain = Scope({c.name.text: c.type for c in columns if c.type and c.computed is None}, owner)
         computed = {c.name.text.lower() for c in columns if c.computed is not None}
         if len(computed) == len(columns):
-            raise self.error(columns[0].name.start if columns else 0, f"{owner} has only computed fields", fix="declare what events hold")
+            raise self.error(
+                columns[0].name.start if columns else 0,
+                f"{owner} has only computed fields",
+                fix="declare what events hold",
+            )
         return tuple(self._field(column, plain, computed) for column in columns)
 
     def _field(self, column: _Column, plain: Scope, computed: set[str]) -> Field:
@@ -239,7 +253,9 @@ class Statements(Parser):
                 if field.name.lower() == name.text.lower():
                     return name, patience.ms
         raise self.error(
-            node.at, "this WATERMARK is not supported", expected=f"WATERMARK FOR {name.text} AS {name.text} - INTERVAL 1 MINUTE"
+            node.at,
+            "this WATERMARK is not supported",
+            expected=f"WATERMARK FOR {name.text} AS {name.text} - INTERVAL 1 MINUTE",
         )
 
     def _view(self) -> Select:
@@ -250,7 +266,9 @@ class Statements(Parser):
             raise self.error(self.next.start, "WITH is not supported in a view", fix="write one SELECT over one stream")
         self.expect("SELECT", "AS")
         if self.sees("DISTINCT"):
-            raise self.error(self.next.start, "SELECT DISTINCT has no meaning in a view", fix="GROUP BY gives each key once")
+            raise self.error(
+                self.next.start, "SELECT DISTINCT has no meaning in a view", fix="GROUP BY gives each key once"
+            )
         items = [self.item()]
         while self.accept_symbol(","):
             items.append(self.item())

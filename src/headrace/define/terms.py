@@ -6,20 +6,16 @@ import re
 from dataclasses import dataclass
 
 from headrace.define.durations import DAY_MS, HOUR_MS, MINUTE_MS
+from headrace.define.reader import RESERVED
 from headrace.define.tokens import escape
 from headrace.types import Type
 
-# Words that Spark reads as something else where a field could stand; a test asks Spark.
-KEYWORDS = frozenset(
-    "all and any anti array as authorization between both by case cast collate column constraint create cross "
-    "current_date current_time current_timestamp current_user date default delete distinct div drop else end escape "
-    "except exists extract false fetch filter first for foreign from full full grant group having ilike in inner "
-    "insert intersect interval into is join last lateral leading left like localtime map minus named_struct natural "
-    "not null offset on only or order outer overlaps overlay position primary references regexp right rlike "
-    "select semi session_user set some struct substr substring table then time timestamp timestamp_ltz "
-    "timestamp_ntz timestampadd timestampdiff to trailing trim true try_cast union unique unknown update user using "
-    "values when where window with within".split()
-)
+# Words that Spark or our own parser would read as something else where a field stands.
+KEYWORDS = RESERVED | {
+    "ALL", "ARRAY", "CURRENT_DATE", "CURRENT_PATH", "CURRENT_TIME", "CURRENT_TIMESTAMP", "CURRENT_USER", "DATE",
+    "EXISTS", "FILTER", "INTERVAL", "LOCALTIME", "MAP", "OVER", "SESSION_USER", "STRUCT", "TIME", "TIMESTAMP", "USER",
+    "WINDOW",
+}  # fmt: skip
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
 
 OR, AND, NOT, PREDICATE, COMPARISON, SUM, PRODUCT, SIGN, PRIMARY = range(9)
@@ -35,7 +31,7 @@ PREDICATES = ("IS NULL", "IS TRUE", "IS FALSE", "IN", "BETWEEN", "LIKE", "ILIKE"
 class Term:
     """A checked expression. `op` says what it is, and with `args` all that there is to it.
 
-    `field` and `literal` have `text`; CAST has `type`; CASE has condition, value, …, and an ELSE when their number is odd.
+    `field` and `literal` have `text`; CASE has condition, value, …, and an ELSE when their number is odd.
     """
 
     op: str
@@ -51,7 +47,7 @@ class Term:
 
 def quote(name: str) -> str:
     """A name as Spark SQL takes it, in backticks only where Spark needs them."""
-    if _PLAIN.match(name) and name.lower() not in KEYWORDS:
+    if _PLAIN.match(name) and name.upper() not in KEYWORDS:
         return name
     return "`" + name.replace("`", "``") + "`"
 
