@@ -1,0 +1,1 @@
+"""Real-time analytics on Apache Spark: declare streams and views once, get live numbers that are right."""

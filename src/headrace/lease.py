@@ -15,6 +15,8 @@ import orjson
 
 from headrace.errors import FencedError, WorkspaceError
 
+LOCK_TRIES, LOCK_PAUSE_S = 100, 0.02
+
 
 @dataclass(frozen=True)
 class Holder:
@@ -117,7 +119,12 @@ class Lease:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Nobody else reads and then writes the lease meanwhile."""
+        """Nobody else reads and then writes the lease meanwhile, but for one who was paused in here."""
         with self._file.with_suffix(".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            for _ in range(LOCK_TRIES):
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    time.sleep(LOCK_PAUSE_S)
             yield

@@ -7,8 +7,9 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.errors import MachineError
 
@@ -99,6 +100,7 @@ def _settings(scratch: Path, driver_memory: str, java_options: str) -> dict[str,
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.python.worker.reuse": "true",
+        "spark.python.daemon.module": "headrace.worker",
         "spark.sql.codegen.cache.maxEntries": "1000",
         "spark.ui.retainedJobs": "20",
         "spark.ui.retainedStages": "20",
@@ -112,3 +114,15 @@ def _settings(scratch: Path, driver_memory: str, java_options: str) -> dict[str,
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.driver.extraJavaOptions": java_options,
     }
+
+
+def warm_up(spark: SparkSession) -> None:
+    """Start the Python workers and load what they use, so that the first events do not wait for it."""
+    tasks = spark.sparkContext.defaultParallelism
+
+    def touch(batches: Iterator[Any]) -> Iterator[Any]:
+        import headrace.lake.range  # noqa: F401 - the import is the work
+
+        yield from batches
+
+    spark.range(tasks, numPartitions=tasks).mapInArrow(touch, "id BIGINT").collect()

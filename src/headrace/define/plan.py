@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from headrace.define.catalog import Catalog
 from headrace.define.durations import format_duration
+from headrace.define.fingerprint import fingerprint
 from headrace.define.model import Column, Field, Stream, View, Window
 
 Kind = Literal["create", "change", "drop", "refuse"]
@@ -40,6 +42,7 @@ class Plan:
     """Steps in an order in which they can be taken: streams before the views that read them, drops the other way."""
 
     changes: tuple[Change, ...] = ()
+    fingerprint: str = ""  # of what runs and what is wanted: a yes to one plan is not a yes to another
 
     @property
     def empty(self) -> bool:
@@ -59,6 +62,7 @@ class Plan:
     def as_dict(self) -> dict[str, Any]:
         """The plan as `--json` shows it."""
         return {
+            "fingerprint": self.fingerprint,
             "empty": self.empty,
             "only_creates": self.only_creates,
             "changes": [change.as_dict() for change in self.changes],
@@ -67,7 +71,15 @@ class Plan:
 
 def compare(running: Catalog, wanted: Catalog) -> Plan:
     """The plan that turns the running catalog into the wanted one."""
-    return Plan((*_streams(running, wanted), *_views(running, wanted), *_drops(running, wanted)))
+    changes = (*_streams(running, wanted), *_views(running, wanted), *_drops(running, wanted))
+    return Plan(changes, _fingerprint(running, wanted))
+
+
+def _fingerprint(*catalogs: Catalog) -> str:
+    definitions = [
+        sorted([fingerprint(s) for s in c.streams.values()] + [fingerprint(v) for v in c.views.values()]) for c in catalogs
+    ]
+    return hashlib.sha256(repr(definitions).encode()).hexdigest()[:16]
 
 
 def _streams(running: Catalog, wanted: Catalog) -> Iterator[Change]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ import pyarrow.json as pj
 
 from headrace.define.model import Stream
 from headrace.lake.frames import Frames
-from headrace.lake.schema import UTC_US, arrow_type, field_schema
+from headrace.lake.schema import arrow_type, field_schema
 from headrace.lake.verdict import Refused, event_reader
 
 PIECE = 512  # frames that one bad neighbour sends to the second parser
@@ -41,7 +42,8 @@ class Parser:
         self._fields = field_schema(stream)
         self._computed = [field for field in stream.fields if field.computed]
         self._read_event = event_reader(stream)
-        self._duckdb: object | None = None
+        self._duckdb: Any = None  # opened when the first event comes
+        self._select = ""
 
     def parse(self, frames: Frames, arrived_us: npt.NDArray[np.int64] | int) -> Parsed:
         """Typed columns and verdicts, in the frames' order."""
@@ -118,20 +120,12 @@ class Parser:
 
     def _compute(self, table: pa.Table) -> pa.Table:
         if self._computed:
-            # Heavy imports that few streams need.
-            import duckdb
-            from headrace.define.computed import duckdb_sql
-
             if self._duckdb is None:
-                self._duckdb = duckdb.connect(config={"threads": 1, "autoload_known_extensions": False})
-                self._duckdb.execute("SET TimeZone = 'UTC'")
-            connection = self._duckdb
-            connection.register("events", table)  # type: ignore[attr-defined]
-            select = ", ".join(f'{duckdb_sql(f.computed)} AS "{f.name}"' for f in self._computed if f.computed)
-            computed = connection.execute(f"SELECT {select} FROM events").to_arrow_table()  # type: ignore[attr-defined]
+                self._duckdb, self._select = _computing(self._stream)
+            self._duckdb.register("events", table)
+            computed = self._duckdb.execute(f"SELECT {self._select} FROM events").to_arrow_table()
             for field in self._computed:
-                column = computed.column(field.name).cast(arrow_type(field.type), safe=False)
-                table = table.append_column(field.name, column)
+                table = table.append_column(field.name, computed.column(field.name))
         return table.select(self._fields.names).cast(self._fields)
 
     def _judge(
@@ -157,6 +151,20 @@ class Parser:
         return reasons
 
 
+def _computing(stream: Stream) -> tuple[Any, str]:
+    """A DuckDB connection and the select list that gives the stream's computed fields."""
+    # Heavy imports that few streams need.
+    import duckdb
+
+    from headrace.define.computed import duckdb_sql
+
+    connection = duckdb.connect(config={"threads": 1, "autoload_known_extensions": False})
+    connection.execute("SET TimeZone = 'UTC'")
+    types = stream.types()
+    columns = [f'{duckdb_sql(f.computed, types)} AS "{f.name}"' for f in stream.fields if f.computed]
+    return connection, ", ".join(columns)
+
+
 def _add(reasons: pa.Array | None, broken: pa.ChunkedArray, reason: str) -> pa.Array:
     """The reasons, with this one for the events that are broken and have none yet."""
     broken = pc.fill_null(broken.combine_chunks() if isinstance(broken, pa.ChunkedArray) else broken, False)
@@ -171,6 +179,3 @@ def _all_finite(table: pa.Table) -> bool:
         for column in table.columns
         if pa.types.is_floating(column.type)
     )
-
-
-__all__ = ["FUTURE_US", "UTC_US", "Parsed", "Parser"]

@@ -130,6 +130,10 @@ class Journal:
         said = orjson.loads(meta)
         return Receipt(record.end, said["accepted"], said["refused"], said["digest"]) if said["key"] == key else None
 
+    def now_us(self) -> int:
+        """The clock that arrivals are read from."""
+        return self._clock_us()
+
     def arrived_us(self, position: int) -> int | None:
         """When the record at this position came; None if all that came lies before it."""
         if position >= self.end:

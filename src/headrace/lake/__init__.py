@@ -1,0 +1,1 @@
+"""The immutable log: parse, append, the Delta table of a stream."""

@@ -1,0 +1,1 @@
+"""Views kept up to date by Spark jobs over the lake."""

@@ -1,0 +1,84 @@
+"""The Spark job behind a view: the partials of some commits, as Parquet that executors write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
+
+from headrace.define.model import Stream, View
+from headrace.lake.schema import ARRIVED, COMMIT, NEWEST
+from headrace.lake.table import LakeFile
+from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE, Version, partial_columns
+from headrace.types import DOUBLE, Type
+
+SMALL_BYTES = 8 << 20  # of Parquet: below it one task, without an exchange, is quickest
+OUR_COLUMNS = f"{COMMIT} BIGINT, {ARRIVED} TIMESTAMP, {NEWEST} TIMESTAMP"
+
+
+def read_events(
+    spark: SparkSession, folder: Path, stream: Stream, files: Sequence[LakeFile], commits: tuple[int, int]
+) -> DataFrame:
+    """The good events of commits [from, to), read from the lake's files."""
+    fields = ", ".join(f"`{field.name}` {field.type}" for field in stream.fields)
+    events = spark.read.schema(f"{OUR_COLUMNS}, {fields}").parquet(*(str(folder / file.path) for file in files))
+    if any(file.first_commit < commits[0] or file.last_commit >= commits[1] for file in files):
+        events = events.where((F.col(COMMIT) >= commits[0]) & (F.col(COMMIT) < commits[1]))
+    return events.coalesce(1) if sum(file.size for file in files) < SMALL_BYTES else events
+
+
+def write_partials(events: DataFrame, stream: Stream, version: Version, folder: Path) -> list[str]:
+    """Compute a version's partials of these events; the Parquet files that hold them."""
+    partials(events, stream, version.view, version.patience_ms).write.parquet(str(folder))
+    return sorted(str(path) for path in folder.glob("*.parquet"))
+
+
+def partials(events: DataFrame, stream: Stream, view: View, patience_ms: int) -> DataFrame:
+    """One row per (key, pane), with the columns that a store merges."""
+    if view.where is not None:
+        events = events.where(view.where.sql)
+    pane, end_us = _pane(stream, view)
+    settled = f"{end_us} + {patience_ms * 1000}L <= unix_micros({NEWEST})" if end_us else "false"
+    columns = [
+        F.expr("count(*)").alias(EVENTS),
+        F.expr(f"count_if({settled})").alias(CORRECTIONS),
+    ]
+    for column in view.columns:
+        names, expressions = partial_columns(column), column.aggregate.spark_columns()
+        columns += [F.expr(sql).alias(name) for name, sql in zip(names, expressions, strict=True)]
+    keys = [F.expr(key.expression.sql).alias(key.name) for key in view.keys]
+    grouped = events.groupBy(*keys, F.expr(pane).alias(PANE)).agg(*columns)
+    return grouped.select(F.expr(_key_id(view)).alias(KEY_ID), "*")
+
+
+def _pane(stream: Stream, view: View) -> tuple[str, str | None]:
+    """SQL for the start of an event's pane in ms, and for its end in us if it has one."""
+    if view.window is None:
+        return "0L", None
+    us, size_us = f"unix_micros(`{stream.time_column}`)", view.window.pane_ms * 1000
+    start_us = f"({us} - {us} % {size_us}L)"
+    return f"{start_us} div 1000L", f"{start_us} + {size_us}L"
+
+
+def _key_id(view: View) -> str:
+    """SQL for 128 bits of a canonical text of the keys: equal keys, and no others, have equal texts."""
+    parts = [_canonical(f"`{key.name}`", key.expression.type) for key in view.keys]
+    return f"md5(concat({', '.join(parts)}))" if parts else "md5('')"
+
+
+def _canonical(name: str, of: Type) -> str:
+    # Adding 0.0 makes -0.0 and 0.0 one key, as grouping has done already. NaN is one text.
+    text = f"CAST({name} + 0.0D AS STRING)" if of == DOUBLE else f"CAST({name} AS STRING)"
+    return f"coalesce(concat(length({text}), ':', {text}), 'n')"
+
+
+def analyse(spark: SparkSession, stream: Stream, view: View) -> str | None:
+    """Why Spark cannot run a view, in one sentence; None if it can. Runs no job."""
+    fields = ", ".join(f"`{field.name}` {field.type}" for field in stream.fields)
+    try:
+        partials(spark.createDataFrame([], f"{OUR_COLUMNS}, {fields}"), stream, view, 0)
+    except Exception as error:  # AnalysisException and ParseException share no narrower base with a message
+        return str(error).strip().splitlines()[0]
+    return None

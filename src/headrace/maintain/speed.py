@@ -1,0 +1,168 @@
+"""The speed layer of one stream: brings every version up to the lake, some commits at a time."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.define.model import Stream
+from headrace.errors import HeadraceError
+from headrace.faults import fault_point
+from headrace.lake.table import LakeTable
+from headrace.maintain.partials import read_events, write_partials
+from headrace.store.base import Step, Store, Version
+
+POOL = "maintain"
+MOST_ROWS = 2_000_000  # of events in one step
+RETRY_S = 30.0  # a stalled version is tried again after this time
+JOBS = 4  # views computed at a time
+
+
+@dataclass(frozen=True)
+class _Computed:
+    version: Version
+    files: list[str]
+    error: str | None
+
+
+class Speed:
+    """Keeps the versions of one stream's views up to date with its lake.
+
+    A version that fails is stalled with its error and tried again later; it never holds up another.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        stream: Stream,
+        table: LakeTable,
+        store: Store,
+        scratch: Path,
+        *,
+        most_rows: int = MOST_ROWS,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._spark = spark
+        self._stream = stream
+        self._table = table
+        self._store = store
+        self._scratch = scratch / f"partials-{stream.name}"
+        self._most_rows = most_rows
+        self._now = now
+        self._retry_at: dict[tuple[str, int], float] = {}
+        self._jobs = ThreadPoolExecutor(JOBS, thread_name_prefix=f"maintain {stream.name}")
+        self._runs = 0
+        self.stopping = threading.Event()
+        self.last_step_ms: float | None = None
+
+    def run_once(self) -> bool:
+        """Bring each group of versions one step on, the most advanced first; whether there was one to bring on."""
+        moved = False
+        for group in self._groups():
+            if self.stopping.is_set():
+                return False
+            moved = self._step(group) or moved
+        return moved
+
+    def close(self) -> None:
+        """Let go of the threads; a step under way ends by itself."""
+        self.stopping.set()
+        self._jobs.shutdown(wait=False, cancel_futures=True)
+
+    def _groups(self) -> list[list[Version]]:
+        """Versions that stand at the same commit, and behind the lake, go on together."""
+        by_commit: dict[int, list[Version]] = {}
+        with self._store.snapshot() as snapshot:
+            versions = snapshot.versions()
+        for version in versions:
+            due = not version.stalled or self._retry_at.get(_id(version), 0.0) <= self._now()
+            if version.view.stream == self._stream.name and due:
+                by_commit.setdefault(version.applied_to, []).append(version)
+        at = self._table.state.next_commit
+        return [by_commit[commit] for commit in sorted(by_commit, reverse=True) if commit < at]
+
+    def _step(self, versions: list[Version]) -> bool:
+        began = time.monotonic()
+        step = self._next_step(versions[0].applied_to)
+        self._runs += 1
+        folder = self._scratch / str(self._runs)
+        try:
+            computed = self._compute(step, versions, folder)
+            good = {_id(c.version): c.files for c in computed if c.error is None}
+            fault_point("maintain.after_partials")
+            if good:
+                self._store.apply(step, good)
+            for each in computed:
+                self._settle(each, step)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        self.last_step_ms = (time.monotonic() - began) * 1000
+        return bool(good)
+
+    def _next_step(self, from_commit: int) -> Step:
+        to_commit = self._next_commit(from_commit)
+        state = self._table.state_at(to_commit)
+        # Between old commits the position is not known: the version says that it is catching up.
+        position, newest_us = (state.position, state.newest_us) if state else (-1, None)
+        return Step(self._stream.name, from_commit, to_commit, position, newest_us, int(self._now() * 1e6))
+
+    def _next_commit(self, from_commit: int) -> int:
+        """Where a step from here ends: as many commits as fit, at least one."""
+        rows, end = 0, self._table.state.next_commit
+        for file in self._table.files(from_commit, end):
+            if rows + file.rows > self._most_rows and file.first_commit > from_commit:
+                return file.first_commit
+            rows += file.rows
+        return end
+
+    def _compute(self, step: Step, versions: Sequence[Version], folder: Path) -> list[_Computed]:
+        fault_point("maintain.before_partials")
+        commits = (step.from_commit, step.to_commit)
+        files = self._table.files(*commits)
+        if not files:
+            return [_Computed(version, [], None) for version in versions]
+        events = read_events(self._spark, self._table.folder, self._stream, files, commits)
+        if len(versions) == 1:
+            return [self._compute_one(events, versions[0], folder)]
+        return list(self._jobs.map(lambda version: self._compute_one(events, version, folder), versions))
+
+    def _compute_one(self, events: DataFrame, version: Version, folder: Path) -> _Computed:
+        """A view of its own job, so that a broken one fails alone."""
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
+        target = folder / f"{version.view.name}-{version.number}"
+        try:
+            return _Computed(version, write_partials(events, self._stream, version, target), None)
+        except Exception as error:
+            if self.stopping.is_set():
+                raise
+            return _Computed(version, [], one_line(error))
+
+    def _settle(self, computed: _Computed, step: Step) -> None:
+        version = computed.version
+        if computed.error is not None:
+            self._retry_at[_id(version)] = self._now() + RETRY_S
+            self._store.stall(version.view.name, version.number, computed.error)
+            return
+        if version.stalled:
+            self._store.stall(version.view.name, version.number, None)
+        if not version.serving and step.to_commit == self._table.state.next_commit:
+            self._store.promote(version.view.name, version.number)
+
+
+def one_line(error: Exception) -> str:
+    """An exception of Spark's as one sentence."""
+    if isinstance(error, HeadraceError):
+        return str(error)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def _id(version: Version) -> tuple[str, int]:
+    return version.view.name, version.number

@@ -1,0 +1,211 @@
+"""The parts of one running stream, in the order that an event meets them; and what they say of themselves."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from headrace.config import Workspace
+from headrace.define.model import Stream
+from headrace.errors import FencedError, HeadraceError
+from headrace.lake.ingest import Ingest
+from headrace.lake.table import LakeTable
+from headrace.lease import Lease
+from headrace.store.base import Store, Version
+from headrace.transport.journal import Journal
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headrace.lake.append import Append
+    from headrace.maintain.speed import Speed
+
+IDLE_S = 5.0  # how often a pipeline without news looks for stalled versions to try again
+RESTARTS_S = (0.5, 1, 2, 5, 10)  # pauses before a failed append starts again
+
+log = structlog.get_logger("headrace.pipeline")
+
+
+class Pipeline:
+    """Journal, append, lake and maintain of one stream. Takes events from the start; Spark joins later."""
+
+    def __init__(self, workspace: Workspace, stream: Stream, lease: Lease, store: Store) -> None:
+        self.stream = stream
+        self._workspace = workspace
+        self._store = store
+        self.table = LakeTable(workspace.lake(stream.name), stream, lease.fence)
+        self.journal = Journal(
+            workspace.journal(stream.name),
+            fence=lease.fence,
+            lake_end=self.table.state.position,
+            still_mine=lease.check,
+        )
+        self.ingest = Ingest(stream, self.journal)
+        self.ingest.lake_position = self.table.state.position
+        self._append: Append | None = None
+        self._speed: Speed | None = None
+        self._thread: threading.Thread | None = None
+        self._news = threading.Event()
+        self._failures = 0
+        self._restart_at = 0.0
+        self._rate = _Rate(self.table.rows())
+        self.error: str | None = None
+
+    def start(self, spark: SparkSession, scratch: Path, on_applied: Callable[[], None]) -> None:
+        """Start append and maintain on a session."""
+        from headrace.lake.append import Append
+        from headrace.maintain.speed import Speed
+
+        settings = self._workspace.settings
+        self._append = Append(
+            spark,
+            self.stream,
+            self.journal.folder,
+            self.table,
+            scratch,
+            on_commit=self._on_commit,
+            most_bytes=settings.append_mb << 20,
+            every_ms=settings.append_every_ms,
+        )
+        self._append.start()
+        self._speed = Speed(spark, self.stream, self.table, self._store, scratch)
+        self._thread = threading.Thread(
+            target=self._maintain, args=(self._speed, on_applied), name=f"speed {self.stream.name}", daemon=True
+        )
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Look for work now: a version was added."""
+        self._news.set()
+
+    def supervise(self) -> None:
+        """See that the append runs; start it again where the lake ends if it does not.
+
+        Raises FencedError if this process may not write any more.
+        """
+        self._rate.note(self.table.rows())
+        append = self._append
+        if append is None:
+            return
+        if append.is_active():
+            if self._failures and time.monotonic() > self._restart_at + RESTARTS_S[-1]:
+                self._failures, self.error = 0, None
+            return
+        if isinstance(append.error, FencedError):
+            raise append.error
+        if time.monotonic() < self._restart_at:
+            return
+        if self.error is None or self._restart_at:
+            self.error = append.failure() or "the append query ended"
+            log.error("append failed", stream=self.stream.name, error=self.error, restarts=self._failures)
+        self._restart_at = time.monotonic() + RESTARTS_S[min(self._failures, len(RESTARTS_S) - 1)]
+        self._failures += 1
+        append.start()
+
+    def stop_spark(self) -> None:
+        """Stop append and maintain; events are still taken in."""
+        if self._speed is not None:
+            self._speed.stopping.set()
+        if self._append is not None:
+            self._append.stop()
+        self._news.set()
+
+    def close(self) -> None:
+        """Stop all of it; what was acknowledged is on disk."""
+        self.stop_spark()
+        if self._thread is not None:
+            self._thread.join(timeout=5)
+        if self._speed is not None:
+            self._speed.close()
+        self.journal.close()
+
+    def freshness(self, version: Version, now_us: int) -> tuple[int | None, str | None]:
+        """The age in ms of the oldest accepted event that a version has not; or why it is not known."""
+        if version.position < 0:
+            of = self.table.state.next_commit
+            return None, f"catching up with history: {version.applied_to} of {of} commits"
+        arrived_us = self.journal.arrived_us(version.position)
+        return (0, None) if arrived_us is None else (max(0, (now_us - arrived_us) // 1000), None)
+
+    def describe(self) -> dict[str, Any]:
+        """The stream as `headrace streams` and HTTP show it."""
+        state = self.table.state
+        return {
+            **describe_stream(self.stream),
+            "events": self.table.rows(),
+            "dead_letters": self.table.rows(dead=True),
+            "commits": state.next_commit,
+            "backlog_bytes": self.journal.end - state.position,
+            "newest_event": iso(state.newest_us),
+            "events_per_second": round(self._rate.per_second()),
+            "commit_ms": self._append.last_commit_ms if self._append else None,
+            "maintain_ms": self._speed.last_step_ms if self._speed else None,
+            "error": self.error,
+        }
+
+    def _on_commit(self) -> None:
+        self.ingest.lake_position = self.table.state.position
+        self._news.set()
+
+    def _maintain(self, speed: Speed, on_applied: Callable[[], None]) -> None:
+        while not speed.stopping.is_set():
+            self._news.clear()
+            try:
+                while speed.run_once():
+                    on_applied()
+            except HeadraceError as error:
+                self.error = str(error)
+                log.error("maintain failed", stream=self.stream.name, error=str(error))
+            except Exception as error:  # Spark's: the next round tries again
+                if not speed.stopping.is_set():
+                    self.error = str(error).splitlines()[0]
+                    log.exception("maintain failed", stream=self.stream.name)
+            self._news.wait(IDLE_S)
+
+
+def describe_stream(stream: Stream) -> dict[str, Any]:
+    """What the definition says."""
+    return {
+        "name": stream.name,
+        "fields": [
+            {
+                "name": field.name,
+                "type": str(field.type),
+                "nullable": field.nullable,
+                "computed": field.computed.sql if field.computed else None,
+            }
+            for field in stream.fields
+        ],
+        "event_time": stream.event_time,
+        "patience_ms": stream.patience_ms,
+    }
+
+
+def iso(us: int | None) -> str | None:
+    """A time in ISO 8601, UTC."""
+    return None if us is None else datetime.fromtimestamp(us / 1e6, UTC).isoformat().replace("+00:00", "Z")
+
+
+class _Rate:
+    """Events per second over the last seconds."""
+
+    SPAN_S = 5.0
+
+    def __init__(self, rows: int) -> None:
+        self._seen = [(time.monotonic(), rows)]
+
+    def note(self, rows: int) -> None:
+        now = time.monotonic()
+        self._seen.append((now, rows))
+        while len(self._seen) > 2 and self._seen[1][0] < now - self.SPAN_S:
+            self._seen.pop(0)
+
+    def per_second(self) -> float:
+        (first, before), (last, after) = self._seen[0], self._seen[-1]
+        return (after - before) / (last - first) if last > first else 0.0

@@ -1,0 +1,371 @@
+"""Wires the parts of a workspace together, starts and stops them. It holds no rules of its own."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from headrace.config import Workspace
+from headrace.define.catalog import Catalog, load
+from headrace.define.fingerprint import fingerprint
+from headrace.define.plan import Plan, compare
+from headrace.describe import describe_view, memory_mb
+from headrace.errors import ConflictError, DefinitionError, HeadraceError, NotFoundError, WorkspaceError, did_you_mean
+from headrace.lake.ingest import IngestReply, read_token
+from headrace.lease import Lease
+from headrace.pipeline import Pipeline
+from headrace.running import read_running, write_running
+from headrace.serve.answer import Answer, answer
+from headrace.serve.question import Question
+from headrace.store.base import Version
+from headrace.store.duckdb import DuckStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SILENT_S = 5.0  # a pipeline whose heartbeat is older cannot say how fresh it is
+BEAT_S = 0.5
+
+log = structlog.get_logger("headrace.runtime")
+
+
+@dataclass(frozen=True)
+class TokenState:
+    """Whether every serving view has what a token stands for."""
+
+    complete: bool
+    stalled: list[str]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"complete": self.complete, "stalled": self.stalled}
+
+
+class Runtime:
+    """One process that holds a workspace: transport, Spark, maintain, store."""
+
+    def __init__(self, workspace: Workspace, url: str, lease: Lease) -> None:
+        self.workspace = workspace
+        self.url = url
+        self.failed: HeadraceError | None = None
+        self.stopped = threading.Event()
+        self._lease = lease
+        self._store = open_store(workspace, lease.fence)
+        self._catalog = read_running(workspace.catalog_file)
+        self._pipelines: dict[str, Pipeline] = {}
+        self._changing = threading.RLock()  # apply, start and stop of pipelines
+        self._applied = threading.Condition()
+        self._spark: SparkSession | None = None
+        self._scratch = workspace.data / "scratch" / f"{lease.fence}"
+        self._started: float | None = None
+        self._beat: float | None = None
+        self._threads: list[threading.Thread] = []
+        self._reconcile()
+
+    @classmethod
+    def open(cls, workspace: Workspace, url: str) -> Runtime:
+        """Take the lease and open journals and store; Spark comes with `start`."""
+        lease = Lease(workspace.lease_file, url=url, silent_after_s=workspace.settings.lease_s)
+        try:
+            return cls(workspace, url, lease)
+        except BaseException:
+            lease.release()
+            raise
+
+    # Start and stop
+
+    def start(self) -> None:
+        """Start Spark and the pipelines in the background."""
+        self._started = time.monotonic()
+        for name, target in (("spark", self._start_spark), ("supervisor", self._supervise)):
+            thread = threading.Thread(target=target, name=name, daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def stop(self) -> None:
+        """Stop everything; what was acknowledged is on disk."""
+        self.stopped.set()
+        with self._changing:
+            pipelines = list(self._pipelines.values())
+            for pipeline in pipelines:
+                pipeline.stop_spark()
+            if self._spark is not None:
+                self._spark.sparkContext.cancelAllJobs()
+            for pipeline in pipelines:
+                pipeline.close()
+            if self._spark is not None:
+                self._spark.stop()
+                self._spark = None
+        with self._applied:
+            self._applied.notify_all()
+        self._store.close()
+        self._lease.release()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _start_spark(self) -> None:
+        from headrace.spark import build_session, warm_up
+
+        try:
+            _clear(self._scratch.parent)
+            settings = self.workspace.settings
+            spark = build_session(
+                self._scratch,
+                master=settings.spark_master,
+                driver_memory=settings.spark_memory,
+                log=self.workspace.logs / "spark.log",
+            )
+            warm_up(spark)
+            with self._changing:
+                if self.stopped.is_set():
+                    spark.stop()
+                    return
+                for pipeline in self._pipelines.values():
+                    pipeline.start(spark, self._scratch, self._on_applied)
+                self._spark = spark
+                self._beat = time.monotonic()
+        except HeadraceError as error:
+            self._fail(error)
+        except Exception as error:
+            log.exception("spark cannot start")
+            self._fail(
+                HeadraceError(
+                    f"Spark cannot start: {str(error).splitlines()[0]}",
+                    fix=f"see {self.workspace.logs / 'spark.log'}",
+                )
+            )
+        else:
+            log.info("pipeline ready", seconds=round(time.monotonic() - (self._started or 0), 1))
+
+    def _supervise(self) -> None:
+        while not self.stopped.wait(BEAT_S):
+            try:
+                self._lease.check()
+                if self._spark is None:
+                    continue
+                with self._changing:
+                    pipelines = list(self._pipelines.values())
+                for pipeline in pipelines:
+                    pipeline.supervise()
+                self._beat = time.monotonic()
+            except HeadraceError as error:
+                self._fail(error)
+            except Exception:
+                if not self.stopped.is_set():
+                    log.exception("supervision failed")
+
+    def _fail(self, error: HeadraceError) -> None:
+        """This process must stop: say why, and let whoever waits for it know."""
+        if not self.stopped.is_set():
+            log.error("stopping", error=str(error))
+            self.failed = error
+            self.stopped.set()
+
+    # Definitions
+
+    def plan(self) -> Plan:
+        """What the definitions folder asks for, against what runs."""
+        return compare(self._catalog, load(self.workspace.definitions))
+
+    def apply(self, expect: str | None = None) -> Plan:
+        """Make what is wanted run. `expect` is the fingerprint of the plan that a person said yes to."""
+        with self._changing:
+            wanted = load(self.workspace.definitions)
+            plan = checked_plan(self._catalog, wanted, expect)
+            self._analyse(wanted)
+            write_running(self.workspace.catalog_file, wanted)
+            self._catalog = wanted
+            self._reconcile()
+        return plan
+
+    def _analyse(self, wanted: Catalog) -> None:
+        """Let Spark look at each new view before anything changes."""
+        if self._spark is None:
+            return  # a view that Spark cannot run will be stalled with its reason
+        from headrace.maintain.partials import analyse
+
+        for view in wanted.views.values():
+            if self._catalog.views.get(view.name) != view:
+                reason = analyse(self._spark, wanted.streams[view.stream], view)
+                if reason:
+                    where = wanted.locations.get(view.name)
+                    raise DefinitionError(f"view '{view.name}': Spark refuses it: {reason}", where=where)
+
+    def _reconcile(self) -> None:
+        """Make pipelines and store what the catalog says. Safe to repeat after a crash at any point."""
+        for name in [name for name in self._pipelines if name not in self._catalog.streams]:
+            self._pipelines.pop(name).close()
+        for name, stream in self._catalog.streams.items():
+            if name not in self._pipelines:
+                pipeline = Pipeline(self.workspace, stream, self._lease, self._store)
+                if self._spark is not None:
+                    pipeline.start(self._spark, self._scratch, self._on_applied)
+                self._pipelines[name] = pipeline
+        reconcile_views(self._store, self._catalog)
+        for pipeline in self._pipelines.values():
+            pipeline.wake()
+
+    # Events and questions
+
+    def ingest(self, stream: str, body: bytes, *, ndjson: bool, key: str | None, keep_bad: bool) -> Future[IngestReply]:
+        """Take a request in; done when it is on disk."""
+        return self._pipeline(stream).ingest.take(body, ndjson=ndjson, key=key, keep_bad=keep_bad)
+
+    def ask(self, question: Question) -> Answer:
+        """Answer from the store, in one snapshot."""
+        return answer(self._store, question, self._freshness, datetime.now(UTC))
+
+    def token(self, token: str) -> TokenState:
+        """Whether every serving view has what the token stands for."""
+        read = read_token(token)
+        if read is None or read[0] not in self._pipelines:
+            raise NotFoundError(
+                f"token '{token}' is not one of this workspace's", expected="the token of an ingest reply"
+            )
+        stream, position = read
+        with self._store.snapshot() as snapshot:
+            versions = [v for v in snapshot.versions() if v.serving and v.view.stream == stream]
+        behind = [v for v in versions if v.position < position]
+        in_lake = self._pipelines[stream].table.state.position >= position
+        return TokenState(in_lake and not behind, sorted(v.view.name for v in behind if v.stalled))
+
+    def wait_token(self, token: str, timeout_s: float) -> TokenState:
+        """The same, but wait for it to be complete, or for all that is missing to be stalled."""
+        deadline = time.monotonic() + timeout_s
+        with self._applied:
+            while True:
+                state = self.token(token)
+                left = deadline - time.monotonic()
+                if state.complete or left <= 0 or self.stopped.is_set():
+                    return state
+                self._applied.wait(min(left, 1.0))
+
+    # What it says of itself
+
+    def streams(self) -> list[dict[str, Any]]:
+        """The streams with their numbers."""
+        return [self._pipelines[name].describe() for name in sorted(self._pipelines)]
+
+    def views(self) -> list[dict[str, Any]]:
+        """The views with version and freshness."""
+        with self._store.snapshot() as snapshot:
+            versions = snapshot.versions()
+        described = []
+        for name in sorted(self._catalog.views):
+            view = self._catalog.views[name]
+            serving = next((v for v in versions if v.view.name == name and v.serving), None)
+            fresh = self._freshness(serving) if serving else (None, "not registered yet")
+            commits = self._pipelines[view.stream].table.state.next_commit
+            described.append(describe_view(view, versions, commits, fresh))
+        return described
+
+    def status(self) -> dict[str, Any]:
+        """All of it."""
+        return {
+            "workspace": self.workspace.name,
+            "folder": str(self.workspace.folder),
+            "url": self.url,
+            "state": self.health()["status"],
+            "heartbeat_ms": None if self._beat is None else round((time.monotonic() - self._beat) * 1000),
+            "memory_mb": memory_mb(),
+            "streams": self.streams(),
+            "views": self.views(),
+        }
+
+    def health(self) -> dict[str, Any]:
+        """Whether events flow; taking them in and answering work either way."""
+        if self.failed is not None:
+            return {"status": "failing", "reason": str(self.failed)}
+        if self._beat is None:
+            return {"status": "starting", "reason": "Spark is starting"}
+        if time.monotonic() - self._beat > SILENT_S:
+            return {"status": "failing", "reason": "the pipeline does not answer"}
+        broken = [f"stream '{p.stream.name}': {p.error}" for p in self._pipelines.values() if p.error]
+        return {"status": "failing", "reason": "; ".join(broken)} if broken else {"status": "ok", "reason": None}
+
+    def _freshness(self, version: Version) -> tuple[int | None, str | None]:
+        pipeline = self._pipelines.get(version.view.stream)
+        if pipeline is None:
+            return None, "its stream is gone"
+        fresh = pipeline.freshness(version, time.time_ns() // 1000)
+        if fresh[0] == 0:
+            return fresh
+        if self._beat is None:
+            return None, "the pipeline is starting"
+        if time.monotonic() - self._beat > SILENT_S:
+            return None, "the pipeline does not answer"
+        return fresh
+
+    def _pipeline(self, stream: str) -> Pipeline:
+        found = self._pipelines.get(stream)
+        if found is None:
+            hint = did_you_mean(stream, self._pipelines)
+            raise NotFoundError(
+                f"stream '{stream}' does not exist", fix=f"{hint + ' ' if hint else ''}`headrace streams` lists all"
+            )
+        return found
+
+    def _on_applied(self) -> None:
+        with self._applied:
+            self._applied.notify_all()
+
+
+def checked_plan(running: Catalog, wanted: Catalog, expect: str | None) -> Plan:
+    """The plan, if it can be done and is the one that was shown."""
+    plan = compare(running, wanted)
+    if plan.refused:
+        first = plan.refused[0]
+        raise DefinitionError(
+            f"{first.what} '{first.name}' cannot be changed so: {first.reason}", where=wanted.locations.get(first.name)
+        )
+    if expect is not None and expect != plan.fingerprint:
+        raise ConflictError("the definitions have changed since the plan was shown", fix="look at the plan again")
+    return plan
+
+
+def reconcile_views(store: DuckStore, catalog: Catalog) -> None:
+    """Register the versions that the catalog asks for, drop the views that it does not name."""
+    with store.snapshot() as snapshot:
+        versions = snapshot.versions()
+    for name in sorted({v.view.name for v in versions} - set(catalog.views)):
+        store.drop(name)
+    for view in catalog.views.values():
+        newest = max((v for v in versions if v.view.name == view.name), key=lambda v: v.number, default=None)
+        if newest is None or newest.fingerprint != fingerprint(view):
+            store.register(view, fingerprint(view), catalog.streams[view.stream].patience_ms)
+
+
+def open_store(workspace: Workspace, fence: int) -> DuckStore:
+    """The newest store file; a new one, to be filled from the lake, if a silent process still holds it."""
+    folder = workspace.data / "store"
+    folder.mkdir(parents=True, exist_ok=True)
+    files = store_files(workspace)
+    fresh = folder / f"views-{fence:08d}.duckdb"
+    try:
+        store = DuckStore.open(files[-1] if files else fresh, fence)
+    except WorkspaceError:
+        log.warning("the store is held by a process that lost its lease; views are computed anew", file=str(files[-1]))
+        store = DuckStore.open(fresh, fence)
+        files.append(fresh)
+    for old in files[:-1]:
+        for left in folder.glob(f"{old.name}*"):
+            left.unlink(missing_ok=True)
+    return store
+
+
+def store_files(workspace: Workspace) -> list[Path]:
+    """The store's files, the current one last."""
+    return sorted((workspace.data / "store").glob("views-*.duckdb"))
+
+
+def _clear(scratch: Path) -> None:
+    """Remove what earlier processes left. Nothing in it counts."""
+    if scratch.exists():
+        for left in scratch.iterdir():
+            shutil.rmtree(left, ignore_errors=True)

@@ -1,0 +1,1 @@
+"""Durable raw bytes with positions."""
