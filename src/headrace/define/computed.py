@@ -13,6 +13,7 @@ from headrace.define.coercion import VOID
 from headrace.define.duckdb_casts import cast_sql, parse_format_sql, time_sql
 from headrace.define.expression import Checker, Scope, parse_tree
 from headrace.define.functions import FUNCTIONS, TABLE
+from headrace.define.patterns import fits_re2
 from headrace.define.terms import COMPARISON, LEVELS, PREDICATES, Term, render
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError
@@ -34,7 +35,7 @@ def duckdb_sql(expression: Expression, types: Mapping[str, Type] | None = None) 
     source = Source(expression.sql)
     node = parse_tree(source)
     known = types or dict.fromkeys(_names(expression.sql), VOID)
-    term = Checker(source, Scope(known)).term(node)
+    term = Checker(source, Scope(known, computed=True)).term(node)
     return f"TRY(CAST({translate(term)} AS {duckdb_type(expression.type)}))"
 
 
@@ -61,6 +62,10 @@ def translate(term: Term) -> str:
     if term.op == "CASE":
         whens = " ".join(f"WHEN {args[i]} THEN {args[i + 1]}" for i in range(0, len(args) - 1, 2))
         return f"CASE {whens}{f' ELSE {args[-1]}' if len(args) % 2 else ''} END"
+    if term.op in ("RLIKE", "regexp_extract") and not fits_re2(term.args[1].text):
+        raise DefinitionError(
+            f"a computed field cannot look around or back in a pattern ({render(term)})", fix="write a simpler pattern"
+        )
     if term.op in PREDICATES:
         return _predicate(term, args)
     if term.op in LEVELS:

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from headrace.aggregate import REGISTRY
 from headrace.define.coercion import INTERVAL, VOID, arithmetic_type, common_type
-from headrace.define.functions import ALIASES, FUNCTIONS, TYPE_NAMES, UNSTABLE, WHY_UNSTABLE, Function
+from headrace.define.functions import ALIASES, FUNCTIONS, TYPE_NAMES, UNSTABLE, WHY_UNSTABLE, Function, operand_types
 from headrace.define.literals import parse_date, parse_timestamp
 from headrace.define.parser import Parser
 from headrace.define.syntax import Call, Case, Cast, Interval, Literal, Logic, Name, Node, Operation, Star, Test
 from headrace.define.terms import Term, render
 from headrace.define.tokens import END, Source
 from headrace.errors import DefinitionError, did_you_mean
-from headrace.types import BOOLEAN, STRING, TIMESTAMP, Expression, Type, decimal
+from headrace.types import BOOLEAN, STRING, TIMESTAMP, Expression, Type
 
 COMPARE = ("=", "<>", "<", "<=", ">", ">=", "<=>")
 _NUMBERS = ("INT", "BIGINT", "DOUBLE", "DECIMAL")
@@ -50,10 +50,18 @@ def parse_tree(source: Source) -> Node:
 class Scope:
     """The fields that an expression may name, whatever the case of their letters."""
 
-    def __init__(self, types: Mapping[str, Type], owner: str = "the stream", qualifiers: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        types: Mapping[str, Type],
+        owner: str = "the stream",
+        qualifiers: tuple[str, ...] = (),
+        *,
+        computed: bool = False,
+    ) -> None:
         self.fields = {name.lower(): (name, type_) for name, type_ in types.items()}
         self.owner = owner
         self.qualifiers = tuple(name.lower() for name in qualifiers)
+        self.computed = computed  # evaluated once, by DuckDB
 
 
 def check(source: Source, node: Node, scope: Scope) -> Expression:
@@ -164,6 +172,9 @@ class Checker:
         type_ = function.result_type(args)
         if type_ is None or not self._agree(function, args):
             raise self._no_common(node, function.name, args)
+        refused = function.refuse(args, self.scope.computed) if function.refuse else None
+        if refused:
+            raise self._error(node, f"{function.name}: {refused}")
         return Term(function.name, type_, tuple(args))
 
     def _agree(self, function: Function, args: list[Term]) -> bool:
@@ -234,13 +245,19 @@ class Checker:
                 )  # fmt: skip
             return Term(node.op, TIMESTAMP, tuple(args))
         for arg, child in zip(args, node.args, strict=True):
+            if arg.type == VOID and arg.is_literal:
+                raise self._error(child, f"{node.op} with NULL is NULL", fix="leave it out, or CAST(NULL AS DOUBLE)")
+            if node.op == "DIV" and arg.type.name == "DOUBLE":
+                raise self._error(
+                    child, "DIV takes whole numbers", found=f"DOUBLE ({render(arg)})", fix="use floor(a / b)"
+                )
             if not arg.type.is_numeric and arg.type != VOID:
                 raise self._error(
                     child, f"{node.op} takes numbers", found=f"{arg.type} ({render(arg)})", fix=_number_hint(arg, args)
                 )
         if len(args) == 1:
             return Term("-", types[0], tuple(args))
-        return Term(node.op, arithmetic_type(node.op, *_literals_narrowed(args)), tuple(args))
+        return Term(node.op, arithmetic_type(node.op, *operand_types(args)), tuple(args))
 
     def _test(self, node: Test) -> Term:
         args = [self.term(arg) for arg in node.args]
@@ -312,12 +329,3 @@ def _number_hint(arg: Term, args: list[Term]) -> str:
     if arg.type.name == "DATE":
         return "for a difference write datediff(a, b); to shift it, date_add(a, 1)"
     return _cast_hint(render(arg), "DOUBLE")
-
-
-def _literals_narrowed(args: list[Term]) -> list[Type]:
-    """The types for arithmetic: next to a DECIMAL, Spark takes an integer literal for as long as it is written."""
-    if not any(arg.type.name == "DECIMAL" for arg in args):
-        return [arg.type for arg in args]
-    return [
-        decimal(len(arg.text.strip("-L")), 0) if arg.is_literal and arg.type.is_integer else arg.type for arg in args
-    ]

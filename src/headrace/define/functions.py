@@ -5,12 +5,12 @@ A function is in the table only if no value can make Spark fail (ansi off): one 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from headrace.define.coercion import VOID, arithmetic_type, common_type
+from headrace.define.patterns import groups, is_format, refuse_replacement
 from headrace.define.terms import Term
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Type, decimal
 
@@ -20,10 +20,19 @@ KINDS = {
     "INTEGER": ("INT", "BIGINT"),
     "TIME": ("DATE", "TIMESTAMP"),
 }
-CONSTANTS = ("REGEX", "UNIT", "FORMAT", "PART", "GROUP", "COUNT", "BITS", "INDEX")  # kinds that take a literal only
+CONSTANTS = (
+    "REGEX",
+    "TEXT",
+    "UNIT",
+    "FORMAT",
+    "PART",
+    "GROUP",
+    "COUNT",
+    "BITS",
+    "INDEX",
+)  # kinds that take a literal only
 UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond")
 URL_PARTS = ("HOST", "PATH", "QUERY", "REF", "PROTOCOL", "FILE", "AUTHORITY", "USERINFO")
-_LETTERS = "yMdHhmsSaEDXxVOz"
 
 
 @dataclass(frozen=True)
@@ -39,7 +48,7 @@ class Parameter:
         """What the parameter expects if the argument does not fit; None if it does."""
         if self.kind in CONSTANTS:
             return _refuse_constant(self.kind, term)
-        if term.type == VOID or self.kind in ("ANY", "SAME"):
+        if self.kind in ("ANY", "SAME") or (term.type == VOID and not term.is_literal):
             return None
         allowed = {name for kind in self.kind.split("|") for name in KINDS.get(kind, (kind,))}
         return None if term.type.name in allowed else self.kind.replace("|", " or ")
@@ -54,6 +63,7 @@ class Function:
     result: Result
     duckdb: str = ""  # the translation of a computed field, {0}, {1}, … its arguments; empty: not for computed fields
     aliases: tuple[str, ...] = ()
+    refuse: Callable[[Sequence[Term], bool], str | None] | None = None  # what else is wrong; True in a computed field
     group: str = ""
 
     @cached_property
@@ -81,6 +91,15 @@ class Function:
     def signature(self) -> str:
         """The function as documents write it."""
         return f"{self.name}({self.takes})"
+
+
+def operand_types(args: Sequence[Term]) -> list[Type]:
+    """The types for arithmetic: next to a DECIMAL, Spark takes an integer literal for as long as it is written."""
+    if not any(arg.type.name == "DECIMAL" for arg in args):
+        return [arg.type for arg in args]
+    return [
+        decimal(len(arg.text.strip("-L")), 0) if arg.is_literal and arg.type.is_integer else arg.type for arg in args
+    ]
 
 
 def _same(args: Sequence[Term]) -> Type | None:
@@ -112,7 +131,34 @@ def _round(args: Sequence[Term]) -> Type | None:
 
 
 def _mod(args: Sequence[Term]) -> Type | None:
-    return arithmetic_type("%", args[0].type, args[1].type)
+    return arithmetic_type("%", *operand_types(args))
+
+
+def _refuse_wide(args: Sequence[Term], computed: bool) -> str | None:
+    # Spark rounds to 34 digits on the way, and fails when that does not fit.
+    return "a DECIMAL of more than 34 digits; CAST it to a narrower one" if args[0].type.precision > 34 else None
+
+
+def _refuse_overflow(args: Sequence[Term], computed: bool) -> str | None:
+    if computed or args[0].type == INT:
+        return None
+    return (
+        "a BIGINT may not fit a TIMESTAMP, and one such event would stall the view; "
+        "declare a computed field of the stream instead, as in at TIMESTAMP AS timestamp_millis(ts)"
+    )
+
+
+def _refuse_group(args: Sequence[Term], computed: bool) -> str | None:
+    group, there = int(args[2].text) if len(args) > 2 else 1, groups(args[1].text) or 0
+    return f"group {group} of a pattern that has {there}; write ( ) around the part" if group > there else None
+
+
+def _refuse_replacement(args: Sequence[Term], computed: bool) -> str | None:
+    return refuse_replacement(args[1].text, args[2].text)
+
+
+def _timestamp(micros: int) -> str:
+    return f"make_timestamptz(CAST({{0}} AS BIGINT) * {micros})"
 
 
 def _floor_epoch(micros: int) -> str:
@@ -120,7 +166,7 @@ def _floor_epoch(micros: int) -> str:
 
 
 def _table(group: str, *rows: Function) -> list[Function]:
-    return [Function(f.name, f.takes, f.result, f.duckdb, f.aliases, group) for f in rows]
+    return [replace(f, group=group) for f in rows]
 
 
 F = Function
@@ -151,8 +197,8 @@ TABLE = [
         F("concat_ws", "separator STRING, text STRING, more STRING...", STRING),
         F("replace", "text STRING, search STRING, [by STRING]", STRING, "replace({0}, {1}, {2})"),
         F("split_part", "text STRING, separator STRING, index INDEX", STRING, "split_part({0}, {1}, {2})"),
-        F("regexp_extract", "text STRING, pattern REGEX, [group GROUP]", STRING, "regexp_extract({0}, {1}, {2})"),
-        F("regexp_replace", "text STRING, pattern REGEX, by STRING", STRING),
+        F("regexp_extract", "text STRING, pattern REGEX, [group GROUP]", STRING, "regexp_extract({0}, {1}, {2})", refuse=_refuse_group),
+        F("regexp_replace", "text STRING, pattern REGEX, by TEXT", STRING, refuse=_refuse_replacement),
         F("regexp_like", "text STRING, pattern REGEX", BOOLEAN),
         F("startswith", "text STRING, prefix STRING", BOOLEAN, "starts_with({0}, {1})"),
         F("endswith", "text STRING, suffix STRING", BOOLEAN, "ends_with({0}, {1})"),
@@ -171,7 +217,7 @@ TABLE = [
     ),
     *_table(
         "numbers",
-        F("abs", "x NUMBER", _first, "abs({0})"),
+        F("abs", "x NUMBER", _first, "abs({0})", refuse=_refuse_wide),
         F("ceil", "x NUMBER", _whole, "ceil({0})", ("ceiling",)),
         F("floor", "x NUMBER", _whole, "floor({0})"),
         F("round", "x NUMBER, [digits COUNT]", _round),
@@ -199,9 +245,9 @@ TABLE = [
     ),
     *_table(
         "times",
-        F("timestamp_seconds", "x INTEGER", TIMESTAMP, "make_timestamptz(CAST({0} AS BIGINT) * 1000000)"),
-        F("timestamp_millis", "x INTEGER", TIMESTAMP, "make_timestamptz(CAST({0} AS BIGINT) * 1000)"),
-        F("timestamp_micros", "x INTEGER", TIMESTAMP, "make_timestamptz(CAST({0} AS BIGINT))"),
+        F("timestamp_seconds", "x INTEGER", TIMESTAMP, _timestamp(1_000_000), refuse=_refuse_overflow),
+        F("timestamp_millis", "x INTEGER", TIMESTAMP, _timestamp(1_000), refuse=_refuse_overflow),
+        F("timestamp_micros", "x INTEGER", TIMESTAMP, _timestamp(1)),
         F("unix_seconds", "x TIMESTAMP", BIGINT, _floor_epoch(1_000_000)),
         F("unix_millis", "x TIMESTAMP", BIGINT, _floor_epoch(1_000)),
         F("unix_micros", "x TIMESTAMP", BIGINT, "epoch_us({0})"),
@@ -223,7 +269,7 @@ TABLE = [
         F("date_add", "x TIME, days INT", DATE),
         F("date_sub", "x TIME, days INT", DATE),
         F("datediff", "end TIME, start TIME", INT, aliases=("date_diff",)),
-        F("add_months", "x TIME, months INT", DATE),
+        F("add_months", "x TIME, months COUNT", DATE),
         F("last_day", "x TIME", DATE),
         F("date_format", "x TIME, format FORMAT", STRING),
     ),
@@ -263,12 +309,14 @@ def _refuse_constant(kind: str, term: Term) -> str | None:
         case "REGEX":
             return (
                 None
-                if term.type == STRING and text is not None and _compiles(text)
+                if term.type == STRING and text is not None and groups(text) is not None
                 else "a constant pattern that is valid"
             )
         case "FORMAT":
-            good = term.type == STRING and text is not None and _is_format(text)
+            good = term.type == STRING and text is not None and is_format(text)
             return None if good else "a constant pattern such as 'yyyy-MM-dd HH:mm:ss'"
+        case "TEXT":
+            return None if term.type == STRING and text is not None else "a constant text"
         case "BITS":
             return None if text in ("224", "256", "384", "512") else "224, 256, 384 or 512"
         case "INDEX":
@@ -277,16 +325,3 @@ def _refuse_constant(kind: str, term: Term) -> str | None:
             least = 0 if kind == "GROUP" else -1000
             good = term.type == INT and text is not None and least <= int(text) <= 1000
             return None if good else f"a constant INT from {least} to 1000"
-
-
-def _compiles(pattern: str) -> bool:
-    try:
-        re.compile(re.sub(r"\(\?<(?![=!])", "(?P<", pattern).replace("\\p{", "[{"))
-    except re.error:
-        return False
-    return True
-
-
-def _is_format(pattern: str) -> bool:
-    letters = re.sub(r"'[^']*'", "", pattern)
-    return pattern.count("'") % 2 == 0 and all(c in _LETTERS or (not c.isalpha() and c not in "{}#[]") for c in letters)

@@ -77,7 +77,8 @@ def compare(running: Catalog, wanted: Catalog) -> Plan:
 
 def _fingerprint(*catalogs: Catalog) -> str:
     definitions = [
-        sorted([fingerprint(s) for s in c.streams.values()] + [fingerprint(v) for v in c.views.values()]) for c in catalogs
+        sorted([fingerprint(s) for s in c.streams.values()] + [fingerprint(v) for v in c.views.values()])
+        for c in catalogs
     ]
     return hashlib.sha256(repr(definitions).encode()).hexdigest()[:16]
 

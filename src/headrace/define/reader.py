@@ -23,9 +23,9 @@ NEAREST = {
 }  # fmt: skip
 NESTED = ("ARRAY", "MAP", "STRUCT", "ROW")
 RESERVED = frozenset({
-    "AND", "OR", "NOT", "IS", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "BETWEEN", "CASE", "WHEN", "THEN", "ELSE", "END",
-    "NULL", "TRUE", "FALSE", "FROM", "WHERE", "GROUP", "BY", "AS", "SELECT", "DISTINCT", "HAVING", "ORDER", "LIMIT",
-    "UNION", "EXCEPT", "INTERSECT", "JOIN", "ON", "CAST", "TRY_CAST", "DIV",
+    "AND", "OR", "NOT", "IS", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "BETWEEN", "CASE", "WHEN", "THEN", "ELSE",
+    "END", "NULL", "TRUE", "FALSE", "FROM", "WHERE", "GROUP", "BY", "AS", "SELECT", "DISTINCT", "HAVING", "ORDER",
+    "LIMIT", "UNION", "EXCEPT", "INTERSECT", "JOIN", "ON", "CAST", "TRY_CAST", "DIV",
 })  # fmt: skip
 
 
