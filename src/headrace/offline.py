@@ -1,0 +1,169 @@
+"""A workspace whose server is down: reads what the store has, writes to the journal, starts no Spark."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from deltalake.exceptions import TableNotFoundError
+
+from headrace.config import Workspace
+from headrace.define.catalog import load
+from headrace.define.model import Stream
+from headrace.define.plan import Plan, compare
+from headrace.describe import describe_view
+from headrace.errors import NotFoundError, NotReadyError, did_you_mean
+from headrace.lake.ingest import Ingest, IngestReply
+from headrace.lake.table import LakeTable
+from headrace.lease import Lease
+from headrace.pipeline import describe_stream, iso
+from headrace.running import read_running, write_running
+from headrace.runtime import checked_plan, store_files
+from headrace.serve.answer import Answer, answer
+from headrace.serve.question import Question
+from headrace.store.base import Version
+from headrace.store.duckdb import DuckStore
+from headrace.transport.journal import Journal
+from headrace.transport.record import read_durable
+
+DOWN = "the server is not running"
+
+
+class Offline:
+    """The reading methods of a server, and a way to hand it events before it starts."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self._catalog = read_running(workspace.catalog_file)
+        files = store_files(workspace)
+        self._store = DuckStore.open(files[-1], 0, read_only=True) if files else None
+        self._lease: Lease | None = None
+        self._ingests: dict[str, Ingest] = {}
+
+    @classmethod
+    def open(cls, workspace: Workspace) -> Offline:
+        """The workspace as it was left."""
+        return cls(workspace)
+
+    def close(self) -> None:
+        """Let the server start."""
+        for ingest in self._ingests.values():
+            ingest.journal.close()
+        self._ingests.clear()
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
+        if self._store is not None:
+            self._store.close()
+
+    def ask(self, question: Question) -> Answer:
+        """Answer from the store as the server left it."""
+        if self._store is None:
+            raise NotReadyError(f"view '{question.view}' has never been computed", fix="start `headrace up` once")
+        return answer(self._store, question, self._freshness, datetime.now(UTC))
+
+    def plan(self) -> Plan:
+        """What the definitions folder asks for, against what ran last."""
+        return compare(self._catalog, load(self.workspace.definitions))
+
+    def apply(self, expect: str | None = None) -> Plan:
+        """Make the definitions those that the next `headrace up` runs."""
+        wanted = load(self.workspace.definitions)
+        plan = checked_plan(self._catalog, wanted, expect)
+        self._hold()
+        write_running(self.workspace.catalog_file, wanted)
+        self._catalog = wanted
+        return plan
+
+    def ingest(self, stream: str, body: bytes, *, ndjson: bool, key: str | None, keep_bad: bool) -> Future[IngestReply]:
+        """Write to the journal; the events reach the views when the server runs."""
+        return self._ingest(stream).take(body, ndjson=ndjson, key=key, keep_bad=keep_bad)
+
+    def streams(self) -> list[dict[str, Any]]:
+        """The streams with what the lake and the journal hold."""
+        return [self._describe(self._catalog.streams[name]) for name in sorted(self._catalog.streams)]
+
+    def views(self) -> list[dict[str, Any]]:
+        """The views with the version that answers."""
+        versions = self._versions()
+        described = []
+        for name in sorted(self._catalog.views):
+            view = self._catalog.views[name]
+            serving = next((v for v in versions if v.view.name == name and v.serving), None)
+            fresh = self._freshness(serving) if serving else (None, DOWN)
+            table = self._table(self._catalog.streams[view.stream])
+            described.append(describe_view(view, versions, table.state.next_commit if table else 0, fresh))
+        return described
+
+    def status(self) -> dict[str, Any]:
+        """All of it."""
+        return {
+            "workspace": self.workspace.name,
+            "folder": str(self.workspace.folder),
+            "url": None,
+            "state": "stopped",
+            "heartbeat_ms": None,
+            "memory_mb": None,
+            "streams": self.streams(),
+            "views": self.views(),
+        }
+
+    def _versions(self) -> list[Version]:
+        if self._store is None:
+            return []
+        with self._store.snapshot() as snapshot:
+            return snapshot.versions()
+
+    def _freshness(self, version: Version) -> tuple[int | None, str | None]:
+        return None, DOWN
+
+    def _table(self, stream: Stream) -> LakeTable | None:
+        with suppress(TableNotFoundError):
+            return LakeTable(self.workspace.lake(stream.name), stream, fence=None)
+        return None
+
+    def _describe(self, stream: Stream) -> dict[str, Any]:
+        table = self._table(stream)
+        position = table.state.position if table else 0
+        return {
+            **describe_stream(stream),
+            "events": table.rows() if table else 0,
+            "dead_letters": table.rows(dead=True) if table else 0,
+            "commits": table.state.next_commit if table else 0,
+            "backlog_bytes": max(0, (read_durable(self.workspace.journal(stream.name)) or 0) - position),
+            "newest_event": iso(table.state.newest_us) if table else None,
+            "events_per_second": 0,
+            "commit_ms": None,
+            "maintain_ms": None,
+            "error": None,
+        }
+
+    def _ingest(self, name: str) -> Ingest:
+        if name not in self._catalog.streams:
+            hint = did_you_mean(name, self._catalog.streams)
+            waiting = name in load(self.workspace.definitions).streams
+            raise NotFoundError(
+                f"stream '{name}' does not exist",
+                fix="it is defined but not applied: `headrace apply`"
+                if waiting
+                else f"{hint + ' ' if hint else ''}`headrace streams` lists all",
+            )
+        if name not in self._ingests:
+            stream, lease = self._catalog.streams[name], self._hold()
+            table = self._table(stream)
+            journal = Journal(
+                self.workspace.journal(name),
+                fence=lease.fence,
+                lake_end=table.state.position if table else 0,
+                still_mine=lease.check,
+            )
+            self._ingests[name] = Ingest(stream, journal)
+            self._ingests[name].lake_position = table.state.position if table else 0
+        return self._ingests[name]
+
+    def _hold(self) -> Lease:
+        if self._lease is None:
+            self._lease = Lease(self.workspace.lease_file, url=None, silent_after_s=self.workspace.settings.lease_s)
+        return self._lease
