@@ -1,0 +1,147 @@
+"""`headrace ask`: a question to a view, once or again every second."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
+from headrace.cli.output import console, count, make_table, print_json, span
+from headrace.errors import QuestionError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from headrace.serve import Answer, Question
+
+REFRESH_S = 1.0
+
+
+def ask(
+    view: Annotated[str, typer.Argument(help="View to ask.")],
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--key", "-k", metavar="NAME=VALUE", help="Only rows with this key; may be given again. \\N is NULL."
+        ),
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,...", help="Keys to keep, the others are merged; '' for the grand total."),
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Closed bound: ISO 8601, or -1h before the newest event.")
+    ] = None,
+    end: Annotated[str | None, typer.Option(metavar="TIME", help="Open bound, of the same forms.")] = None,
+    window: Annotated[str | None, typer.Option(metavar="SPAN", help="Size of the windows, such as 1h.")] = None,
+    every: Annotated[str | None, typer.Option(metavar="SPAN", help="How far apart windows start, such as 5m.")] = None,
+    limit: Annotated[str | None, typer.Option(metavar="N", help="Most rows to show.")] = None,
+    cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Go on where an answer ended.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Ask again every second until Ctrl-C.")] = False,
+    workspace: WorkspaceOption = ".",
+    as_json: JsonOption = False,
+) -> None:
+    """Ask a view: rows, and how fresh and how complete they are."""
+    from headrace.serve import Question  # with it come the parts that read answers
+
+    named = {"by": by, "start": start, "end": end, "window": window, "every": every, "limit": limit, "cursor": cursor}
+    parameters = [_read_key(text) for text in key or []]
+    parameters += [(name, value) for name, value in named.items() if value is not None]
+    question = Question.from_text(view, parameters)
+    if watch and not as_json:
+        _watch(workspace, question)
+        return
+    with open_connection(workspace) as connection:
+        while True:
+            answer = connection.answer(question)
+            if as_json:
+                print_json(answer.as_dict())
+            else:
+                console().print(render(answer))
+            if not watch:
+                return
+            time.sleep(REFRESH_S)
+
+
+def _watch(workspace: str, question: Question) -> None:
+    from rich.live import Live
+
+    out = console()
+    with (
+        open_connection(workspace) as connection,
+        Live(render(connection.answer(question)), console=out, auto_refresh=False) as live,
+    ):
+        try:
+            while True:
+                time.sleep(REFRESH_S)
+                live.update(render(connection.answer(question)), refresh=True)
+        except KeyboardInterrupt:
+            return
+
+
+def _read_key(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise QuestionError(f"--key '{text}' is not a key and a value", expected="such as --key page=/home")
+    return f"key.{name}", value
+
+
+def render(answer: Answer) -> RenderableType:
+    """The rows as a table, with what they stand for below."""
+    from rich.console import Group
+    from rich.text import Text
+
+    titles = [name for name, _ in answer.columns]
+    numbers = [name for name, of in answer.columns if of.is_numeric]
+    cells = [[_cell(name, value) for name, value in zip(titles, row, strict=True)] for row in answer.values]
+    body: Any = make_table(titles, cells, numbers) if cells else Text("no rows\n")
+    return Group(body, *(Text(line, style="dim") for line in footer(answer)))
+
+
+def _cell(name: str, value: Any) -> str:
+    if name == "settled":
+        return "settled" if value else "provisional"
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return count(value)
+    if isinstance(value, float):
+        return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.1f}"
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S") + (
+            f".{value.microsecond:06d}" if value.microsecond else ""
+        )
+    return str(value)
+
+
+def footer(answer: Answer) -> list[str]:
+    """What the rows stand for: version, how far, how fresh, how settled, how exact."""
+    commits = ", ".join(f"{stream} commit {number:,}" for stream, number in answer.commits.items())
+    newest = f", newest event {answer.newest_event:%Y-%m-%d %H:%M:%S} UTC" if answer.newest_event else ""
+    fresh = answer.freshness_reason or "unknown"
+    if answer.freshness_ms is not None:
+        fresh = "all accepted events are in" if answer.freshness_ms == 0 else f"{span(answer.freshness_ms)} behind"
+    settled = [name for name, _ in answer.columns].index("settled") if _has_settled(answer) else None
+    done = sum(bool(row[settled]) for row in answer.values) if settled is not None else 0
+    lines = [
+        f"version {answer.version} · as of {commits}{newest} · freshness: {fresh}",
+        f"{len(answer.values):,} rows"
+        + (f": {done:,} settled, {len(answer.values) - done:,} provisional" if settled is not None else "")
+        + f" · events: {answer.events.get('batch', 0):,} batch, {answer.events.get('speed', 0):,} speed"
+        + f" · corrections: {answer.corrections:,}",
+    ]
+    lines += [f"{name}: {error}" for name, error in answer.approximate.items()]
+    if answer.stalled:
+        lines.append(f"stalled: {answer.stalled}")
+    if answer.next_cursor:
+        lines.append(f"more rows: --cursor {answer.next_cursor}")
+    return lines
+
+
+def _has_settled(answer: Answer) -> bool:
+    return any(name == "settled" for name, _ in answer.columns)

@@ -1,0 +1,102 @@
+"""What commands print: tables for people, JSON for programs, one line for a failure."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import DefinitionErrors, HeadraceError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+PIPED_WIDTH = 400  # a pipe has no width: do not cut what a program reads
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Where to print; without a terminal no colours and no cutting."""
+    from rich.console import Console  # a tenth of a second that --json and --help need not pay
+
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(file=stream, highlight=False, width=None if stream.isatty() else PIPED_WIDTH)
+
+
+def print_json(content: Any) -> None:
+    """One JSON value on standard output."""
+    import orjson
+
+    sys.stdout.write(orjson.dumps(content, option=orjson.OPT_INDENT_2).decode() + "\n")
+
+
+def make_table(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = ()) -> Table:
+    """A table without frames; titles in `right` are of numbers."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold", padding=(0, 1))
+    numbers = set(right)
+    for title in titles:
+        table.add_column(title, justify="right" if title in numbers else "left", overflow="fold")
+    for row in rows:
+        # Text, not markup: a value such as [red] is data.
+        table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
+def print_error(error: BaseException, *, as_json: bool) -> int:
+    """Say what failed, on standard error, and give the exit code."""
+    if os.environ.get("HEADRACE_DEBUG") == "1":
+        traceback.print_exception(error, file=sys.stderr)
+    if isinstance(error, HeadraceError):
+        shown, code = error, error.exit_code
+    else:
+        said = str(error).strip().splitlines()
+        name = type(error).__name__
+        shown = HeadraceError(
+            f"{name}: {said[0]}" if said else name, fix="HEADRACE_DEBUG=1 shows where; please report it"
+        )
+        code = 1
+    if as_json:
+        import orjson
+
+        sys.stderr.write(orjson.dumps({"error": shown.as_dict()}).decode() + "\n")
+        return code
+    sentences = [str(e) for e in shown.errors] if isinstance(shown, DefinitionErrors) else str(shown).splitlines()
+    for sentence in sentences:
+        sys.stderr.write(f"error: {sentence}\n")
+    return code
+
+
+def count(number: int | float | None) -> str:
+    """A number for people."""
+    return "–" if number is None else f"{number:,}"
+
+
+def span(ms: int | float | None) -> str:
+    """A short span of time for people."""
+    if ms is None:
+        return "–"
+    if ms < 1_000:
+        return f"{ms:.0f} ms"
+    if ms < 120_000:
+        return f"{ms / 1_000:.1f} s"
+    if ms < 7_200_000:
+        return f"{ms / 60_000:.0f} min"
+    return f"{ms / 3_600_000:.1f} h"
+
+
+def size(number: int | None) -> str:
+    """A number of bytes for people."""
+    if number is None:
+        return "–"
+    amount = float(number)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"

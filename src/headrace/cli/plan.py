@@ -1,0 +1,97 @@
+"""`headrace plan` and `headrace apply`: what would change, and the change."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
+from headrace.cli.output import console, print_json
+from headrace.errors import DefinitionError, WorkspaceError
+
+if TYPE_CHECKING:
+    from headrace.define.plan import Change, Plan
+
+CHANGES_EXIT_CODE = 4
+_MARKS = {"create": ("+", "green"), "change": ("~", "yellow"), "drop": ("-", "red"), "refuse": ("!", "red bold")}
+
+
+def plan(
+    workspace: WorkspaceOption = ".",
+    as_json: JsonOption = False,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help=f"Exit with {CHANGES_EXIT_CODE} if there is something to apply.")
+    ] = False,
+) -> None:
+    """Show what `apply` would change: the definitions folder against what runs. Changes nothing.
+
+    Exits with 0 whether or not there are changes, with 2 if a definition is wrong.
+    """
+    with open_connection(workspace) as connection:
+        found = connection.plan()
+    if as_json:
+        print_json(found.as_dict())
+    else:
+        print_plan(found)
+    if exit_code and not found.empty:
+        raise typer.Exit(CHANGES_EXIT_CODE)
+
+
+def apply(
+    workspace: WorkspaceOption = ".",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Make the definitions folder what runs, on a running server too. Asks first on a terminal."""
+    with open_connection(workspace) as connection:
+        found = connection.plan()
+        if not as_json:
+            print_plan(found)
+        if found.refused:
+            first = found.refused[0]
+            raise DefinitionError(
+                f"{first.what} '{first.name}' cannot be changed so", fix=f"nothing was changed; {first.reason}"
+            )
+        if not found.empty:
+            _agree(yes, as_json)
+            connection.apply(found.fingerprint)
+    if as_json:
+        print_json({**found.as_dict(), "applied": not found.empty})
+    elif not found.empty:
+        typer.echo("Applied.")
+
+
+def _agree(yes: bool, as_json: bool) -> None:
+    if yes:
+        return
+    if as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise WorkspaceError(
+            "apply asks before it changes something, and there is no terminal to ask on", fix="give --yes"
+        )
+    if not typer.confirm("Apply?"):
+        typer.echo("Nothing was changed.")
+        raise typer.Exit(1)
+
+
+def print_plan(found: Plan, *, stderr: bool = False) -> None:
+    """A plan for people."""
+    from rich.text import Text
+
+    out = console(stderr=stderr)
+    if found.empty:
+        out.print("Nothing to change: what is defined is what runs.")
+        return
+    for change in found.changes:
+        mark, style = _MARKS[change.kind]
+        out.print(Text.assemble((f"{mark} {change.what} {change.name}", style), f"  {change.reason}"), soft_wrap=True)
+        for detail in change.details:
+            out.print(Text(f"    {detail}", style="dim"), soft_wrap=True)
+    out.print(Text(_sum_up(found.changes)))
+
+
+def _sum_up(changes: tuple[Change, ...]) -> str:
+    said = {"create": "to create", "change": "to change", "drop": "to drop", "refuse": "refused"}
+    counts = {kind: sum(change.kind == kind for change in changes) for kind in said}
+    return ", ".join(f"{number} {said[kind]}" for kind, number in counts.items() if number)

@@ -1,0 +1,81 @@
+"""`headrace send`: NDJSON files into a stream, through the server or, without one, into its journal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
+from headrace.cli.output import count, print_json
+from headrace.errors import IngestError, NotReadyError
+
+WAIT_SLICE_S = 5.0
+
+
+def send(
+    stream: Annotated[str, typer.Argument(help="Stream that the events are of.")],
+    files: Annotated[list[Path], typer.Argument(help="NDJSON files: one JSON object per line.", metavar="FILE...")],
+    workspace: WorkspaceOption = ".",
+    wait: Annotated[bool, typer.Option("--wait", help="Return when every view has the events.")] = False,
+    timeout: Annotated[float, typer.Option(help="Seconds that --wait waits at most.")] = 600.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Send the events of NDJSON files. A line that cannot be read is kept as a dead letter."""
+    for file in files:
+        if not file.is_file():
+            raise IngestError(f"file '{file}' cannot be read", found="no such file", expected="an NDJSON file")
+    total = sum(file.stat().st_size for file in files)
+    began = time.monotonic()
+    with open_connection(workspace) as connection:
+        with _progress(total, enabled=not as_json) as advance:
+            reply = connection.send_files(stream, files, advance)
+        took = time.monotonic() - began
+        if not reply.token:
+            raise IngestError("there is no event in these files", expected="one JSON object per line")
+        state = None
+        if wait:
+            deadline = time.monotonic() + timeout
+            state = connection.wait(reply.token, min(WAIT_SLICE_S, timeout))
+            while not state.complete and not state.stalled and time.monotonic() < deadline:
+                state = connection.wait(reply.token, min(WAIT_SLICE_S, timeout))
+    if as_json:
+        print_json({**reply.as_dict(), "seconds": round(took, 3), **({} if state is None else state.as_dict())})
+    else:
+        rate = f"{reply.accepted / took:,.0f} events/s" if took > 0 else ""
+        typer.echo(f"{count(reply.accepted)} events accepted in {took:.1f} s ({rate}); token {reply.token}")
+    if state is not None and not state.complete:
+        waiting = (
+            f"stalled: {', '.join(state.stalled)}" if state.stalled else f"not all views had them after {timeout:.0f} s"
+        )
+        raise NotReadyError(f"the events are safe, but {waiting}", fix="`headrace views` shows how far each is")
+    if state is not None and not as_json:
+        typer.echo("All views have them.")
+
+
+@contextmanager
+def _progress(total: int, *, enabled: bool) -> Iterator[Callable[[int, int], None] | None]:
+    if not enabled or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from headrace.cli.output import console
+
+    began, events = time.monotonic(), 0
+    columns: list[Any] = [BarColumn(), DownloadColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn()]
+    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
+        task = progress.add_task("send", total=total, rate="")
+
+        def advance(size: int, lines: int) -> None:
+            nonlocal events
+            events += lines
+            rate = events / max(time.monotonic() - began, 1e-3)
+            progress.update(task, advance=size, rate=f"{rate:,.0f} events/s")
+
+        yield advance

@@ -1,0 +1,136 @@
+"""`headrace up`: the server of a workspace, in this process, until Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.options import FolderOption
+from headrace.cli.output import console, print_error
+from headrace.cli.plan import print_plan
+from headrace.errors import DefinitionError, HeadraceError, WorkspaceError
+
+if TYPE_CHECKING:
+    from headrace.config import Workspace
+    from headrace.runtime import Runtime
+    from headrace.web.server import Server
+
+STOP_WITHIN_S = 9.0
+
+
+def up(
+    workspace: FolderOption = Path(),
+    port: Annotated[
+        int | None, typer.Option(help="Port that HTTP listens on; 0 takes a free one.", min=0, max=65535)
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="Address that HTTP listens on.")] = None,
+) -> None:
+    """Run the workspace: take events in, keep views up to date, answer. Until Ctrl-C."""
+    # All of the server: what --help and the other commands need not load.
+    from headrace import logs
+    from headrace.config import Workspace
+    from headrace.runtime import Runtime
+    from headrace.web.app import create_app
+    from headrace.web.guard import check_exposure
+    from headrace.web.server import Server, bind, url_of
+
+    opened = Workspace.open(workspace, host=host, port=port)
+    settings = opened.settings
+    check_exposure(settings.host, settings.token)
+    _refuse_second(opened)
+    with bind(settings.host, settings.port) as bound:
+        logs.divert_children(opened.logs / "spark.log")
+        logs.configure(settings.log_level, opened.logs / "headrace.log")
+        runtime = Runtime.open(opened, url_of(bound))
+        try:
+            _apply_definitions(runtime)
+            server = Server(create_app(runtime))
+            _stop_on_signals(server)
+            threading.Thread(target=_tell, args=(runtime, server), name="tell", daemon=True).start()
+            runtime.start()
+            server.run(sockets=[bound])
+        finally:
+            _exit_late_at(time.monotonic() + STOP_WITHIN_S)
+            runtime.stop()
+    if runtime.failed:
+        raise runtime.failed
+    typer.echo("Stopped.")
+
+
+def _refuse_second(workspace: Workspace) -> None:
+    """Name the first process before its port is found taken; the lease itself decides."""
+    from headrace.lease import live_holder
+
+    holder = live_holder(workspace.lease_file)
+    if holder:
+        where = f" at {holder.url}" if holder.url else ""
+        raise WorkspaceError(
+            f"workspace '{workspace.folder}' is in use by process {holder.pid}{where}",
+            fix="use that one, or stop it first",
+        )
+
+
+def _apply_definitions(runtime: Runtime) -> None:
+    """Apply a plan that only creates; else serve what runs and name what waits."""
+    try:
+        plan = runtime.plan()
+        if plan.only_creates:
+            if not plan.empty:
+                runtime.apply(plan.fingerprint)
+            return
+    except DefinitionError as error:
+        if not runtime.streams():
+            raise  # nothing runs yet: there is nothing to serve
+        print_error(error, as_json=False)
+        typer.echo("The definitions are wrong; serving what ran before.", err=True)
+        return
+    print_plan(plan, stderr=True)
+    typer.echo("These changes wait for `headrace apply`; serving what ran before.", err=True)
+
+
+def _stop_on_signals(server: Server) -> None:
+    asked = False
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            os._exit(128 + number)  # the second Ctrl-C: at once; the log is safe by design
+        asked = True
+        server.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+
+
+def _tell(runtime: Runtime, server: Server) -> None:
+    """Say when HTTP is up and when Spark is ready; stop the server when the runtime must stop."""
+    out = console()
+    while not server.started and not runtime.stopped.wait(0.02):
+        pass
+    began = time.monotonic()
+    out.print(f"Headrace listens on {runtime.url} (Ctrl-C stops it)", markup=False)
+    while not runtime.stopped.wait(0.1):
+        if runtime.health()["status"] != "starting":
+            out.print(
+                f"Spark is ready after {time.monotonic() - began:.1f} s: views follow their streams", markup=False
+            )
+            runtime.stopped.wait()
+    server.stop()
+
+
+def _exit_late_at(deadline: float) -> None:
+    """A part that does not stop must not keep the process: what counts is on disk already."""
+
+    def watch() -> None:
+        time.sleep(max(0.0, deadline - time.monotonic()))
+        print_error(HeadraceError("the server did not stop in time and was ended"), as_json=False)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="deadline", daemon=True).start()

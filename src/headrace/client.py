@@ -1,0 +1,200 @@
+"""`connect`: a workspace in Python, through its server if one runs, else straight from its folder."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import orjson
+
+from headrace.config import Workspace
+from headrace.define.plan import Plan
+from headrace.errors import NotReadyError
+from headrace.lake.ingest import IngestReply
+from headrace.lease import live_holder
+from headrace.serve import Answer, Question
+from headrace.serve.question import Keys
+from headrace.web.remote import IN_FLIGHT, Remote, TokenState
+
+CHUNK_BYTES = 4 << 20
+
+Events = Mapping[str, Any] | Iterable[Mapping[str, Any]] | bytes | Path
+Progress = Callable[[int, int], None]  # bytes and lines that are safe now, since the last call
+
+
+class Backend(Protocol):
+    """What a server, near or far, and a folder without one have in common."""
+
+    def ingest(self, stream: str, body: bytes, *, ndjson: bool, key: str | None, keep_bad: bool) -> Future[IngestReply]:
+        """Take a body in."""
+
+    def ask(self, question: Question) -> Answer:
+        """Answer a question."""
+
+    def plan(self) -> Plan:
+        """What `apply` would change."""
+
+    def apply(self, expect: str | None = None) -> Plan:
+        """Make the definitions folder what runs."""
+
+    def streams(self) -> list[dict[str, Any]]:
+        """All streams."""
+
+    def views(self) -> list[dict[str, Any]]:
+        """All views."""
+
+    def status(self) -> dict[str, Any]:
+        """The whole workspace."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+class Connection:
+    """A workspace to send to and to ask. Close it, or use it in a `with` block."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    @property
+    def url(self) -> str | None:
+        """The server that is used; None if there is none."""
+        return self._backend.url if isinstance(self._backend, Remote) else None
+
+    def ask(
+        self,
+        view: str,
+        key: Keys | None = None,
+        by: str | Iterable[str] | None = None,
+        start: Any = None,
+        end: Any = None,
+        window: Any = None,
+        every: Any = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Answer:
+        """What a view says now; see `Question` for the parameters."""
+        return self.answer(Question.of(view, key, by, start, end, window, every, limit, cursor))
+
+    def answer(self, question: Question) -> Answer:
+        """The answer to a question that is already put."""
+        return self._backend.ask(question)
+
+    def send(self, stream: str, events: Events, *, key: str | None = None) -> IngestReply:
+        """Send one event, many, NDJSON bytes, or an NDJSON file by its path.
+
+        From a file, what cannot be read becomes a dead letter; else it is refused, and the reply says why.
+        """
+        if isinstance(events, Path):
+            return self.send_files(stream, [events])
+        if isinstance(events, bytes):
+            return self._backend.ingest(stream, events, ndjson=True, key=key, keep_bad=False).result()
+        body = orjson.dumps(events if isinstance(events, Mapping) else list(events), default=str)
+        return self._backend.ingest(stream, body, ndjson=False, key=key, keep_bad=False).result()
+
+    def send_files(self, stream: str, files: Iterable[Path], progress: Progress | None = None) -> IngestReply:
+        """Send NDJSON files in pieces, the next one read while others are on their way. The token covers all."""
+        run = uuid.uuid4().hex
+        waiting: deque[tuple[bytes, Future[IngestReply]]] = deque()
+        accepted, token = 0, ""
+
+        def settle() -> None:
+            nonlocal accepted, token
+            body, future = waiting.popleft()
+            reply = future.result()
+            accepted, token = accepted + reply.accepted, reply.token
+            if progress:
+                progress(len(body), reply.accepted)
+
+        for number, (body, last) in enumerate(_with_last(read_pieces(files))):
+            # The last piece goes alone: it then stands behind all others, and so does its token.
+            while len(waiting) >= IN_FLIGHT or (last and waiting):
+                settle()
+            key = f"{run}-{number}"
+            waiting.append((body, self._backend.ingest(stream, body, ndjson=True, key=key, keep_bad=True)))
+        while waiting:
+            settle()
+        return IngestReply(accepted, [], token)
+
+    def wait(self, token: str, timeout: float = 60.0) -> TokenState:
+        """Wait up to `timeout` seconds until every serving view has the events of a token."""
+        if not isinstance(self._backend, Remote):
+            raise NotReadyError(
+                "no server runs for this workspace, so views do not move", fix="`headrace up` starts one"
+            )
+        return self._backend.wait_token(token, timeout)
+
+    def plan(self) -> Plan:
+        """What `apply` would change."""
+        return self._backend.plan()
+
+    def apply(self, expect: str | None = None) -> Plan:
+        """Make the definitions folder what runs; `expect` is the fingerprint of the plan that was agreed to."""
+        return self._backend.apply(expect)
+
+    def streams(self) -> list[dict[str, Any]]:
+        """All streams with their numbers."""
+        return self._backend.streams()
+
+    def views(self) -> list[dict[str, Any]]:
+        """All views with their versions and freshness."""
+        return self._backend.views()
+
+    def status(self) -> dict[str, Any]:
+        """The whole workspace at a glance."""
+        return self._backend.status()
+
+    def close(self) -> None:
+        """Let go of the workspace."""
+        self._backend.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def connect(target: str | Path | None = None, *, token: str | None = None) -> Connection:
+    """The workspace in a folder (by default the current one) or behind a URL; the token defaults to HEADRACE_TOKEN."""
+    text = str(target or ".")
+    if text.startswith(("http://", "https://")):
+        return Connection(Remote(text, token or os.environ.get("HEADRACE_TOKEN")))
+    workspace = Workspace.open(text)
+    holder = live_holder(workspace.lease_file)
+    if holder and holder.url:
+        return Connection(Remote(holder.url, token or workspace.settings.token))
+    # Only a folder without a server needs the parts that read and write its files.
+    from headrace.offline import Offline
+
+    return Connection(Offline.open(workspace))
+
+
+def read_pieces(files: Iterable[Path], size: int = CHUNK_BYTES) -> Iterator[bytes]:
+    """The files in pieces of about `size` bytes, cut at line ends."""
+    for path in files:
+        with path.open("rb", buffering=0) as file:
+            rest = b""
+            while block := file.read(size):
+                cut = block.rfind(b"\n") + 1
+                if cut:
+                    yield rest + block[:cut]
+                    rest = block[cut:]
+                else:
+                    rest += block
+            if rest.strip():
+                yield rest
+
+
+def _with_last(pieces: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
+    before = next(pieces, None)
+    while before is not None:
+        after = next(pieces, None)
+        yield before, after is None
+        before = after

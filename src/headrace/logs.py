@@ -1,0 +1,78 @@
+"""Structured logs: pretty on a terminal, JSON otherwise, and always JSON in the workspace's log file."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Any, TextIO
+
+import structlog
+
+FILE_BYTES, FILES_KEPT = 10 << 20, 3
+
+_SHARED: list[Any] = [
+    structlog.contextvars.merge_contextvars,
+    structlog.stdlib.add_log_level,
+    structlog.stdlib.add_logger_name,
+    structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
+]
+
+
+def configure(level: str, file: Path | None = None, stream: TextIO | None = None) -> None:
+    """Send the logs of this process, ours and those of libraries, to `stream` (stderr) and to a file."""
+    stream = stream or sys.stderr
+    structlog.configure(
+        processors=[structlog.stdlib.filter_by_level, *_SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    handlers: list[logging.Handler] = [logging.StreamHandler(stream)]
+    handlers[0].setFormatter(_formatter(pretty=stream.isatty()))
+    if file:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        kept = RotatingFileHandler(file, maxBytes=FILE_BYTES, backupCount=FILES_KEPT, encoding="utf-8")
+        kept.setFormatter(_formatter(pretty=False))
+        handlers.append(kept)
+    root = logging.getLogger()
+    for old in root.handlers[:]:
+        root.removeHandler(old)
+        old.close()
+    for handler in handlers:
+        root.addHandler(handler)
+    root.setLevel(level.upper())
+    # Libraries say at `info` what only their authors want to know.
+    for chatty in ("uvicorn", "py4j", "asyncio", "pyspark", "httpx2", "httpcore2"):
+        logging.getLogger(chatty).setLevel(max(logging.WARNING, root.level))
+
+
+def _formatter(*, pretty: bool) -> logging.Formatter:
+    if pretty:
+        last: list[Any] = [
+            structlog.dev.ConsoleRenderer(timestamp_key="at", exception_formatter=structlog.dev.plain_traceback)
+        ]
+    else:
+        last = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=_SHARED,
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+    )
+
+
+def divert_children(file: Path) -> None:
+    """Give the standard output and error of processes started from now on to a file; ours stay where they are.
+
+    Spark's JVM and workers write to the descriptors that they inherit, whatever logging says.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    noise = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        stream: TextIO = getattr(sys, name)
+        stream.flush()
+        own = os.dup(number)  # not inherited by children, as every descriptor that Python makes
+        setattr(sys, name, os.fdopen(own, "w", buffering=1, encoding=stream.encoding, errors=stream.errors))
+        os.dup2(noise, number, inheritable=True)
+    os.close(noise)

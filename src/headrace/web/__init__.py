@@ -1,0 +1,1 @@
+"""HTTP: endpoints over a runtime, and the one page. Thin: no rule of the product lives here."""

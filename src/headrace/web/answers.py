@@ -1,0 +1,107 @@
+"""Endpoints that answer questions to a view."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import anyio.to_thread
+import orjson
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from headrace.errors import QuestionError, did_you_mean
+from headrace.serve import Question
+from headrace.serve.question import PARAMETERS
+from headrace.web.body import read_body
+from headrace.web.replies import reply_json
+
+if TYPE_CHECKING:
+    from headrace.runtime import Runtime
+
+_WHAT = {
+    "by": "keys to keep, separated by commas; the others are merged. Empty: the grand total",
+    "start": "closed bound, ISO 8601 or relative to the newest event (-1h)",
+    "end": "open bound, of the same forms",
+    "window": "size of the windows, such as 1h",
+    "every": "how far apart windows start, such as 5m",
+    "limit": "most rows of the reply",
+    "cursor": "next_cursor of the reply before",
+}
+_ASK_DOC: dict[str, Any] = {
+    "parameters": [
+        {
+            "name": "key",
+            "in": "query",
+            "style": "form",
+            "explode": True,
+            "schema": {"type": "object", "additionalProperties": {"type": "string"}},
+            "description": r"`key.NAME=value` keeps rows with this key; given twice it means either; \N is NULL.",
+        },
+        *(
+            {"name": name, "in": "query", "schema": {"type": "string"}, "description": _WHAT[name]}
+            for name in PARAMETERS
+        ),
+    ]
+}
+_LOOKUP_DOC: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "properties": {
+                        "key": {
+                            "description": "one object of key: value (or a list of values), or a list of such objects",
+                            "oneOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}],
+                        },
+                        **{name: {"description": _WHAT[name]} for name in PARAMETERS},
+                    },
+                },
+                "example": {"key": [{"page": "/home"}, {"page": "/cart"}], "start": "-1h", "window": "1h"},
+            }
+        },
+    }
+}
+
+
+def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
+    """The endpoints, over a runtime."""
+    routes = APIRouter(tags=["answers"])
+
+    def ask(question: Question) -> Response:
+        return reply_json(runtime.ask(question).as_dict())
+
+    @routes.get("/v1/views/{view}", response_class=Response, openapi_extra=_ASK_DOC)
+    async def answer(request: Request) -> Response:
+        """Rows of a view, with how fresh and how complete they are."""
+        question = Question.from_text(request.path_params["view"], request.query_params.multi_items())
+        return await anyio.to_thread.run_sync(ask, question)
+
+    @routes.post("/v1/views/{view}/lookup", response_class=Response, openapi_extra=_LOOKUP_DOC)
+    async def lookup(request: Request) -> Response:
+        """The same question for many keys at once, as JSON."""
+        asked = _read_object(await read_body(request, max_body))
+        for name in asked:
+            if name not in ("key", *PARAMETERS):
+                raise QuestionError(
+                    f"'{name}' is not part of a question",
+                    expected=f"key, {', '.join(PARAMETERS)}",
+                    fix=did_you_mean(name, ("key", *PARAMETERS)),
+                )
+        question = Question.of(request.path_params["view"], **asked)
+        return await anyio.to_thread.run_sync(ask, question)
+
+    return routes
+
+
+def _read_object(body: bytes) -> dict[str, Any]:
+    try:
+        asked = orjson.loads(body or b"{}")
+    except orjson.JSONDecodeError as error:
+        raise QuestionError(
+            f"the body is not JSON: {error}", expected='such as {"key": [{"page": "/home"}]}'
+        ) from error
+    if not isinstance(asked, dict):
+        raise QuestionError("the body is not a JSON object", expected='such as {"key": [{"page": "/home"}]}')
+    return asked

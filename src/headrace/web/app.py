@@ -1,0 +1,40 @@
+"""The HTTP application over one runtime."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from fastapi import FastAPI
+
+from headrace.web.answers import answer_routes
+from headrace.web.guard import Guard
+from headrace.web.ingest import ingest_routes
+from headrace.web.overview import overview_routes
+from headrace.web.page import page_routes
+from headrace.web.replies import add_error_handlers
+
+if TYPE_CHECKING:
+    from headrace.runtime import Runtime
+
+
+def create_app(runtime: Runtime) -> FastAPI:
+    """All endpoints. Whoever serves it sets `app.state.stopping` so that waiting requests let go."""
+    settings = runtime.workspace.settings
+    max_body = settings.max_body_mb << 20
+    app = FastAPI(
+        title="Headrace",
+        version=version("headrace"),
+        description="Events in, answers out. Every failure has the shape "
+        '`{"error": {"code", "message", "found", "expected", "fix", "where"}}`.',
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.stopping = False
+    app.include_router(ingest_routes(runtime, max_body))
+    app.include_router(answer_routes(runtime, max_body))
+    app.include_router(overview_routes(runtime))
+    app.include_router(page_routes(runtime))
+    add_error_handlers(app)
+    app.add_middleware(Guard, host=settings.host, token=settings.token)
+    return app

@@ -1,0 +1,102 @@
+"""Around every request: who may ask, and a fault of ours becomes a plain 500 with its trace in the log."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from urllib.parse import urlsplit
+
+import structlog
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headrace.errors import HeadraceError, WorkspaceError
+from headrace.web.refusals import ForbiddenError, InternalError, UnauthorizedError
+from headrace.web.replies import reply_error
+
+OPEN_PATHS = {"/health"}  # what a load balancer may ask without a token
+
+log = structlog.get_logger("headrace.web")
+
+
+class Guard:
+    """The outermost layer; bare ASGI, since it is on the path of every request."""
+
+    def __init__(self, app: ASGIApp, host: str, token: str | None) -> None:
+        self._app = app
+        self._host = host
+        self._expected = f"Bearer {token}" if token else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refusal = self._refuse(scope)
+        if refusal:
+            await reply_error(refusal)(scope, receive, send)
+            return
+        started = False
+
+        async def watched(message: Message) -> None:
+            nonlocal started
+            started = started or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        except ClientDisconnect:
+            return  # nobody is left to reply to, and nothing was kept
+        except Exception:
+            log.exception("request failed", method=scope["method"], path=scope["path"])
+            if not started:
+                failure = InternalError("the server made a mistake", fix="its log has the details")
+                await reply_error(failure)(scope, receive, send)
+
+    def _refuse(self, scope: Scope) -> HeadraceError | None:
+        headers = Headers(scope=scope)
+        if self._expected is None:
+            return self._refuse_stranger(headers)
+        given = headers.get("authorization", "")
+        if scope["path"] in OPEN_PATHS or hmac.compare_digest(given.encode(), self._expected.encode()):
+            return None
+        return UnauthorizedError(
+            "this server asks for a token",
+            expected="a header 'Authorization: Bearer …'",
+            fix="the token is the setting `token` of its workspace",
+        )
+
+    def _refuse_stranger(self, headers: Headers) -> HeadraceError | None:
+        """Without a token, any web page that the user opens could send to or (by DNS) read from loopback."""
+        host = headers.get("host", "")
+        origin = headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc != host:
+            return ForbiddenError("pages of other sites may not use this server", found=f"origin {origin}")
+        name = urlsplit(f"//{host}").hostname or ""
+        if is_loopback(name) or name == self._host:
+            return None
+        return ForbiddenError(
+            "without a token this server answers to the names of this machine only",
+            found=f"host '{host}'",
+            expected="127.0.0.1 or localhost",
+            fix="set `token` in headrace.toml to use it by another name",
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_exposure(host: str, token: str | None) -> None:
+    """Refuse to show a workspace to other machines without a token."""
+    if not token and not is_loopback(host):
+        raise WorkspaceError(
+            f"host '{host}' can be reached from other machines, and no token is set",
+            fix="set `token` in headrace.toml (or HEADRACE_TOKEN), or listen on 127.0.0.1",
+        )

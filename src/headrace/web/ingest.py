@@ -1,0 +1,115 @@
+"""Endpoints that take events in and say when views have them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import anyio.to_thread
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from headrace.define.durations import parse_duration
+from headrace.errors import DefinitionError
+from headrace.web.body import is_ndjson, read_body
+from headrace.web.refusals import RequestError
+from headrace.web.replies import reply_json
+
+if TYPE_CHECKING:
+    from headrace.runtime import Runtime, TokenState
+
+SMALL_BODY = 256 << 10  # parsed in a millisecond or two: a thread would cost more than it frees
+LONGEST_WAIT_S = 60.0
+WAIT_SLICE_S = 0.5  # how soon a waiting request notices that its client or the server has gone
+MOST_WAITING = 256
+
+_EVENTS_DOC: dict[str, Any] = {
+    "parameters": [
+        {
+            "name": "Idempotency-Key",
+            "in": "header",
+            "schema": {"type": "string"},
+            "description": "A retried request with the same key and body adds nothing; with another body it is a 409.",
+        },
+        {
+            "name": "keep_bad",
+            "in": "query",
+            "schema": {"type": "boolean"},
+            "description": "Accept every line unread; what cannot be read becomes a dead letter.",
+        },
+    ],
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": {"oneOf": [{"type": "object"}, {"type": "array"}]}},
+            "application/x-ndjson": {"schema": {"type": "string"}},
+        },
+    },
+}
+
+
+def ingest_routes(runtime: Runtime, max_body: int) -> APIRouter:
+    """The endpoints, over a runtime."""
+    routes = APIRouter(tags=["events"])
+    waiting = anyio.CapacityLimiter(MOST_WAITING)
+
+    @routes.post("/v1/streams/{stream}/events", response_class=Response, openapi_extra=_EVENTS_DOC)
+    async def take_events(request: Request) -> Response:
+        """Take events in: an object, an array, or one object per line. Acknowledged when they are on disk."""
+        keep_bad = _flag(request, "keep_bad")
+        body = await read_body(request, max_body)
+        ndjson = is_ndjson(request.headers.get("content-type", ""), body)
+        key = request.headers.get("idempotency-key")
+        stream = request.path_params["stream"]
+
+        def take() -> Any:
+            return runtime.ingest(stream, body, ndjson=ndjson, key=key, keep_bad=keep_bad)
+
+        future = take() if len(body) <= SMALL_BODY else await anyio.to_thread.run_sync(take)
+        # Shielded: a request that is cut off must not cancel a write that others may share.
+        reply = await asyncio.shield(asyncio.wrap_future(future))
+        return reply_json(reply.as_dict())
+
+    @routes.get("/v1/tokens/{token}", response_class=Response, openapi_extra=_WAIT_DOC)
+    async def token(request: Request) -> Response:
+        """Whether every serving view has the events of an ingest reply; stalled views are named."""
+        token = request.path_params["token"]
+        deadline = time.monotonic() + _wait_s(request)
+        state: TokenState = runtime.token(token)
+        while not state.complete and (left := deadline - time.monotonic()) > 0:
+            if request.app.state.stopping or await request.is_disconnected():
+                break
+            state = await anyio.to_thread.run_sync(runtime.wait_token, token, min(left, WAIT_SLICE_S), limiter=waiting)
+        return reply_json(state.as_dict())
+
+    return routes
+
+
+_WAIT_DOC: dict[str, Any] = {
+    "parameters": [
+        {
+            "name": "wait",
+            "in": "query",
+            "schema": {"type": "string"},
+            "description": f"How long to wait for completion, such as 30s; at most {LONGEST_WAIT_S:.0f} s.",
+        }
+    ]
+}
+
+
+def _flag(request: Request, name: str) -> bool:
+    text = request.query_params.get(name, "false").lower()
+    if text not in ("true", "false", "1", "0", ""):
+        raise RequestError(f"parameter '{name}' is not a truth value", found=repr(text), expected="true or false")
+    return text in ("true", "1")
+
+
+def _wait_s(request: Request) -> float:
+    text = request.query_params.get("wait")
+    if not text:
+        return 0.0
+    try:
+        return min(parse_duration(text) / 1000, LONGEST_WAIT_S)
+    except DefinitionError as error:
+        raise RequestError("parameter 'wait' is not a duration", found=repr(text), expected="such as 30s") from error

@@ -1,0 +1,86 @@
+"""Endpoints that tell what there is and how it goes: streams, views, status, health, plan and apply."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from headrace.web.body import read_body
+from headrace.web.refusals import RequestError
+from headrace.web.replies import reply_json
+
+if TYPE_CHECKING:
+    from headrace.runtime import Runtime
+
+_SMALL_BODY = 64 << 10
+_APPLY_DOC: dict[str, Any] = {
+    "requestBody": {
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "properties": {
+                        "expect": {
+                            "type": ["string", "null"],
+                            "description": "fingerprint of the plan that was agreed to; another plan now is a 409",
+                        }
+                    },
+                }
+            }
+        }
+    }
+}
+
+
+def overview_routes(runtime: Runtime) -> APIRouter:
+    """The endpoints, over a runtime. Plain functions run in a thread: they read the store and files."""
+    routes = APIRouter(tags=["workspace"])
+
+    @routes.get("/v1/streams", response_class=Response)
+    def streams() -> Response:
+        """All streams: fields, rates, dead letters, backlog."""
+        return reply_json({"streams": runtime.streams()})
+
+    @routes.get("/v1/views", response_class=Response)
+    def views() -> Response:
+        """All views: keys, columns, version, freshness, stalled or building."""
+        return reply_json({"views": runtime.views()})
+
+    @routes.get("/v1/status", response_class=Response)
+    def status() -> Response:
+        """The whole workspace at a glance."""
+        return reply_json(runtime.status())
+
+    @routes.get("/v1/plan", response_class=Response)
+    def plan() -> Response:
+        """What `apply` would change: the definitions folder against what runs."""
+        return reply_json(runtime.plan().as_dict())
+
+    @routes.post("/v1/apply", response_class=Response, openapi_extra=_APPLY_DOC)
+    async def apply(request: Request) -> Response:
+        """Make the definitions folder what runs."""
+        expect = _read_expect(await read_body(request, _SMALL_BODY))
+        return reply_json((await run_in_threadpool(runtime.apply, expect)).as_dict())
+
+    @routes.get("/health", response_class=Response)
+    def health() -> Response:
+        """200 while the server does its work or is about to, 503 when it fails."""
+        state = runtime.health()
+        return reply_json(state, 503 if state["status"] == "failing" else 200)
+
+    return routes
+
+
+def _read_expect(body: bytes) -> str | None:
+    try:
+        asked = orjson.loads(body or b"{}")
+    except orjson.JSONDecodeError as error:
+        raise RequestError(f"the body is not JSON: {error}", expected='such as {"expect": "…"}') from error
+    expect = asked.get("expect") if isinstance(asked, dict) else asked
+    if expect is not None and not isinstance(expect, str):
+        raise RequestError("'expect' is not text", found=repr(expect)[:80], expected="the fingerprint of a plan")
+    return expect

@@ -1,0 +1,203 @@
+"""A runtime's methods over HTTP: what a server says comes back as the same objects and the same errors."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import httpx2
+import orjson
+
+from headrace.define.plan import Change, Plan
+from headrace.errors import HeadraceError, Location, OverloadError, QuestionError, UnavailableError
+from headrace.lake.ingest import IngestReply
+from headrace.serve import Answer, Question
+from headrace.serve.times import Bound, iso_ms
+from headrace.web import refusals
+
+IN_FLIGHT = 2  # one request on the wire while the next is read
+RETRY_FOR_S = 30.0
+LONGEST_PAUSE_S = 2.0
+
+
+@dataclass(frozen=True)
+class TokenState:
+    """Whether every serving view has what a token stands for."""
+
+    complete: bool
+    stalled: list[str]
+
+    def as_dict(self) -> dict[str, Any]:
+        """As HTTP shows it."""
+        return {"complete": self.complete, "stalled": self.stalled}
+
+
+class Remote:
+    """A workspace behind a URL. Connections are kept; events are sent again, under one key, until one reply comes."""
+
+    def __init__(self, url: str, token: str | None = None, *, retry_for_s: float = RETRY_FOR_S) -> None:
+        self.url = url.rstrip("/")
+        self._retry_for_s = retry_for_s
+        # A proxy of the environment is not for a server that is most often on this machine.
+        self._http = httpx2.Client(
+            base_url=self.url,
+            headers={"authorization": f"Bearer {token}"} if token else {},
+            timeout=httpx2.Timeout(60.0, connect=5.0),
+            trust_env=False,
+        )
+        self._senders = ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="send")
+
+    def close(self) -> None:
+        """End the connections."""
+        self._senders.shutdown()
+        self._http.close()
+
+    # Events
+
+    def ingest(self, stream: str, body: bytes, *, ndjson: bool, key: str | None, keep_bad: bool) -> Future[IngestReply]:
+        """Send a body in the background."""
+        return self._senders.submit(self._send, stream, body, ndjson, key or uuid.uuid4().hex, keep_bad)
+
+    def _send(self, stream: str, body: bytes, ndjson: bool, key: str, keep_bad: bool) -> IngestReply:
+        headers = {
+            "idempotency-key": key,
+            "content-type": "application/x-ndjson" if ndjson else "application/json",
+        }
+        give_up = time.monotonic() + self._retry_for_s
+        pause = 0.1
+        while True:
+            try:
+                path = f"/v1/streams/{_quote(stream)}/events"
+                said = self._call(
+                    "POST", path, params={"keep_bad": "true"} if keep_bad else {}, content=body, headers=headers
+                )
+                return IngestReply(said["accepted"], said["refused"], said["token"])
+            except (OverloadError, UnavailableError):
+                if time.monotonic() + pause > give_up:
+                    raise
+                time.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE_S)
+
+    def wait_token(self, token: str, timeout_s: float) -> TokenState:
+        """Wait until every serving view has the events of a token."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            said = self._call("GET", f"/v1/tokens/{_quote(token)}", params={"wait": f"{min(left, 30.0):.3f}s"})
+            state = TokenState(said["complete"], said["stalled"])
+            if state.complete or time.monotonic() >= deadline:
+                return state
+
+    # Questions and what the server says of itself
+
+    def ask(self, question: Question) -> Answer:
+        """Ask; as JSON, which keeps the types of keys."""
+        path = f"/v1/views/{_quote(question.view)}/lookup"
+        return Answer.from_dict(self._call("POST", path, content=_encode(question)))
+
+    def plan(self) -> Plan:
+        """What `apply` would change."""
+        return _read_plan(self._call("GET", "/v1/plan"))
+
+    def apply(self, expect: str | None = None) -> Plan:
+        """Make the definitions folder what runs."""
+        return _read_plan(self._call("POST", "/v1/apply", content=orjson.dumps({"expect": expect})))
+
+    def streams(self) -> list[dict[str, Any]]:
+        """All streams."""
+        return list(self._call("GET", "/v1/streams")["streams"])
+
+    def views(self) -> list[dict[str, Any]]:
+        """All views."""
+        return list(self._call("GET", "/v1/views")["views"])
+
+    def status(self) -> dict[str, Any]:
+        """The whole workspace."""
+        return dict(self._call("GET", "/v1/status"))
+
+    def _call(self, method: str, path: str, **request: Any) -> Any:
+        try:
+            response = self._http.request(method, path, **request)
+        except httpx2.InvalidURL as error:
+            raise UnavailableError(f"'{self.url}' is not a URL: {error}") from error
+        except httpx2.TimeoutException as error:
+            raise UnavailableError(
+                f"the server at {self.url} does not answer", fix="is it very busy? its log may tell"
+            ) from error
+        except httpx2.TransportError as error:
+            raise UnavailableError(
+                f"the server at {self.url} cannot be reached: {error}", fix="`headrace up` starts one"
+            ) from error
+        try:
+            said = orjson.loads(response.content)
+        except orjson.JSONDecodeError as error:
+            raise UnavailableError(
+                f"'{self.url}' is not a Headrace server", found=f"a reply {response.status_code} that is not JSON"
+            ) from error
+        if response.status_code < 400:
+            return said
+        raise read_error(said.get("error") if isinstance(said, Mapping) else None, response.status_code)
+
+
+def read_error(shown: Any, status: int) -> HeadraceError:
+    """The error that a server showed, as the class that it was there."""
+    if not isinstance(shown, Mapping) or "message" not in shown:
+        return UnavailableError(f"the server replied {status} without a reason")
+    made = _classes().get(str(shown.get("code")), HeadraceError)
+    where = _read_where(shown.get("where"))
+    return made(
+        shown["message"], found=shown.get("found"), expected=shown.get("expected"), fix=shown.get("fix"), where=where
+    )
+
+
+def _read_where(text: str | None) -> Location | None:
+    if not text:
+        return None
+    file, line, column = text.rsplit(":", 2)
+    return Location(file, int(line), int(column))
+
+
+def _classes() -> dict[str, type[HeadraceError]]:
+    found: dict[str, type[HeadraceError]] = {}
+    rest: list[type[HeadraceError]] = [refusals.RequestError, HeadraceError]  # a base comes before what refines it
+    while rest:
+        one = rest.pop()
+        found.setdefault(one.code, one)
+        rest += one.__subclasses__()
+    return found
+
+
+def _read_plan(said: Mapping[str, Any]) -> Plan:
+    changes = [Change(**{**change, "details": tuple(change["details"])}) for change in said["changes"]]
+    return Plan(tuple(changes), said["fingerprint"])
+
+
+def _encode(question: Question) -> bytes:
+    asked = {
+        "key": list(question.where),
+        "by": None if question.by is None else list(question.by),
+        "start": _bound("start", question.start),
+        "end": _bound("end", question.end),
+        "window": question.window_ms and f"{question.window_ms}ms",
+        "every": question.every_ms and f"{question.every_ms}ms",
+        "limit": question.limit,
+        "cursor": question.cursor,
+    }
+    return orjson.dumps({name: value for name, value in asked.items() if value is not None}, default=str)
+
+
+def _bound(name: str, bound: Bound | None) -> str | None:
+    if bound is None or not bound.relative:
+        return None if bound is None else iso_ms(bound.ms)
+    if bound.ms > 0:
+        raise QuestionError(f"{name} lies after the newest event", fix="count back from it, as in '-1h'")
+    return f"-{-bound.ms}ms" if bound.ms else "now"
+
+
+def _quote(text: str) -> str:
+    return quote(text, safe="")
