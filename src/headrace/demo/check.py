@@ -1,0 +1,108 @@
+"""The end of a run: every view against its exact answers, and every event accounted for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.demo.compare import STATED_ERROR, Comparison, compare
+from headrace.demo.figures import Figures
+from headrace.demo.reader import Reader
+from headrace.demo.reference import MINUTE_US, RULES
+from headrace.demo.traffic import PATIENCE_US
+
+
+@dataclass(frozen=True)
+class Account:
+    """One thing that must hold beside the rows of views."""
+
+    claim: str
+    ok: bool
+    found: str
+
+
+@dataclass
+class Report:
+    """What was checked, and how it came out."""
+
+    views: list[Comparison] = field(default_factory=list)
+    accounts: list[Account] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return all(view.ok for view in self.views) and all(account.ok for account in self.accounts)
+
+    def add_stop(self, stopped: bool, seconds: float) -> None:
+        """Note how the server ended."""
+        self.accounts.append(Account("the server stops when asked", stopped, f"{seconds:.1f} s"))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report for `--json`."""
+        return {
+            "ok": self.ok,
+            "views": [
+                {
+                    "view": view.view,
+                    "rows": view.rows,
+                    "cells": view.cells,
+                    "mismatches": view.mismatches,
+                    "estimates": view.estimates,
+                    "estimates_within_stated_error": view.within_stated,
+                    "largest_error": round(view.largest_error, 6),
+                    "stated_error": STATED_ERROR if view.estimates else None,
+                    "first_differences": view.first,
+                }
+                for view in self.views
+            ],
+            "accounts": [{"claim": a.claim, "ok": a.ok, "found": a.found} for a in self.accounts],
+        }
+
+
+def check_run(figures: Figures, reader: Reader, note: Callable[[str], None]) -> Report:
+    """Ask for every row and compare; `note` hears which view it is at."""
+    report = Report()
+    for rule in RULES:
+        note(f"checking view '{rule.view}'")
+        truths = next(stream.tally.truths for stream in figures.streams if stream.name == rule.stream)
+        newest_us = max((truth.at_us for truth in truths), default=0)
+        report.views.append(compare(rule, rule.rows(truths), reader.all_rows(rule.view), newest_us))
+    figures.look(reader)
+    report.accounts = [*_accounts(figures), _corrections(figures)]
+    return report
+
+
+def _accounts(figures: Figures) -> Iterable[Account]:
+    for stream in figures.streams:
+        tally, name = stream.tally, f"stream '{stream.name}'"
+        good = len(tally.truths)
+        yield Account(
+            f"{name}: in views + dead letters + refused = sent",
+            stream.events + stream.dead_letters + tally.refused == tally.events,
+            f"{stream.events:,} + {stream.dead_letters:,} + {tally.refused:,} = {tally.events:,}",
+        )
+        yield Account(f"{name}: every good event is in, once", stream.events == good, f"{stream.events:,} of {good:,}")
+        yield Account(
+            f"{name}: dead letters are the broken ones kept",
+            stream.dead_letters == tally.kept_bad,
+            f"{stream.dead_letters:,} of {tally.kept_bad:,}",
+        )
+        yield Account(
+            f"{name}: refused by index, repeated posts answered alike",
+            not tally.problems,
+            tally.problems[0] if tally.problems else f"{tally.refused:,} refused, {tally.repeats:,} posts repeated",
+        )
+
+
+def _corrections(figures: Figures) -> Account:
+    """A correction came when its pane was settled; more than were late enough for that there cannot be."""
+    visits = next(stream.tally.truths for stream in figures.streams if stream.name == "visits")
+    newest_us = possible = 0
+    for visit in visits:
+        possible += visit.at_us - visit.at_us % MINUTE_US + MINUTE_US + PATIENCE_US <= newest_us
+        newest_us = max(newest_us, visit.at_us)
+    return Account(
+        "view 'traffic': corrections are late events",
+        0 <= figures.corrections <= possible,
+        f"{figures.corrections:,} of at most {possible:,}",
+    )

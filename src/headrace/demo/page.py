@@ -1,0 +1,124 @@
+"""The live page in the terminal, and the plain lines where there is none."""
+
+from __future__ import annotations
+
+from rich.columns import Columns
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from headrace.demo.figures import Figures, StreamFigures
+from headrace.demo.reference import Row
+from headrace.demo.traffic import SPEED
+
+BARS = "▁▂▃▄▅▆▇█"
+ROWS = 6
+QUIET = "bright_black"
+
+
+def render_page(figures: Figures) -> RenderableType:
+    """The whole page."""
+    parts: list[RenderableType] = [_head(figures), _flow(figures)]
+    if figures.rates:
+        parts.append(_pace(figures))
+    if figures.rows:
+        parts.append(Columns([_traffic(figures), _revenue(figures), _audience(figures)], padding=(0, 3)))
+    return Group(*parts)
+
+
+def plain_line(figures: Figures) -> str:
+    """The same in one line."""
+    dead = sum(stream.dead_letters for stream in figures.streams)
+    refused = sum(stream.tally.refused for stream in figures.streams)
+    late = sum(stream.tally.late for stream in figures.streams)
+    fresh = "unknown" if figures.freshness_ms is None else f"{figures.freshness_ms / 1000:.1f} s"
+    return (
+        f"{figures.elapsed_s:5.1f} s  {figures.phase}: {figures.sent:,} events sent, {figures.answered:,} in the log, "
+        f"freshness {fresh}, {late:,} late, {figures.corrections:,} corrections, "
+        f"{dead:,} dead letters, {refused:,} refused"
+    )
+
+
+def _head(figures: Figures) -> RenderableType:
+    grid = Table.grid(expand=True)
+    grid.add_column(ratio=1)
+    grid.add_column(justify="right")
+    title = Text.assemble(("Headrace demo", "bold"), f"  a web shop at {SPEED} times its pace, seed {figures.seed}")
+    grid.add_row(title, Text(figures.url, style="cyan"))
+    bar = Table.grid(padding=(0, 2))
+    bar.add_row(
+        ProgressBar(total=1.0, completed=figures.flowed, width=36),
+        Text(figures.phase, style="yellow"),
+        Text(f"{figures.elapsed_s:.0f} s", style=QUIET),
+    )
+    return Group(grid, bar)
+
+
+def _flow(figures: Figures) -> RenderableType:
+    table = _table(
+        "stream", "sent", "accepted", "refused", "dead letters", "late", "posts twice", "in the log", "events/s"
+    )
+    table.add_column("newest event")
+    for stream in figures.streams:
+        table.add_row(*_stream_cells(stream))
+    return table
+
+
+def _stream_cells(stream: StreamFigures) -> list[str]:
+    tally = stream.tally
+    counts = (tally.events, tally.accepted, tally.refused, stream.dead_letters, tally.late, tally.repeats)
+    return [stream.name, *(f"{n:,}" for n in (*counts, stream.events, stream.per_second)), stream.newest]
+
+
+def _pace(figures: Figures) -> RenderableType:
+    most = max(max(figures.rates), 1)
+    bars = "".join(BARS[min(len(BARS) - 1, rate * len(BARS) // (most + 1))] for rate in figures.rates)
+    fresh = figures.freshness_ms
+    shown = ("unknown", "red") if fresh is None else (f"{fresh / 1000:.2f} s", "green" if fresh < 2_500 else "yellow")
+    return Text.assemble(
+        (bars, "cyan"),
+        f" {figures.rates[-1]:,} events/s   freshness ",
+        shown,
+        f"   corrections {figures.corrections:,}   memory {figures.memory_mb:,} MB",
+    )
+
+
+def _traffic(figures: Figures) -> RenderableType:
+    table = _table("traffic, last 3 minutes", "hits", "errors", "load ms")
+    for row in figures.rows["traffic"][:ROWS]:
+        load = "" if row["load_ms"] is None else f"{row['load_ms']:.0f}"
+        table.add_row(_word(row["page"]), f"{row['hits']:,}", f"{row['errors']:,}", load)
+    return table
+
+
+def _revenue(figures: Figures) -> RenderableType:
+    table = _table("revenue", "orders", "revenue")
+    totals: dict[str, Row] = {}
+    for row in figures.rows["revenue"]:
+        totals.setdefault(_word(row["category"]), row)
+    for category, row in list(totals.items())[:ROWS]:
+        table.add_row(category, f"{row['orders']:,}", f"{float(row['revenue'] or 0):,.2f}")
+    return table
+
+
+def _audience(figures: Figures) -> RenderableType:
+    table = _table("audience", "visitors", "at checkout")
+    table.add_column("")
+    for row in sorted(figures.rows["audience"], key=lambda row: str(row["window_start"]))[-ROWS:]:
+        since = f"{row['window_start'][11:16]} - {row['window_end'][11:16]}"
+        state = Text("settled", style="green") if row["settled"] else Text("provisional", style=QUIET)
+        table.add_row(since, f"{row['visitors']:,}", f"{row['at_checkout']:,}", state)
+    return table
+
+
+def _table(name: str, *numbers: str) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column(name, no_wrap=True)
+    for number in numbers:
+        table.add_column(number, justify="right", no_wrap=True)
+    return table
+
+
+def _word(key: str | None) -> str:
+    return "NULL" if key is None else key or '""'

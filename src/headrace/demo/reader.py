@@ -1,0 +1,60 @@
+"""Asks the server: status, rows of views page by page, and whether everything has arrived."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+
+from headrace.demo.reference import Row
+from headrace.errors import UnavailableError
+
+PAGE_ROWS = 300  # less than most views have, so that cursors are tried too
+
+
+class Reader:
+    """Questions over HTTP; every failure is one sentence."""
+
+    def __init__(self, url: str) -> None:
+        self._client = httpx2.Client(base_url=url, timeout=70)
+
+    def close(self) -> None:
+        """Let the connections go."""
+        self._client.close()
+
+    def get(self, path: str, **parameters: str) -> dict[str, Any]:
+        """A JSON reply."""
+        try:
+            response = self._client.get(path, params=parameters)
+            reply: dict[str, Any] = response.json()
+        except (httpx2.HTTPError, ValueError) as error:
+            raise UnavailableError(f"GET {path} failed: {type(error).__name__}: {error}") from error
+        if response.status_code != 200:
+            raise UnavailableError(f"GET {path} failed: {reply.get('error', {}).get('message', reply)}")
+        return reply
+
+    def status(self) -> dict[str, Any]:
+        """The whole workspace at a glance."""
+        return self.get("/v1/status")
+
+    def ask(self, view: str, **parameters: str) -> dict[str, Any]:
+        """One answer."""
+        return self.get(f"/v1/views/{view}", **parameters)
+
+    def all_rows(self, view: str) -> Iterator[Row]:
+        """Every row of a view, page by page."""
+        cursor: dict[str, str] = {}
+        while True:
+            answer = self.ask(view, limit=str(PAGE_ROWS), **cursor)
+            yield from answer["rows"]
+            if answer["next_cursor"] is None:
+                return
+            cursor = {"cursor": answer["next_cursor"]}
+
+    def has(self, token: str) -> bool:
+        """Whether every view has what the token stands for; waits a moment for it."""
+        state = self.get(f"/v1/tokens/{token}", wait="1s")
+        if state["stalled"]:
+            raise UnavailableError(f"views are stalled: {', '.join(state['stalled'])}", fix="`headrace views` says why")
+        return bool(state["complete"])

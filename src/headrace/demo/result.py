@@ -1,0 +1,92 @@
+"""Prints how a run came out: a table for people, one object for programs."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+import orjson
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from headrace.demo.check import Report
+from headrace.demo.compare import STATED_ERROR
+from headrace.demo.figures import Figures
+from headrace.errors import HeadraceError
+
+
+def print_result(console: Console, report: Report, figures: Figures, *, json: bool) -> None:
+    """The report, with the figures of the run."""
+    if json:
+        _print_object(console, {**report.as_dict(), **_run_figures(figures)})
+        return
+    console.print(_views(report))
+    for account in report.accounts:
+        mark = Text("ok   ", style="green") if account.ok else Text("wrong", style="red")
+        console.print(Text.assemble(mark, f"  {account.claim}: {account.found}"), soft_wrap=True)
+    for view in report.views:
+        for difference in view.first:
+            console.print(Text(difference, style="red"), soft_wrap=True)
+    console.print(_verdict(report, figures), soft_wrap=True)
+
+
+def print_failure(console: Console, error: HeadraceError, *, json: bool) -> None:
+    """A run that came to no result."""
+    if json:
+        _print_object(console, {"ok": False, "error": error.as_dict()})
+    else:
+        console.print(Text(str(error), style="red"), soft_wrap=True)
+
+
+def _views(report: Report) -> Table:
+    table = Table(title="every view, row by row, against the generator's own answers", title_justify="left")
+    table.add_column("view")
+    for name in ("rows", "cells", "mismatches", "estimates", f"within {STATED_ERROR:.1%}", "largest error"):
+        table.add_column(name, justify="right")
+    for view in report.views:
+        share = view.within_stated / max(view.estimates, 1)
+        estimates = (f"{view.estimates:,}", f"{share:.1%}", f"{view.largest_error:.1%}")
+        table.add_row(
+            view.view,
+            f"{view.rows:,}",
+            f"{view.cells:,}",
+            Text(f"{view.mismatches:,}", style="green" if view.ok else "red"),
+            *(estimates if view.estimates else ("", "", "")),
+        )
+    return table
+
+
+def _verdict(report: Report, figures: Figures) -> Text:
+    cells = sum(view.cells for view in report.views)
+    shown = _run_figures(figures)
+    fresh = shown["freshness_ms"]
+    said = f"{figures.sent:,} events in {shown['seconds']:.0f} s; {cells:,} cells compared"
+    if fresh["p50"] is not None:
+        said += (
+            f"; freshness while they flowed {fresh['p50'] / 1000:.1f} s (median), {fresh['max'] / 1000:.1f} s (most)"
+        )
+    verdict = ("all answers are right", "bold green") if report.ok else ("answers differ", "bold red")
+    return Text.assemble(verdict, f": {said}")
+
+
+def _run_figures(figures: Figures) -> dict[str, Any]:
+    measured = figures.measured_ms
+    return {
+        "seed": figures.seed,
+        "seconds": round(figures.elapsed_s, 1),
+        "flow_seconds": figures.flow_s,
+        "caught_up_seconds": round(figures.caught_up_s, 2),
+        "events": figures.sent,
+        "late": sum(stream.tally.late for stream in figures.streams),
+        "corrections": figures.corrections,
+        "posts_repeated": sum(stream.tally.repeats for stream in figures.streams),
+        "freshness_ms": {
+            "p50": round(statistics.median(measured)) if measured else None,
+            "max": max(measured, default=None),
+        },
+    }
+
+
+def _print_object(console: Console, shown: dict[str, Any]) -> None:
+    console.out(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode(), highlight=False)

@@ -1,0 +1,169 @@
+"""`headrace demo`: a shop's traffic through the real server, shown live, then checked row by row."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+
+from headrace.demo.check import Report, check_run
+from headrace.demo.figures import Figures, StreamFigures
+from headrace.demo.page import plain_line, render_page
+from headrace.demo.reader import Reader
+from headrace.demo.result import print_failure, print_result
+from headrace.demo.sender import Sender
+from headrace.demo.server import Server, make_workspace, shop_definitions
+from headrace.demo.traffic import STREAMS, TICK_S, Traffic
+from headrace.errors import HeadraceError, UnavailableError, WorkspaceError
+
+LOOK_S = 0.5
+LINE_S = 2.0
+COMPLETE_S = 60.0
+INTERRUPTED = 130
+
+Show = Callable[[], None]
+
+
+def run(
+    console: Console,
+    *,
+    seconds: float = 22.0,
+    rate: int = 4_000,
+    seed: int = 7,
+    keep: Path | None = None,
+    json: bool = False,
+) -> int:
+    """Run the demo; the exit code. `keep` names a new folder for the workspace, else it is temporary."""
+    traffic = Traffic(seed=seed, seconds=seconds, rate=rate)
+    figures = Figures(seed=seed, flow_s=traffic.ticks * TICK_S)
+    folder = _make_folder(keep)
+    server = None
+    code = 1
+    try:
+        make_workspace(folder, shop_definitions())
+        with _shown(console, figures, quiet=json) as show:
+            server = Server(folder)
+            report = _flow_and_check(server, traffic, figures, show)
+        code = 0 if report.ok else 1
+        print_result(console, report, figures, json=json)
+    except HeadraceError as error:
+        code = error.exit_code
+        print_failure(console, error, json=json)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+        console.print("stopped; nothing was checked", style="yellow")
+    finally:
+        if server is not None:
+            server.stop()
+        kept = keep is not None or code not in (0, INTERRUPTED)
+        if not kept:
+            shutil.rmtree(folder, ignore_errors=True)
+    if kept and server is not None and not json:
+        console.print(f"the workspace stays in {folder}, the server's log is {server.log}", soft_wrap=True)
+    return code
+
+
+def _flow_and_check(server: Server, traffic: Traffic, figures: Figures, show: Show) -> Report:
+    show()
+    server.wait_until_ready()
+    figures.url = server.url
+    reader = Reader(server.url)
+    stopping = threading.Event()
+    senders = [Sender(server.url, name, traffic.batches(name), stopping) for name in STREAMS]
+    figures.streams = [StreamFigures(sender.stream, sender.tally) for sender in senders]
+    figures.phase, figures.flowing_since = "events flow", time.monotonic()
+    try:
+        for sender in senders:
+            sender.start()
+        while any(sender.is_alive() for sender in senders):
+            _look(server, figures, reader, show)
+            _raise_first(senders)
+            stopping.wait(LOOK_S)
+        _raise_first(senders)
+        _wait(server, figures, reader, show)
+        report = check_run(figures, reader, lambda phase: _note(figures, phase, show))
+    finally:
+        stopping.set()
+        for sender in senders:
+            if sender.ident is not None:
+                sender.join()
+        reader.close()
+    _note(figures, "stopping the server", show)
+    begun = time.monotonic()
+    stopped = server.stop()
+    report.add_stop(stopped, time.monotonic() - begun)
+    _note(figures, "done", show)
+    return report
+
+
+def _look(server: Server, figures: Figures, reader: Reader, show: Show) -> None:
+    try:
+        figures.look(reader)
+    except HeadraceError:
+        server.check()  # the better sentence, if the server is gone
+        raise
+    show()
+
+
+def _wait(server: Server, figures: Figures, reader: Reader, show: Show) -> None:
+    """Until every view has every event."""
+    _note(figures, "the flow has ended, waiting for the views", show)
+    begun = time.monotonic()
+    deadline = begun + COMPLETE_S
+    for stream in figures.streams:
+        while stream.tally.token and not reader.has(stream.tally.token):
+            _look(server, figures, reader, show)
+            if time.monotonic() > deadline:
+                raise UnavailableError(
+                    f"the views of stream '{stream.name}' did not have every event within {COMPLETE_S:.0f} s",
+                    fix=f"the server's log is {server.log}",
+                )
+    figures.caught_up_s = time.monotonic() - begun
+    _look(server, figures, reader, show)
+
+
+def _note(figures: Figures, phase: str, show: Show) -> None:
+    figures.phase = phase
+    show()
+
+
+def _raise_first(senders: list[Sender]) -> None:
+    for sender in senders:
+        if sender.error is not None:
+            raise sender.error
+
+
+@contextmanager
+def _shown(console: Console, figures: Figures, *, quiet: bool) -> Iterator[Show]:
+    """A function that shows the figures: a live page, or a line now and then without a terminal."""
+    if quiet:
+        yield lambda: None
+    elif console.is_terminal:
+        with Live(render_page(figures), console=console, auto_refresh=False) as live:
+            yield lambda: live.update(render_page(figures), refresh=True)
+    else:
+        last, phase = -LINE_S, ""
+
+        def print_line() -> None:
+            nonlocal last, phase
+            if time.monotonic() - last >= LINE_S or figures.phase != phase:
+                last, phase = time.monotonic(), figures.phase
+                console.print(plain_line(figures), soft_wrap=True, highlight=False, markup=False)
+
+        yield print_line
+
+
+def _make_folder(keep: Path | None) -> Path:
+    if keep is None:
+        return Path(tempfile.mkdtemp(prefix="headrace-demo-"))
+    if keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
+        raise WorkspaceError(f"folder '{keep}' is not empty", fix="name a new one; nothing was changed")
+    keep.mkdir(parents=True, exist_ok=True)
+    return keep.resolve()

@@ -1,0 +1,129 @@
+"""Sends the traffic of one stream over HTTP at the shop's pace, some of it twice, and keeps count."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+
+from headrace.demo.events import Batch, Order, Visit
+from headrace.demo.traffic import TICK_S
+from headrace.errors import UnavailableError
+
+PROBLEMS = 5
+PATIENCE_S = 60.0  # for one request, tries included
+
+
+@dataclass
+class Tally:
+    """What was sent and what the server said. One thread writes, others read."""
+
+    events: int = 0
+    accepted: int = 0
+    refused: int = 0
+    kept_bad: int = 0  # broken ones that were accepted unread: dead letters to be
+    late: int = 0
+    posts: int = 0
+    repeats: int = 0
+    token: str | None = None
+    truths: list[Visit | Order] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def complain(self, problem: str) -> None:
+        """Keep the first few."""
+        if len(self.problems) < PROBLEMS:
+            self.problems.append(problem)
+
+
+class Sender(threading.Thread):
+    """Posts the batches of a stream, each when it is due."""
+
+    def __init__(self, url: str, stream: str, batches: Iterable[Batch], stopping: threading.Event) -> None:
+        super().__init__(name=f"send {stream}", daemon=True)
+        self.tally = Tally()
+        self.error: Exception | None = None
+        self.stream = stream
+        self._batches = batches
+        self._stopping = stopping
+        self._client = httpx2.Client(base_url=url, timeout=PATIENCE_S)
+
+    def run(self) -> None:
+        """Send everything; `error` says why if it ended early."""
+        begun = time.monotonic()
+        try:
+            with self._client, ThreadPoolExecutor(2) as pool:
+                for batch in self._batches:
+                    if self._stopping.wait(max(0.0, begun + batch.number * TICK_S - time.monotonic())):
+                        return
+                    if len(batch):
+                        self._send(batch, pool)
+        except Exception as error:
+            self.error = error
+
+    def _send(self, batch: Batch, pool: ThreadPoolExecutor) -> None:
+        keep_bad = batch.number % 3 == 0
+        if batch.number % 17 == 5:  # two at once: the second waits for the first
+            reply, again = pool.map(lambda _: self._post(batch, keep_bad), range(2))
+        elif batch.number % 9 == 4:  # once more, as after a lost reply
+            reply, again = self._post(batch, keep_bad), self._post(batch, keep_bad)
+        else:
+            reply = again = self._post(batch, keep_bad)
+        self._count(batch, keep_bad, reply)
+        if again is not reply:
+            self.tally.repeats += 1
+            if again != reply:
+                self.tally.complain(f"{_name(batch)}: a repeated post was answered differently: {again}, not {reply}")
+
+    def _count(self, batch: Batch, keep_bad: bool, reply: dict[str, Any]) -> None:
+        tally, broken = self.tally, batch.broken
+        expected = [] if keep_bad else broken
+        refused = [one["index"] for one in reply["refused"]]
+        if refused != expected:
+            tally.complain(f"{_name(batch)}: refused {refused}, expected {expected}")
+        if any(not one["reason"] for one in reply["refused"]):
+            tally.complain(f"{_name(batch)}: an event was refused without a reason")
+        if reply["accepted"] != len(batch) - len(expected):
+            tally.complain(f"{_name(batch)}: accepted {reply['accepted']} of {len(batch)}, {len(expected)} broken")
+        tally.posts += 1
+        tally.events += len(batch)
+        tally.accepted += reply["accepted"]
+        tally.refused += len(refused)
+        tally.kept_bad += len(broken) if keep_bad else 0
+        tally.late += batch.late
+        tally.truths += [truth for truth in batch.truths if truth is not None]
+        tally.token = reply["token"]
+
+    def _post(self, batch: Batch, keep_bad: bool) -> dict[str, Any]:
+        """The reply; the key makes it safe to try again."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                response = self._client.post(
+                    f"/v1/streams/{batch.stream}/events",
+                    params={"keep_bad": "true"} if keep_bad else None,
+                    content=batch.body,
+                    headers={
+                        "content-type": "application/x-ndjson",
+                        "idempotency-key": f"demo-{batch.stream}-{batch.number}",
+                    },
+                )
+            except httpx2.TransportError as error:
+                response, reason = None, f"{type(error).__name__}: {error}"
+            if response is not None:
+                if response.status_code == 200:
+                    reply: dict[str, Any] = response.json()
+                    return reply
+                reason = f"{response.status_code}: {response.text[:300]}"
+                if response.status_code not in (429, 503):
+                    raise UnavailableError(f"{_name(batch)} was not taken: {reason}")
+            if time.monotonic() > deadline or self._stopping.wait(0.3):
+                raise UnavailableError(f"{_name(batch)} was not taken in {PATIENCE_S:.0f} s: {reason}")
+
+
+def _name(batch: Batch) -> str:
+    return f"post {batch.number} to stream '{batch.stream}'"

@@ -1,0 +1,105 @@
+"""The real `headrace up` in a process of its own, over a workspace made for the demo."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from headrace.config import SETTINGS_FILE, Workspace
+from headrace.errors import UnavailableError
+from headrace.lease import read_holder
+
+START_S = 90.0
+STOP_S = 15.0
+TEXT_SHOWN = 400
+COMMAND = "import sys; from headrace.cli import main; sys.exit(main())"
+# A setting of the person's own workspace has no place here.
+LEFT_OUT = ("HEADRACE_HOST", "HEADRACE_PORT", "HEADRACE_TOKEN", "HEADRACE_DATA")
+
+
+def make_workspace(folder: Path, definitions: str) -> None:
+    """A folder that `headrace up` can serve."""
+    (folder / "definitions").mkdir(parents=True, exist_ok=True)
+    (folder / SETTINGS_FILE).write_text("# every setting at its default\n")
+    (folder / "definitions" / "shop.sql").write_text(definitions, encoding="utf-8")
+
+
+def shop_definitions() -> str:
+    """The streams and views of the shop, in SQL."""
+    return resources.files("headrace.demo").joinpath("shop.sql").read_text(encoding="utf-8")
+
+
+class Server:
+    """Starts with construction; `stop` ends it as Ctrl-C would."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder / "up.log"
+        self.url = ""
+        environment = {name: value for name, value in os.environ.items() if name not in LEFT_OUT}
+        with self.log.open("wb") as out:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", COMMAND, "up", "--port", "0"],
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is ours to pass on, once
+            )
+
+    def wait_until_ready(self) -> None:
+        """Return when events flow; raises UnavailableError in one sentence if they never do."""
+        deadline = time.monotonic() + START_S
+        state: dict[str, Any] = {}
+        while time.monotonic() < deadline:
+            self.check()
+            holder = read_holder(Workspace.open(self.folder).lease_file)
+            if holder and holder.pid == self._process.pid and holder.url:
+                self.url = holder.url
+                state = self._health()
+                if state.get("status") == "ok":
+                    return
+            time.sleep(0.1)
+        said = f" ({state['reason']})" if state.get("reason") else ""
+        raise UnavailableError(f"the server was not ready within {START_S:.0f} s{said}", fix=f"its log is {self.log}")
+
+    def check(self) -> None:
+        """Raise if the process has ended."""
+        code = self._process.poll()
+        if code is not None:
+            raise UnavailableError(
+                f"the server ended with exit code {code}: {self._last_words()}", fix=f"its log is {self.log}"
+            )
+
+    def stop(self) -> bool:
+        """Stop the process; whether it stopped by itself, without being killed."""
+        if self._process.poll() is not None:
+            return self._process.returncode == 0
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            return False
+        return True
+
+    def _health(self) -> dict[str, Any]:
+        try:
+            state: dict[str, Any] = httpx2.get(f"{self.url}/health", timeout=2).json()
+        except (httpx2.HTTPError, ValueError):
+            return {}
+        return state
+
+    def _last_words(self) -> str:
+        lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
+        return lines[-1][:TEXT_SHOWN] if lines else "it said nothing"

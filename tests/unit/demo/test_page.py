@@ -1,0 +1,83 @@
+"""The page and the plain lines, from figures alone."""
+
+import io
+
+from rich.console import Console
+
+from headrace.demo.check import Account, Report
+from headrace.demo.compare import Comparison
+from headrace.demo.figures import Figures, StreamFigures
+from headrace.demo.page import plain_line, render_page
+from headrace.demo.result import print_failure, print_result
+from headrace.demo.sender import Tally
+from headrace.errors import UnavailableError
+
+TRAFFIC = {"page": "/p/🎁", "hits": 1234, "errors": 2, "load_ms": 98.7}
+AUDIENCE = {"visitors": 432, "at_checkout": 21, "window_end": "2025-11-28T09:10:00Z", "settled": True}
+
+
+def figures():
+    tally = Tally(events=9_876, accepted=9_800, refused=76, late=321, repeats=3)
+    made = Figures(seed=7, flow_s=20, phase="events flow", url="http://127.0.0.1:1234")
+    made.streams = [StreamFigures("visits", tally, events=9_700, dead_letters=44, per_second=3_456, newest="09:12:13")]
+    made.rates.extend([10, 4_000, 2_000])
+    made.freshness_ms, made.corrections = 870, 210
+    made.rows = {
+        "traffic": [TRAFFIC, {**TRAFFIC, "page": None, "load_ms": None}],
+        "revenue": [{"category": "Möbel", "orders": 12, "revenue": "1234.50"}],
+        "audience": [{"window_start": "2025-11-28T09:00:00Z", **AUDIENCE}],
+    }
+    return made
+
+
+def shown(renderable, width=120):
+    console = Console(file=io.StringIO(), width=width)
+    console.print(renderable)
+    return console.file.getvalue()
+
+
+def test_the_page_shows_flow_and_views():
+    page = shown(render_page(figures()))
+    for text in ("9,876", "321", "44", "76", "0.87 s", "▁█▄", "2,000 events/s", "/p/🎁", "NULL", "1,234.50", "settled"):
+        assert text in page
+
+
+def test_the_page_fits_a_common_terminal():
+    lines = shown(render_page(figures()), width=100).splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 100
+
+
+def test_the_page_can_be_shown_before_anything_is_known():
+    assert "starting the server" in shown(render_page(Figures(seed=7, flow_s=20)))
+
+
+def test_a_plain_line_says_the_same():
+    assert (
+        "9,876 events sent, 9,744 in the log, freshness 0.9 s, 321 late, 210 corrections, 44 dead letters, 76 refused"
+        in (plain_line(figures()))
+    )
+
+
+def test_the_result_names_what_differs():
+    view = Comparison("traffic", rows=3, cells=12, mismatches=1, first=["view 'traffic' page='/' is missing"])
+    console = Console(file=io.StringIO(), width=120)
+    print_result(console, Report([view], [Account("a claim", False, "1 of 2")]), figures(), json=False)
+    said = console.file.getvalue()
+    assert "view 'traffic' page='/' is missing" in said
+    assert "wrong  a claim: 1 of 2" in said
+    assert "answers differ: 9,876 events" in said
+
+
+def test_the_result_of_a_good_run():
+    console = Console(file=io.StringIO(), width=120)
+    views = [Comparison("pulse", rows=3, cells=9, estimates=3, within_stated=3, largest_error=0.0123)]
+    print_result(console, Report(views, []), figures(), json=False)
+    assert "all answers are right" in console.file.getvalue()
+    assert "1.2%" in console.file.getvalue()
+
+
+def test_a_failure_is_one_sentence():
+    console = Console(file=io.StringIO(), width=40)
+    print_failure(console, UnavailableError("the server ended", fix="see the log"), json=False)
+    assert console.file.getvalue() == "the server ended; see the log\n"
