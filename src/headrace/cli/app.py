@@ -15,7 +15,7 @@ app = typer.Typer(
     name="headrace",
     help="Real-time analytics on Apache Spark: declare streams and views once, get live numbers that are right.",
     no_args_is_help=True,
-    rich_markup_mode="markdown",
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -21,7 +21,7 @@ REFRESH_S = 1.0
 
 
 def ask(
-    view: Annotated[str, typer.Argument(help="View to ask.")],
+    view: Annotated[str, typer.Argument(help="View to ask.", metavar="VIEW")],
     key: Annotated[
         list[str] | None,
         typer.Option(
@@ -97,8 +97,8 @@ def render(answer: Answer) -> RenderableType:
     titles = [name for name, _ in answer.columns]
     numbers = [name for name, of in answer.columns if of.is_numeric]
     cells = [[_cell(name, value) for name, value in zip(titles, row, strict=True)] for row in answer.values]
-    body: Any = make_table(titles, cells, numbers) if cells else Text("no rows\n")
-    return Group(body, *(Text(line, style="dim") for line in footer(answer)))
+    body: Any = make_table(titles, cells, numbers) if cells else Text("no rows")
+    return Group(body, Text(), *(Text(line, style="dim") for line in footer(answer)))
 
 
 def _cell(name: str, value: Any) -> str:

@@ -38,7 +38,9 @@ headrace ask{where} traffic --start -1h"""
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(help="Where to make it.", show_default="the current folder")] = Path(),
+    folder: Annotated[
+        Path, typer.Argument(help="Where to make it.", metavar="[FOLDER]", show_default="the current folder")
+    ] = Path(),
 ) -> None:
     """Make a workspace: settings, an example definition, and a .gitignore for its data."""
     files = {

@@ -38,7 +38,7 @@ def make_table(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Iter
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold", padding=(0, 1))
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", padding=(0, 1))
     numbers = set(right)
     for title in titles:
         table.add_column(title, justify="right" if title in numbers else "left", overflow="fold")

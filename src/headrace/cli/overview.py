@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
 from headrace.cli.output import console, count, make_table, print_json, size, span
+from headrace.define.durations import format_duration
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+NO_STREAMS = "no streams run yet: write CREATE STREAM into definitions/, then `headrace apply`"
+NO_VIEWS = "no views run yet: write CREATE MATERIALIZED VIEW into definitions/, then `headrace apply`"
 
 
 def status(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
@@ -19,11 +23,15 @@ def status(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> Non
         print_json(found)
         return
     out = console()
-    where = f" at {found['url']} (process {found['pid']})" if found.get("url") and found.get("pid") else ""
-    memory = f", {found['memory_mb']:,} MB of memory" if found.get("memory_mb") else ""
+    where = f" at {found['url']}" if found["url"] else ""
+    memory = f", {found['memory_mb']:,} MB of memory" if found["memory_mb"] else ""
     out.print(f"workspace {found['workspace']}: {found['state']}{where}{memory}", markup=False)
-    out.print(_streams_table(found["streams"]))
-    out.print(_views_table(found["views"]))
+    for table, rows, hint in (
+        (_streams_table, found["streams"], NO_STREAMS),
+        (_views_table, found["views"], NO_VIEWS),
+    ):
+        out.print()
+        out.print(table(rows) if rows else hint, markup=False)
 
 
 def streams(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
@@ -35,7 +43,7 @@ def streams(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> No
         return
     out = console()
     if not found:
-        out.print("no streams yet: write CREATE STREAM into definitions/, then `headrace apply`")
+        out.print(NO_STREAMS)
         return
     out.print(_streams_table(found))
     rows = [
@@ -43,6 +51,7 @@ def streams(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> No
         for s in found
         for f in s["fields"]
     ]
+    out.print()
     out.print(make_table(["stream", "field", "type", ""], rows))
 
 
@@ -55,10 +64,11 @@ def views(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None
         return
     out = console()
     if not found:
-        out.print("no views yet: write CREATE MATERIALIZED VIEW into definitions/, then `headrace apply`")
+        out.print(NO_VIEWS)
         return
     out.print(_views_table(found))
     rows = [[v["name"], c["name"], c["aggregate"], c["type"]] for v in found for c in v["columns"]]
+    out.print()
     out.print(make_table(["view", "column", "aggregate", "type"], rows))
 
 
@@ -72,7 +82,7 @@ def _streams_table(found: list[dict[str, Any]]) -> Table:
             count(s["dead_letters"]),
             count(s["commits"]),
             size(s["backlog_bytes"]),
-            s["newest_event"] or "–",
+            _time(s["newest_event"]),
             s["error"] or "–",
         ]
         for s in found
@@ -98,15 +108,18 @@ def _views_table(found: list[dict[str, Any]]) -> Table:
     return make_table(titles, rows, ["version", "commits"])
 
 
+def _time(text: str | None) -> str:
+    """To the second: what lies below it is of no use here."""
+    return "–" if text is None else text.replace("T", " ")[:19]
+
+
 def _role(stream: dict[str, Any], field: dict[str, Any]) -> str:
     if field["name"] == stream["event_time"]:
-        return f"event time, patience {span(stream['patience_ms'])}"
+        return f"event time, patience {format_duration(stream['patience_ms'])}"
     return f"computed: {field['computed']}" if field["computed"] else ""
 
 
 def _window(view: dict[str, Any]) -> str:
-    from headrace.define.durations import format_duration
-
     if view["window_ms"] is None:
         return "all time"
     text = format_duration(view["window_ms"])

@@ -19,7 +19,7 @@ WAIT_SLICE_S = 5.0
 
 
 def send(
-    stream: Annotated[str, typer.Argument(help="Stream that the events are of.")],
+    stream: Annotated[str, typer.Argument(help="Stream that the events are of.", metavar="STREAM")],
     files: Annotated[list[Path], typer.Argument(help="NDJSON files: one JSON object per line.", metavar="FILE...")],
     workspace: WorkspaceOption = ".",
     wait: Annotated[bool, typer.Option("--wait", help="Return when every view has the events.")] = False,
