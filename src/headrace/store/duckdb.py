@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -20,7 +21,7 @@ from headrace.errors import CorruptionError, FencedError, WorkspaceError
 from headrace.store.base import Selection, Step, Version
 from headrace.store.few import fold_few
 from headrace.store.sketches import register_functions
-from headrace.store.tables import create_speed, few, fold, merge_files, quoted, speed_table
+from headrace.store.tables import create_speed, few, fold, merge_files, nth_bucket, quoted, speed_table
 
 SETTINGS = {
     "threads": "2",
@@ -80,7 +81,25 @@ class DuckSnapshot:
             found = _run(self._connection, query, parameters)
             if len(found) <= FEW:
                 return fold_few(version.view, selection, found)
+        elif selection.limit is not None and selection.bucket_ms is not None:
+            found = self._first_rows(version, selection, selection.limit)
+            if len(found) == selection.limit:
+                return found
         return _run(self._connection, *fold(version.view, _tables(version), selection))
+
+    def _first_rows(self, version: Version, selection: Selection, limit: int) -> list[tuple[Any, ...]]:
+        """The page from as few buckets as can hold it; shorter than the limit if those were too few.
+
+        Buckets come first in the order, so a page that these whole buckets fill is the page of all
+        of them: a large view is not folded as a whole for each of its pages.
+        """
+        last = _run(self._connection, *nth_bucket(version.view, _tables(version), selection, limit))
+        if not last:
+            return []
+        start, end = selection.panes
+        cut = last[0][0] + selection.bucket_ms
+        near = replace(selection, panes=(start, cut if end is None else min(cut, end)))
+        return _run(self._connection, *fold(version.view, _tables(version), near))
 
 
 class DuckStore:

@@ -5,32 +5,33 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from headrace.aggregate import SUM, Value
+from headrace.aggregate import SUM, Merge, Value
 from headrace.define.model import View
 from headrace.store.base import Selection
+from headrace.store.sketches import merge_values
 from headrace.store.tables import partials_of
 
 Row = tuple[Any, ...]
 
 
 def fold_few(view: View, selection: Selection, rows: list[Row]) -> list[Row]:
-    """Group rows of (bucket, kept keys, events, corrections, partials), merge, order and cut."""
+    """Group rows of (pane, kept keys, events, corrections, partials), merge, order and cut."""
+    size, origin = selection.bucket_ms, selection.origin_ms
     width = 1 + len(selection.by)
-    pairs = [SUM.pair, SUM.pair, *(part.merge.pair for _, part in partials_of(view))]
-    groups: dict[tuple[Any, ...], Row] = {}
+    merges = [SUM, SUM, *(part.merge for _, part in partials_of(view))]
+    groups: dict[Row, list[Row]] = {}
     for row in rows:
-        place = tuple(map(rank, row[:width]))
-        before = groups.get(place)
-        if before is None:
-            groups[place] = row
-            continue
-        merged = (
-            b if a is None else a if b is None else pair(a, b)
-            for pair, a, b in zip(pairs, before[width:], row[width:], strict=True)
-        )
-        groups[place] = before[:width] + tuple(merged)
-    ordered = [groups[place] for place in sorted(groups)]
-    return ordered if selection.limit is None else ordered[: selection.limit]
+        bucket = origin if size is None else row[0] - (row[0] - origin) % size
+        groups.setdefault((bucket, *map(rank, row[1:width])), []).append(row)
+    places = sorted(groups)[: selection.limit]
+    return [(place[0], *groups[place][0][1:width], *_merged(merges, groups[place], width)) for place in places]
+
+
+def _merged(merges: list[Merge], rows: list[Row], width: int) -> Row:
+    if len(rows) == 1:
+        return rows[0][width:]
+    columns = ([row[at] for row in rows if row[at] is not None] for at in range(width, width + len(merges)))
+    return tuple(merge_values(merge, values) if values else None for merge, values in zip(merges, columns, strict=True))
 
 
 def rank(value: Value) -> tuple[Any, ...]:

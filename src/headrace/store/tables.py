@@ -123,10 +123,16 @@ def fold(view: View, tables: Sequence[str], selection: Selection) -> tuple[str, 
 
 
 def few(view: View, tables: Sequence[str], selection: Selection, most: int) -> tuple[str, list[Any]]:
-    """The rows that `fold` would fold, at most so many, with the columns that it would give."""
-    columns = [*selection.by, EVENTS, CORRECTIONS, *(name for name, _ in partials_of(view))]
-    query, parameters = _select(view, tables, selection, [_bucket(selection), *map(quoted, columns)])
+    """The rows that `fold` would fold, at most so many, with the columns that it would give; pane for bucket."""
+    columns = [PANE, *selection.by, EVENTS, CORRECTIONS, *(name for name, _ in partials_of(view))]
+    query, parameters = _select(view, tables, selection, list(map(quoted, columns)))
     return f"{query} LIMIT {most}", parameters
+
+
+def nth_bucket(view: View, tables: Sequence[str], selection: Selection, n: int) -> tuple[str, list[Any]]:
+    """The bucket that the n-th selected row lies in, by pane; no row if there are fewer."""
+    query, parameters = _select(view, tables, selection, [f"{_bucket(selection)} AS {BUCKET}"])
+    return f"{query} ORDER BY {PANE} LIMIT 1 OFFSET {n - 1}", parameters
 
 
 def _bucket(selection: Selection) -> str:

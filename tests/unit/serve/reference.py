@@ -1,0 +1,83 @@
+"""What an answer must be, computed from events in plain Python, window by window."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from store.partial_files import Event, value_of
+
+from headrace.define.model import View
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def rank(value: Any) -> tuple[Any, ...]:
+    if value is None:
+        return (0,)
+    return (2,) if isinstance(value, float) and math.isnan(value) else (1, value)
+
+
+def expected(
+    view: View,
+    events: Iterable[Event],
+    *,
+    by: tuple[str, ...],
+    where: tuple[Mapping[str, Any], ...],
+    start: int | None,
+    end: int | None,
+    size: int | None,
+    every: int | None,
+    settled_before_ms: int | None,
+) -> list[dict[str, Any]]:
+    """The rows of all pages; `size` None is a view without window."""
+    places = {key.name: i for i, key in enumerate(view.keys)}
+    groups: dict[Any, list[Event]] = {}
+    for event in events:
+        if where and not any(all(rank(event.keys[places[k]]) == rank(v) for k, v in w.items()) for w in where):
+            continue
+        keys = tuple(rank(event.keys[places[name]]) for name in by)
+        for window in _windows_of(event.at_ms, start, end, size, every):
+            groups.setdefault((window, keys), []).append(event)
+    rows = []
+    for window, keys in sorted(groups):
+        members = groups[window, keys]
+        row = {name: members[0].keys[places[name]] for name in by}
+        row["window_start"] = None if size is None else EPOCH + timedelta(milliseconds=window)
+        row["window_end"] = None if size is None else EPOCH + timedelta(milliseconds=window + size)
+        for column in view.columns:
+            merged = column.aggregate.zero
+            for event in members:
+                merged = column.aggregate.merge(merged, column.aggregate.lift(value_of(event, column)))
+            row[column.name] = column.aggregate.present(merged)
+        row["settled"] = size is not None and settled_before_ms is not None and window + size <= settled_before_ms
+        rows.append(row)
+    return rows
+
+
+def _windows_of(at: int, start: int | None, end: int | None, size: int | None, every: int | None) -> Iterable[int]:
+    if size is None or every is None:
+        return [0]
+    origin = start or 0
+    lowest, highest = (at - origin - size) // every, (at - origin) // every + 1
+    starts = [origin + i * every for i in range(lowest, highest + 1)]
+    return [
+        s
+        for s in starts
+        if s <= at < s + size and (start is None or s + size > start) and (end is None or s + size <= end)
+    ]
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal values; DOUBLEs to nine digits, since sums depend on order. NaN is itself."""
+    if isinstance(a, float) and isinstance(b, float):
+        return (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-6)
+    return bool(a == b)
+
+
+def same_rows(found: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> bool:
+    return len(found) == len(wanted) and all(
+        list(a) == list(b) and all(same(a[name], b[name]) for name in a) for a, b in zip(found, wanted, strict=True)
+    )

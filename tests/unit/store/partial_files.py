@@ -1,0 +1,106 @@
+"""Partials as the speed layer writes them, made with the aggregates' Python face."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.aggregate import REGISTRY
+from headrace.define.model import Column, Key, View, Window
+from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE, partial_columns
+from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Expression, Type, decimal
+
+TYPES = (STRING, BOOLEAN, INT, BIGINT, DOUBLE, decimal(10, 2), DATE, TIMESTAMP)
+ARROW = {
+    "STRING": pa.string(),
+    "BOOLEAN": pa.bool_(),
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "DOUBLE": pa.float64(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us", "UTC"),
+    "BINARY": pa.binary(),
+}
+MINUTE = Window(60_000, 60_000)
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event: its keys, its time and one value of each type."""
+
+    keys: tuple[Any, ...]
+    at_ms: int
+    values: dict[str, Any]  # by name of type
+
+
+def arrow_type(of: Type) -> pa.DataType:
+    return pa.decimal128(of.precision, of.scale) if of.name == "DECIMAL" else ARROW[of.name]
+
+
+def every_aggregate() -> tuple[Column, ...]:
+    """A column for each registered aggregate and each argument that it takes."""
+    arguments = [None, *(Expression(of.name.lower(), of) for of in TYPES)]
+    return tuple(
+        Column(f"{name}_{argument.sql if argument else 'all'}", aggregate(argument))
+        for name, aggregate in REGISTRY.items()
+        for argument in arguments
+        if aggregate.refuse(argument) is None
+    )
+
+
+def make_view(name: str = "v", keys: Iterable[Type] = (STRING,), window: Window | None = MINUTE) -> View:
+    named = tuple(Key(f"k{i}", Expression(f"k{i}", of)) for i, of in enumerate(keys))
+    return View(name, "events", named, every_aggregate(), window)
+
+
+def value_of(event: Event, column: Column) -> Any:
+    argument = column.aggregate.expression
+    return event.values[argument.type.name] if argument else None
+
+
+def partials(view: View, events: Iterable[Event]) -> dict[tuple[tuple[Any, ...], int], list[Any]]:
+    """(keys, pane) -> [events, corrections, *partials of each column]."""
+    groups: dict[Any, list[Any]] = {}
+    for event in events:
+        pane = event.at_ms // view.window.pane_ms * view.window.pane_ms if view.window else 0
+        lifted = [column.aggregate.lift(value_of(event, column)) for column in view.columns]
+        place = (repr(event.keys), pane)
+        if place in groups:
+            group = groups[place]
+            group[2] += 1
+            group[4:] = [c.aggregate.merge(a, b) for c, a, b in zip(view.columns, group[4:], lifted, strict=True)]
+        else:
+            groups[place] = [event.keys, pane, 1, 0, *lifted]
+    return groups
+
+
+def write_partials(path: Path, view: View, events: Iterable[Event]) -> str:
+    groups = list(partials(view, events).values())
+    table: dict[str, pa.Array] = {
+        KEY_ID: pa.array([hashlib.md5(repr(g[0]).encode()).hexdigest() for g in groups], pa.string()),
+        PANE: pa.array([g[1] for g in groups], pa.int64()),
+    }
+    for i, key in enumerate(view.keys):
+        table[key.name] = pa.array([g[0][i] for g in groups], arrow_type(key.expression.type))
+    table[EVENTS] = pa.array([g[2] for g in groups], pa.int64())
+    table[CORRECTIONS] = pa.array([g[3] for g in groups], pa.int64())
+    for i, column in enumerate(view.columns):
+        for j, (name, part) in enumerate(zip(partial_columns(column), column.aggregate.columns, strict=True)):
+            table[name] = pa.array([g[4 + i][j] for g in groups], arrow_type(part.type))
+    pq.write_table(pa.table(table), path)
+    return str(path)
+
+
+def simple_event(key: Any, at_ms: int, n: int = 1) -> Event:
+    day = date(2026, 1, 1)
+    time = datetime(2026, 1, 1, tzinfo=UTC)
+    values = {"STRING": f"s{n}", "BOOLEAN": True, "INT": n, "BIGINT": n, "DOUBLE": float(n)}
+    values |= {"DECIMAL": n, "DATE": day, "TIMESTAMP": time}
+    return Event((key,), at_ms, values)
