@@ -66,12 +66,16 @@ class Scope:
 
 def check(source: Source, node: Node, scope: Scope) -> Expression:
     """The typed, canonical expression of a tree."""
-    term = Checker(source, scope).term(node)
+    try:
+        term = Checker(source, scope).term(node)
+        sql = render(term)
+    except RecursionError:
+        raise source.error(node.at, "the expression is too long", fix="split it") from None
     if term.type == VOID:
         raise source.error(node.at, "NULL alone has no type", fix="give it one, as in CAST(NULL AS STRING)")
     if term.type == INTERVAL:
         raise source.error(node.at, "an INTERVAL stands only next to a TIMESTAMP", fix="as in at - INTERVAL 1 MINUTE")
-    return Expression(render(term), term.type)
+    return Expression(sql, term.type)
 
 
 def check_condition(source: Source, node: Node, scope: Scope, what: str) -> Expression:

@@ -18,8 +18,7 @@ SUFFIXES = ("", "L", "D", "BD")
 def number(text: str, negative: bool) -> tuple[str, Type] | str:
     """The canonical spelling and type of a number as written; or why it cannot be one."""
     match = _NUMBER.fullmatch(text)
-    if match is None:
-        return f"'{text}' is not a number"
+    assert match is not None, "the tokenizer gives nothing else"
     digits, exponent, suffix = match["digits"], match["exponent"] or "", match["suffix"].upper()
     sign = "-" if negative else ""
     if suffix not in SUFFIXES:

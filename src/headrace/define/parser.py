@@ -10,7 +10,7 @@ from headrace.types import BOOLEAN, DATE, TIMESTAMP
 from headrace.types import STRING as STRING_TYPE
 
 COMPARISONS = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<=>": "<=>"}
-DEEPEST = 100  # nested parentheses and calls
+DEEPEST = 40  # nested parentheses and calls
 
 
 class Parser(Reader):
@@ -21,9 +21,12 @@ class Parser(Reader):
     def expression(self) -> Node:
         """Any expression: the chain of OR."""
         self.depth += 1
-        if self.depth > DEEPEST:
-            raise self.error(self.next.start, f"the expression is nested more than {DEEPEST} deep", fix="split it")
-        node = self._chain("OR")
+        try:
+            if self.depth > DEEPEST:
+                raise RecursionError
+            node = self._chain("OR")
+        except RecursionError:
+            raise self.error(self.next.start, "the expression is nested too deep", fix="split it") from None
         self.depth -= 1
         return node
 

@@ -1,4 +1,4 @@
-"""Constant patterns of regular expressions and time formats: found wrong here, since in Spark they would stall a view."""
+"""Constant patterns of texts and times, found wrong here because in Spark a wrong one would stall a view."""
 
 from __future__ import annotations
 

@@ -107,6 +107,7 @@ def escape(value: str) -> str:
     """A text as a Spark SQL literal that reads back as the same text."""
     for plain, escaped in (("\\", "\\\\"), ("'", "\\'"), ("\n", "\\n"), ("\t", "\\t"), ("\r", "\\r")):
         value = value.replace(plain, escaped)
+    value = value.replace("${", "\\u0024{")  # Spark would put a variable there, even inside a literal
     return f"'{value}'"
 
 

@@ -1,0 +1,68 @@
+"""Spans of time, read and written."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.define.durations import LONGEST_MS, format_duration, parse_duration
+from headrace.errors import DefinitionError
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("1 minute", 60_000),
+        ("90 minutes", 5_400_000),
+        ("5m", 300_000),
+        ("1h", 3_600_000),
+        ("1 day", 86_400_000),
+        ("2 weeks", 1_209_600_000),
+        ("250ms", 250),
+        ("0s", 0),
+        ("1.5 hours", 5_400_000),
+        ("1 hour 30 minutes", 5_400_000),
+        ("1h30m", 5_400_000),
+        ("INTERVAL 1 MINUTE", 60_000),
+        ("INTERVAL '1' MINUTE", 60_000),
+        ("interval '5 minutes'", 300_000),
+        ("  10   SECONDS ", 10_000),
+    ],
+)
+def test_reads_what_people_write(text, ms):
+    assert parse_duration(text) == ms
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "is not a duration"),
+        ("soon", "is not a duration"),
+        ("-5m", "is not a duration"),
+        ("5", "is not a duration"),
+        ("5 fortnights", "has an unknown unit; found 'fortnights'"),
+        ("1 month", "has no fixed length"),
+        ("2 years", "has no fixed length"),
+        ("0.5 ms", "not a whole number of milliseconds"),
+        ("200 years", "has no fixed length"),
+        ("99999999 days", "longer than 100 years"),
+    ],
+)
+def test_refuses_the_rest_with_a_reason(text, says):
+    with pytest.raises(DefinitionError) as e:
+        parse_duration(text)
+    assert says in str(e.value)
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [(0, "0 seconds"), (1, "1 millisecond"), (60_000, "1 minute"), (5_400_000, "90 minutes"), (86_400_000, "1 day")],
+)
+def test_writes_as_people_do(ms, text):
+    assert format_duration(ms) == text
+
+
+@given(st.integers(0, LONGEST_MS))
+def test_what_is_written_reads_back(ms):
+    assert parse_duration(format_duration(ms)) == ms
