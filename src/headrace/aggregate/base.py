@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Context, Decimal
 from typing import Any, ClassVar
 
 from headrace.types import Expression, Type
@@ -23,7 +24,14 @@ class Merge:
     fold: str | None  # the store's SQL aggregate over {0}; None: `pair` over the listed values
 
 
-SUM = Merge("sum", lambda a, b: a + b, "{0} + {1}", "sum({0})")
+EXACT = Context(prec=76)  # Python's own context rounds to 28 digits
+
+
+def _add(a: Any, b: Any) -> Any:
+    return EXACT.add(a, b) if isinstance(a, Decimal) else a + b
+
+
+SUM = Merge("sum", _add, "{0} + {1}", "sum({0})")
 MIN = Merge("min", min, "least({0}, {1})", "min({0})")
 MAX = Merge("max", max, "greatest({0}, {1})", "max({0})")
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from typing import ClassVar
 
-from headrace.aggregate.base import MAX, MIN, SUM, Aggregate, Partial, PartialColumn, Value
+from headrace.aggregate.base import EXACT, MAX, MIN, SUM, Aggregate, Partial, PartialColumn, Value
 from headrace.types import BIGINT, DOUBLE, Expression, Type, decimal
 
 # A sum of DECIMAL(p, s) is kept in 38 digits: ten to spare, so that no order of ten billion
 # events can overflow on the way to a sum that fits.
 WIDEST_SUMMED = 28
 DOUBLE_TOLERANCE = 1e-9  # of the sum of magnitudes
-EXACT = Context(prec=76)
 
 
 @dataclass(frozen=True)

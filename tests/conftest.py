@@ -1,0 +1,41 @@
+"""One Spark session for all tests; folders run in the order in which a fault shows soonest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# `make test` tries the same examples each time, so that it fails only when the code changes;
+# HYPOTHESIS_PROFILE=search tries new and more ones.
+_quiet = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+settings.register_profile("repeat", max_examples=30, derandomize=True, database=None, **_quiet)
+settings.register_profile("search", max_examples=500, **_quiet)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
+
+ORDER = ["unit", "laws", "docs", "spark", "equivalence", "surfaces", "faults", "real_data"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Fast folders first."""
+    root = Path(__file__).parent
+
+    def rank(item: pytest.Item) -> int:
+        folder = item.path.relative_to(root).parts[0]
+        return ORDER.index(folder) if folder in ORDER else len(ORDER)
+
+    items.sort(key=rank)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The session that the product builds, small."""
+    from headrace.spark import build_session
+
+    session = build_session(tmp_path_factory.mktemp("spark"), master="local[2]", driver_memory="1g", app="tests")
+    yield session
+    session.stop()

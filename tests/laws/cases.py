@@ -1,0 +1,57 @@
+"""Every aggregate of the registry over every type that it takes, and values of those types."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import Any
+
+from hypothesis import strategies as st
+
+from headrace.aggregate import REGISTRY, Aggregate
+from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Expression, Type, decimal
+
+TYPES = (STRING, BOOLEAN, INT, BIGINT, DOUBLE, decimal(12, 2), decimal(28, 6), DATE, TIMESTAMP)
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=8)
+
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "STRING": TEXT,
+    "BOOLEAN": st.booleans(),
+    "INT": st.integers(-(2**31), 2**31 - 1),
+    "BIGINT": st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-5, 5)),
+    "DOUBLE": st.one_of(
+        st.floats(allow_nan=False, allow_infinity=False, width=32), st.sampled_from([0.0, -0.0, 1e300, -1e300, 0.1])
+    ),
+    "DATE": st.dates(date(1970, 1, 1), date(2100, 1, 1)),
+    "TIMESTAMP": st.datetimes(datetime(1970, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)),  # noqa: DTZ001
+}
+
+
+def values(of: Type) -> st.SearchStrategy[Any]:
+    """Values of a type, sometimes NULL."""
+    if of.name == "DECIMAL":
+        most = 10 ** (of.precision - of.scale) - 1
+        plain: st.SearchStrategy[Any] = st.decimals(-most, most, places=of.scale, allow_nan=False)
+    else:
+        plain = VALUES[of.name]
+    return st.one_of(st.none(), plain)
+
+
+def column(of: Type) -> str:
+    """The name of a test column of a type."""
+    return "x_" + str(of).lower().replace("(", "_").replace(",", "_").replace(")", "")
+
+
+def every_case() -> list[tuple[Aggregate, Type | None]]:
+    """(aggregate, type of its argument); None is no argument, as in count(*)."""
+    cases: list[tuple[Aggregate, Type | None]] = []
+    for cls in REGISTRY.values():
+        for of in (None, *TYPES):
+            expression = Expression(column(of), of) if of else None
+            if cls.refuse(expression) is None:
+                cases.append((cls(expression), of))
+    return cases
+
+
+def case_name(case: Any) -> str:
+    """How a case is named in a test's id."""
+    return str(case[1] or "star") if isinstance(case, tuple) and isinstance(case[0], Aggregate) else ""
