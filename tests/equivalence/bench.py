@@ -1,0 +1,84 @@
+"""The product's own parts on a workbench: the test decides what becomes a commit and when views move."""
+
+from __future__ import annotations
+
+import random
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from headrace.define.fingerprint import fingerprint
+from headrace.define.model import View
+from headrace.define.sql import parse
+from headrace.lake.append import Append
+from headrace.lake.ingest import Ingest
+from headrace.lake.table import LakeTable
+from headrace.maintain.speed import Speed
+from headrace.serve.answer import Answer, answer
+from headrace.serve.question import Question
+from headrace.store.duckdb import DuckStore
+from headrace.transport.journal import Journal
+
+
+class Bench:
+    """Journal, append, lake, maintain and store of one stream, moved by hand."""
+
+    def __init__(self, spark: Any, folder: Path, stream_sql: str) -> None:
+        self.spark = spark
+        self.catalog = parse(stream_sql)
+        (self.stream,) = self.catalog.streams.values()
+        self.table = LakeTable(folder / "lake", self.stream, fence=1)
+        self.journal = Journal(folder / "journal", fence=1)
+        self.ingest = Ingest(self.stream, self.journal)
+        self.append = Append(spark, self.stream, folder / "journal", self.table, folder)
+        self.store = DuckStore.open(folder / "views.duckdb", 1)
+        self.speed = Speed(spark, self.stream, self.table, self.store, folder)
+
+    def add_view(self, sql: str) -> View:
+        """Register a view at commit 0, whatever the lake already has."""
+        (view,) = parse(sql, known=self.catalog).views.values()
+        self.store.register(view, fingerprint(view), self.stream.patience_ms)
+        return view
+
+    def post(self, lines: list[bytes], key: str, *, keep_bad: bool) -> Any:
+        """One request; done when durable."""
+        return self.ingest.take(b"\n".join(lines), ndjson=True, key=key, keep_bad=keep_bad).result()
+
+    def commit(self, ranges: list[tuple[int, int]]) -> None:
+        """Make one lake commit of these ranges of the journal, as the streaming query does."""
+        rows = self.spark.createDataFrame(ranges, "start BIGINT, end BIGINT").repartition(len(ranges))
+        self.append._append(rows, 0)
+
+    def maintain(self) -> None:
+        """Bring all views up to the lake."""
+        while self.speed.run_once():
+            pass
+
+    def ask(self, view: str, chance: random.Random, **asked: Any) -> list[dict[str, Any]]:
+        """All rows, page by page."""
+        rows: list[dict[str, Any]] = []
+        cursor = None
+        limit = chance.choice([1000, 7, 100])
+        while True:
+            page = self.answer(view, limit=limit, cursor=cursor, **asked)
+            rows += page.rows()
+            cursor = page.next_cursor
+            if cursor is None:
+                return rows
+
+    def answer(self, view: str, **asked: Any) -> Answer:
+        """One answer from the store."""
+        return answer(self.store, Question.of(view, **asked), lambda version: (0, None), datetime.now(UTC))
+
+    def close(self) -> None:
+        self.speed.close()
+        self.journal.close()
+        self.store.close()
+
+    def wait(self, condition: Any, timeout_s: float = 60) -> None:
+        """Until the condition holds."""
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            assert time.monotonic() < deadline, "waited too long"
+            time.sleep(0.01)

@@ -1,0 +1,151 @@
+"""A plain-Python Headrace: what each view must say, computed from the events with dictionaries and loops.
+
+It shares no code with the product: expressions are Python functions written beside their SQL.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import ROUND_HALF_UP, Decimal, localcontext
+from typing import Any
+
+Event = dict[str, Any]
+NOTHING = object()
+
+
+@dataclass(frozen=True)
+class Term:
+    """An expression twice: as SQL and as a Python function of an event."""
+
+    sql: str
+    of: Callable[[Event], Any]
+    type: str
+
+
+@dataclass(frozen=True)
+class Output:
+    """One column: the aggregate's name, its argument and its filter."""
+
+    name: str
+    aggregate: str
+    argument: Term | None
+    where: Term | None
+
+    @property
+    def sql(self) -> str:
+        call = f"{self.aggregate}({self.argument.sql if self.argument else '*'})"
+        return f"{call} FILTER (WHERE {self.where.sql}) AS {self.name}" if self.where else f"{call} AS {self.name}"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A view: keys, window (size and slide in ms, or None), filter and outputs."""
+
+    name: str
+    keys: tuple[tuple[str, Term], ...]
+    window: tuple[int, int] | None
+    where: Term | None
+    outputs: tuple[Output, ...]
+
+    @property
+    def sql(self) -> str:
+        selected = [f"{term.sql} AS {name}" for name, term in self.keys] + [output.sql for output in self.outputs]
+        groups = [name for name, _ in self.keys]
+        if self.window:
+            size, slide = (f"'{ms} milliseconds'" for ms in self.window)
+            groups.append(f"window(at, {size})" if size == slide else f"window(at, {size}, {slide})")
+        where = f" WHERE {self.where.sql}" if self.where else ""
+        grouped = f" GROUP BY {', '.join(groups)}" if groups else ""
+        return f"CREATE MATERIALIZED VIEW {self.name} AS SELECT {', '.join(selected)} FROM events{where}{grouped};"
+
+
+def expected(shape: Shape, events: list[Event]) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """(window start, keys...) -> what each column must say: (value, tolerance)."""
+    groups: dict[tuple[Any, ...], list[Event]] = {}
+    for event in events:
+        if shape.where is None or shape.where.of(event) is True:
+            keys = tuple(term.of(event) for _, term in shape.keys)
+            for start in _windows(shape, event["at"]):
+                groups.setdefault((start, *keys), []).append(event)
+    return {key: {output.name: _column(output, members) for output in shape.outputs} for key, members in groups.items()}
+
+
+def _windows(shape: Shape, at: datetime) -> list[datetime | None]:
+    if shape.window is None:
+        return [None]
+    size, slide = shape.window
+    ms = math.floor(at.timestamp() * 1000 + 1e-6)
+    last = ms - ms % slide
+    return [
+        datetime.fromtimestamp(start / 1000, UTC)
+        for start in range(last, last - size, -slide)
+        if start <= ms < start + size
+    ]
+
+
+def _column(output: Output, events: list[Event]) -> tuple[Any, float]:
+    kept = [e for e in events if output.where is None or output.where.of(e) is True]
+    if output.argument is None:
+        return len(kept), 0.0
+    values = [v for v in map(output.argument.of, kept) if v is not None]
+    return COLUMNS[output.aggregate](values, output.argument.type)
+
+
+def _sum(values: list[Any], of: str) -> tuple[Any, float]:
+    if not values:
+        return None, 0.0
+    if of == "DOUBLE":
+        return math.fsum(values), 1e-9 * math.fsum(map(abs, values))
+    with localcontext(prec=80):
+        return sum(values), 0.0
+
+
+def _avg(values: list[Any], of: str) -> tuple[Any, float]:
+    total, tolerance = _sum(values, of)
+    if total is None:
+        return None, 0.0
+    if of == "DOUBLE":
+        return total / len(values), tolerance
+    with localcontext(prec=80):
+        mean = Decimal(total) / len(values)
+        if of.startswith("DECIMAL"):
+            scale = int(of.rstrip(")").split(",")[1]) + 4
+            return mean.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP), 0.0
+    return float(mean), 0.0
+
+
+# For an aggregate that is added to the registry, say here what it must give.
+COLUMNS: dict[str, Callable[[list[Any], str], tuple[Any, float]]] = {
+    "count": lambda values, of: (len(values), 0.0),
+    "sum": _sum,
+    "avg": _avg,
+    "min": lambda values, of: (min(values, default=None), 0.0),
+    "max": lambda values, of: (max(values, default=None), 0.0),
+    # The sketch is exact for sets as small as these tests make, but for a hash that collides.
+    "approx_count_distinct": lambda values, of: (len(set(values)), 0.05 * len(set(values)) + 0.1),
+}
+
+
+def differences(shape: Shape, rows: list[dict[str, Any]], events: list[Event]) -> list[str]:
+    """What a list of answered rows has wrong; empty when it is right."""
+    wanted = expected(shape, events)
+    found = {(row["window_start"], *(row[name] for name, _ in shape.keys)): row for row in rows}
+    said = []
+    if len(found) != len(rows):
+        said.append("a row came twice")
+    said += [f"missing {key}" for key in wanted.keys() - found.keys()]
+    said += [f"too many {key}" for key in found.keys() - wanted.keys()]
+    for key in wanted.keys() & found.keys():
+        for name, (value, tolerance) in wanted[key].items():
+            if not _close(found[key][name], value, tolerance):
+                said.append(f"{key} {name}: {found[key][name]!r} instead of {value!r}")
+    return said
+
+
+def _close(found: Any, wanted: Any, tolerance: float) -> bool:
+    if found is None or wanted is None or not tolerance:
+        return bool(found == wanted)
+    return abs(found - wanted) <= tolerance

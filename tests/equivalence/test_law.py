@@ -1,0 +1,115 @@
+"""The law: any split into commits, any order of arrival, retried posts, late events: one answer."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.aggregate import REGISTRY
+from headrace.transport.record import cut
+
+from .bench import Bench
+from .generate import BAD, STREAM, make_events, make_shape, to_json
+from .reference import COLUMNS, differences
+
+
+def test_every_aggregate_has_a_reference() -> None:
+    assert set(COLUMNS) == set(REGISTRY)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_views_equal_the_reference(spark: Any, tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    bench = Bench(spark, tmp_path, STREAM)
+    shapes = [make_shape(chance, f"v{i}") for i in range(2)]
+    late_shape = make_shape(chance, "late")
+    for shape in shapes:
+        bench.add_view(shape.sql)
+    events = make_events(chance, chance.choice([0, 1, 40, 150]))
+    chance.shuffle(events)
+    counts = send(bench, chance, events)
+    while bench.table.state.position < bench.journal.end:
+        commit_some(bench, chance)
+        if chance.random() < 0.6:
+            bench.maintain()
+    bench.add_view(late_shape.sql)  # over history
+    bench.maintain()
+    assert bench.table.rows() == len(events)
+    assert bench.table.rows(dead=True) == counts["dead"]
+    for shape in [*shapes, late_shape]:
+        wrong = differences(shape, bench.ask(shape.name, chance), events)
+        assert not wrong, (seed, shape.sql, wrong[:3])
+    bench.close()
+
+
+def send(bench: Bench, chance: random.Random, events: list[dict[str, Any]]) -> dict[str, int]:
+    """Post the events in requests of random size, some of them again, with broken lines between them."""
+    counts = {"refused": 0, "dead": 0}
+    at = 0
+    while at < len(events):
+        size = chance.randint(1, 30)
+        lines = [(to_json(event, chance), True) for event in events[at : at + size]]
+        for _ in range(chance.choice([0, 0, 1, 3])):
+            lines.insert(chance.randint(0, len(lines)), (chance.choice(BAD), False))
+        keep_bad = chance.random() < 0.5
+        for _ in range(chance.choice([1, 1, 2])):
+            reply = bench.post([line for line, _ in lines], f"key-{at}", keep_bad=keep_bad)
+            bad = [index for index, (_, good) in enumerate(lines) if not good]
+            assert [r["index"] for r in reply.refused] == ([] if keep_bad else bad)
+            assert reply.accepted == len(lines) - (0 if keep_bad else len(bad))
+        counts["dead" if keep_bad else "refused"] += len(bad)
+        at += size
+    return counts
+
+
+def commit_some(bench: Bench, chance: random.Random) -> None:
+    """A commit of some of the journal's next records, in one or more ranges."""
+    start = bench.table.state.position
+    whole = cut(bench.journal.folder, start, bench.journal.end, 1, 1 << 40)
+    take = whole[: chance.randint(1, len(whole))]
+    ranges, target = [], chance.choice([1, 2, len(take)])
+    for i in range(0, len(take), target):
+        part = take[i : i + target]
+        ranges.append((part[0][0], part[-1][1]))
+    bench.commit(ranges[:3])
+
+
+def test_one_answer_for_all_splits(spark: Any, tmp_path: Path) -> None:
+    """The same events, split and ordered in three ways, give rows that are equal to the last digit of each sketch."""
+    chance = random.Random(99)
+    shape = make_shape(chance, "v")
+    events = make_events(chance, 120)
+    answers = []
+    for run in range(3):
+        bench = Bench(spark, tmp_path / str(run), STREAM)
+        bench.add_view(shape.sql)
+        own = random.Random(run)
+        own.shuffle(events)
+        send(bench, own, events)
+        while bench.table.state.position < bench.journal.end:
+            commit_some(bench, own)
+            bench.maintain()
+        sketches = [o.name for o in shape.outputs if o.aggregate == "approx_count_distinct"]
+        rows = bench.ask("v", own)
+        answers.append({(r["window_start"], *(r[n] for n, _ in shape.keys)): [r[s] for s in sketches] for r in rows})
+        bench.close()
+    assert answers[0] == answers[1] == answers[2]
+
+
+def test_corrections_are_counted(spark: Any, tmp_path: Path) -> None:
+    """An event for a pane that was settled when it came is applied, counted and visible."""
+    bench = Bench(spark, tmp_path, STREAM)
+    bench.add_view("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM events GROUP BY window(at, '1 minute')")
+    posts = [["12:00:10", "12:00:50"], ["12:05:00"], ["12:00:20", "12:04:59"]]
+    for number, times in enumerate(posts):
+        lines = [b'{"id":1,"at":"2026-03-01T%sZ"}' % t.encode() for t in times]
+        bench.post(lines, str(number), keep_bad=False)
+        bench.commit([(bench.table.state.position, bench.journal.end)])
+        bench.maintain()
+    said = bench.answer("v")
+    assert said.corrections == 1  # 12:04:59 came when its pane was still provisional
+    assert [(row["n"], row["settled"]) for row in said.rows()] == [(3, True), (1, False), (1, False)]
+    bench.close()
