@@ -147,7 +147,8 @@ def _substring(args: list[str]) -> str:
     text, start = args[0], args[1]
     first = f"(CASE WHEN {start} > 0 THEN {start} - 1 WHEN {start} < 0 THEN length({text}) + {start} ELSE 0 END)"
     last = f"({first} + {args[2]})" if len(args) > 2 else f"length({text})"
-    return f"substring({text}, greatest({first}, 0) + 1, greatest({last} - greatest({first}, 0), 0))"
+    cut = f"substring({text}, greatest({first}, 0) + 1, greatest({last} - greatest({first}, 0), 0))"
+    return f"CASE WHEN {first} IS NOT NULL AND {last} IS NOT NULL THEN {cut} END"
 
 
 def _names(sql: str) -> set[str]:

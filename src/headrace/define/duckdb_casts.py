@@ -88,7 +88,7 @@ def _from_text(sql: str, to: Type, *, strict: bool) -> str:
             return f"TRY_CAST({_extract(sql, _DAY)} AS DATE)"
     # More than six digits of a second are cut off, as Spark does.
     time, zone = _extract(sql, _TIME), _extract(sql, _TIME, 2)
-    return f"TRY_CAST({time} || CASE {zone} WHEN '' THEN 'Z' WHEN 'UTC' THEN 'Z' ELSE {zone} END AS TIMESTAMPTZ)"
+    return f"TRY_CAST({time} || CASE {zone} WHEN 'UTC' THEN 'Z' ELSE {zone} END AS TIMESTAMPTZ)"
 
 
 def _to_text(sql: str, value: Term) -> str:

@@ -6,7 +6,16 @@ from collections.abc import Mapping
 
 from headrace.aggregate import REGISTRY
 from headrace.define.coercion import INTERVAL, VOID, arithmetic_type, common_type
-from headrace.define.functions import ALIASES, FUNCTIONS, TYPE_NAMES, UNSTABLE, WHY_UNSTABLE, Function, operand_types
+from headrace.define.functions import (
+    ALIASES,
+    FUNCTIONS,
+    NOT_HERE,
+    TYPE_NAMES,
+    UNSTABLE,
+    WHY_UNSTABLE,
+    Function,
+    operand_types,
+)
 from headrace.define.literals import parse_date, parse_timestamp
 from headrace.define.parser import Parser
 from headrace.define.syntax import Call, Case, Cast, Interval, Literal, Logic, Name, Node, Operation, Star, Test
@@ -198,6 +207,8 @@ class Checker:
             raise self._error(node, f"{name} {WHY_UNSTABLE}", fix="use the event time or a field of the event")
         if name in TYPE_NAMES:
             raise self._error(node, f"{name}(…) is not a function here", fix=f"write CAST(… AS {name.upper()})")
+        if name in NOT_HERE:
+            raise self._error(node, f"{name} cannot be used here: {NOT_HERE[name]}")
         hint = did_you_mean(name, [*FUNCTIONS, *ALIASES, *REGISTRY]) or "docs/definitions.md lists those that are"
         raise self._error(node, f"the function {name} is not available in definitions", fix=hint)
 

@@ -165,6 +165,12 @@ def _floor_epoch(micros: int) -> str:
     return f"(epoch_us({{0}}) - (epoch_us({{0}}) % {micros} + {micros}) % {micros}) // {micros}"
 
 
+# An empty separator splits nothing in Spark, and every character in DuckDB.
+_SPLIT_PART = """
+    CASE WHEN {1} <> '' THEN split_part({0}, {1}, {2}) WHEN abs({2}) = 1 THEN {0} WHEN {0} <> {1} THEN '' END
+""".strip()
+
+
 def _table(group: str, *rows: Function) -> list[Function]:
     return [replace(f, group=group) for f in rows]
 
@@ -191,12 +197,12 @@ TABLE = [
         F("rtrim", "text STRING", STRING, "rtrim({0}, ' ')"),
         F("length", "text STRING", INT, "length({0})", ("len", "char_length", "character_length")),
         F("substring", "text STRING, start INT, [count INT]", STRING, aliases=("substr",), duckdb="substring({*})"),
-        F("left", "text STRING, count INT", STRING, "left({0}, greatest({1}, 0))"),
-        F("right", "text STRING, count INT", STRING, "right({0}, greatest({1}, 0))"),
+        F("left", "text STRING, count INT", STRING, "CASE WHEN {1} > 0 THEN left({0}, {1}) WHEN {1} <= 0 THEN left({0}, 0) END"),
+        F("right", "text STRING, count INT", STRING, "CASE WHEN {1} > 0 THEN right({0}, {1}) WHEN {1} <= 0 THEN left({0}, 0) END"),
         F("concat", "text STRING, more STRING...", STRING, "({+})"),
         F("concat_ws", "separator STRING, text STRING, more STRING...", STRING),
         F("replace", "text STRING, search STRING, [by STRING]", STRING, "replace({0}, {1}, {2})"),
-        F("split_part", "text STRING, separator STRING, index INDEX", STRING, "split_part({0}, {1}, {2})"),
+        F("split_part", "text STRING, separator STRING, index INDEX", STRING, _SPLIT_PART),
         F("regexp_extract", "text STRING, pattern REGEX, [group GROUP]", STRING, "regexp_extract({*})",
           refuse=_refuse_group),
         F("regexp_replace", "text STRING, pattern REGEX, by TEXT", STRING, refuse=_refuse_replacement),
@@ -293,6 +299,18 @@ UNSTABLE = frozenset({
     "input_file_name", "current_user", "session_user", "user", "current_timezone", "randstr", "uniform",
 })  # fmt: skip
 WHY_UNSTABLE = "gives another value each time, so that the batch layer and the speed layer would disagree"
+NOT_HERE = {
+    **dict.fromkeys(("window", "tumble", "hop"), "a window stands in GROUP BY, alone"),
+    **dict.fromkeys(
+        ("session", "session_window", "cumulate"), "there are window, TUMBLE and HOP; sessions are not available yet"
+    ),
+    **dict.fromkeys(
+        ("array", "map", "struct", "named_struct", "explode", "split"), "values are single; split_part gives one part"
+    ),
+    **dict.fromkeys(
+        ("row_number", "rank", "dense_rank", "lag", "lead"), "a view summarises events, it does not rank rows"
+    ),
+}
 TYPE_NAMES = frozenset({
     "int", "bigint", "string", "double", "boolean", "date", "timestamp", "decimal", "float", "tinyint", "smallint",
     "binary",

@@ -175,7 +175,7 @@ class Parser(Reader):
             return self._call()
         name = self.expect_name("a field")
         if self.accept_symbol("."):
-            field = self.expect_name("a field")
+            field = self.take() if self.next.kind == WORD else self.expect_name("a field")  # as in window.end
             return Name(name.start, field.text, of=name.text)
         return Name(name.start, name.text)
 

@@ -1,0 +1,304 @@
+"""CREATE STREAM and CREATE MATERIALIZED VIEW: what they make, and what they refuse."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.aggregate import ApproxCountDistinct, Avg, Count, Max, Min, Sum
+from headrace.define.model import Column, Field, Key, Stream, View, Window
+from headrace.define.sql import parse
+from headrace.errors import DefinitionError, DefinitionErrors
+from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Expression, decimal
+
+VISITS = """
+CREATE STREAM visits (
+  visitor STRING NOT NULL, page STRING, status INT, bytes BIGINT, at TIMESTAMP NOT NULL,
+  WATERMARK FOR at AS at - INTERVAL 1 MINUTE
+);
+"""
+STREAM = parse(VISITS).streams["visits"]
+
+
+def view(body, head="CREATE MATERIALIZED VIEW v AS "):
+    return parse(VISITS + head + body).views["v"]
+
+
+def test_the_example_of_the_design():
+    catalog = parse(
+        VISITS
+        + """
+CREATE MATERIALIZED VIEW traffic SCHEDULE EVERY 1 HOUR AS
+SELECT page,
+       count(*)                                AS hits,
+       count(*) FILTER (WHERE status >= 500)   AS errors,
+       sum(bytes)                              AS bytes,
+       approx_count_distinct(visitor)          AS visitors
+FROM visits
+WHERE status <> 304
+GROUP BY page, window(at, '1 minute');
+"""
+    )
+    assert catalog.streams["visits"] == Stream(
+        "visits",
+        (
+            Field("visitor", STRING, nullable=False),
+            Field("page", STRING),
+            Field("status", INT),
+            Field("bytes", BIGINT),
+            Field("at", TIMESTAMP, nullable=False),
+        ),
+        "at",
+        60_000,
+    )
+    assert catalog.views["traffic"] == View(
+        "traffic",
+        "visits",
+        (Key("page", Expression("page", STRING)),),
+        (
+            Column("hits", Count()),
+            Column("errors", Count(None, Expression("status >= 500", BOOLEAN))),
+            Column("bytes", Sum(Expression("bytes", BIGINT))),
+            Column("visitors", ApproxCountDistinct(Expression("visitor", STRING))),
+        ),
+        Window(60_000, 60_000),
+        Expression("status <> 304", BOOLEAN),
+        3_600_000,
+    )
+    assert str(catalog.locations["traffic"]) == "<sql>:7:1"
+
+
+def test_types_and_their_other_names():
+    fields = "a TEXT, b VARCHAR(20), c INTEGER, d LONG, e NUMERIC(9,2), f BOOL, g DOUBLE PRECISION, h DATE, i DECIMAL"
+    stream = parse(f"create or refresh streaming table s ({fields} COMMENT 'x')").streams["s"]
+    expected = [STRING, STRING, INT, BIGINT, decimal(9, 2), BOOLEAN, DOUBLE, DATE, decimal(10, 0)]
+    assert [f.type for f in stream.fields] == expected
+
+
+def test_computed_fields():
+    stream = parse(
+        "CREATE STREAM s (ts BIGINT, page STRING, at TIMESTAMP NOT NULL AS timestamp_millis(ts), "
+        "host GENERATED, WATERMARK FOR at)".replace(
+            "host GENERATED", "host AS lower(page), p STRING GENERATED ALWAYS AS (page)"
+        )
+    ).streams["s"]
+    assert stream.fields[2] == Field("at", TIMESTAMP, False, Expression("timestamp_millis(ts)", TIMESTAMP))
+    assert stream.fields[3] == Field("host", STRING, True, Expression("lower(page)", STRING))
+    assert (stream.event_time, stream.patience_ms) == ("at", 0)
+
+
+@pytest.mark.parametrize(
+    "watermark", ["WATERMARK FOR AT", "WATERMARK FOR at AS at", "WATERMARK FOR at AS at - INTERVAL '0' SECOND"]
+)
+def test_patience_zero(watermark):
+    assert parse(f"CREATE STREAM s (at TIMESTAMP, {watermark})").streams["s"].patience_ms == 0
+
+
+def test_without_watermark_arrival_is_the_event_time():
+    catalog = parse(
+        "CREATE STREAM s (page STRING); "
+        "CREATE MATERIALIZED VIEW v AS SELECT count(*) FROM s GROUP BY window(_arrived, '1 hour', '5 minutes')"
+    )
+    assert catalog.streams["s"].event_time is None
+    assert catalog.views["v"].window == Window(3_600_000, 300_000)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "SELECT page, count(*) AS hits FROM visits GROUP BY page, window(at, '10 minutes', '5 minutes')",
+        "SELECT window, page, count(*) AS hits FROM visits GROUP BY window(at, '10 minutes', '5 minutes'), page",
+        "select WINDOW.start, window.end s, page, Count ( * ) hits from VISITS v group by 3, window(v.at,'600 s','5m')",
+        "SELECT page, count(*) AS hits FROM visits GROUP BY page, HOP(at, INTERVAL 5 MINUTES, INTERVAL '10' MINUTE)",
+        "SELECT hop_start(at, INTERVAL 5 MINUTE, INTERVAL 10 MINUTE), page, count() AS hits FROM visits "
+        "GROUP BY page, HOP(at, INTERVAL 5 MINUTES, INTERVAL '10 minutes')",
+        "SELECT window_start, window_end, page, count(*) AS hits FROM HOP(visits, at, INTERVAL '5 minutes', "
+        "INTERVAL '10 minutes') GROUP BY window_start, window_end, page",
+        "SELECT page, count(*) AS hits FROM TABLE(HOP(TABLE visits, DESCRIPTOR(at), INTERVAL '5' MINUTES, "
+        "INTERVAL '10' MINUTES)) GROUP BY window_start, window_end, visits.page",
+    ],
+)
+def test_many_ways_to_write_one_view(body):
+    assert view(body) == View(
+        "v", "visits", (Key("page", Expression("page", STRING)),), (Column("hits", Count()),), Window(600_000, 300_000)
+    )
+
+
+@pytest.mark.parametrize(
+    "window", ["window(at, '1 minute')", "TUMBLE(at, INTERVAL 1 MINUTE)", "tumble(at, '60 seconds')"]
+)
+def test_tumbling_windows(window):
+    assert view(f"SELECT count(*) FROM visits GROUP BY {window}").window == Window(60_000, 60_000)
+
+
+@pytest.mark.parametrize("group", ["host", "lower(page)", "1", "LOWER(visits.Page)"])
+def test_a_key_is_named_by_its_alias_expression_or_place(group):
+    made = view(f"SELECT lower(page) AS host, count(*) FROM visits GROUP BY {group}")
+    assert made.keys == (Key("host", Expression("lower(page)", STRING)),)
+    assert made.window is None
+
+
+def test_keys_need_not_be_selected():
+    assert view("SELECT count(*) FROM visits GROUP BY page, status").keys == (
+        Key("page", Expression("page", STRING)),
+        Key("status", Expression("status", INT)),
+    )
+
+
+def test_no_keys_and_no_window():
+    assert view("SELECT count(*) FROM visits") == View("v", "visits", (), (Column("count", Count()),))
+
+
+def test_columns_without_a_name():
+    columns = view("SELECT count(*), count(page), sum(bytes), avg(status), min(at), max(at) FROM visits").columns
+    assert [c.name for c in columns] == ["count", "count_page", "sum_bytes", "avg_status", "min_at", "max_at"]
+    assert [type(c.aggregate) for c in columns] == [Count, Count, Sum, Avg, Min, Max]
+
+
+def test_views_read_streams_declared_later_or_known():
+    body = "CREATE MATERIALIZED VIEW v AS SELECT count(*) FROM VISITS;"
+    assert parse(body + VISITS).views["v"].stream == "visits"
+    assert parse(body, known=parse(VISITS)).views["v"].stream == "visits"
+    assert parse(body, known=parse(VISITS)).streams == {}
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("SELECT count(DISTINCT page) FROM visits", "count(DISTINCT …) needs every value to be kept; write approx_count_distinct(x)"),
+        ("SELECT sum(DISTINCT bytes) FROM visits", "write sum(x) without DISTINCT"),
+        ("SELECT median(bytes) FROM visits", "the aggregate median cannot be merged from partials"),
+        ("SELECT percentile(bytes, 0.5) AS p FROM visits", "cannot be merged from partials"),
+        ("SELECT approx_percentile(bytes, 0.5) AS p FROM visits", "the aggregate approx_percentile is not available yet"),
+        ("SELECT stddev(bytes) AS p FROM visits", "not available yet; there are count, sum, avg"),
+        ("SELECT count_if(status > 1) AS p FROM visits", "write count(*) FILTER (WHERE …)"),
+        ("SELECT mean(bytes) FROM visits", "write avg(x)"),
+        ("SELECT sum(bytes) / count(*) AS mean FROM visits", "an expression over aggregates cannot be merged from partials"),
+        ("SELECT CAST(sum(bytes) AS INT) AS s FROM visits", "an expression over aggregates"),
+        ("SELECT CASE WHEN count(*) > 1 THEN 1 END AS s FROM visits", "an expression over aggregates"),
+        ("SELECT sum(count(*)) AS s FROM visits", "an aggregate of an aggregate"),
+        ("SELECT sum(page) FROM visits", "sum takes a number, found STRING (page)"),
+        ("SELECT sum() AS s FROM visits", "sum takes a number, found nothing"),
+        ("SELECT max(bytes, status) AS s FROM visits", "max takes one argument; found 2"),
+        ("SELECT sum(bytes + 1) FROM visits", "this sum(…) has no name; write sum(…) AS total"),
+        ("SELECT count(*) FILTER (WHERE status) FROM visits", "FILTER takes a condition; found INT (status)"),
+        ("SELECT count(*), count(*) FROM visits", "the column 'count' is there twice"),
+        ("SELECT page AS Hits, count(*) AS hits FROM visits GROUP BY page", "the column 'Hits' and 'hits' is there twice"),
+        ("SELECT count(*) AS events FROM visits", "'events' cannot name a column: every answer has a column of that name"),
+        ("SELECT count(*) AS _hits FROM visits", "names that begin with _ are ours"),
+        ("SELECT count(*) AS my__hits FROM visits", "names with __ are ours"),
+        ("SELECT page AS pane, count(*) FROM visits GROUP BY page", "'pane' cannot name a key"),
+        (f"SELECT count(*) AS {'x' * 64} FROM visits", "has 64 characters; expected at most 63"),
+        ("SELECT page FROM visits GROUP BY page", "view 'v' has no aggregate"),
+        ("SELECT page, count(*) FROM visits", "page is neither an aggregate nor in GROUP BY; add it to GROUP BY"),
+        ("SELECT lower(page) AS page, count(*) FROM visits GROUP BY page", "lower(page) is neither an aggregate nor in GROUP BY"),
+        ("SELECT count(*) FROM visits GROUP BY lower(page)", "the key lower(page) has no name; select it: lower(page) AS …"),
+        ("SELECT count(*) FROM visits GROUP BY 2", "GROUP BY 2: SELECT has 1 items"),
+        ("SELECT count(*) FROM visits GROUP BY 1", "an aggregate cannot be a key"),
+        ("SELECT count(*) FROM visits GROUP BY pge", "stream 'visits' has no field 'pge'; did you mean 'page'?"),
+        ("SELECT * FROM visits", "SELECT * has no meaning in a view"),
+        ("SELECT DISTINCT page FROM visits", "SELECT DISTINCT has no meaning in a view"),
+        ("SELECT count(*) FROM visits WHERE bytes", "WHERE takes a condition; found BIGINT (bytes)"),
+        ("SELECT count(*) FROM visits WHERE visits2.bytes > 1", "'visits2.bytes' names something that is not read here"),
+        ("SELECT count(*) FROM visit", "view 'v' reads the stream 'visit', which does not exist; did you mean 'visits'?"),
+        ("SELECT count(*) FROM zzz", "declare it with CREATE STREAM"),
+        ("SELECT count(*) FROM visits JOIN users ON a = b", "a view reads one stream"),
+        ("SELECT count(*) FROM visits v, users", "a view reads one stream"),
+        ("SELECT count(*) FROM (SELECT 1)", "a query inside FROM is not supported"),
+        ("WITH x AS (SELECT 1) SELECT count(*) FROM visits", "WITH is not supported in a view"),
+        ("SELECT count(*) FROM visits GROUP BY page HAVING count(*) > 1", "HAVING is not supported in a view"),
+        ("SELECT count(*) FROM visits ORDER BY 1", "ORDER BY is not supported in a view"),
+        ("SELECT count(*) FROM visits LIMIT 1", "LIMIT is not supported in a view"),
+        ("SELECT count(*) FROM visits UNION ALL SELECT 1", "UNION is not supported in a view; make two views"),
+        ("SELECT count(*) FROM visits EMIT CHANGES", "a view is always up to date"),
+        ("SELECT count(*) FROM visits GROUP BY ROLLUP(page)", "GROUP BY ROLLUP is not supported"),
+        ("SELECT count(*) FROM visits GROUP BY ALL", "GROUP BY ALL is not supported"),
+        ("SELECT count(*) FROM visits GROUP BY window(page, '1 minute')", "that of 'visits' is 'at'; found 'page'; write at"),
+        ("SELECT count(*) FROM visits GROUP BY window(lower(page), '1 minute')", "found an expression"),
+        ("SELECT count(*) FROM visits GROUP BY window(at, '500 ms')", "needs panes of 500 milliseconds; expected panes of whole seconds"),
+        ("SELECT count(*) FROM visits GROUP BY window(at, '1500 ms')", "whole seconds"),
+        ("SELECT count(*) FROM visits GROUP BY window(at, '0 s')", "a window of no length holds nothing"),
+        ("SELECT count(*) FROM visits GROUP BY window(at, '1 minute', '2 minutes')", "leaves gaps"),
+        ("SELECT count(*) FROM visits GROUP BY window(at, '1 month')", "has no fixed length"),
+        ("SELECT count(*) FROM visits GROUP BY window(at)", "window does not take 1 arguments"),
+        ("SELECT count(*) FROM visits GROUP BY window(at, 60)", "window takes a constant duration here"),
+        ("SELECT count(*) FROM visits GROUP BY window(at, '1m'), window(at, '2m')", "a view has one window"),
+        ("SELECT count(*) FROM visits GROUP BY window_start", "GROUP BY names a window that is not there"),
+        ("SELECT window_start, count(*) FROM visits", "SELECT names a window, but GROUP BY has none"),
+        ("SELECT count(*) FROM TUMBLE(visits, at, INTERVAL 1 MINUTE) GROUP BY page", "the window is not in GROUP BY"),
+        ("SELECT count(*) FROM visits GROUP BY session_window(at, '5 minutes')", "sessions are not available yet"),
+    ],
+)  # fmt: skip
+def test_what_views_refuse(body, says):
+    with pytest.raises(DefinitionError) as e:
+        view(body)
+    assert says in str(e.value)
+    assert e.value.where.line == 6
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("CREATE VIEW v AS SELECT 1", "plain CREATE VIEW is not available; write CREATE MATERIALIZED VIEW"),
+        ("CREATE TABLE t (a INT)", "a table of events is a stream: write CREATE STREAM"),
+        ("CREATE INDEX i", "expected STREAM or MATERIALIZED VIEW"),
+        ("CREATE OR ELSE STREAM s (a INT)", "expected REPLACE or REFRESH after CREATE OR"),
+        ("DROP STREAM s", "to drop a thing, delete its definition"),
+        ("SELECT 1", "questions go to `headrace ask`"),
+        ("CREATE STREAM IF NOT EXISTS s (a INT)", "IF NOT EXISTS has no meaning here"),
+        ("CREATE STREAM s AS SELECT * FROM t", "a stream made from another one is not available yet"),
+        ("CREATE STREAM s", "expected '(' after CREATE STREAM s"),
+        ("CREATE STREAM s ()", "expected the name of a field"),
+        ("CREATE STREAM s (a INT", "expected ')' after the fields of stream 's'"),
+        ("CREATE STREAM s (a INT) x", "expected ';' after the statement"),
+        ("CREATE STREAM s (a)", "expected a type, such as STRING"),
+        ("CREATE STREAM s (a INT, A STRING)", "the field 'a' and 'A' is there twice"),
+        ("CREATE STREAM s (_a INT)", "'_a' cannot name a field: names that begin with _ are ours"),
+        ("CREATE STREAM s (`a b` INT)", "'a b' cannot name a field: a name has letters, digits and _"),
+        ("CREATE STREAM s (window INT)", "'window' cannot name a field"),
+        ("CREATE STREAM `a-b` (a INT)", "'a-b' cannot name a stream"),
+        ("CREATE STREAM s (a INT PRIMARY KEY)", "stream 's' is a log of events: it has no PRIMARY key"),
+        ("CREATE STREAM s (a INT DEFAULT 5)", "a field has no DEFAULT; write coalesce(a, …)"),
+        ("CREATE STREAM s (a INT COMMENT 5)", "expected a text after COMMENT"),
+        ("CREATE STREAM s (a REAL)", "the type REAL is not supported; the nearest is DOUBLE"),
+        ("CREATE STREAM s (a MAP<STRING, INT>)", "fields are single values"),
+        ("CREATE STREAM s (a INT, WATERMARK FOR a)", "the event time 'a' is a INT; expected a TIMESTAMP; declare a computed field"),
+        ("CREATE STREAM s (a STRING, WATERMARK FOR a)", "at TIMESTAMP AS to_timestamp(a)"),
+        ("CREATE STREAM s (a INT, WATERMARK FOR b)", "stream 's' has no field 'b' to be its event time"),
+        ("CREATE STREAM s (a TIMESTAMP, WATERMARK FOR a AS a - 5)", "this WATERMARK is not supported"),
+        ("CREATE STREAM s (a TIMESTAMP, WATERMARK FOR a, WATERMARK FOR a)", "has two WATERMARKs"),
+        ("CREATE STREAM s (a BIGINT, b INT AS a)", "the computed field 'b' is declared INT; found BIGINT (a); write CAST(… AS INT)"),
+        ("CREATE STREAM s (a INT, b INT AS a, c INT AS b)", "a computed field reads declared fields only"),
+        ("CREATE STREAM s (a INT AS 1)", "stream 's' has only computed fields"),
+        ("CREATE STREAM s (a STRING, b STRING AS initcap(a))", "initcap is not available in a computed field; expected an operator"),
+        ("CREATE STREAM s (a DOUBLE, b STRING AS CAST(a AS STRING))", "cannot write a DOUBLE as text"),
+        ("CREATE STREAM s (a DECIMAL(5,2), b AS a / 2)", "a computed field cannot divide a DECIMAL"),
+        ("CREATE STREAM s (a STRING, b AS a RLIKE '(?=x)')", "cannot look around or back in a pattern"),
+        ("CREATE STREAM s (a STRING, b AS to_date(a, 'EEE'))", "the format letters 'EEE' are not available in a computed field"),
+        ("CREATE MATERIALIZED VIEW v SCHEDULE CRON 'x' AS SELECT 1", "expected SCHEDULE EVERY 1 HOUR"),
+        ("CREATE MATERIALIZED VIEW v SCHEDULE EVERY 1 MS AS SELECT 1", "a schedule is at least 1 second"),
+        ("CREATE MATERIALIZED VIEW v SELECT 1", "expected AS after CREATE MATERIALIZED VIEW v"),
+        ("CREATE MATERIALIZED VIEW v AS SELECT count(*)", "expected FROM after the columns"),
+        ("CREATE MATERIALIZED VIEW a__b AS SELECT count(*) FROM s", "'a__b' cannot name a view"),
+        ("CREATE STREAM s (a INT); CREATE STREAM S (b INT)", "'S' is declared twice, also at <sql>:1:1"),
+        ("CREATE STREAM s (a INT, @)", "the character '@' has no meaning here"),
+    ],
+)  # fmt: skip
+def test_what_statements_refuse(text, says):
+    with pytest.raises(DefinitionError) as e:
+        parse(text)
+    assert says in str(e.value)
+
+
+def test_all_mistakes_at_once():
+    text = """
+CREATE STREAM ok (a INT);
+CREATE STREAM bad (a FLOAT);
+CREATE MATERIALIZED VIEW v AS SELECT cnt(*) FROM ok;
+CREATE MATERIALIZED VIEW w AS SELECT count(*) FROM bad;
+CREATE MATERIALIZED VIEW x AS SELECT count(*) AS n, sum(b) FROM ok;
+"""
+    with pytest.raises(DefinitionErrors) as e:
+        parse(text, file="visits.sql")
+    places = [str(error.where) for error in e.value.errors]
+    assert places == ["visits.sql:3:22", "visits.sql:4:38", "visits.sql:6:57"]
+    assert len(e.value.as_dict()["errors"]) == 3
