@@ -90,7 +90,7 @@ def ask(store: DuckStore, asked: dict[str, Any], limit: int) -> Answer:
 
 
 @pytest.mark.parametrize("few", [4_000, -1], ids=["python fold", "sql fold"])
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(case=cases(), data=st.data())
 def test_answers_equal_the_reference(few: int, case: Any, data: st.DataObject) -> None:
     view, batches, asked, limit = case

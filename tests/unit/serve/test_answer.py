@@ -1,0 +1,119 @@
+"""What an answer carries besides its rows, and that JSON, Arrow and pandas say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+import pytest
+from store.partial_files import Event, make_view, simple_event, write_partials
+
+from headrace.serve import Answer, Question, answer
+from headrace.store.base import Step
+from headrace.store.duckdb import DuckStore
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+NEWEST = datetime(2026, 1, 1, 11, 59, 30, 250_000, tzinfo=UTC)
+AT_MS = 1_767_268_740_000
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[DuckStore]:
+    opened = DuckStore.open(tmp_path / "store", fence=1)
+    opened.register(make_view(), "f", 0)
+    yield opened
+    opened.close()
+
+
+def merge(store: DuckStore, folder: Path, *events: Event) -> None:
+    file = write_partials(folder / "p.parquet", make_view(), events)
+    newest_us = int(NEWEST.timestamp() * 1_000_000)
+    store.apply(Step("events", 0, 4, 99, newest_us, 0), {("v", 1): [file]})
+
+
+def ask(store: DuckStore) -> Answer:
+    return answer(store, Question.of("v"), lambda version: (version.applied_to, None), NOW)
+
+
+def shown(found: Answer) -> dict[str, object]:
+    text: dict[str, object] = orjson.loads(orjson.dumps(found.as_dict()))
+    assert repr(Answer.from_dict(text).as_dict()) == repr(found.as_dict())
+    return text
+
+
+def test_the_shape_that_clients_rely_on(store: DuckStore, tmp_path: Path) -> None:
+    merge(store, tmp_path, simple_event("/a", AT_MS, 3))
+    found = shown(ask(store))
+    (row,) = found.pop("rows")  # type: ignore[misc]
+    assert list(row)[:3] == ["k0", "window_start", "window_end"]
+    assert list(row)[-1] == "settled"
+    assert (row["window_start"], row["window_end"]) == ("2026-01-01T11:59:00Z", "2026-01-01T12:00:00Z")
+    assert (row["sum_bigint"], row["sum_decimal"], row["max_date"]) == (3, "3.00", "2026-01-01")
+    columns = {column["name"]: column["type"] for column in found.pop("columns")}  # type: ignore[attr-defined]
+    assert list(columns) == list(row)
+    assert (columns["sum_bigint"], columns["sum_decimal"], columns["settled"]) == ("BIGINT", "DECIMAL(38,2)", "BOOLEAN")
+    approximate = found.pop("approximate")
+    assert all(name.startswith("approx_count_distinct") for name in approximate)  # type: ignore[attr-defined]
+    assert found == {
+        "next_cursor": None,
+        "view": "v",
+        "version": 1,
+        "as_of": {
+            "commits": {"events": 4},
+            "newest_event": "2026-01-01T11:59:30.250000Z",
+            "at": "2026-01-01T12:00:00Z",
+        },
+        "freshness_ms": 4,
+        "freshness_reason": None,
+        "events": {"batch": 0, "speed": 1},
+        "corrections": 0,
+        "windows": {"start": None, "end": None, "counted_from": None, "window_ms": 60_000, "every_ms": 60_000},
+        "stalled": None,
+    }
+
+
+def test_a_stalled_view_still_answers_and_says_so(store: DuckStore, tmp_path: Path) -> None:
+    merge(store, tmp_path, simple_event("/a", AT_MS))
+    store.stall("v", 1, "division by zero")
+    found = ask(store)
+    assert (found.stalled, len(found.rows())) == ("division by zero", 1)
+
+
+def test_a_view_that_has_nothing_yet_answers_no_rows(store: DuckStore) -> None:
+    found = ask(store)
+    assert shown(found)["rows"] == []
+    assert found.arrow().num_rows == 0
+    assert list(found.pandas().columns) == [name for name, _ in found.columns]
+
+
+def test_a_sum_beyond_64_bits_keeps_its_digits(store: DuckStore, tmp_path: Path) -> None:
+    event = simple_event("/a", AT_MS)
+    big = replace(event, values={**event.values, "BIGINT": 2**63 - 1})
+    merge(store, tmp_path, big, big, simple_event("/b", AT_MS))
+    found = ask(store)
+    assert [row["sum_bigint"] for row in found.rows()] == [Decimal(2**64 - 2), Decimal(1)]
+    assert dict(found.columns)["sum_bigint"].name == "DECIMAL"
+    assert [row["sum_bigint"] for row in shown(found)["rows"]] == ["18446744073709551614", "1"]  # type: ignore[attr-defined]
+
+
+def test_numbers_that_json_has_no_sign_for_are_words(store: DuckStore, tmp_path: Path) -> None:
+    event = simple_event("/a", AT_MS)
+    inf = replace(event, values={**event.values, "DOUBLE": float("-inf")})
+    nan = replace(event, keys=("/b",), values={**event.values, "DOUBLE": float("nan")})
+    merge(store, tmp_path, inf, nan)
+    rows = shown(ask(store))["rows"]
+    assert [row["sum_double"] for row in rows] == ["-Infinity", "NaN"]  # type: ignore[attr-defined]
+
+
+def test_arrow_has_our_types(store: DuckStore, tmp_path: Path) -> None:
+    merge(store, tmp_path, simple_event("/a", AT_MS))
+    schema = ask(store).arrow().schema
+    assert schema.field("window_start").type == pa.timestamp("us", "UTC")
+    assert schema.field("sum_bigint").type == pa.int64()
+    assert schema.field("sum_decimal").type == pa.decimal128(38, 2)
+    assert schema.field("max_date").type == pa.date32()

@@ -1,0 +1,236 @@
+"""Questions: what their bounds, windows and keys mean, and each mistake met by its message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from store.partial_files import make_view, simple_event, write_partials
+
+from headrace.define.model import Window
+from headrace.errors import NotFoundError, QuestionError
+from headrace.serve import Answer, Question, answer
+from headrace.serve.times import Bound, parse_bound
+from headrace.store.base import Step
+from headrace.store.duckdb import DuckStore
+from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, decimal
+
+MINUTE = 60_000
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+KEYS = (STRING, BOOLEAN, INT, BIGINT, DOUBLE, decimal(5, 2), DATE, TIMESTAMP)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckStore]:
+    folder: Path = tmp_path_factory.mktemp("serve")
+    opened = DuckStore.open(folder / "store", fence=1)
+    pages, five = make_view("pages"), make_view("five", window=Window(5 * MINUTE, 5 * MINUTE))
+    total, typed, quiet = make_view("total", window=None), make_view("typed", keys=KEYS), make_view("quiet")
+    for view in (pages, five, total, typed, quiet):
+        opened.register(view, "f", patience_ms=2 * MINUTE)
+    events = [simple_event(key, at * MINUTE, at) for at in range(10) for key in ("/a", "/b", None, "\\N")]
+    step = Step("events", 0, 1, 0, 9 * MINUTE * 1000 + 5, 0)
+    steps = {(view.name, 1): [write_partials(folder / view.name, view, events)] for view in (pages, five, total)}
+    opened.apply(step, steps)
+    yield opened
+    opened.close()
+
+
+def ask(store: DuckStore, view: str = "pages", **asked: Any) -> Answer:
+    return answer(store, Question.of(view, **asked), lambda version: (12, None), NOW)
+
+
+def windows(found: Answer) -> list[tuple[int, int, int]]:
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    minute = timedelta(minutes=1)
+    return [
+        ((r["window_start"] - epoch) // minute, (r["window_end"] - epoch) // minute, r["count_all"])
+        for r in found.rows()
+    ]
+
+
+def test_tumbling_windows_are_aligned_to_the_epoch_without_start(store: DuckStore) -> None:
+    assert windows(ask(store, by=(), every="4m")) == [(0, 4, 16), (4, 8, 16), (8, 12, 8)]
+
+
+def test_windows_are_aligned_to_start(store: DuckStore) -> None:
+    found = ask(store, by=(), start="1970-01-01T00:01:00Z", end="1970-01-01T00:10:00Z", window="4m")
+    assert windows(found) == [(1, 5, 16), (5, 9, 16)], "the last would end behind `end`"
+
+
+def test_sliding_windows_begin_before_the_first_event(store: DuckStore) -> None:
+    found = ask(store, by=(), key={"k0": "/a"}, window="3m", every="1m", end="1970-01-01T00:04:00Z")
+    assert windows(found) == [(-2, 1, 1), (-1, 2, 2), (0, 3, 3), (1, 4, 3)]
+
+
+def test_sliding_windows_that_end_behind_start_are_answered(store: DuckStore) -> None:
+    found = ask(store, by=(), key={"k0": "/a"}, window="3m", every="1m", start="-2m", end="now")
+    assert windows(found) == [(6, 9, 3), (7, 10, 3)]
+
+
+def test_windows_with_gaps_leave_events_out(store: DuckStore) -> None:
+    assert windows(ask(store, by=(), key={"k0": "/a"}, window="1m", every="5m")) == [(0, 1, 1), (5, 6, 1)]
+
+
+def test_relative_times_count_from_the_end_of_the_newest_pane_and_the_answer_says_so(store: DuckStore) -> None:
+    found = ask(store, by=(), start="-2m")
+    assert windows(found) == [(8, 9, 4), (9, 10, 4)]
+    assert found.windows is not None
+    assert found.windows["counted_from"] == "1970-01-01T00:10:00Z"
+    assert found.windows["start"] == "1970-01-01T00:08:00Z"
+
+
+def test_a_relative_question_before_any_event_is_empty(store: DuckStore) -> None:
+    found = ask(store, "quiet", start="-1h", end="now")
+    assert (found.rows(), found.newest_event, found.commits) == ([], None, {"events": 0})
+
+
+def test_a_view_without_window_gives_one_row_per_key(store: DuckStore) -> None:
+    rows = ask(store, "total").rows()
+    assert [(r["k0"], r["count_all"]) for r in rows] == [(None, 10), ("/a", 10), ("/b", 10), ("\\N", 10)]
+    assert {(r["window_start"], r["window_end"], r["settled"]) for r in rows} == {(None, None, False)}
+
+
+def test_a_row_is_settled_once_newest_is_past_its_end_by_the_patience(store: DuckStore) -> None:
+    found = ask(store, by=())
+    assert [row["settled"] for row in found.rows()] == [True] * 7 + [False] * 3
+
+
+def test_text_asks_for_null_and_for_its_escape(store: DuckStore) -> None:
+    def keys(*parameters: tuple[str, str]) -> list[Any]:
+        question = Question.from_text("pages", [*parameters, ("every", "1h")])
+        return [row["k0"] for row in answer(store, question, lambda v: (0, None), NOW).rows()]
+
+    assert keys(("key.k0", r"\N")) == [None]
+    assert keys(("key.k0", r"\\N")) == [r"\N"]
+    assert keys(("key.k0", "/b"), ("key.k0", "/a")) == ["/a", "/b"]
+    assert keys(("key.k0", "")) == []
+
+
+def test_text_parameters_equal_python_values() -> None:
+    text = [("key.a", "1"), ("by", "a,b"), ("start", "-90m"), ("window", "1 hour"), ("every", "5m"), ("limit", "7")]
+    spans = {"window": timedelta(hours=1), "every": timedelta(minutes=5)}
+    python = Question.of("v", {"a": ["1"]}, by=["a", "b"], start=timedelta(minutes=-90), **spans, limit=7)
+    assert Question.from_text("v", text) == python
+    assert Question.from_text("v", [("by", "")]).by == ()
+    assert Question.from_text("v", []).by is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "1970-01-01T01:00:00Z",
+        "1970-01-01T01:00",
+        "1970-01-01 02:00:00+01:00",
+        datetime(1970, 1, 1, 1),  # noqa: DTZ001 - without a zone it is UTC
+        datetime(1970, 1, 1, 3, tzinfo=timezone(timedelta(hours=2))),
+    ],
+)
+def test_times_are_utc_unless_they_say(value: Any) -> None:
+    assert parse_bound("start", value) == Bound(3_600_000)
+
+
+def test_dates_are_midnight_in_utc() -> None:
+    assert parse_bound("start", date(1970, 1, 2)) == parse_bound("start", "1970-01-02") == Bound(86_400_000)
+
+
+@pytest.mark.parametrize(
+    ("key", "right", "wrong"),
+    [
+        ("k0", ["text"], [5, b"x"]),
+        ("k1", [True, "false", "TRUE"], ["yes", 1]),
+        ("k2", [5, "-5"], ["5.0", 2**31, 1.0, True]),
+        ("k3", [2**63 - 1, "12"], [2**63, "x"]),
+        ("k4", [1.5, "1e3", "NaN", 2, Decimal("1.5")], ["x", True]),
+        ("k5", [Decimal("999.99"), "1.5", 3, 0.25], ["1000", "0.001", "x", "NaN", True]),
+        ("k6", [date(2026, 1, 1), "2026-01-01"], [NOW, "2026-13-01"]),
+        ("k7", [NOW, "2026-01-01T00:00:00Z"], ["noon", date(2026, 1, 1)]),
+    ],
+)
+def test_key_values_are_typed_by_the_key(store: DuckStore, key: str, right: list[Any], wrong: list[Any]) -> None:
+    for value in [*right, None]:
+        ask(store, "typed", key={key: value})
+    for value in wrong:
+        with pytest.raises(QuestionError, match=f"key '{key}' is of type .*found .*expected a|text|true"):
+            ask(store, "typed", key={key: value})
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"start": "noon"}, "start is not a time; found 'noon'; expected ISO 8601"),
+        ({"start": 1_700_000_000}, "start is not a time; found 1700000000.*write '2023-11-14T22:13:20Z'"),
+        ({"end": "1700000000000"}, "end is not a time.*write '2023-11-14T22:13:20Z'"),
+        ({"start": datetime(2026, 1, 1, microsecond=1, tzinfo=UTC)}, "start is not a whole millisecond"),
+        ({"start": "2026-01-01T00:00:30Z"}, "nearest that work are '2026-01-01T00:00:00Z' and '2026-01-01T00:01:00Z'"),
+        ({"start": "-90s"}, "found -90 seconds.*nearest that work are '-2 minutes' and '-1 minute'"),
+        ({"end": "-30s"}, "nearest that work are '-1 minute' and 'now'"),
+        ({"start": "-1m", "end": "-1m"}, "end must lie after start; found start .*expected closed-open"),
+        (
+            {"window": "90s"},
+            "window is not a multiple of the view's pane; found '90 seconds'.*'1 minute' and '2 minutes'",
+        ),
+        ({"every": "1s"}, "every is not a multiple.*nearest that work: '1 minute'$"),
+        ({"every": "soon"}, "every: .*'soon' is not a duration"),
+        ({"start": "-1 fortnight"}, "start: .*unknown unit"),
+        ({"window": 5}, "window takes a span of time; found 5; expected text such as '5 minutes'"),
+        ({"window": "0s"}, "window must be longer than nothing"),
+        ({"key": {"k00": "x"}}, "view 'pages' has no key 'k00'; expected 'k0'; did you mean 'k0'"),
+        ({"key": {"count_all": 3}}, "no key 'count_all'.*is an aggregate; questions filter and group by keys only"),
+        ({"key": [3]}, "key takes key = value pairs; found 3"),
+        ({"key": {"k0": []}}, "a key is given with no value"),
+        (
+            {"key": {"k0": [str(i) for i in range(10_001)]}},
+            "too many keys at once; expected at most 10000; ask in parts",
+        ),
+        ({"by": "k00"}, "has no key 'k00'.*did you mean 'k0'"),
+        ({"by": "k0,k0"}, "by names a key twice; found k0, k0"),
+        ({"limit": 0}, "limit is out of range; found 0; expected 1 to 10000"),
+        ({"limit": "many"}, "limit is out of range; found 'many'"),
+        ({"limit": 10_001}, "limit is out of range"),
+        ({"cursor": "rubbish!"}, "the cursor cannot be read; found 'rubbish!'.*leave it out"),
+        ({"view": "total", "start": "-1h"}, "view 'total' has no window, so it takes no start.*declare"),
+        ({"view": "total", "window": "1h"}, "takes no window"),
+    ],
+)
+def test_each_mistake_is_met_by_its_message(store: DuckStore, asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(QuestionError, match=message):
+        ask(store, **asked)
+
+
+def test_a_key_that_is_near_no_other_is_refused_with_those_there_are(store: DuckStore) -> None:
+    with pytest.raises(QuestionError, match=r"has no key 'zzz'; expected 'k0'$"):
+        ask(store, key={"zzz": 1})
+
+
+def test_a_cursor_of_another_question_is_refused(store: DuckStore) -> None:
+    cursor = ask(store, limit=1).next_cursor
+    assert ask(store, limit=5, cursor=cursor).values[0][0] == "/a"
+    with pytest.raises(QuestionError, match="the cursor belongs to another question"):
+        ask(store, limit=1, cursor=cursor, every="2m")
+
+
+def test_an_unknown_view_is_named_with_its_neighbour(store: DuckStore) -> None:
+    with pytest.raises(NotFoundError, match=r"view 'page' does not exist; did you mean 'pages'\?; `headrace views`"):
+        ask(store, "page")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("windw", "a question has no parameter 'windw'.*did you mean 'window'"),
+        ("page", "no parameter 'page'.*to filter by a key write key.page="),
+    ],
+)
+def test_an_unknown_parameter_is_refused(name: str, message: str) -> None:
+    with pytest.raises(QuestionError, match=message):
+        Question.from_text("pages", [(name, "x")])
+
+
+def test_a_parameter_given_twice_is_refused() -> None:
+    with pytest.raises(QuestionError, match="parameter 'limit' is given twice"):
+        Question.from_text("pages", [("limit", "1"), ("limit", "2")])
