@@ -73,13 +73,13 @@ def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
         return reply_json(runtime.ask(question).as_dict())
 
     @routes.get("/v1/views/{view}", response_class=Response, openapi_extra=_ASK_DOC)
-    async def answer(request: Request) -> Response:
+    async def answer(view: str, request: Request) -> Response:
         """Rows of a view, with how fresh and how complete they are."""
-        question = Question.from_text(request.path_params["view"], request.query_params.multi_items())
+        question = Question.from_text(view, request.query_params.multi_items())
         return await anyio.to_thread.run_sync(ask, question)
 
     @routes.post("/v1/views/{view}/lookup", response_class=Response, openapi_extra=_LOOKUP_DOC)
-    async def lookup(request: Request) -> Response:
+    async def lookup(view: str, request: Request) -> Response:
         """The same question for many keys at once, as JSON."""
         asked = _read_object(await read_body(request, max_body))
         for name in asked:
@@ -89,7 +89,7 @@ def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
                     expected=f"key, {', '.join(PARAMETERS)}",
                     fix=did_you_mean(name, ("key", *PARAMETERS)),
                 )
-        question = Question.of(request.path_params["view"], **asked)
+        question = Question.of(view, **asked)
         return await anyio.to_thread.run_sync(ask, question)
 
     return routes

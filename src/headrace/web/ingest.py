@@ -55,13 +55,12 @@ def ingest_routes(runtime: Runtime, max_body: int) -> APIRouter:
     waiting = anyio.CapacityLimiter(MOST_WAITING)
 
     @routes.post("/v1/streams/{stream}/events", response_class=Response, openapi_extra=_EVENTS_DOC)
-    async def take_events(request: Request) -> Response:
+    async def take_events(stream: str, request: Request) -> Response:
         """Take events in: an object, an array, or one object per line. Acknowledged when they are on disk."""
         keep_bad = _flag(request, "keep_bad")
         body = await read_body(request, max_body)
         ndjson = is_ndjson(request.headers.get("content-type", ""), body)
         key = request.headers.get("idempotency-key")
-        stream = request.path_params["stream"]
 
         def take() -> Any:
             return runtime.ingest(stream, body, ndjson=ndjson, key=key, keep_bad=keep_bad)
@@ -72,13 +71,13 @@ def ingest_routes(runtime: Runtime, max_body: int) -> APIRouter:
         return reply_json(reply.as_dict())
 
     @routes.get("/v1/tokens/{token}", response_class=Response, openapi_extra=_WAIT_DOC)
-    async def token(request: Request) -> Response:
+    async def follow(token: str, request: Request) -> Response:
         """Whether every serving view has the events of an ingest reply; stalled views are named."""
-        token = request.path_params["token"]
         deadline = time.monotonic() + _wait_s(request)
         state: TokenState = runtime.token(token)
         while not state.complete and (left := deadline - time.monotonic()) > 0:
-            if request.app.state.stopping or await request.is_disconnected():
+            stopping = request.app.state.stopping or runtime.stopped.is_set()
+            if stopping or await request.is_disconnected():
                 break
             state = await anyio.to_thread.run_sync(runtime.wait_token, token, min(left, WAIT_SLICE_S), limiter=waiting)
         return reply_json(state.as_dict())

@@ -1,0 +1,152 @@
+"""Workspaces, commands and servers for the tests of surfaces: all real, most of them without Spark."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import orjson
+import pytest
+
+from headrace.cli.app import run
+from headrace.config import Workspace
+from headrace.runtime import Runtime
+from headrace.web.app import create_app
+from headrace.web.server import Server, bind, url_of
+
+HEADRACE = Path(sys.executable).with_name("headrace")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return orjson.loads(self.out)
+
+
+@pytest.fixture
+def headrace(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    """Runs a command in this process."""
+
+    def command(*arguments: object) -> Ran:
+        capsys.readouterr()
+        code = run([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return Ran(code, out, err)
+
+    return command
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A new workspace with the example, nothing applied."""
+    path = tmp_path / "shop"
+    assert run(["init", str(path)]) == 0
+    return path
+
+
+@pytest.fixture
+def applied(folder: Path) -> Path:
+    """A workspace whose example is applied."""
+    assert run(["apply", "--yes", "-w", str(folder)]) == 0
+    return folder
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server in this process, over a real runtime without Spark."""
+
+    runtime: Runtime
+    url: str
+    http: httpx2.Client
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Served]]:
+    """Serves a workspace; its settings may be overridden."""
+    stops: list[Callable[[], None]] = []
+
+    def start(folder: Path, **settings: Any) -> Served:
+        bound = bind("127.0.0.1", 0)
+        runtime = Runtime.open(Workspace.open(folder, **settings), url_of(bound))
+        server = Server(create_app(runtime))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+        thread.start()
+        http = httpx2.Client(base_url=runtime.url, trust_env=False)
+
+        def stop() -> None:
+            http.close()
+            server.stop()
+            thread.join()
+            runtime.stop()
+            bound.close()
+
+        stops.append(stop)
+        return Served(runtime, runtime.url, http)
+
+    yield start
+    for stop in stops:
+        stop()
+
+
+@pytest.fixture
+def served(applied: Path, serve: Callable[..., Served]) -> Served:
+    """The example, served without Spark."""
+    return serve(applied)
+
+
+class Up:
+    """A `headrace up` in a process of its own."""
+
+    def __init__(self, folder: Path, *arguments: str, **environment: str) -> None:
+        self.folder = folder
+        self.process = subprocess.Popen(
+            [str(HEADRACE), "up", "-w", str(folder), "--port", "0", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **environment},
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        found = re.search(r"http://\S+", line)
+        if not found:
+            out, err = self.process.communicate()
+            raise AssertionError(f"up did not start: {line}{out}{err}")
+        self.url = found[0]
+
+    def wait_until_ready(self) -> None:
+        """Until Spark runs."""
+        deadline = time.monotonic() + 180
+        while httpx2.get(f"{self.url}/health", trust_env=False).json()["status"] == "starting":
+            assert time.monotonic() < deadline, "Spark did not start"
+            time.sleep(0.2)
+
+    def stop(self, number: int = signal.SIGTERM) -> tuple[int, str, str]:
+        """Stop it by a signal: exit code, output, errors."""
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=30)
+        return self.process.returncode, out, err
+
+
+def visit(second: float = 0.0, **fields: Any) -> dict[str, Any]:
+    """A visit on 1 March 2026, so many seconds past noon."""
+    minute, rest = divmod(second, 60)
+    at = f"2026-03-01T{12 + int(minute // 60):02d}:{int(minute % 60):02d}:{rest:06.3f}Z"
+    return {"visitor": "ann", "page": "/home", "status": 200, "bytes": 100, "at": at, **fields}

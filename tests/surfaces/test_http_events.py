@@ -1,0 +1,166 @@
+"""POST /v1/streams/{s}/events and tokens: what is taken, what is refused, and how that is said."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import orjson
+import pytest
+
+from headrace.lake import ingest
+from tests.surfaces.conftest import Served, visit
+
+EVENTS = "/v1/streams/visits/events"
+
+
+def lines(*events: dict[str, Any]) -> bytes:
+    return b"\n".join(orjson.dumps(event) for event in events)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "accepted"),
+    [
+        (orjson.dumps(visit()), "application/json", 1),
+        (orjson.dumps([visit(), visit(1)]), "application/json; charset=utf-8", 2),
+        (orjson.dumps(visit(), option=orjson.OPT_INDENT_2), "application/json", 1),
+        (b"[]", "application/json", 0),
+        (lines(visit(), visit(1), visit(2)), "application/x-ndjson", 3),
+        (lines(visit(), visit(1)) + b"\n\n", "application/x-ndjson", 2),
+        (lines(visit(), visit(1), visit(2)), "text/plain", 3),
+        (orjson.dumps([visit(), visit(1)]), "", 2),
+        (orjson.dumps(visit(), option=orjson.OPT_INDENT_2), "", 1),
+    ],
+)
+def test_every_form_of_body_is_taken(served: Served, body: bytes, kind: str, accepted: int) -> None:
+    reply = served.http.post(EVENTS, content=body, headers={"content-type": kind} if kind else {})
+    assert reply.status_code == 200
+    assert reply.json() == {"accepted": accepted, "refused": [], "token": reply.json()["token"]}
+    assert reply.headers["content-type"] == "application/json"
+
+
+def test_bad_events_are_refused_by_index_and_reason(served: Served) -> None:
+    events = [visit(), visit(status="many"), visit(2), {"page": "/home"}]
+    reply = served.http.post(EVENTS, json=events).json()
+    assert reply["accepted"] == 2
+    assert [refused["index"] for refused in reply["refused"]] == [1, 3]
+    assert "status" in reply["refused"][0]["reason"]
+    assert "visitor" in reply["refused"][1]["reason"]
+
+
+def test_keep_bad_accepts_lines_unread(served: Served) -> None:
+    body = lines(visit()) + b"\nbroken\n"
+    headers = {"content-type": "application/x-ndjson"}
+    reply = served.http.post(EVENTS, params={"keep_bad": "true"}, content=body, headers=headers)
+    assert reply.json()["accepted"] == 2
+    wrong = served.http.post(EVENTS, params={"keep_bad": "maybe"}, content=body, headers=headers)
+    assert wrong.status_code == 422
+    assert wrong.json()["error"]["code"] == "request"
+
+
+@pytest.mark.parametrize(
+    ("stream", "body", "status", "code", "words"),
+    [
+        ("visit", b"{}", 404, "not_found", "did you mean 'visits'?"),
+        ("visits", b"", 400, "ingest", "the body is empty"),
+        ("visits", b"[1, 2", 400, "ingest", "not a JSON array"),
+        ("visits", b"[{},,{}]", 400, "ingest", "empty element"),
+    ],
+)
+def test_a_request_that_cannot_be_taken(
+    served: Served, stream: str, body: bytes, status: int, code: str, words: str
+) -> None:
+    headers = {"content-type": "application/json"}
+    reply = served.http.post(f"/v1/streams/{stream}/events", content=body, headers=headers)
+    error = reply.json()["error"]
+    assert (reply.status_code, error["code"]) == (status, code)
+    assert words in f"{error['message']} {error['fix']}"
+
+
+def test_a_retried_request_adds_nothing(served: Served) -> None:
+    headers = {"idempotency-key": "one"}
+    first = served.http.post(EVENTS, json=[visit()], headers=headers).json()
+    again = served.http.post(EVENTS, json=[visit()], headers=headers).json()
+    assert again == first
+    other = served.http.post(EVENTS, json=[visit(5)], headers=headers)
+    assert other.status_code == 409
+    assert other.json()["error"]["code"] == "conflict"
+    fresh = served.http.post(EVENTS, json=[visit()], headers={"idempotency-key": "two"}).json()
+    assert fresh["token"] != first["token"]
+
+
+def test_the_same_key_in_flight_is_taken_once(served: Served) -> None:
+    def post(_: int) -> Any:
+        return httpx2.post(
+            served.url + EVENTS, json=[visit()], headers={"idempotency-key": "k"}, trust_env=False
+        ).json()
+
+    with ThreadPoolExecutor(8) as pool:
+        replies = list(pool.map(post, range(24)))
+    assert all(reply == replies[0] for reply in replies)
+
+
+def test_a_body_over_the_limit_is_refused_while_it_comes(applied: Path, serve: Callable[..., Served]) -> None:
+    served = serve(applied, max_body_mb=1)
+    sent = 0
+
+    def endless() -> Any:
+        nonlocal sent
+        for _ in range(200):
+            sent += 1
+            yield b" " * (256 << 10)
+
+    declared = served.http.post(EVENTS, content=b" " * (2 << 20))
+    assert declared.status_code == 413
+    assert "max_body_mb" in declared.json()["error"]["expected"]
+    try:
+        chunked = served.http.post(EVENTS, content=endless())
+        assert chunked.status_code == 413
+    except httpx2.TransportError:
+        pass  # the server may close the connection before the client has read the reply
+    assert sent < 200
+
+
+def test_overload_says_when_to_come_back(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ingest, "BACKLOG_BYTES", -1)
+    reply = served.http.post(EVENTS, json=[visit()])
+    assert reply.status_code == 429
+    assert reply.headers["retry-after"] == "1"
+    assert reply.json()["error"]["code"] == "overload"
+
+
+def test_a_token_waits_no_longer_than_asked(served: Served) -> None:
+    token = served.http.post(EVENTS, json=[visit()]).json()["token"]
+    assert served.http.get(f"/v1/tokens/{token}").json() == {"complete": False, "stalled": []}
+    began = time.monotonic()
+    assert served.http.get(f"/v1/tokens/{token}", params={"wait": "700ms"}).json()["complete"] is False
+    assert 0.6 < time.monotonic() - began < 5
+
+
+def test_a_waiting_token_lets_the_server_stop(applied: Path, serve: Callable[..., Served]) -> None:
+    served = serve(applied)
+    token = served.http.post(EVENTS, json=[visit()]).json()["token"]
+    replies: list[int] = []
+    url = f"{served.url}/v1/tokens/{token}"
+    waiter = threading.Thread(
+        target=lambda: replies.append(httpx2.get(url, params={"wait": "30s"}, timeout=40, trust_env=False).status_code)
+    )
+    waiter.start()
+    time.sleep(0.5)
+    served.runtime.stopped.set()  # as when the process must stop
+    waiter.join(10)
+    assert replies == [200]
+
+
+@pytest.mark.parametrize(
+    ("token", "wait", "status"), [("nonsense", "", 404), ("x.1", "", 404), ("visits.1", "soon", 422)]
+)
+def test_a_token_that_cannot_be_read(served: Served, token: str, wait: str, status: int) -> None:
+    reply = served.http.get(f"/v1/tokens/{token}", params={"wait": wait})
+    assert reply.status_code == status
+    assert set(reply.json()["error"]) == {"code", "message", "found", "expected", "fix", "where"}

@@ -1,0 +1,92 @@
+"""Streams, views, status, plan, apply, health and the page, over a real runtime without Spark."""
+
+from __future__ import annotations
+
+from headrace.web.page import render_page
+from tests.surfaces.conftest import Served, visit
+
+MORE = "CREATE MATERIALIZED VIEW all_visits AS SELECT count(*) AS hits FROM visits;"
+
+
+def test_streams_and_views_describe_themselves(served: Served) -> None:
+    [stream] = served.http.get("/v1/streams").json()["streams"]
+    assert stream["name"] == "visits"
+    assert stream["event_time"] == "at"
+    assert stream["fields"][0] == {"name": "visitor", "type": "STRING", "nullable": False, "computed": None}
+    [view] = served.http.get("/v1/views").json()["views"]
+    assert (view["name"], view["stream"], view["keys"]) == ("traffic", "visits", ["page"])
+    assert [column["name"] for column in view["columns"]] == ["hits", "errors", "bytes", "visitors"]
+
+
+def test_status_has_all_of_it(served: Served) -> None:
+    served.http.post("/v1/streams/visits/events", json=[visit()])
+    status = served.http.get("/v1/status").json()
+    assert status["url"] == served.url
+    assert status["state"] == "starting"
+    assert status["streams"][0]["backlog_bytes"] > 0
+    assert served.http.get("/health").json() == {"status": "starting", "reason": "Spark is starting"}
+
+
+def test_an_empty_answer_has_the_whole_shape(served: Served) -> None:
+    answer = served.http.get("/v1/views/traffic").json()
+    assert answer["rows"] == []
+    assert answer["next_cursor"] is None
+    assert {"version", "as_of", "freshness_ms", "events", "corrections", "approximate"} <= set(answer)
+    assert answer["approximate"].keys() == {"visitors"}
+    assert served.http.post("/v1/views/traffic/lookup", json={"key": [{"page": "/"}]}).json()["rows"] == []
+
+
+def test_plan_and_apply_on_a_running_server(served: Served) -> None:
+    assert served.http.get("/v1/plan").json()["empty"] is True
+    (served.runtime.workspace.definitions / "more.sql").write_text(MORE)
+    plan = served.http.get("/v1/plan").json()
+    assert [(c["kind"], c["what"], c["name"]) for c in plan["changes"]] == [("create", "view", "all_visits")]
+    applied = served.http.post("/v1/apply", json={"expect": plan["fingerprint"]})
+    assert applied.json() == plan
+    assert served.http.get("/v1/plan").json()["empty"] is True
+    assert len(served.http.get("/v1/views").json()["views"]) == 2
+
+
+def test_a_wrong_definition_has_its_place(served: Served) -> None:
+    (served.runtime.workspace.definitions / "more.sql").write_text("CREATE MATERIALIZED VIEW x AS SELECT;")
+    reply = served.http.get("/v1/plan")
+    assert reply.status_code == 400
+    error = reply.json()["error"]
+    assert error["code"] == "definition"
+    assert "more.sql:1:" in (error["where"] or error["message"])
+
+
+def test_the_page_escapes_and_loads_nothing(served: Served) -> None:
+    reply = served.http.get("/")
+    assert reply.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in reply.headers["content-security-policy"]
+    assert "visits" in reply.text
+    assert "traffic" in reply.text
+    assert "http" not in reply.text.replace("http-equiv", "")
+    status = served.runtime.status()
+    status["workspace"] = "<script>alert(1)</script>"
+    status["streams"][0]["error"] = "<img src=x>"
+    page = render_page(status)
+    assert "<script" not in page
+    assert "<img" not in page
+
+
+def test_openapi_documents_every_endpoint(served: Served) -> None:
+    paths = served.http.get("/openapi.json").json()["paths"]
+    assert set(paths) == {
+        "/v1/streams/{stream}/events",
+        "/v1/tokens/{token}",
+        "/v1/views/{view}",
+        "/v1/views/{view}/lookup",
+        "/v1/streams",
+        "/v1/views",
+        "/v1/status",
+        "/v1/plan",
+        "/v1/apply",
+        "/health",
+    }
+    for path, methods in paths.items():
+        for method in methods.values():
+            assert method["description"], path
+    named = {p["name"] for p in paths["/v1/views/{view}"]["get"]["parameters"]}
+    assert {"view", "key", "by", "start", "end", "window", "every", "limit", "cursor"} <= named
