@@ -18,6 +18,7 @@ import pyarrow as pa
 from headrace.define.fingerprint import from_json, to_json
 from headrace.define.model import View
 from headrace.errors import CorruptionError, FencedError, WorkspaceError
+from headrace.faults import fault_point
 from headrace.store.base import Selection, Step, Version
 from headrace.store.few import fold_few
 from headrace.store.sketches import register_functions
@@ -145,9 +146,12 @@ class DuckStore:
         with self._transaction() as connection:
             for view, number in partials:
                 self._move(connection, step, view, number)
+            fault_point("store.before_merge")
             for (view, number), files in partials.items():
                 if files:
                     _merge(connection, view, number, files)
+            fault_point("store.before_commit")
+        fault_point("store.after_commit")
 
     def _move(self, connection: duckdb.DuckDBPyConnection, step: Step, view: str, number: int) -> None:
         moved = _run(

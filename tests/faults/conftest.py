@@ -1,0 +1,24 @@
+"""A workspace with one stream and two views, for processes that are killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+DEFINITIONS = """
+CREATE STREAM clicks (id BIGINT NOT NULL, who STRING, weight BIGINT, at TIMESTAMP NOT NULL,
+  WATERMARK FOR at AS at - INTERVAL 10 SECONDS);
+CREATE MATERIALIZED VIEW per_minute AS
+  SELECT who, count(*) AS n, sum(weight) AS weight, approx_count_distinct(id) AS ids FROM clicks
+  GROUP BY who, window(at, '1 minute');
+CREATE MATERIALIZED VIEW total AS SELECT count(*) AS n, sum(id) AS ids, max(id) AS last FROM clicks;
+"""
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    (tmp_path / "definitions").mkdir()
+    (tmp_path / "definitions" / "clicks.sql").write_text(DEFINITIONS)
+    (tmp_path / "headrace.toml").write_text("lease_s = 2\n")
+    return tmp_path

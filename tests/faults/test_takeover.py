@@ -1,0 +1,67 @@
+"""A paused writer that wakes after another took over commits nothing and stops; a second `up` is refused."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import httpx2
+
+from headrace.lease import live_holder
+
+from ..server import COMMAND, UpServer
+from .clicks import Clicks
+
+
+def test_paused_writer_that_wakes_commits_nothing(workspace: Path) -> None:
+    clicks = Clicks()
+    first = UpServer(workspace).wait_until_ready()
+    for _ in range(20):
+        assert clicks.post(first)
+    # Paused in the midst of its work: some of these posts are in the journal and not in the lake.
+    first.process.send_signal(signal.SIGSTOP)
+    while live_holder(workspace / "data" / "lease.json"):
+        time.sleep(0.05)
+    second = UpServer(workspace).wait_until_ready()
+    for _ in range(5):
+        assert clicks.post(second)
+    clicks.check(second)
+    commits = second.get("/v1/status")["streams"][0]["commits"]
+
+    outcome: list[object] = []
+    events = [{"id": 10**6, "at": "2026-04-01T10:00:00Z"}]
+    late = threading.Thread(target=lambda: outcome.append(_try(first, events)))
+    late.start()
+    first.process.send_signal(signal.SIGCONT)
+    late.join(60)
+    assert outcome == ["not acknowledged"]
+    assert first.process.wait(30) == 3, first.said()
+    assert "taken" in first.said()
+
+    assert second.get("/v1/status")["streams"][0]["commits"] == commits
+    assert clicks.post(second)
+    clicks.check(second)
+    assert second.stop() == 0
+
+
+def _try(server: UpServer, events: list[dict[str, object]]) -> object:
+    try:
+        return server.post("clicks", events, "late")
+    except httpx2.HTTPError:
+        return "not acknowledged"
+
+
+def test_second_up_fails_at_once_and_names_the_first(workspace: Path) -> None:
+    first = UpServer(workspace).wait_for_http()
+    began = time.monotonic()
+    ended = subprocess.run([*COMMAND, "up", "--port", "0"], cwd=workspace, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert f"process {first.process.pid} at {first.url}" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert time.monotonic() - began < 20
+    began = time.monotonic()
+    first.stop()
+    assert time.monotonic() - began < 10

@@ -1,0 +1,115 @@
+"""A real `headrace up` for tests: started, killed, paused, and asked over HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from headrace.lease import read_holder
+
+COMMAND = [sys.executable, "-c", "import sys; from headrace.cli import main; sys.exit(main())"]
+
+
+class UpServer:
+    """One process of the real command, on a free port."""
+
+    def __init__(self, folder: Path, **variables: str) -> None:
+        self.folder = folder
+        self.log = folder / f"up-{time.monotonic_ns()}.log"
+        with self.log.open("wb") as out:
+            self.process = subprocess.Popen(
+                [*COMMAND, "up", "--port", "0"],
+                cwd=folder,
+                env={**os.environ, **variables},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.url = ""
+
+    def wait_for_http(self, timeout_s: float = 90) -> UpServer:
+        """Until it takes events in; Spark may still be starting."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            assert self.process.poll() is None, self.said()
+            holder = read_holder(self.folder / "data" / "lease.json")
+            if holder and holder.pid == self.process.pid and holder.url:
+                self.url = holder.url
+                try:
+                    httpx2.get(f"{self.url}/health", timeout=5)
+                    return self
+                except httpx2.HTTPError:
+                    pass
+            time.sleep(0.05)
+        raise AssertionError(f"not up in time: {self.said()}")
+
+    def wait_until_ready(self, timeout_s: float = 120) -> UpServer:
+        """Until events flow."""
+        self.wait_for_http(timeout_s)
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            assert self.process.poll() is None, self.said()
+            if self.get("/health")["status"] == "ok":
+                return self
+            time.sleep(0.05)
+        raise AssertionError(f"not ready in time: {self.said()}")
+
+    def post(self, stream: str, events: list[dict[str, Any]], key: str) -> dict[str, Any]:
+        """One request; raises httpx2.HTTPError if it was not acknowledged."""
+        body = json.dumps(events).encode()
+        headers = {"Idempotency-Key": key, "Content-Type": "application/json"}
+        reply = httpx2.post(f"{self.url}/v1/streams/{stream}/events", content=body, headers=headers, timeout=60)
+        reply.raise_for_status()
+        return dict(reply.json())
+
+    def get(self, path: str, **parameters: Any) -> dict[str, Any]:
+        """One answer."""
+        reply = httpx2.get(f"{self.url}{path}", params=parameters, timeout=60)
+        reply.raise_for_status()
+        return dict(reply.json())
+
+    def wait_for_token(self, token: str, timeout_s: float = 120) -> None:
+        """Until every view has it."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            state = self.get(f"/v1/tokens/{token}", wait="10s")
+            if state["complete"]:
+                return
+            assert not state["stalled"], state
+        raise AssertionError(f"token not complete in time: {self.get('/v1/status')} {self.said()}")
+
+    def rows(self, view: str) -> list[dict[str, Any]]:
+        """All rows of a view."""
+        rows: list[dict[str, Any]] = []
+        cursor: dict[str, str] = {}
+        while True:
+            page = self.get(f"/v1/views/{view}", limit=10_000, **cursor)
+            rows += page["rows"]
+            if not page["next_cursor"]:
+                return rows
+            cursor = {"cursor": page["next_cursor"]}
+
+    def kill(self) -> None:
+        """As kill -9 would."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> int:
+        """As Ctrl-C would; the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30)
+
+    def said(self) -> str:
+        """The end of its log."""
+        return self.log.read_text(errors="replace")[-3000:]
