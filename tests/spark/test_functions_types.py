@@ -1,5 +1,7 @@
 """What definitions say about expressions is what Spark does, and DuckDB computes fields as Spark would."""
 
+# ruff: noqa: E501 - one case per line
+
 from __future__ import annotations
 
 import itertools

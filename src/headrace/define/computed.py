@@ -145,7 +145,8 @@ def _call(term: Term, args: list[str]) -> str:
 
 def _substring(args: list[str]) -> str:
     text, start = args[0], args[1]
-    first = f"(CASE WHEN {start} > 0 THEN {start} - 1 WHEN {start} < 0 THEN length({text}) + {start} ELSE 0 END)"
+    from_end = f"length({text}) + {start}"
+    first = f"(CASE WHEN {start} > 0 THEN {start} - 1 WHEN {start} < 0 THEN {from_end} WHEN {start} = 0 THEN 0 END)"
     last = f"({first} + {args[2]})" if len(args) > 2 else f"length({text})"
     cut = f"substring({text}, greatest({first}, 0) + 1, greatest({last} - greatest({first}, 0), 0))"
     return f"CASE WHEN {first} IS NOT NULL AND {last} IS NOT NULL THEN {cut} END"

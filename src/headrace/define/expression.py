@@ -13,11 +13,11 @@ from headrace.define.functions import (
     TYPE_NAMES,
     UNSTABLE,
     WHY_UNSTABLE,
-    Function,
     operand_types,
 )
 from headrace.define.literals import parse_date, parse_timestamp
 from headrace.define.parser import Parser
+from headrace.define.signatures import Function
 from headrace.define.syntax import Call, Case, Cast, Interval, Literal, Logic, Name, Node, Operation, Star, Test
 from headrace.define.terms import Term, render
 from headrace.define.tokens import END, Source

@@ -5,92 +5,14 @@ A function is in the table only if no value can make Spark fail (ansi off): one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import replace
 
-from headrace.define.coercion import VOID, arithmetic_type, common_type
-from headrace.define.patterns import groups, is_format, refuse_replacement
+from headrace.define.coercion import arithmetic_type, common_type
+from headrace.define.patterns import groups, refuse_replacement
+from headrace.define.signatures import Function
 from headrace.define.terms import Term
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Type, decimal
-
-Result = Type | Callable[[Sequence[Term]], Type | None]
-KINDS = {
-    "NUMBER": ("INT", "BIGINT", "DOUBLE", "DECIMAL"),
-    "INTEGER": ("INT", "BIGINT"),
-    "TIME": ("DATE", "TIMESTAMP"),
-}
-CONSTANTS = (
-    "REGEX",
-    "TEXT",
-    "UNIT",
-    "FORMAT",
-    "PART",
-    "GROUP",
-    "COUNT",
-    "BITS",
-    "INDEX",
-)  # kinds that take a literal only
-UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond")
-URL_PARTS = ("HOST", "PATH", "QUERY", "REF", "PROTOCOL", "FILE", "AUTHORITY", "USERINFO")
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """One parameter of a function."""
-
-    name: str
-    kind: str  # types and KINDS joined by |, ANY, SAME (a type in common with the other SAMEs), or one of CONSTANTS
-    optional: bool = False
-    repeats: bool = False
-
-    def refuse(self, term: Term) -> str | None:
-        """What the parameter expects if the argument does not fit; None if it does."""
-        if self.kind in CONSTANTS:
-            return _refuse_constant(self.kind, term)
-        if self.kind in ("ANY", "SAME") or (term.type == VOID and not term.is_literal):
-            return None
-        allowed = {name for kind in self.kind.split("|") for name in KINDS.get(kind, (kind,))}
-        return None if term.type.name in allowed else self.kind.replace("|", " or ")
-
-
-@dataclass(frozen=True)
-class Function:
-    """A row of the table."""
-
-    name: str
-    takes: str
-    result: Result
-    duckdb: str = ""  # the translation of a computed field, {0}, {1}, … its arguments; empty: not for computed fields
-    aliases: tuple[str, ...] = ()
-    refuse: Callable[[Sequence[Term], bool], str | None] | None = None  # what else is wrong; True in a computed field
-    group: str = ""
-
-    @cached_property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """The parameters, read from `takes`: "a STRING, [b INT], c SAME..."."""
-        parameters = []
-        for part in filter(None, (part.strip() for part in self.takes.split(","))):
-            name, kind = part.strip("[].").split(" ")
-            parameters.append(Parameter(name, kind, part.startswith("["), part.endswith("...")))
-        return tuple(parameters)
-
-    def pair(self, count: int) -> list[Parameter] | None:
-        """The parameter of each of `count` arguments; None if that is too few or too many."""
-        parameters = list(self.parameters)
-        least = sum(not (p.optional or p.repeats) for p in parameters)
-        if parameters and parameters[-1].repeats:
-            parameters += [parameters[-1]] * (count - len(parameters))
-        return parameters[:count] if least <= count <= len(parameters) else None
-
-    def result_type(self, args: Sequence[Term]) -> Type | None:
-        """The type of the value; None if the arguments have no type in common."""
-        return self.result(args) if callable(self.result) else self.result
-
-    @property
-    def signature(self) -> str:
-        """The function as documents write it."""
-        return f"{self.name}({self.takes})"
 
 
 def operand_types(args: Sequence[Term]) -> list[Type]:
@@ -165,6 +87,10 @@ def _floor_epoch(micros: int) -> str:
     return f"(epoch_us({{0}}) - (epoch_us({{0}}) % {micros} + {micros}) % {micros}) // {micros}"
 
 
+def _cut(side: str) -> str:
+    return f"CASE WHEN {{1}} > 0 THEN {side}({{0}}, {{1}}) WHEN {{1}} <= 0 THEN left({{0}}, 0) END"
+
+
 # An empty separator splits nothing in Spark, and every character in DuckDB.
 _SPLIT_PART = """
     CASE WHEN {1} <> '' THEN split_part({0}, {1}, {2}) WHEN abs({2}) = 1 THEN {0} WHEN {0} <> {1} THEN '' END
@@ -197,8 +123,8 @@ TABLE = [
         F("rtrim", "text STRING", STRING, "rtrim({0}, ' ')"),
         F("length", "text STRING", INT, "length({0})", ("len", "char_length", "character_length")),
         F("substring", "text STRING, start INT, [count INT]", STRING, aliases=("substr",), duckdb="substring({*})"),
-        F("left", "text STRING, count INT", STRING, "CASE WHEN {1} > 0 THEN left({0}, {1}) WHEN {1} <= 0 THEN left({0}, 0) END"),
-        F("right", "text STRING, count INT", STRING, "CASE WHEN {1} > 0 THEN right({0}, {1}) WHEN {1} <= 0 THEN left({0}, 0) END"),
+        F("left", "text STRING, count INT", STRING, _cut("left")),
+        F("right", "text STRING, count INT", STRING, _cut("right")),
         F("concat", "text STRING, more STRING...", STRING, "({+})"),
         F("concat_ws", "separator STRING, text STRING, more STRING...", STRING),
         F("replace", "text STRING, search STRING, [by STRING]", STRING, "replace({0}, {1}, {2})"),
@@ -315,32 +241,3 @@ TYPE_NAMES = frozenset({
     "int", "bigint", "string", "double", "boolean", "date", "timestamp", "decimal", "float", "tinyint", "smallint",
     "binary",
 })  # fmt: skip
-
-
-def _refuse_constant(kind: str, term: Term) -> str | None:
-    text = term.text if term.is_literal else None
-    match kind:
-        case "UNIT":
-            good = text is not None and text.lower() in UNITS
-            return None if good else "one of '" + "', '".join(UNITS) + "'"
-        case "PART":
-            return None if text in URL_PARTS else "one of '" + "', '".join(URL_PARTS) + "'"
-        case "REGEX":
-            return (
-                None
-                if term.type == STRING and text is not None and groups(text) is not None
-                else "a constant pattern that is valid"
-            )
-        case "FORMAT":
-            good = term.type == STRING and text is not None and is_format(text)
-            return None if good else "a constant pattern such as 'yyyy-MM-dd HH:mm:ss'"
-        case "TEXT":
-            return None if term.type == STRING and text is not None else "a constant text"
-        case "BITS":
-            return None if text in ("224", "256", "384", "512") else "224, 256, 384 or 512"
-        case "INDEX":
-            return None if term.type == INT and text not in (None, "0") else "a constant INT other than 0"
-        case _:
-            least = 0 if kind == "GROUP" else -1000
-            good = term.type == INT and text is not None and least <= int(text) <= 1000
-            return None if good else f"a constant INT from {least} to 1000"

@@ -1,5 +1,7 @@
 """CREATE STREAM and CREATE MATERIALIZED VIEW: what they make, and what they refuse."""
 
+# ruff: noqa: E501 - one case per line
+
 from __future__ import annotations
 
 import pytest

@@ -1,0 +1,111 @@
+"""A folder of definition files becomes one catalog, or all of its mistakes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from headrace.define.catalog import Catalog, load
+from headrace.errors import DefinitionError, DefinitionErrors
+
+STREAM = "CREATE STREAM visits (page STRING, at TIMESTAMP, WATERMARK FOR at);"
+VIEW = "CREATE MATERIALIZED VIEW hits AS SELECT page, count(*) AS n FROM visits GROUP BY page, window(at, '1 minute');"
+PYTHON = """
+from headrace.define import fluent as hr
+
+orders = hr.Stream("orders", "amount DECIMAL(10,2)")
+same = orders
+revenue = hr.View("revenue", orders.agg(total=hr.sum("amount")))
+"""
+
+
+def write(folder, **files):
+    for name, text in files.items():
+        stem, _, suffix = name.rpartition("_")
+        (folder / f"{stem}.{suffix}").write_text(text)
+
+
+def test_sql_and_python_side_by_side(tmp_path):
+    write(tmp_path, a_sql=VIEW, b_sql=STREAM, c_py=PYTHON, d_txt="not read")
+    catalog = load(tmp_path)
+    assert list(catalog.streams) == ["visits", "orders"]
+    assert list(catalog.views) == ["hits", "revenue"]
+    assert str(catalog.locations["revenue"]) == f"{tmp_path / 'c.py'}:6:11"
+    assert [view.name for view in catalog.views_of("visits")] == ["hits"]
+    assert len(catalog) == 4
+
+
+def test_an_empty_or_missing_folder_is_an_empty_catalog(tmp_path):
+    assert load(tmp_path) == Catalog()
+    assert load(tmp_path / "no") == Catalog()
+
+
+def test_files_run_afresh_each_time(tmp_path):
+    write(tmp_path, c_py=PYTHON)
+    first = load(tmp_path)
+    write(tmp_path, c_py=PYTHON.replace("revenue", "income"))
+    assert list(load(tmp_path).views) == ["income"]
+    assert list(first.views) == ["revenue"]
+
+
+def test_places_are_no_part_of_equality(tmp_path):
+    write(tmp_path, a_sql=STREAM)
+    first = load(tmp_path)
+    write(tmp_path, a_sql="\n\n" + STREAM)
+    assert load(tmp_path) == first
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        ("x = (", 1, "this is not Python"),
+        ("\n\n1 / 0", 3, "the file failed with ZeroDivisionError: division by zero"),
+        ("def f():\n    return {}['x']\nf()", 2, "the file failed with KeyError: 'x'"),
+        ("import sys\nsys.exit(1)", 2, "the file failed with SystemExit: 1"),
+        ("from headrace.define import fluent as hr\nhr.Stream('s', 'a FLOAT')", 2, "the type FLOAT is not supported"),
+        (
+            "from headrace.define import fluent as hr\nv = hr.View('v', hr.Stream('s', 'a INT').agg(n=hr.count()))",
+            2,
+            "view 'v' reads the stream 's', which does not exist",
+        ),
+    ],
+)
+def test_a_mistake_in_python_has_its_line(tmp_path, text, line, says):
+    write(tmp_path, c_py=text)
+    with pytest.raises(DefinitionError) as e:
+        load(tmp_path)
+    assert says in str(e.value)
+    assert "Traceback" not in str(e.value)
+    assert (e.value.where.file, e.value.where.line) == (str(tmp_path / "c.py"), line)
+
+
+def test_all_mistakes_of_all_files(tmp_path):
+    write(tmp_path, a_sql="CREATE STREAM s (a FLOAT);", b_py="1 / 0", c_sql=STREAM, d_sql=STREAM)
+    (tmp_path / "e.sql").write_bytes(b"\xff\xfe")
+    with pytest.raises(DefinitionErrors) as e:
+        load(tmp_path)
+    assert [error.where.file[-5:] for error in e.value.errors] == ["a.sql", "/b.py", "d.sql", "e.sql"]
+    assert "'visits' is declared twice, also at" in str(e.value)
+    assert "the definition file cannot be read" in str(e.value)
+
+
+def test_thirty_definitions_load_quickly(tmp_path):
+    for i in range(15):
+        (tmp_path / f"s{i}.sql").write_text(
+            STREAM.replace("visits", f"visits{i}")
+            + VIEW.replace("visits", f"visits{i}").replace("hits AS", f"hits{i} AS")
+        )
+    start = time.perf_counter()
+    assert len(load(tmp_path)) == 30
+    assert time.perf_counter() - start < 0.5
+
+
+def test_definitions_need_no_engine():
+    code = (
+        "import sys, headrace.define.catalog; print([m for m in ('pyspark', 'pyarrow', 'duckdb') if m in sys.modules])"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown.strip() == "[]"

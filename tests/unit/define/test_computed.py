@@ -1,0 +1,69 @@
+"""Computed fields in DuckDB: never an error, NULL instead. tests/spark compares the values with Spark's."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+from headrace.define.computed import duckdb_sql, duckdb_type
+from headrace.define.sql import parse
+from headrace.errors import DefinitionError
+from headrace.types import INT, STRING, TIMESTAMP, Expression, decimal
+
+
+@pytest.fixture
+def database():
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
+def compute(database, computed, **values):
+    fields = ", ".join(f"`{name}` {type_}" for name, (type_, _) in values.items())
+    stream = parse(f"CREATE STREAM s ({fields}, result AS {computed})").streams["s"]
+    columns = ", ".join(
+        f'CAST({value} AS {duckdb_type(field.type)}) AS "{field.name}"'
+        for field, (_, value) in zip(stream.fields, values.values(), strict=False)
+    )
+    expression = stream.fields[-1].computed
+    return database.execute(
+        f"SELECT CAST({duckdb_sql(expression, stream.types())} AS VARCHAR) FROM (SELECT {columns})"
+    ).fetchone()[0]
+
+
+@pytest.mark.parametrize(
+    ("computed", "value", "result"),
+    [
+        ("timestamp_millis(x)", "1700000000123", "2023-11-14 22:13:20.123+00"),
+        ("timestamp_millis(x)", "9223372036854775807", None),
+        ("x * 9223372036854775807", "2", None),
+        ("CAST(x AS INT)", "3000000000", None),
+        ("x / 0", "1", None),
+        ("x % 0", "1", None),
+    ],
+)
+def test_what_cannot_be_computed_is_null(database, computed, value, result):
+    assert compute(database, computed, x=("BIGINT", value)) == result
+
+
+def test_names_are_quoted_and_texts_escaped(database):
+    assert compute(database, "concat(`end`, 'it''s \\\\ \"x\"')", end=("STRING", "'a'")) == 'ait\'s \\ "x"'
+    assert (
+        compute(database, "at + INTERVAL 1 DAY", at=("TIMESTAMP", "'2024-01-01 00:00:00+00'"))
+        == "2024-01-02 00:00:00+00"
+    )
+
+
+def test_types_are_needed_only_for_casts():
+    assert duckdb_sql(Expression("timestamp_millis(ts)", TIMESTAMP)).startswith("TRY(CAST(make_timestamptz")
+    with pytest.raises(DefinitionError, match="the type of ts must be known to translate its cast"):
+        duckdb_sql(Expression("CAST(ts AS INT)", INT))
+
+
+def test_types():
+    assert [duckdb_type(t) for t in (STRING, INT, TIMESTAMP, decimal(9, 2))] == [
+        "VARCHAR",
+        "INTEGER",
+        "TIMESTAMPTZ",
+        "DECIMAL(9,2)",
+    ]

@@ -1,0 +1,171 @@
+"""Python definitions: equal to SQL's, with errors that point at the user's line."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.define import fluent as hr
+from headrace.define.fingerprint import fingerprint
+from headrace.define.sql import parse
+from headrace.errors import DefinitionError
+
+FIELDS = "visitor STRING NOT NULL, page STRING, status INT, bytes BIGINT, at TIMESTAMP NOT NULL"
+VISITS = f"CREATE STREAM visits ({FIELDS}, WATERMARK FOR at AS at - INTERVAL 1 MINUTE);"
+
+
+@pytest.fixture
+def visits():
+    return hr.Stream("visits", FIELDS, event_time="at", patience="1 minute")
+
+
+def test_streams_equal_those_of_sql(visits):
+    assert visits == parse(VISITS).streams["visits"]
+    assert fingerprint(visits) == fingerprint(parse(VISITS).streams["visits"])
+    plain = hr.Stream(
+        "s", "ts BIGINT, at TIMESTAMP AS timestamp_millis(ts)", event_time="AT", patience=timedelta(seconds=5)
+    )
+    assert (
+        plain
+        == parse(
+            "CREATE STREAM s (ts BIGINT, at TIMESTAMP AS timestamp_millis(ts), WATERMARK FOR at AS at - INTERVAL 5 SECONDS)"
+        ).streams["s"]
+    )
+    assert hr.Stream("s", "a INT") == parse("CREATE STREAM s (a INT)").streams["s"]
+
+
+def test_the_example_of_the_design(visits):
+    traffic = hr.View(
+        "traffic",
+        visits.where("status <> 304")
+        .group_by("page", hr.window("1 minute"))
+        .agg(
+            hits=hr.count(),
+            errors=hr.count(where="status >= 500"),
+            bytes=hr.sum("bytes"),
+            visitors=hr.approx_count_distinct("visitor"),
+        ),
+        schedule="1 hour",
+    )
+    assert (
+        traffic
+        == parse(
+            VISITS
+            + """CREATE MATERIALIZED VIEW traffic SCHEDULE EVERY 1 HOUR AS
+        SELECT page, count(*) AS hits, count(*) FILTER (WHERE status >= 500) AS errors, sum(bytes) AS bytes,
+               approx_count_distinct(visitor) AS visitors
+        FROM visits WHERE status <> 304 GROUP BY page, window(at, '1 minute')"""
+        ).views["traffic"]
+    )
+
+
+def test_all_forms_equal_those_of_sql(visits):
+    made = hr.View(
+        "v",
+        visits.where("status > 1 or status < 0")
+        .where("page is not null")
+        .group_by("PAGE", "upper(page) AS loud", hr.window("1 hour", "5 minutes"), host="lower(page)")
+        .agg(
+            a=hr.avg("bytes"),
+            b=hr.min("at"),
+            c=hr.max("bytes + 1", where="status = 200"),
+            d=hr.count("page"),
+            e=hr.count("*"),
+        ),
+        schedule=timedelta(minutes=5),
+    )
+    assert (
+        made
+        == parse(
+            VISITS
+            + """CREATE MATERIALIZED VIEW v SCHEDULE EVERY 5 MINUTES AS
+        SELECT upper(page) AS loud, lower(page) AS host, avg(bytes) AS a, min(at) AS b,
+               max(bytes+1) FILTER (WHERE status = 200) AS c, count(page) AS d, count(*) AS e
+        FROM visits WHERE (status > 1 OR status < 0) AND page IS NOT NULL
+        GROUP BY page, loud, host, window(at, '1 hour', '5 minutes')"""
+        ).views["v"]
+    )
+    assert (
+        hr.View("v", visits.agg(n=hr.count()))
+        == parse(VISITS + "CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM visits").views["v"]
+    )
+
+
+@given(
+    where=st.sampled_from([None, "status = 1", "STATUS<>2 and page like '/%'"]),
+    keys=st.lists(st.sampled_from(["page", "status", "visitor"]), unique=True),
+    window=st.sampled_from([None, ("1 minute", None), ("1 hour", "5 minutes")]),
+    columns=st.lists(
+        st.sampled_from([("count", None), ("sum", "bytes"), ("min", "at"), ("avg", "status * 2")]), min_size=1
+    ),
+)
+def test_python_and_sql_say_the_same(where, keys, window, columns):
+    visits = hr.Stream("visits", FIELDS, event_time="at", patience="1 minute")
+    query = visits.group_by(*keys, *([hr.window(*window)] if window else []))
+    query = query.where(where) if where else query
+    python = hr.View(
+        "v", query.agg(**{f"c{i}": getattr(hr, f)(*([x] if x else [])) for i, (f, x) in enumerate(columns)})
+    )
+    selected = ", ".join(f"{f}({x or '*'}) AS c{i}" for i, (f, x) in enumerate(columns))
+    spans = ", ".join(f"'{span}'" for span in window or () if span)
+    groups = ", ".join([*keys, *([f"window(at, {spans})"] if window else [])])
+    sql = (
+        f"CREATE MATERIALIZED VIEW v AS SELECT {selected} FROM visits"
+        f"{f' WHERE {where}' if where else ''}{f' GROUP BY {groups}' if groups else ''}"
+    )
+    assert parse(VISITS + sql).views["v"] == python
+
+
+@pytest.mark.parametrize(
+    ("declare", "says"),
+    [
+        (lambda v: hr.Stream("a b", "x INT"), "'a b' cannot name a stream"),
+        (lambda v: hr.Stream("s", "x FLOAT"), "the type FLOAT is not supported, in 'x FLOAT'"),
+        (lambda v: hr.Stream("s", "x INT y"), "expected ',' or the end after a field"),
+        (lambda v: hr.Stream("s", "x TIMESTAMP, WATERMARK FOR x"), 'event_time="at", patience="1 minute"'),
+        (lambda v: hr.Stream("s", 5), "the list of fields is a text; found int"),
+        (lambda v: hr.Stream("s", "x INT", event_time="x"), "the event time 'x' is a INT"),
+        (lambda v: hr.Stream("s", "x INT", event_time="y"), "stream 's' has no field 'y' to be its event time"),
+        (lambda v: hr.Stream("s", "x INT", patience="5m"), "stream 's' has a patience but no event_time"),
+        (lambda v: hr.Stream("s", "x TIMESTAMP", event_time="x", patience="soon"), "'soon' is not a duration"),
+        (lambda v: hr.Stream("s", "x TIMESTAMP", event_time="x", patience=5), "a duration is a text; found 5"),
+        (lambda v: hr.window("1 minute", "2 minutes"), "leaves gaps"),
+        (lambda v: hr.window("1500ms"), "panes of whole seconds"),
+        (lambda v: hr.View("v__x", v.agg(n=hr.count())), "'v__x' cannot name a view"),
+        (lambda v: hr.View("v", v), "view 'v' is not given a query; found Stream"),
+        (lambda v: hr.View("v", v.group_by("page")), "view 'v' has no aggregate"),
+        (lambda v: hr.View("v", v.agg(n=hr.count()), schedule="1 ms"), "a schedule is at least 1 second"),
+        (lambda v: hr.View("v", v.agg(n=hr.sum("page"))), "sum takes a number, found STRING (page)"),
+        (lambda v: hr.View("v", v.agg(n=hr.sum("byts"))), "has no field 'byts', in 'byts'; did you mean 'bytes'?"),
+        (lambda v: hr.View("v", v.agg(n=hr.count(where="bytes"))), "where takes a condition, in 'bytes'"),
+        (lambda v: hr.View("v", v.agg(events=hr.count())), "'events' cannot name a column"),
+        (
+            lambda v: hr.View("v", v.group_by("page").agg(Page=hr.count())),
+            "the column 'page' and 'Page' is there twice",
+        ),
+        (lambda v: hr.View("v", v.agg(n="count")), "the column 'n' is not an aggregate; found 'count'"),
+        (lambda v: hr.View("v", v.where(5).agg(n=hr.count())), "a condition is a text; found int"),
+        (lambda v: hr.View("v", v.where("status >").agg(n=hr.count())), "this does not read on, in 'status >'"),
+        (lambda v: hr.View("v", v.group_by(5).agg(n=hr.count())), "a key is a text or hr.window(…); found 5"),
+        (lambda v: hr.View("v", v.group_by(w=hr.window("1m")).agg(n=hr.count())), "a key is a text or hr.window(…)"),
+        (lambda v: hr.View("v", v.group_by("lower(page)").agg(n=hr.count())), 'write group_by(name="lower(page)")'),
+        (lambda v: hr.View("v", v.group_by("page x y").agg(n=hr.count())), "or the end of the key"),
+        (lambda v: hr.View("v", v.group_by(pane="page").agg(n=hr.count())), "'pane' cannot name a key"),
+        (
+            lambda v: hr.View("v", v.group_by(hr.window("1m"), hr.window("2m")).agg(n=hr.count())),
+            "a view has one window",
+        ),
+    ],
+)
+def test_each_mistake_points_at_the_users_line(visits, declare, says):
+    with pytest.raises(DefinitionError) as e:
+        declare(visits)
+    assert says in str(e.value)
+    assert e.value.where.file == __file__
+    line = Path(__file__).read_text().splitlines()[e.value.where.line - 1]
+    assert "hr." in line
+    assert line[e.value.where.column - 1 :].startswith(("hr.", "v."))
