@@ -12,6 +12,7 @@ from typing import Any, TextIO
 import structlog
 
 FILE_BYTES, FILES_KEPT = 10 << 20, 3
+HANDLER = "headrace"  # ours, to be replaced by the next `configure`; those of others stay
 
 _SHARED: list[Any] = [
     structlog.contextvars.merge_contextvars,
@@ -38,10 +39,11 @@ def configure(level: str, file: Path | None = None, stream: TextIO | None = None
         kept.setFormatter(_formatter(pretty=False))
         handlers.append(kept)
     root = logging.getLogger()
-    for old in root.handlers[:]:
+    for old in [handler for handler in root.handlers if handler.name == HANDLER]:
         root.removeHandler(old)
         old.close()
     for handler in handlers:
+        handler.name = HANDLER
         root.addHandler(handler)
     root.setLevel(level.upper())
     # Libraries say at `info` what only their authors want to know.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import signal
@@ -18,6 +19,7 @@ import httpx2
 import orjson
 import pytest
 
+from headrace import logs
 from headrace.cli.app import run
 from headrace.config import Workspace
 from headrace.runtime import Runtime
@@ -83,6 +85,7 @@ def serve() -> Iterator[Callable[..., Served]]:
     stops: list[Callable[[], None]] = []
 
     def start(folder: Path, **settings: Any) -> Served:
+        logs.configure("info", folder / "test.log", io.StringIO())
         bound = bind("127.0.0.1", 0)
         runtime = Runtime.open(Workspace.open(folder, **settings), url_of(bound))
         server = Server(create_app(runtime))

@@ -36,7 +36,7 @@ def send(
         with _progress(total, enabled=not as_json) as advance:
             reply = connection.send_files(stream, files, advance)
         took = time.monotonic() - began
-        if not reply.token:
+        if not reply.accepted:
             raise IngestError("there is no event in these files", expected="one JSON object per line")
         state = None
         if wait:

@@ -1,0 +1,227 @@
+"""Commands on a workspace without a server: what they print, their exit codes, their errors."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+import pytest
+
+from headrace.cli.app import app
+from headrace.cli.init import settings_text
+from headrace.config import Settings, Workspace
+from tests.surfaces.conftest import HEADRACE, Ran, visit
+
+Command = Callable[..., Ran]
+COMMANDS = {"init", "plan", "apply", "up", "send", "ask", "status", "streams", "views", "demo", "bench"}
+
+
+def write_events(path: Path, *events: object) -> Path:
+    path.write_bytes(b"".join(orjson.dumps(event) + b"\n" for event in events))
+    return path
+
+
+def test_help_names_every_command(headrace: Command) -> None:
+    shown = headrace("--help")
+    assert shown.code == 0
+    for name in COMMANDS:
+        assert f"\n  {name} " in shown.out
+    assert {command.callback.__name__ for command in app.registered_commands if command.callback} == COMMANDS
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS - {"bench"}))
+def test_each_command_has_help(headrace: Command, command: str) -> None:
+    shown = headrace(command, "--help")
+    assert shown.code == 0
+    assert f"Usage: headrace {command}" in shown.out
+
+
+def test_help_is_quick_and_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from headrace.cli.app import run; run(['--help']);"
+        "heavy = {'pyspark', 'duckdb', 'pyarrow', 'pydantic', 'rich', 'fastapi'} & set(sys.modules);"
+        "sys.exit(f'{heavy}' if heavy else 0)"
+    )
+    took = []
+    for _ in range(3):
+        began = time.monotonic()
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        took.append(time.monotonic() - began)
+        assert done.returncode == 0, done.stderr
+    assert min(took) < 1.5  # 0.2 s on a quiet machine; the modules above are what would make it slow
+
+
+def test_commands_without_spark_do_not_load_it(applied: Path) -> None:
+    events = write_events(applied / "v.ndjson", visit())
+    for arguments in (["plan"], ["status"], ["views", "--json"], ["send", "visits", str(events)]):
+        code = (
+            f"import sys; from headrace.cli.app import run; code = run({[*arguments, '-w', str(applied)]!r});"
+            "sys.exit(code or ('pyspark' in sys.modules))"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (arguments, done.stderr)
+
+
+def test_version(headrace: Command) -> None:
+    assert headrace("--version").out.startswith("headrace 0.")
+
+
+def test_init_makes_a_workspace_that_is_valid(folder: Path, headrace: Command) -> None:
+    assert Workspace.open(folder).settings == Settings()
+    assert (folder / ".gitignore").read_text() == "data/\n"
+    assert headrace("plan", "-w", folder).out.endswith("2 to create\n")
+    again = headrace("init", folder)
+    assert again.code == 1
+    assert "exists already" in again.err
+    assert "nothing was written" in again.err
+
+
+def test_the_settings_of_a_new_workspace_are_all_there() -> None:
+    lines = [line.removeprefix("# ") for line in settings_text().splitlines() if " = " in line]
+    assert tomllib.loads("\n".join(lines)).keys() == Settings.model_fields.keys()
+
+
+def test_init_says_when_it_cannot_write(tmp_path: Path, headrace: Command) -> None:
+    (tmp_path / "file").write_text("")
+    shown = headrace("init", tmp_path / "file")
+    assert shown.code == 1
+    assert "cannot write" in shown.err
+
+
+def test_plan_and_apply(folder: Path, headrace: Command) -> None:
+    plan = headrace("plan", "-w", folder)
+    assert plan.code == 0
+    assert "+ stream visits" in plan.out
+    assert "+ view traffic" in plan.out
+    assert headrace("plan", "-w", folder, "--exit-code").code == 4
+    assert headrace("plan", "-w", folder, "--json").json["only_creates"] is True
+    refused = headrace("apply", "-w", folder)
+    assert refused.code == 1
+    assert "give --yes" in refused.err
+    assert headrace("apply", "-w", folder, "--yes").out.endswith("Applied.\n")
+    assert headrace("plan", "-w", folder).out == "Nothing to change: what is defined is what runs.\n"
+    assert headrace("plan", "-w", folder, "--exit-code").code == 0
+    assert headrace("apply", "-w", folder, "--json").json["applied"] is False
+
+
+def test_apply_refuses_what_the_log_cannot_follow(applied: Path, headrace: Command) -> None:
+    sql = applied / "definitions" / "shop.sql"
+    sql.write_text(
+        sql.read_text().replace("status  INT", "status  STRING").replace(">= 500", "= 'x'").replace("304", "''")
+    )
+    shown = headrace("apply", "-w", applied, "--yes")
+    assert shown.code == 2
+    assert "stream 'visits' cannot be changed so" in shown.err
+    assert "! stream visits" in shown.out
+
+
+def test_every_mistake_in_definitions_has_its_line(folder: Path, headrace: Command) -> None:
+    (folder / "definitions" / "bad.sql").write_text(
+        "CREATE MATERIALIZED VIEW a AS SELECT count(*) AS n FROM vists;\n"
+        "CREATE MATERIALIZED VIEW b AS SELECT median(bytes) AS m FROM visits;\n"
+    )
+    shown = headrace("plan", "-w", folder)
+    assert shown.code == 2
+    assert all(line.startswith("error: ") for line in shown.err.splitlines())
+    assert "bad.sql:2:" in shown.err
+    as_json = headrace("plan", "-w", folder, "--json")
+    assert orjson.loads(as_json.err)["error"]["code"] == "definition"
+    assert as_json.out == ""
+
+
+def test_send_without_a_server_writes_to_the_journal(applied: Path, headrace: Command) -> None:
+    first = write_events(applied / "a.ndjson", visit(), visit(1))
+    second = applied / "b.ndjson"
+    second.write_bytes(orjson.dumps(visit(2)) + b"\nbroken")
+    shown = headrace("send", "visits", first, second, "-w", applied, "--json")
+    assert shown.json["accepted"] == 4
+    assert shown.json["token"].startswith("visits.")
+    assert headrace("send", "visits", first, "-w", applied).out.startswith("2 events accepted in ")
+    [stream] = headrace("streams", "-w", applied, "--json").json
+    assert stream["backlog_bytes"] > 0
+    waited = headrace("send", "visits", first, "-w", applied, "--wait")
+    assert waited.code == 1
+    assert "no server runs" in waited.err
+
+
+def test_send_says_what_is_wrong(applied: Path, headrace: Command) -> None:
+    file = write_events(applied / "a.ndjson", visit())
+    empty = applied / "empty.ndjson"
+    empty.write_text("\n \n")
+    assert "no such file" in headrace("send", "visits", applied / "none", "-w", applied).err
+    assert "there is no event" in headrace("send", "visits", empty, "-w", applied).err
+    assert "did you mean 'visits'?" in headrace("send", "visit", file, "-w", applied).err
+
+
+def test_send_names_a_stream_that_is_not_applied(folder: Path, headrace: Command) -> None:
+    file = write_events(folder / "a.ndjson", visit())
+    assert "defined but not applied" in headrace("send", "visits", file, "-w", folder).err
+
+
+def test_status_streams_and_views_of_a_stopped_workspace(applied: Path, headrace: Command) -> None:
+    assert headrace("status", "-w", applied).out.startswith("workspace shop: stopped\n")
+    assert "visitor" in headrace("streams", "-w", applied).out
+    assert "approx_count_distinct" in headrace("views", "-w", applied).out
+
+
+def test_an_empty_workspace_says_what_to_do(folder: Path, headrace: Command) -> None:
+    assert "no streams run yet" in headrace("streams", "-w", folder).out
+    assert "no views run yet" in headrace("views", "-w", folder).out
+    assert "no views run yet" in headrace("status", "-w", folder).out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["asc"], 2, "no such command"),
+        (["ask"], 2, "missing argument"),
+        (["ask", "traffic", "--wndow", "1h"], 2, "no such option"),
+        (["ask", "traffic", "--key", "page"], 1, "such as --key page=/home"),
+        (["ask", "traffic", "--start", "soon"], 1, "start is not a time"),
+        (["up", "--port", "99999"], 2, "--port"),
+        (["ask", "traffic", "-w", "http://127.0.0.1:9"], 1, "cannot be reached"),
+        (["status", "-w", "/nowhere"], 1, "is not a workspace"),
+    ],
+)
+def test_an_error_is_one_line_and_json_if_asked(headrace: Command, arguments: list[str], code: int, words: str) -> None:
+    shown = headrace(*arguments)
+    assert shown.code == code
+    assert shown.err.startswith("error: ")
+    assert shown.err.count("\n") == 1
+    assert words in shown.err
+    assert shown.out == ""
+    as_json = headrace(*arguments, "--json")
+    if arguments[0] not in ("up", "asc"):
+        assert orjson.loads(as_json.err)["error"]["message"]
+
+
+def test_an_unforeseen_failure_shows_no_trace(
+    applied: Path, headrace: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("out of cheese\nand crackers")
+
+    monkeypatch.setattr(Workspace, "open", fail)
+    shown = headrace("status", "-w", applied)
+    assert shown.err == "error: RuntimeError: out of cheese; HEADRACE_DEBUG=1 shows where; please report it\n"
+    monkeypatch.setenv("HEADRACE_DEBUG", "1")
+    assert "Traceback" in headrace("status", "-w", applied).err
+
+
+def test_a_reader_that_stops_early_is_no_error(applied: Path) -> None:
+    done = subprocess.run(
+        f"{HEADRACE} views --json -w {applied} | true", shell=True, capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+
+
+def test_completion_is_offered() -> None:
+    environment = {**os.environ, "_HEADRACE_COMPLETE": "complete_bash", "COMP_WORDS": "headrace st", "COMP_CWORD": "1"}
+    done = subprocess.run([str(HEADRACE)], capture_output=True, text=True, env=environment, check=False)
+    assert set(done.stdout.split()) == {"status", "streams"}

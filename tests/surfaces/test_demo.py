@@ -1,0 +1,86 @@
+"""`headrace demo` as a person runs it: the real server, every row checked, nothing left behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from headrace.lease import read_holder
+
+DEMO = [sys.executable, "-c", "import sys; from headrace.cli import main; sys.exit(main())", "demo"]
+
+
+def start(tmp_path, *options):
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    return subprocess.Popen(
+        [*DEMO, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    )
+
+
+def runs(pid):
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def test_a_short_run_answers_everything_right(tmp_path):
+    kept = tmp_path / "shop"
+    process = start(tmp_path, "--seconds", "4", "--rate", "1500", "--seed", "11", "--json", "--keep", str(kept))
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    report = json.loads(said)
+    assert report["ok"] is True
+    assert report["events"] == 6_000
+    assert {view["view"] for view in report["views"]} == {
+        "traffic",
+        "revenue",
+        "pulse",
+        "audience",
+        "sources",
+        "countries",
+    }
+    assert all(view["mismatches"] == 0 and view["rows"] for view in report["views"])
+    assert all(account["ok"] for account in report["accounts"])
+    assert report["posts_repeated"] > 0
+    assert report["late"] > 0
+    assert (kept / "definitions" / "shop.sql").is_file()
+    holder = read_holder(kept / "data" / "lease.json")
+    assert holder.released
+    assert not runs(holder.pid)
+
+
+def test_a_stopped_run_leaves_no_server_and_no_folder(tmp_path):
+    process = start(tmp_path, "--seconds", "60")
+    deadline = time.monotonic() + 60
+    holder = None
+    while holder is None:
+        assert time.monotonic() < deadline, "the server never took its workspace"
+        time.sleep(0.1)
+        holder = next(map(read_holder, tmp_path.glob("headrace-demo-*/data/lease.json")), None)
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said.endswith("stopped; nothing was checked\n")
+    assert "Traceback" not in said
+    assert not runs(holder.pid)
+    assert not list(tmp_path.glob("headrace-demo-*"))
+
+
+def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
+    (tmp_path / "mine").write_text("keep me")
+    process = start(tmp_path, "--keep", str(tmp_path))
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert f"folder '{tmp_path}' is not empty; name a new one; nothing was changed" in said.replace("\n", "")
+    assert [file.name for file in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_server_that_cannot_start_is_one_sentence_and_a_log(tmp_path):
+    environment = {**os.environ, "JAVA_HOME": str(tmp_path / "no-java"), "TMPDIR": str(tmp_path)}
+    done = subprocess.run(DEMO, capture_output=True, text=True, env=environment, timeout=120, check=False)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stdout + done.stderr
+    assert "Java was not found" in done.stdout
+    assert "the server's log is" in done.stdout
