@@ -127,7 +127,7 @@ def test_no_value_makes_spark_fail(events):
         events.selectExpr(*columns).write.format("noop").mode("overwrite").save()
         return []
 
-    chosen = random.Random(7).sample(accepted(), 150) + [parse_expression(text, TYPES) for text in FURTHER]
+    chosen = random.Random(7).sample(accepted(), 60) + [parse_expression(text, TYPES) for text in FURTHER]
     by_function = {e.sql.partition("(")[0]: e for e in accepted()}
     found = [f for chunk in chunks([*chosen, *by_function.values()], 50) for f in failures(chunk, run)]
     assert found == []
@@ -136,7 +136,7 @@ def test_no_value_makes_spark_fail(events):
 def test_any_keyword_of_spark_can_name_a_field(spark):
     names = [row[0].lower() for row in spark.sql("SELECT keyword FROM sql_keywords()").collect()]
     frame = spark.range(1).selectExpr(*(f"{i} AS `{name}`" for i, name in enumerate(names)))
-    shapes = ["{0}", "{0} + 1 - 1", "-(-{0})", "CASE WHEN {0} IS NULL THEN 0 ELSE {0} END", "greatest({0}, {0})"]
+    shapes = ["{0}", "CASE WHEN {0} + 1 IS NULL THEN 0 ELSE greatest(-(-{0}), {0}) END"]
     for shape in shapes:
         expressions = [parse_expression(shape.format(f"`{name}`"), dict.fromkeys(names, INT)) for name in names]
         row = frame.selectExpr(*(f"{e.sql} AS c{i}" for i, e in enumerate(expressions))).first()

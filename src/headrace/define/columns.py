@@ -6,7 +6,7 @@ from headrace.aggregate import REGISTRY, Aggregate
 from headrace.define.expression import Scope, check, check_condition
 from headrace.define.model import Column
 from headrace.define.rules import check_name, located
-from headrace.define.syntax import Call, Case, Cast, Logic, Name, Node, Operation, Star, Test
+from headrace.define.syntax import Call, Case, Cast, Literal, Logic, Name, Node, Operation, Star, Test
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError
 from headrace.types import Expression
@@ -88,10 +88,15 @@ def _aggregate(source: Source, scope: Scope, call: Call) -> Aggregate:
         return make_aggregate(name, _argument(source, scope, call), where)
 
 
+def counts_all(node: Node) -> bool:
+    """Whether count of this counts every event: *, or a constant such as 1."""
+    return isinstance(node, Star) or (isinstance(node, Literal) and node.type is not None)
+
+
 def _argument(source: Source, scope: Scope, call: Call) -> Expression | None:
     if len(call.args) > 1:
         raise source.error(call.args[1].at, f"{call.name.lower()} takes one argument", found=str(len(call.args)))
-    if call.name.lower() == "count" and (not call.args or isinstance(call.args[0], Star)):
+    if call.name.lower() == "count" and (not call.args or counts_all(call.args[0])):
         return None
     if call.args and contains_aggregate(call.args[0]):
         raise source.error(call.args[0].at, "an aggregate of an aggregate cannot be kept up to date", fix="remove one")
@@ -100,7 +105,7 @@ def _argument(source: Source, scope: Scope, call: Call) -> Expression | None:
 
 def _default_name(source: Source, call: Call) -> str:
     name = call.name.lower()
-    if not call.args or isinstance(call.args[0], Star):
+    if not call.args or (name == "count" and counts_all(call.args[0])):
         return name
     if isinstance(call.args[0], Name):
         return f"{name}_{call.args[0].name.lower().lstrip('_')}"

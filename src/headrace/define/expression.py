@@ -185,6 +185,10 @@ class Checker:
         type_ = function.result_type(args)
         if type_ is None or not self._agree(function, args):
             raise self._no_common(node, function.name, args)
+        if function.name in ("to_date", "to_timestamp") and len(args) == 1 and isinstance(type_, Type):
+            constant = self._time_constant(node, args[0], type_)
+            if constant:
+                return constant
         refused = function.refuse(args, self.scope.computed) if function.refuse else None
         if refused:
             raise self._error(node, f"{function.name}: {refused}")
@@ -323,7 +327,19 @@ class Checker:
                 f"{node.function} of {value.type} to {node.to} is not supported",
                 fix=CAST_HINTS.get((_family(value.type), _family(node.to))),
             )
-        return Term(node.function, node.to, (value,))
+        return self._time_constant(node, value, node.to) or Term(node.function, node.to, (value,))
+
+    def _time_constant(self, node: Node, value: Term, to: Type) -> Term | None:
+        """A constant text cast to a time becomes that time: Spark would read 'now' and 'today' there."""
+        if value.type != STRING or to.name not in ("DATE", "TIMESTAMP") or _reads_a_field(value):
+            return None
+        if not value.is_literal:
+            raise self._error(node, "a constant time is written as one", found=render(value), fix=f"write {to} '…'")
+        return self._time_of(node, value, [to])
+
+
+def _reads_a_field(term: Term) -> bool:
+    return term.op == "field" or any(_reads_a_field(arg) for arg in term.args)
 
 
 def _is_text(term: Term) -> bool:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from headrace.define import model
-from headrace.define.columns import make_aggregate
+from headrace.define.columns import counts_all, make_aggregate
 from headrace.define.durations import SECOND_MS, parse_duration
 from headrace.define.expression import Scope, check, check_condition, parse_tree
 from headrace.define.query import Aggregation, Query, caller, written
@@ -69,7 +69,7 @@ def window(size: str | timedelta, slide: str | timedelta | None = None) -> model
 
 def count(expression: str | None = None, *, where: str | None = None) -> Aggregation:
     """How many events, or how many whose expression is not NULL."""
-    return _aggregation("count", None if expression == "*" else expression, where)
+    return _aggregation("count", expression, where)
 
 
 def sum(expression: str, *, where: str | None = None) -> Aggregation:
@@ -162,7 +162,10 @@ def _column(name: str, aggregation: Aggregation, scope: Scope) -> model.Column:
     try:
         check_name(name, "column")
         argument, where = aggregation.expression, aggregation.where
-        expression = check(argument, parse_tree(argument), scope) if argument else None
+        node = parse_tree(argument) if argument else None
+        if node and aggregation.name == "count" and counts_all(node):
+            node = None
+        expression = check(argument, node, scope) if argument and node else None
         condition = check_condition(where, parse_tree(where), scope, "where") if where else None
         return model.Column(name, make_aggregate(aggregation.name, expression, condition))
     except DefinitionError as e:

@@ -11,8 +11,8 @@ from headrace.define.signatures import Function
 
 BEGIN, END = "<!-- functions: begin -->", "<!-- functions: end -->"
 _RESULTS = {
-    "_same": "the common type", "_first": "that of x", "_rest": "the common type", "_whole": "BIGINT; DECIMAL of a DECIMAL",
-    "_round": "that of x", "_mod": "as x % y",
+    "_same": "the common type", "_first": "that of x", "_rest": "the common type",
+    "_whole": "BIGINT; DECIMAL of a DECIMAL", "_round": "that of x", "_mod": "as x % y",
 }  # fmt: skip
 
 

@@ -166,7 +166,12 @@ class _Builder:
         if contains_aggregate(node):
             return False
         expression = check(self.source, node, self.scope)
-        if not any(key.expression == expression for key in keys):
+        named = [key.name for key in keys if key.expression == expression]
+        if item.alias and named and item.alias not in named:
+            raise self._error(
+                node.at, f"{expression.sql} is selected as '{named[0]}' and as '{item.alias}'", fix="keep one"
+            )
+        if not named:
             raise self._error(
                 node.at,
                 f"{expression.sql} is neither an aggregate nor in GROUP BY",

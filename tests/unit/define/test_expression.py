@@ -79,6 +79,8 @@ def read(text):
         ("1e3", "1000.0D"),
         ("3000000000", "3000000000L"),
         ("007", "7"),
+        ("cast('2026-1-2' as date)", "DATE '2026-01-02'"),
+        ("to_timestamp('2026-01-02')", "TIMESTAMP '2026-01-02 00:00:00'"),
     ],
 )
 def test_one_canonical_text(text, sql):
@@ -221,6 +223,12 @@ def test_types(text, type_):
         ("1.2.3", "found the number .3"),
         ("DATE '2026-02-30'", "'2026-02-30' is not a DATE; expected for example DATE '2026-01-31'"),
         ("TIMESTAMP 'now'", "'now' is not a TIMESTAMP"),
+        ("CAST('now' AS TIMESTAMP)", "'now' is not a TIMESTAMP"),
+        ("to_date('today')", "'today' is not a DATE"),
+        (
+            "CAST(lower('NOW') AS TIMESTAMP)",
+            "a constant time is written as one; found lower('NOW'); write TIMESTAMP '…'",
+        ),
         ("at - INTERVAL 1 MONTH", "has no fixed length"),
         ("at - INTERVAL minute", "expected"),
         ("(" * 200 + "1" + ")" * 200, "the expression is nested too deep"),

@@ -26,15 +26,10 @@ def visits():
 def test_streams_equal_those_of_sql(visits):
     assert visits == parse(VISITS).streams["visits"]
     assert fingerprint(visits) == fingerprint(parse(VISITS).streams["visits"])
-    plain = hr.Stream(
-        "s", "ts BIGINT, at TIMESTAMP AS timestamp_millis(ts)", event_time="AT", patience=timedelta(seconds=5)
-    )
-    assert (
-        plain
-        == parse(
-            "CREATE STREAM s (ts BIGINT, at TIMESTAMP AS timestamp_millis(ts), WATERMARK FOR at AS at - INTERVAL 5 SECONDS)"
-        ).streams["s"]
-    )
+    fields = "ts BIGINT, at TIMESTAMP AS timestamp_millis(ts)"
+    plain = hr.Stream("s", fields, event_time="AT", patience=timedelta(seconds=5))
+    sql = f"CREATE STREAM s ({fields}, WATERMARK FOR at AS at - INTERVAL 5 SECONDS)"
+    assert plain == parse(sql).streams["s"]
     assert hr.Stream("s", "a INT") == parse("CREATE STREAM s (a INT)").streams["s"]
 
 
@@ -75,6 +70,7 @@ def test_all_forms_equal_those_of_sql(visits):
             c=hr.max("bytes + 1", where="status = 200"),
             d=hr.count("page"),
             e=hr.count("*"),
+            f=hr.count("1"),
         ),
         schedule=timedelta(minutes=5),
     )
@@ -84,7 +80,7 @@ def test_all_forms_equal_those_of_sql(visits):
             VISITS
             + """CREATE MATERIALIZED VIEW v SCHEDULE EVERY 5 MINUTES AS
         SELECT upper(page) AS loud, lower(page) AS host, avg(bytes) AS a, min(at) AS b,
-               max(bytes+1) FILTER (WHERE status = 200) AS c, count(page) AS d, count(*) AS e
+               max(bytes+1) FILTER (WHERE status = 200) AS c, count(page) AS d, count(*) AS e, count(1) AS f
         FROM visits WHERE (status > 1 OR status < 0) AND page IS NOT NULL
         GROUP BY page, loud, host, window(at, '1 hour', '5 minutes')"""
         ).views["v"]

@@ -152,6 +152,7 @@ def test_no_keys_and_no_window():
 
 def test_columns_without_a_name():
     columns = view("SELECT count(*), count(page), sum(bytes), avg(status), min(at), max(at) FROM visits").columns
+    assert view("SELECT count(1) FROM visits") == view("SELECT count(*) FROM visits")
     assert [c.name for c in columns] == ["count", "count_page", "sum_bytes", "avg_status", "min_at", "max_at"]
     assert [type(c.aggregate) for c in columns] == [Count, Count, Sum, Avg, Min, Max]
 
@@ -197,6 +198,7 @@ def test_views_read_streams_declared_later_or_known():
         ("SELECT count(*) FROM visits GROUP BY 2", "GROUP BY 2: SELECT has 1 items"),
         ("SELECT count(*) FROM visits GROUP BY 1", "an aggregate cannot be a key"),
         ("SELECT count(*) FROM visits GROUP BY pge", "stream 'visits' has no field 'pge'; did you mean 'page'?"),
+        ("SELECT page AS p, page AS q, count(*) FROM visits GROUP BY page", "page is selected as 'p' and as 'q'"),
         ("SELECT * FROM visits", "SELECT * has no meaning in a view"),
         ("SELECT DISTINCT page FROM visits", "SELECT DISTINCT has no meaning in a view"),
         ("SELECT count(*) FROM visits WHERE bytes", "WHERE takes a condition; found BIGINT (bytes)"),

@@ -1,0 +1,40 @@
+"""docs/definitions.md says what the code does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from headrace.aggregate import REGISTRY
+from headrace.define import fluent as hr
+from headrace.define.reader import TYPES
+from headrace.define.reference import BEGIN, END, render_table
+from headrace.define.rules import OURS
+from headrace.define.sql import parse
+
+PAGE = (Path(__file__).parents[3] / "docs" / "definitions.md").read_text()
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_the_table_of_functions_is_that_of_the_code():
+    shown = PAGE.partition(BEGIN)[2].partition(END)[0].strip()
+    assert shown == render_table(), "paste the output of `python -m headrace.define.reference`"
+
+
+def test_the_examples_in_sql_and_python_are_equal():
+    names = {"hr": hr}
+    for code in blocks("python"):
+        exec(code.replace("import headrace as hr", ""), names)
+    catalog = parse("\n".join(blocks("sql")))
+    assert catalog.streams["visits"] == names["visits"]
+    assert catalog.views["traffic"] == names["traffic"]
+
+
+@pytest.mark.parametrize("name", [*REGISTRY, *TYPES, *OURS])
+def test_every_aggregate_type_and_reserved_name_is_there(name):
+    assert name in PAGE
