@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from headrace.demo.reader import Reader
@@ -74,12 +75,14 @@ class Figures:
         self._take_status(reader.status())
         total = reader.ask("traffic", by="", window="1d")
         self.corrections = total["corrections"]
+        rows = {}
         for view, (parameters, order) in QUESTIONS.items():
-            rows = reader.ask(view, **parameters)["rows"]
-            self.rows[view] = sorted(rows, key=lambda row: row[order] or 0, reverse=True)
+            found = reader.ask(view, **parameters)["rows"]
+            rows[view] = sorted(found, key=itemgetter(order), reverse=True)
+        self.rows = rows  # all at once: the page may be drawn at any moment
         now, sent = time.monotonic(), self.sent
         before, count = self._last
-        if before:
+        if before and 0 < self.flowed < 1:
             self.rates.append(round((sent - count) / (now - before)))
         self._last = (now, sent)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from rich.columns import Columns
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
@@ -9,7 +11,6 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.demo.figures import Figures, StreamFigures
-from headrace.demo.reference import Row
 from headrace.demo.traffic import SPEED
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -19,11 +20,13 @@ QUIET = "bright_black"
 
 def render_page(figures: Figures) -> RenderableType:
     """The whole page."""
-    parts: list[RenderableType] = [_head(figures), _flow(figures)]
+    parts: list[RenderableType] = [_head(figures)]
+    if figures.streams:
+        parts.append(_flow(figures))
     if figures.rates:
         parts.append(_pace(figures))
     if figures.rows:
-        parts.append(Columns([_traffic(figures), _revenue(figures), _audience(figures)], padding=(0, 3)))
+        parts.append(Columns([_traffic(figures), _revenue(figures), _audience(figures)], padding=(0, 2)))
     return Group(*parts)
 
 
@@ -85,7 +88,7 @@ def _pace(figures: Figures) -> RenderableType:
 
 
 def _traffic(figures: Figures) -> RenderableType:
-    table = _table("traffic, last 3 minutes", "hits", "errors", "load ms")
+    table = _table("traffic (3 minutes)", "hits", "errors", "load ms")
     for row in figures.rows["traffic"][:ROWS]:
         load = "" if row["load_ms"] is None else f"{row['load_ms']:.0f}"
         table.add_row(_word(row["page"]), f"{row['hits']:,}", f"{row['errors']:,}", load)
@@ -94,18 +97,15 @@ def _traffic(figures: Figures) -> RenderableType:
 
 def _revenue(figures: Figures) -> RenderableType:
     table = _table("revenue", "orders", "revenue")
-    totals: dict[str, Row] = {}
-    for row in figures.rows["revenue"]:
-        totals.setdefault(_word(row["category"]), row)
-    for category, row in list(totals.items())[:ROWS]:
-        table.add_row(category, f"{row['orders']:,}", f"{float(row['revenue'] or 0):,.2f}")
+    for row in figures.rows["revenue"][:ROWS]:
+        table.add_row(_word(row["category"]), f"{row['orders']:,}", f"{Decimal(row['revenue'] or 0):,.2f}")
     return table
 
 
 def _audience(figures: Figures) -> RenderableType:
-    table = _table("audience", "visitors", "at checkout")
+    table = _table("audience", "visitors", "checkout")
     table.add_column("")
-    for row in sorted(figures.rows["audience"], key=lambda row: str(row["window_start"]))[-ROWS:]:
+    for row in reversed(figures.rows["audience"][:ROWS]):
         since = f"{row['window_start'][11:16]} - {row['window_end'][11:16]}"
         state = Text("settled", style="green") if row["settled"] else Text("provisional", style=QUIET)
         table.add_row(since, f"{row['visitors']:,}", f"{row['at_checkout']:,}", state)
@@ -113,10 +113,10 @@ def _audience(figures: Figures) -> RenderableType:
 
 
 def _table(name: str, *numbers: str) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column(name, no_wrap=True)
     for number in numbers:
-        table.add_column(number, justify="right", no_wrap=True)
+        table.add_column(number, justify="right")
     return table
 
 

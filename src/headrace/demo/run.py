@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import tempfile
 import threading
 import time
@@ -26,6 +27,7 @@ from headrace.errors import HeadraceError, UnavailableError, WorkspaceError
 LOOK_S = 0.5
 LINE_S = 2.0
 COMPLETE_S = 60.0
+JOIN_S = 5.0
 INTERRUPTED = 130
 
 Show = Callable[[], None]
@@ -48,7 +50,7 @@ def run(
     code = 1
     try:
         make_workspace(folder, shop_definitions())
-        with _shown(console, figures, quiet=json) as show:
+        with _stopped_by_signals(), _shown(console, figures, quiet=json) as show:
             server = Server(folder)
             report = _flow_and_check(server, traffic, figures, show)
         code = 0 if report.ok else 1
@@ -71,29 +73,37 @@ def run(
 
 
 def _flow_and_check(server: Server, traffic: Traffic, figures: Figures, show: Show) -> Report:
-    show()
-    server.wait_until_ready()
+    server.wait_until_ready(show)
     figures.url = server.url
     reader = Reader(server.url)
-    stopping = threading.Event()
-    senders = [Sender(server.url, name, traffic.batches(name), stopping) for name in STREAMS]
+    go, stopping = threading.Event(), threading.Event()
+    senders = [Sender(server.url, name, traffic.batches(name), go=go, stopping=stopping) for name in STREAMS]
     figures.streams = [StreamFigures(sender.stream, sender.tally) for sender in senders]
-    figures.phase, figures.flowing_since = "events flow", time.monotonic()
     try:
+        _note(figures, "the first events go through", show)
         for sender in senders:
             sender.start()
+        for sender in senders:
+            sender.begun.wait()
+        _raise_first(senders)
+        _wait(server, figures, reader, show)
+        _note(figures, "events flow", show)
+        figures.flowing_since = time.monotonic()
+        go.set()
         while any(sender.is_alive() for sender in senders):
             _look(server, figures, reader, show)
             _raise_first(senders)
-            stopping.wait(LOOK_S)
+            time.sleep(LOOK_S)
         _raise_first(senders)
-        _wait(server, figures, reader, show)
+        _note(figures, "the flow has ended, waiting for the views", show)
+        figures.caught_up_s = _wait(server, figures, reader, show)
         report = check_run(figures, reader, lambda phase: _note(figures, phase, show))
     finally:
         stopping.set()
+        go.set()
         for sender in senders:
             if sender.ident is not None:
-                sender.join()
+                sender.join(JOIN_S)
         reader.close()
     _note(figures, "stopping the server", show)
     begun = time.monotonic()
@@ -112,21 +122,20 @@ def _look(server: Server, figures: Figures, reader: Reader, show: Show) -> None:
     show()
 
 
-def _wait(server: Server, figures: Figures, reader: Reader, show: Show) -> None:
-    """Until every view has every event."""
-    _note(figures, "the flow has ended, waiting for the views", show)
+def _wait(server: Server, figures: Figures, reader: Reader, show: Show) -> float:
+    """Wait until every view has every event; how long that took."""
     begun = time.monotonic()
-    deadline = begun + COMPLETE_S
     for stream in figures.streams:
         while stream.tally.token and not reader.has(stream.tally.token):
             _look(server, figures, reader, show)
-            if time.monotonic() > deadline:
+            if time.monotonic() > begun + COMPLETE_S:
                 raise UnavailableError(
                     f"the views of stream '{stream.name}' did not have every event within {COMPLETE_S:.0f} s",
                     fix=f"the server's log is {server.log}",
                 )
-    figures.caught_up_s = time.monotonic() - begun
+    took = time.monotonic() - begun
     _look(server, figures, reader, show)
+    return took
 
 
 def _note(figures: Figures, phase: str, show: Show) -> None:
@@ -146,8 +155,8 @@ def _shown(console: Console, figures: Figures, *, quiet: bool) -> Iterator[Show]
     if quiet:
         yield lambda: None
     elif console.is_terminal:
-        with Live(render_page(figures), console=console, auto_refresh=False) as live:
-            yield lambda: live.update(render_page(figures), refresh=True)
+        with Live(get_renderable=lambda: render_page(figures), console=console, refresh_per_second=4):
+            yield lambda: None
     else:
         last, phase = -LINE_S, ""
 
@@ -158,6 +167,20 @@ def _shown(console: Console, figures: Figures, *, quiet: bool) -> Iterator[Show]
                 console.print(plain_line(figures), soft_wrap=True, highlight=False, markup=False)
 
         yield print_line
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    """Being asked to end, or losing the terminal, is like Ctrl-C: no server may be left behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _make_folder(keep: Path | None) -> Path:

@@ -41,29 +41,39 @@ class Tally:
 
 
 class Sender(threading.Thread):
-    """Posts the batches of a stream, each when it is due."""
+    """Posts the first batch of a stream at once, and the others when they are due once `go` is set."""
 
-    def __init__(self, url: str, stream: str, batches: Iterable[Batch], stopping: threading.Event) -> None:
+    def __init__(
+        self, url: str, stream: str, batches: Iterable[Batch], *, go: threading.Event, stopping: threading.Event
+    ) -> None:
         super().__init__(name=f"send {stream}", daemon=True)
         self.tally = Tally()
         self.error: Exception | None = None
+        self.begun = threading.Event()  # the first batch has its reply
         self.stream = stream
         self._batches = batches
+        self._go = go
         self._stopping = stopping
         self._client = httpx2.Client(base_url=url, timeout=PATIENCE_S)
 
     def run(self) -> None:
         """Send everything; `error` says why if it ended early."""
-        begun = time.monotonic()
         try:
             with self._client, ThreadPoolExecutor(2) as pool:
+                begun = time.monotonic()
                 for batch in self._batches:
                     if self._stopping.wait(max(0.0, begun + batch.number * TICK_S - time.monotonic())):
                         return
                     if len(batch):
                         self._send(batch, pool)
+                    if batch.number == 0:
+                        self.begun.set()
+                        self._go.wait()
+                        begun = time.monotonic()
         except Exception as error:
             self.error = error
+        finally:
+            self.begun.set()
 
     def _send(self, batch: Batch, pool: ThreadPoolExecutor) -> None:
         keep_bad = batch.number % 3 == 0

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from headrace.config import SETTINGS_FILE, Workspace
 from headrace.errors import UnavailableError
 from headrace.lease import read_holder
 
-START_S = 90.0
+START_S = 120.0
 STOP_S = 15.0
 TEXT_SHOWN = 400
 COMMAND = "import sys; from headrace.cli import main; sys.exit(main())"
@@ -56,8 +57,8 @@ class Server:
                 start_new_session=True,  # Ctrl-C is ours to pass on, once
             )
 
-    def wait_until_ready(self) -> None:
-        """Return when events flow; raises UnavailableError in one sentence if they never do."""
+    def wait_until_ready(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Return when events can flow; raises UnavailableError in one sentence if they never do."""
         deadline = time.monotonic() + START_S
         state: dict[str, Any] = {}
         while time.monotonic() < deadline:
@@ -68,6 +69,7 @@ class Server:
                 state = self._health()
                 if state.get("status") == "ok":
                     return
+            meanwhile()
             time.sleep(0.1)
         said = f" ({state['reason']})" if state.get("reason") else ""
         raise UnavailableError(f"the server was not ready within {START_S:.0f} s{said}", fix=f"its log is {self.log}")
@@ -88,10 +90,16 @@ class Server:
         try:
             self._process.wait(STOP_S)
         except subprocess.TimeoutExpired:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+            self._kill()
             return False
+        except KeyboardInterrupt:  # the second Ctrl-C
+            self._kill()
+            raise
         return True
+
+    def _kill(self) -> None:
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
 
     def _health(self) -> dict[str, Any]:
         try:
