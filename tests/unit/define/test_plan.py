@@ -124,3 +124,11 @@ def test_a_plan_is_json():
         "details": [],
     }
     assert (shown["empty"], shown["only_creates"]) == (False, False)
+
+
+def test_a_yes_to_one_plan_is_not_a_yes_to_another():
+    wanted = parse(STREAM + VIEW.replace("bytes > 0", "bytes > 1"))
+    plan = compare(RUNNING, wanted)
+    assert plan.fingerprint == compare(RUNNING, parse(STREAM + VIEW.replace("bytes > 0", "(bytes>1)"))).fingerprint
+    assert plan.fingerprint != compare(wanted, RUNNING).fingerprint
+    assert plan.as_dict()["fingerprint"] == plan.fingerprint
