@@ -78,9 +78,18 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
 
 
 def test_a_server_that_cannot_start_is_one_sentence_and_a_log(tmp_path):
-    environment = {**os.environ, "JAVA_HOME": str(tmp_path / "no-java"), "TMPDIR": str(tmp_path)}
+    environment = {**os.environ, "HEADRACE_APPEND_MB": "none", "TMPDIR": str(tmp_path)}
     done = subprocess.run(DEMO, capture_output=True, text=True, env=environment, timeout=120, check=False)
     assert done.returncode == 1
     assert "Traceback" not in done.stdout + done.stderr
-    assert "Java was not found" in done.stdout
-    assert "the server's log is" in done.stdout
+    assert "the server ended with exit code 1: " in done.stdout
+    assert "'append_mb' has a value that does not fit" in done.stdout
+    assert f"the server's log is {next(tmp_path.glob('headrace-demo-*'))}/up.log" in done.stdout
+
+
+def test_without_java_nothing_is_begun(tmp_path):
+    environment = {**os.environ, "JAVA_HOME": str(tmp_path / "no-java"), "TMPDIR": str(tmp_path)}
+    done = subprocess.run(DEMO, capture_output=True, text=True, env=environment, timeout=120, check=False)
+    assert done.returncode == 1
+    assert "Java was not found" in done.stdout + done.stderr
+    assert not list(tmp_path.iterdir())

@@ -32,6 +32,8 @@ def render_page(figures: Figures) -> RenderableType:
 
 def plain_line(figures: Figures) -> str:
     """The same in one line."""
+    if not figures.streams:
+        return f"{figures.elapsed_s:5.1f} s  {figures.phase}"
     dead = sum(stream.dead_letters for stream in figures.streams)
     refused = sum(stream.tally.refused for stream in figures.streams)
     late = sum(stream.tally.late for stream in figures.streams)

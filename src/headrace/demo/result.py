@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -31,10 +32,10 @@ def print_result(console: Console, report: Report, figures: Figures, *, json: bo
     console.print(_verdict(report, figures), soft_wrap=True)
 
 
-def print_failure(console: Console, error: HeadraceError, *, json: bool) -> None:
-    """A run that came to no result."""
+def print_failure(console: Console, error: HeadraceError, workspace: Path, *, json: bool) -> None:
+    """A run that came to no result; its workspace stays."""
     if json:
-        _print_object(console, {"ok": False, "error": error.as_dict()})
+        _print_object(console, {"ok": False, "error": error.as_dict(), "workspace": str(workspace)})
     else:
         console.print(Text(str(error), style="red"), soft_wrap=True)
 

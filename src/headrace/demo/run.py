@@ -23,6 +23,7 @@ from headrace.demo.sender import Sender
 from headrace.demo.server import Server, make_workspace, shop_definitions
 from headrace.demo.traffic import STREAMS, TICK_S, Traffic
 from headrace.errors import HeadraceError, UnavailableError, WorkspaceError
+from headrace.spark import java_command
 
 LOOK_S = 0.5
 LINE_S = 2.0
@@ -45,6 +46,7 @@ def run(
     """Run the demo; the exit code. `keep` names a new folder for the workspace, else it is temporary."""
     traffic = Traffic(seed=seed, seconds=seconds, rate=rate)
     figures = Figures(seed=seed, flow_s=traffic.ticks * TICK_S)
+    java_command()  # what is missing is better said before anything is made
     folder = _make_folder(keep)
     server = None
     code = 1
@@ -57,7 +59,7 @@ def run(
         print_result(console, report, figures, json=json)
     except HeadraceError as error:
         code = error.exit_code
-        print_failure(console, error, json=json)
+        print_failure(console, error, folder, json=json)
     except KeyboardInterrupt:
         code = INTERRUPTED
         console.print("stopped; nothing was checked", style="yellow")
@@ -130,8 +132,7 @@ def _wait(server: Server, figures: Figures, reader: Reader, show: Show) -> float
             _look(server, figures, reader, show)
             if time.monotonic() > begun + COMPLETE_S:
                 raise UnavailableError(
-                    f"the views of stream '{stream.name}' did not have every event within {COMPLETE_S:.0f} s",
-                    fix=f"the server's log is {server.log}",
+                    f"the views of stream '{stream.name}' did not have every event within {COMPLETE_S:.0f} s"
                 )
     took = time.monotonic() - begun
     _look(server, figures, reader, show)

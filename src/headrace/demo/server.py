@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx2
 
-from headrace.config import SETTINGS_FILE, Workspace
+from headrace.config import SETTINGS_FILE
 from headrace.errors import UnavailableError
 from headrace.lease import read_holder
 
@@ -63,7 +63,7 @@ class Server:
         state: dict[str, Any] = {}
         while time.monotonic() < deadline:
             self.check()
-            holder = read_holder(Workspace.open(self.folder).lease_file)
+            holder = read_holder(self.folder / "data" / "lease.json")
             if holder and holder.pid == self._process.pid and holder.url:
                 self.url = holder.url
                 state = self._health()
@@ -72,15 +72,13 @@ class Server:
             meanwhile()
             time.sleep(0.1)
         said = f" ({state['reason']})" if state.get("reason") else ""
-        raise UnavailableError(f"the server was not ready within {START_S:.0f} s{said}", fix=f"its log is {self.log}")
+        raise UnavailableError(f"the server was not ready within {START_S:.0f} s{said}")
 
     def check(self) -> None:
         """Raise if the process has ended."""
         code = self._process.poll()
         if code is not None:
-            raise UnavailableError(
-                f"the server ended with exit code {code}: {self._last_words()}", fix=f"its log is {self.log}"
-            )
+            raise UnavailableError(f"the server ended with exit code {code}: {self._last_words()}")
 
     def stop(self) -> bool:
         """Stop the process; whether it stopped by itself, without being killed."""

@@ -1,6 +1,7 @@
 """The page and the plain lines, from figures alone."""
 
 import io
+from pathlib import Path
 
 from rich.console import Console
 
@@ -79,5 +80,5 @@ def test_the_result_of_a_good_run():
 
 def test_a_failure_is_one_sentence():
     console = Console(file=io.StringIO(), width=40)
-    print_failure(console, UnavailableError("the server ended", fix="see the log"), json=False)
+    print_failure(console, UnavailableError("the server ended", fix="see the log"), Path("w"), json=False)
     assert console.file.getvalue() == "the server ended; see the log\n"
