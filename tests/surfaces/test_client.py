@@ -1,0 +1,188 @@
+"""`connect`: the same methods and errors through a server and straight from a folder."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import orjson
+import pytest
+
+from headrace.client import Connection, connect, read_pieces
+from headrace.errors import ConflictError, HeadraceError, NotFoundError, NotReadyError, QuestionError, UnavailableError
+from headrace.web.refusals import TooLargeError, UnauthorizedError
+from headrace.web.remote import Remote, read_error
+from tests.surfaces.conftest import Served, visit
+
+
+def test_a_folder_with_a_server_is_used_through_it(served: Served) -> None:
+    with connect(served.runtime.workspace.folder) as connection:
+        assert connection.url == served.url
+        reply = connection.send("visits", [visit(), visit(status="x")])
+        assert (reply.accepted, [r["index"] for r in reply.refused]) == (1, [1])
+        assert connection.send("visits", visit(at=datetime(2026, 3, 1, tzinfo=UTC), bytes=Decimal(5))).accepted == 0
+        assert connection.send("visits", b'{"visitor":"a","at":"2026-03-01T12:00:00Z"}\n').accepted == 1
+        assert connection.wait(reply.token, 0.1).complete is False
+        assert connection.status()["url"] == served.url
+        assert connection.streams()[0]["name"] == "visits"
+        assert connection.views()[0]["name"] == "traffic"
+        assert connection.plan().empty
+
+
+def test_a_folder_without_a_server_is_used_straight(applied: Path) -> None:
+    with connect(applied) as connection:
+        assert connection.url is None
+        assert connection.send("visits", [visit()]).accepted == 1
+        assert connection.status()["state"] == "stopped"
+        with pytest.raises(NotReadyError, match="no server runs"):
+            connection.wait("visits.1")
+        with pytest.raises(NotReadyError, match="has never been computed"):
+            connection.ask("traffic")
+
+
+def test_a_plan_means_the_same_through_a_server(served: Served) -> None:
+    definitions = served.runtime.workspace.definitions
+    (definitions / "more.sql").write_text("CREATE MATERIALIZED VIEW n AS SELECT count(*) AS n FROM visits;")
+    with connect(served.url) as connection:
+        plan = connection.plan()
+        assert plan == served.runtime.plan()
+        with pytest.raises(ConflictError):
+            connection.apply("another")
+        assert connection.apply(plan.fingerprint) == plan
+
+
+def test_errors_are_the_same_through_a_server(served: Served) -> None:
+    with connect(served.url) as connection:
+        with pytest.raises(NotFoundError, match="did you mean 'traffic'"):
+            connection.ask("trafic")
+        with pytest.raises(NotFoundError, match="stream 'nothing' does not exist"):
+            connection.send("nothing", [visit()])
+        with pytest.raises(QuestionError, match="start is not a time"):
+            connection.ask("traffic", start="soon")
+        with pytest.raises(QuestionError, match="has no key 'pgae'"):
+            connection.ask("traffic", key={"pgae": "/home"})
+
+
+def test_answers_come_back_as_answers(served: Served) -> None:
+    with connect(served.url) as connection:
+        answer = connection.ask("traffic", key={"page": ["/home", None]}, by=["page"], start="-1h", window="5m")
+        assert answer.rows() == []
+        assert answer.arrow().column_names[0] == "page"
+        assert answer.windows is not None
+        assert answer.windows["window_ms"] == 300_000
+
+
+def test_a_token_is_carried(applied: Path, serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch) -> None:
+    served = serve(applied, token="secret")
+    with connect(served.url) as connection, pytest.raises(UnauthorizedError):
+        connection.status()
+    with connect(served.url, token="secret") as connection:
+        assert connection.status()["state"] == "starting"
+    monkeypatch.setenv("HEADRACE_TOKEN", "secret")
+    for target in (served.url, applied):
+        with connect(target) as connection:
+            assert connection.status()["state"] == "starting"
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [(b"", "cannot be reached"), (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", "is not a Headrace server")],
+)
+def test_what_is_no_server_is_named(reply: bytes, words: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            taken, _ = listening.accept()
+            taken.recv(65536)
+            taken.sendall(reply)
+            taken.close()
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        with connect(url) as connection, pytest.raises(UnavailableError, match=words):
+            connection.status()
+        thread.join()
+
+
+def test_a_request_without_reply_is_sent_again_once(served: Served) -> None:
+    """The reply is lost on the way: the retry has the same key, so the events count once."""
+    requests: list[bytes] = []
+    host, port = served.url.removeprefix("http://").split(":")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def relay() -> None:
+            for lose in (True, False):
+                taken, _ = listening.accept()
+                with taken, socket.create_connection((host, int(port))) as onward:
+                    request = b""
+                    while b"\r\n\r\n" not in request or not request.endswith(b"]"):
+                        request += taken.recv(65536)
+                    requests.append(request)
+                    onward.sendall(request)
+                    said = b""
+                    while not said.endswith(b"}"):
+                        said += onward.recv(65536)
+                    if not lose:
+                        taken.sendall(said)
+
+        thread = threading.Thread(target=relay)
+        thread.start()
+        backend = Remote(f"http://127.0.0.1:{listening.getsockname()[1]}")
+        with Connection(backend) as connection:
+            reply = connection.send("visits", [visit()])
+        thread.join()
+    assert reply.accepted == 1
+    assert requests[0] == requests[1]
+    with connect(served.url) as connection:
+        after = connection.send("visits", [visit()])
+    # Two records of one event and a key: the second begins where the first ends.
+    assert int(after.token.split(".")[1], 16) == 2 * int(reply.token.split(".")[1], 16)
+
+
+def test_retries_come_to_an_end(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.lake.ingest.BACKLOG_BYTES", -1)
+    with Connection(Remote(served.url, retry_for_s=0.3)) as connection, pytest.raises(HeadraceError, match="behind"):
+        connection.send("visits", [visit()])
+
+
+def test_files_are_cut_at_line_ends(tmp_path: Path, served: Served) -> None:
+    file = tmp_path / "visits.ndjson"
+    events = [visit(i, page="/p" * (i % 50)) for i in range(300)]
+    file.write_bytes(b"\n".join(orjson.dumps(event) for event in events))
+    pieces = list(read_pieces([file, file], 1000))
+    assert len(pieces) > 50
+    assert [orjson.loads(line) for piece in pieces for line in piece.splitlines()] == events * 2
+    assert list(read_pieces([file], 100)) == list(file.read_bytes().splitlines(keepends=True))
+    with connect(served.url) as connection:
+        seen: list[tuple[int, int]] = []
+        reply = connection.send_files("visits", [file, file], lambda size, lines: seen.append((size, lines)))
+        assert reply.accepted == 600
+        assert sum(lines for _, lines in seen) == 600
+        assert connection.send("visits", file).accepted == 300
+
+
+def test_a_piece_beyond_the_limit_says_so(tmp_path: Path, applied: Path, serve: Callable[..., Served]) -> None:
+    served = serve(applied, max_body_mb=1)
+    file = tmp_path / "long.ndjson"
+    file.write_bytes(b" " * (3 << 20) + b"{}")
+    with Connection(Remote(served.url, retry_for_s=0)) as connection, pytest.raises((TooLargeError, UnavailableError)):
+        connection.send("visits", file)
+
+
+def test_an_unknown_error_is_still_an_error() -> None:
+    assert str(read_error({"code": "new", "message": "m", "fix": "f"}, 400)) == "m; f"
+    assert "replied 500" in str(read_error(None, 500))
+    located = read_error({"code": "definition", "message": "m", "where": "a.sql:3:4"}, 400)
+    assert (located.code, str(located)) == ("definition", "a.sql:3:4: m")
+
+
+def test_connecting_loads_no_spark() -> None:
+    code = "import sys, headrace.client; sys.exit('pyspark' in sys.modules or 'fastapi' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
