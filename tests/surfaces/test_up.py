@@ -1,0 +1,192 @@
+"""A real `headrace up` with Spark: events in, answers out by all three surfaces, a clean stop."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+import httpx2
+import orjson
+import pytest
+
+from headrace.cli.app import run
+from headrace.client import Connection, connect
+from tests.surfaces.conftest import HEADRACE, Ran, Up, visit
+
+EVENTS = [
+    visit(0, visitor="ann", bytes=10),
+    visit(30, visitor="bob", bytes=20),
+    visit(70, page="/cart", status=500, bytes=5),
+    visit(80, page=None, bytes=7),
+    visit(90, status=304),
+    visit(600, page="/cart", bytes=1),
+]
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """A server with six visits in its view and one dead letter."""
+    folder = tmp_path_factory.mktemp("live") / "shop"
+    assert run(["init", str(folder)]) == 0
+    running = Up(folder)
+    (folder / "visits.ndjson").write_bytes(b"".join(orjson.dumps(event) + b"\n" for event in EVENTS) + b"broken\n")
+    sent = subprocess.run(
+        [str(HEADRACE), "send", "visits", "visits.ndjson", "--wait"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert sent.returncode == 0, sent.stderr
+    assert "7 events accepted" in sent.stdout
+    assert "All views have them." in sent.stdout
+    yield running
+    if running.process.poll() is None:
+        running.stop()
+
+
+@pytest.fixture
+def connection(up: Up) -> Iterator[Connection]:
+    with connect(up.folder) as opened:
+        yield opened
+
+
+def test_a_point_answer(up: Up) -> None:
+    reply = httpx2.get(f"{up.url}/v1/views/traffic?key.page=/home&start=2026-03-01T12:00:00Z", trust_env=False).json()
+    assert reply["rows"] == [
+        {
+            "page": "/home",
+            "window_start": "2026-03-01T12:00:00Z",
+            "window_end": "2026-03-01T12:01:00Z",
+            "hits": 2,
+            "errors": 0,
+            "bytes": 30,
+            "visitors": 2,
+            "settled": True,
+        }
+    ]
+    assert reply["freshness_ms"] == 0
+    assert reply["as_of"]["newest_event"] == "2026-03-01T12:10:00Z"
+    assert reply["as_of"]["commits"] == {"visits": 1}
+    assert reply["events"] == {"batch": 0, "speed": 2}
+
+
+def test_keys_windows_and_pages(connection: Connection) -> None:
+    total = connection.ask("traffic", by="", window="1h").rows()
+    assert [(row["hits"], row["errors"], row["settled"]) for row in total] == [(5, 1, False)]
+    assert connection.ask("traffic", key={"page": None}).rows()[0]["bytes"] == 7
+    either = connection.ask("traffic", key=[{"page": "/cart"}, {"page": "/home"}], window="1h").rows()
+    assert [row["page"] for row in either] == ["/cart", "/home"]
+    last = connection.ask("traffic", start="-1m").rows()
+    assert [(row["page"], row["window_start"]) for row in last] == [("/cart", datetime(2026, 3, 1, 12, 10, tzinfo=UTC))]
+    pages, cursor = [], None
+    while True:
+        answer = connection.ask("traffic", limit=1, cursor=cursor)
+        pages += answer.rows()
+        cursor = answer.next_cursor
+        if cursor is None:
+            break
+    assert pages == connection.ask("traffic").rows()
+    assert len(pages) == 4
+
+
+def test_lookup_of_many_keys(up: Up) -> None:
+    asked = {"key": [{"page": "/home"}, {"page": "/none"}], "by": ["page"], "window": "1h"}
+    reply = httpx2.post(f"{up.url}/v1/views/traffic/lookup", json=asked, trust_env=False).json()
+    assert [(row["page"], row["hits"]) for row in reply["rows"]] == [("/home", 2)]
+
+
+def test_ask_on_the_command_line(up: Up, headrace: Callable[..., Ran]) -> None:
+    shown = headrace("ask", "traffic", "-w", up.folder, "--key", "page=/cart", "--window", "1h")
+    assert shown.code == 0
+    title, _, row, *_ = shown.out.splitlines()
+    assert title.split() == ["page", "window_start", "window_end", "hits", "errors", "bytes", "visitors", "settled"]
+    assert row.split() == [
+        "/cart",
+        "2026-03-01",
+        "12:00:00",
+        "2026-03-01",
+        "13:00:00",
+        "2",
+        "1",
+        "6",
+        "1",
+        "provisional",
+    ]
+    assert "version 1 · as of visits commit 1, newest event 2026-03-01 12:10:00 UTC" in shown.out
+    assert "freshness: all accepted events are in" in shown.out
+    assert "1 rows: 0 settled, 1 provisional · events: 0 batch, 2 speed · corrections: 0" in shown.out
+    assert "visitors: within " in shown.out
+    more = headrace("ask", "traffic", "-w", up.url, "--limit", "2")
+    assert "NULL" in headrace("ask", "traffic", "-w", up.folder, "--key", r"page=\N").out
+    assert "more rows: --cursor " in more.out
+    cursor = more.out.split("--cursor ")[1].split()[0]
+    rest = headrace("ask", "traffic", "-w", up.url, "--limit", "2", "--cursor", cursor, "--json")
+    assert len(rest.json["rows"]) == 2
+    assert headrace("ask", "traffic", "-w", up.url, "--key", "page=/none").out.startswith("no rows\n")
+
+
+def test_watch_follows_until_interrupted(up: Up) -> None:
+    watching = subprocess.Popen(
+        [str(HEADRACE), "ask", "traffic", "--by", "", "--window", "1h", "--watch", "--json"],
+        cwd=up.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(6)
+    watching.send_signal(signal.SIGINT)
+    out, err = watching.communicate(timeout=20)
+    assert out.count('"freshness_ms"') >= 2, err
+    assert "Traceback" not in err
+    assert watching.returncode == 130
+
+
+def test_what_the_workspace_says(up: Up, headrace: Callable[..., Ran]) -> None:
+    status = headrace("status", "-w", up.folder, "--json").json
+    assert status["state"] == "ok"
+    assert (status["streams"][0]["events"], status["streams"][0]["dead_letters"]) == (6, 1)
+    assert status["views"][0]["freshness_ms"] == 0
+    assert f"workspace shop: ok at {up.url}" in headrace("status", "-w", up.url).out
+    assert httpx2.get(f"{up.url}/health", trust_env=False).json()["status"] == "ok"
+
+
+def test_a_view_added_to_a_running_server_has_the_whole_history(up: Up, headrace: Callable[..., Ran]) -> None:
+    (up.folder / "definitions" / "more.sql").write_text(
+        "CREATE MATERIALIZED VIEW by_status AS SELECT status, count(*) AS n FROM visits GROUP BY status;"
+    )
+    shown = headrace("apply", "--yes", "-w", up.folder)
+    assert shown.code == 0, shown.err
+    deadline = time.monotonic() + 60
+    with connect(up.folder) as connection:
+        while len(rows := connection.ask("by_status").rows()) < 3:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+    assert {row["status"]: row["n"] for row in rows} == {200: 4, 304: 1, 500: 1}
+
+
+def test_a_second_up_fails_and_names_the_first(up: Up) -> None:
+    second = subprocess.run(
+        [str(HEADRACE), "up", "-w", str(up.folder), "--port", "0"], capture_output=True, text=True, check=False
+    )
+    assert second.returncode == 1
+    assert f"is in use by process {up.process.pid} at {up.url}" in second.stderr
+    assert second.stderr.count("\n") == 1
+
+
+def test_it_stops_within_ten_seconds_and_answers_from_its_folder(up: Up, headrace: Callable[..., Ran]) -> None:
+    began = time.monotonic()
+    code, out, err = up.stop()
+    assert time.monotonic() - began < 10
+    assert code == 0, err
+    assert out.splitlines()[-1] == "Stopped."
+    logged = [orjson.loads(line) for line in err.splitlines()]
+    assert "pipeline ready" in [line["event"] for line in logged]
+    assert "pipeline ready" in (up.folder / "data" / "logs" / "headrace.log").read_text()
+    assert (up.folder / "data" / "logs" / "spark.log").stat().st_size > 0
+    shown = headrace("ask", "traffic", "-w", up.folder, "--by", "", "--window", "1h", "--json")
+    assert shown.json["rows"][0]["hits"] == 5
+    assert shown.json["freshness_reason"] == "the server is not running"

@@ -1,0 +1,90 @@
+"""When `headrace up` cannot start or must stop: one sentence, an exit code, nothing left behind."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from headrace.lease import live_holder
+from tests.surfaces.conftest import HEADRACE, Up
+
+
+def up(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(HEADRACE), "up", "-w", str(folder), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={"PATH": "/usr/bin:/bin", **environment},
+    )
+
+
+def test_a_port_in_use_is_named(applied: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = up(applied, "--port", str(port))
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"error: port {port} on 127.0.0.1 is in use by another program; "
+        "choose another with --port, or --port 0 for a free one\n"
+    )
+
+
+def test_other_machines_need_a_token(applied: Path) -> None:
+    done = up(applied, "--host", "0.0.0.0", "--port", "0")
+    assert done.returncode == 1
+    assert "no token is set" in done.stderr
+
+
+def test_a_wrong_definition_stops_the_first_start(folder: Path) -> None:
+    (folder / "definitions" / "bad.sql").write_text("CREATE VIEW x AS SELECT 1;")
+    done = up(folder, "--port", "0")
+    assert done.returncode == 2
+    assert "bad.sql:1:" in done.stderr
+    assert live_holder(folder / "data" / "lease.json") is None
+
+
+def test_without_java_one_sentence_says_so(applied: Path, tmp_path: Path) -> None:
+    done = up(applied, "--port", "0", PATH=str(tmp_path), HOME=str(tmp_path))
+    assert done.returncode == 1
+    assert "error: Java was not found" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+    assert live_holder(applied / "data" / "lease.json") is None
+
+
+def test_changes_that_are_not_only_new_wait(applied: Path) -> None:
+    sql = applied / "definitions" / "shop.sql"
+    before = sql.read_text()
+    sql.write_text(before.replace("sum(bytes) ", "max(bytes) "))
+    running = Up(applied)
+    code, _, err = running.stop(signal.SIGINT)
+    assert code == 0
+    assert "~ view traffic" in err
+    assert "These changes wait for `headrace apply`; serving what ran before." in err
+    sql.write_text("CREATE nonsense;")
+    running = Up(applied)
+    code, _, err = running.stop()
+    assert code == 0
+    assert "shop.sql:1:" in err
+    assert "serving what ran before" in err
+
+
+def test_it_stops_when_another_takes_over(applied: Path) -> None:
+    running = Up(applied)
+    running.process.send_signal(signal.SIGSTOP)
+    lease = applied / "data" / "lease.json"
+    deadline = time.monotonic() + 30
+    while live_holder(lease) is not None:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    second = Up(applied)
+    running.process.send_signal(signal.SIGCONT)
+    _, err = running.process.communicate(timeout=30)
+    assert running.process.returncode == 3
+    assert "another process has taken this workspace over" in err
+    assert "Traceback" not in err
+    second.stop()
