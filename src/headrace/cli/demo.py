@@ -12,10 +12,12 @@ from headrace.cli.output import console
 
 
 def demo(
-    seconds: Annotated[float, typer.Option(help="How long events flow.", min=1)] = 22.0,
-    rate: Annotated[int, typer.Option(help="Events per second.", min=1)] = 4_000,
-    seed: Annotated[int, typer.Option(help="Seed of the generated traffic.")] = 7,
-    keep: Annotated[Path | None, typer.Option(help="New folder that keeps the workspace afterwards.")] = None,
+    seconds: Annotated[float, typer.Option(metavar="SECONDS", help="How long events flow.", min=1)] = 22.0,
+    rate: Annotated[int, typer.Option(metavar="N", help="Events per second.", min=1)] = 4_000,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the generated traffic.")] = 7,
+    keep: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="New folder that keeps the workspace afterwards.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run the whole thing on the traffic of a web shop, and check every row of every view."""

@@ -39,7 +39,7 @@ headrace ask{where} traffic --start -1h"""
 
 def init(
     folder: Annotated[
-        Path, typer.Argument(help="Where to make it.", metavar="[FOLDER]", show_default="the current folder")
+        Path, typer.Argument(help="Where to make it.", metavar="FOLDER", show_default="the current folder")
     ] = Path(),
 ) -> None:
     """Make a workspace: settings, an example definition, and a .gitignore for its data."""

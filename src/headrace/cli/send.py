@@ -20,10 +20,10 @@ WAIT_SLICE_S = 5.0
 
 def send(
     stream: Annotated[str, typer.Argument(help="Stream that the events are of.", metavar="STREAM")],
-    files: Annotated[list[Path], typer.Argument(help="NDJSON files: one JSON object per line.", metavar="FILE...")],
+    files: Annotated[list[Path], typer.Argument(help="NDJSON files: one JSON object per line.", metavar="FILE")],
     workspace: WorkspaceOption = ".",
     wait: Annotated[bool, typer.Option("--wait", help="Return when every view has the events.")] = False,
-    timeout: Annotated[float, typer.Option(help="Seconds that --wait waits at most.")] = 600.0,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long --wait waits at most.")] = 600.0,
     as_json: JsonOption = False,
 ) -> None:
     """Send the events of NDJSON files. A line that cannot be read is kept as a dead letter."""

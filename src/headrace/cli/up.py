@@ -28,9 +28,10 @@ STOP_WITHIN_S = 9.0
 def up(
     workspace: FolderOption = Path(),
     port: Annotated[
-        int | None, typer.Option(help="Port that HTTP listens on; 0 takes a free one.", min=0, max=65535)
+        int | None,
+        typer.Option(metavar="PORT", help="Port that HTTP listens on; 0 takes a free one.", min=0, max=65535),
     ] = None,
-    host: Annotated[str | None, typer.Option(help="Address that HTTP listens on.")] = None,
+    host: Annotated[str | None, typer.Option(metavar="HOST", help="Address that HTTP listens on.")] = None,
 ) -> None:
     """Run the workspace: take events in, keep views up to date, answer. Until Ctrl-C."""
     # All of the server: what --help and the other commands need not load.

@@ -1,0 +1,176 @@
+"""Makes docs/cli.md, docs/http.md and docs/settings.md from the code: `python -m tests.surfaces.references`."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import typer.main
+
+from headrace.cli.app import app
+from headrace.cli.init import toml_value
+from headrace.config import Settings, Workspace
+from headrace.runtime import Runtime
+from headrace.web import refusals
+from headrace.web.app import create_app
+
+WIDTH = 110
+DOCS = Path(__file__).parents[2] / "docs"
+
+_CLI = """\
+# Command line
+
+`headrace COMMAND --help` says the same. Commands that show something take `--json`, which prints one JSON value on
+standard output. `-w` names a workspace by its folder (by default the current one) or by the URL of its server; while a
+server holds a workspace, commands go through it. `headrace --install-completion` installs completion for your shell.
+
+A failure is one line on standard error, `error: …`, with `--json` `{"error": {…}}`, and never a stack trace
+(`HEADRACE_DEBUG=1` shows it). Exit codes: 0 done; 1 failed; 2 the command line or a definition is wrong; 3 another
+process took the workspace over; 4 `plan --exit-code` found changes; 130 interrupted.
+"""
+_SETTINGS = """\
+# Settings
+
+They live in `headrace.toml` of the workspace; a variable of the environment wins over the file, an option of
+`headrace up` over both. `headrace init` writes a file with all of them, commented out. A name that is none of these is
+refused.
+
+| setting | variable | default | what it is |
+|---|---|---|---|
+"""
+_HTTP = """\
+# HTTP
+
+`headrace up` serves it; `/openapi.json` describes it for programs, and `/` is a page for people. All bodies and replies
+are JSON in UTF-8. Times are ISO 8601 in UTC with `Z`; DECIMAL values and integers beyond 64 bits are strings.
+
+**Who may ask.** Without a token the server listens on loopback only, answers to the names of the machine only
+(`127.0.0.1`, `localhost`), and refuses requests of pages of other sites. With the setting `token`, every path but
+`/health` asks for `Authorization: Bearer TOKEN`.
+
+**Errors** have one shape; unused parts are null:
+
+```json
+{"error": {"code": "not_found", "message": "view 'trafic' does not exist", "found": null, "expected": null,
+           "fix": "did you mean 'traffic'?; `headrace views` lists all", "where": null}}
+```
+
+Codes that only HTTP has: @CODES. 429 and 503 carry `Retry-After`. A request that fails kept nothing.
+
+**Events** are acknowledged when they are on disk:
+
+```json
+{"accepted": 2, "refused": [{"index": 1, "reason": "field 'at' is missing or null"}], "token": "visits.1f4"}
+```
+
+`application/json` is an object or an array, `application/x-ndjson` one object per line; with another content type the
+server looks at the body. Send an `Idempotency-Key` and retry as often as you like: for a day, the same key and body
+give the same reply and add nothing. The token says, through `/v1/tokens/TOKEN?wait=30s`, when every view has the
+events: `{"complete": true, "stalled": []}`.
+
+**Answers** carry what they stand for:
+
+```json
+{"rows": [{"page": "/home", "window_start": "2026-03-01T12:00:00Z", "window_end": "2026-03-01T12:01:00Z",
+           "hits": 2, "errors": 0, "bytes": 30, "visitors": 2, "settled": true}],
+ "next_cursor": null, "view": "traffic", "version": 1,
+ "as_of": {"commits": {"visits": 1}, "newest_event": "2026-03-01T12:10:00Z", "at": "2026-03-01T12:10:02.5Z"},
+ "freshness_ms": 0, "freshness_reason": null, "events": {"batch": 0, "speed": 2}, "corrections": 0,
+ "approximate": {"visitors": "within 3.3 % in 95 of 100 answers; exact below about 200"},
+ "windows": {"start": null, "end": null, "window_ms": 60000, "every_ms": 60000, "counted_from": null},
+ "stalled": null, "columns": [{"name": "page", "type": "STRING"}]}
+```
+
+`freshness_ms` is the age of the oldest accepted event that is not in the answer, 0 when all are, null with
+`freshness_reason` when that is not known. `settled` says that the window is past the stream's patience; a later event
+still counts, as a correction.
+"""
+
+
+def cli_reference() -> str:
+    """Every command with its arguments and options."""
+    return _CLI + "".join(_commands())
+
+
+def _commands() -> Iterator[str]:
+    group: Any = typer.main.get_command(app)
+    for name, command in group.commands.items():
+        said = {"resilient_parsing": True, "terminal_width": WIDTH, "max_content_width": WIDTH}
+        context = command.make_context(f"headrace {name}", [], **said)
+        shown = "\n".join(line.rstrip() for line in context.get_help().splitlines())
+        yield f"\n## headrace {name}\n\n```text\n{shown}\n```\n"
+
+
+def settings_reference() -> str:
+    """Every setting with its variable and default."""
+    rows = []
+    for name, field in Settings.model_fields.items():
+        default = "none" if field.default is None else f"`{toml_value(field.default)}`"
+        rows.append(f"| `{name}` | `HEADRACE_{name.upper()}` | {default} | {_cell(field.description or '')} |\n")
+    return _SETTINGS + "".join(rows)
+
+
+def http_reference(openapi: dict[str, Any]) -> str:
+    """Every endpoint with its parameters."""
+    own = sorted(f"`{e.code}` ({e.http_status})" for e in vars(refusals).values() if _is_own(e))
+    parts = [_HTTP.replace("@CODES", ", ".join(own))]
+    for path, methods in openapi["paths"].items():
+        for method, operation in methods.items():
+            parts.append(f"\n## {method.upper()} {path}\n\n{_clean(operation['description'])}\n")
+            named = [p for p in operation.get("parameters", []) if p["in"] != "path"]
+            if named:
+                rows = "".join(f"| `{p['name']}` ({p['in']}) | {_cell(p['description'])} |\n" for p in named)
+                parts.append(f"\n| parameter | what it does |\n|---|---|\n{rows}")
+            parts.append(_body(operation))
+    return "".join(parts)
+
+
+def _body(operation: dict[str, Any]) -> str:
+    content = operation.get("requestBody", {}).get("content", {})
+    fields = content.get("application/json", {}).get("schema", {}).get("properties")
+    if not fields:
+        return f"\nBody: {', '.join(f'`{kind}`' for kind in content)}.\n" if content else ""
+    rows = "".join(f"| `{name}` | {_cell(field['description'])} |\n" for name, field in fields.items())
+    return f"\n| in the body | what it does |\n|---|---|\n{rows}"
+
+
+def _is_own(value: Any) -> bool:
+    return isinstance(value, type) and value.__module__ == refusals.__name__
+
+
+def _clean(text: str | None) -> str:
+    paragraphs = re.split(r"\n\s*\n", (text or "").strip())
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|")
+
+
+def references(openapi: dict[str, Any]) -> dict[str, Callable[[], str]]:
+    """The files and what makes each."""
+    return {
+        "cli.md": cli_reference,
+        "settings.md": settings_reference,
+        "http.md": lambda: http_reference(openapi),
+    }
+
+
+def main() -> None:
+    """Write the files."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "headrace.toml").write_text("")
+        runtime = Runtime.open(Workspace.open(folder), "http://127.0.0.1")
+        try:
+            openapi = create_app(runtime).openapi()
+        finally:
+            runtime.stop()
+    for name, make in references(openapi).items():
+        (DOCS / name).write_text(make())
+
+
+if __name__ == "__main__":
+    main()
