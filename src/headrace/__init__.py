@@ -1,1 +1,27 @@
 """Real-time analytics on Apache Spark: declare streams and views once, get live numbers that are right."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headrace.client import connect
+    from headrace.define.fluent import Stream, View, approx_count_distinct, avg, count, max, min, sum, window
+
+_HOME = {
+    "connect": "headrace.client",
+    **dict.fromkeys(
+        ("Stream", "View", "window", "count", "sum", "avg", "min", "max", "approx_count_distinct"),
+        "headrace.define.fluent",
+    ),
+}
+
+__all__ = ["Stream", "View", "approx_count_distinct", "avg", "connect", "count", "max", "min", "sum", "window"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first used: the command line starts quickly because of it."""
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'headrace' has no attribute '{name}'")

@@ -9,7 +9,6 @@ from decimal import Decimal
 from typing import ClassVar
 
 import xxhash
-from datasketches import hll_sketch, hll_union, tgt_hll_type
 
 from headrace.aggregate.base import Aggregate, Merge, Partial, PartialColumn, Value
 from headrace.types import BIGINT, BINARY, Expression, Type
@@ -17,11 +16,12 @@ from headrace.types import BIGINT, BINARY, Expression, Type
 LOG2_BUCKETS = 12
 HASH_SEED = 42  # Spark's, for xxhash64
 EPOCH = datetime(1970, 1, 1)
-RELATIVE_ERROR = 0.0326  # two standard errors of an HLL of 2^12 buckets
 
 
 def union_sketches(a: bytes, b: bytes) -> bytes:
     """The sketch of both sets."""
+    from datasketches import hll_sketch, hll_union, tgt_hll_type  # brings numpy: not for those who only declare
+
     union = hll_union(LOG2_BUCKETS)
     union.update(hll_sketch.deserialize(a))
     union.update(hll_sketch.deserialize(b))
@@ -95,6 +95,8 @@ class ApproxCountDistinct(Aggregate):
     def lift(self, value: Value) -> Partial:
         if value is None:
             return (None,)
+        from datasketches import hll_sketch, tgt_hll_type
+
         sketch = hll_sketch(LOG2_BUCKETS, tgt_hll_type.HLL_8)
         sketch.update(spark_hash(value, self._argument.type))
         return (bytes(sketch.serialize_compact()),)
@@ -102,5 +104,7 @@ class ApproxCountDistinct(Aggregate):
     def present(self, partial: Partial) -> Value:
         if partial[0] is None:
             return 0
+        from datasketches import hll_sketch
+
         # A union with itself drops the order-dependent estimator: all splits present one value.
         return round(hll_sketch.deserialize(union_sketches(partial[0], partial[0])).get_estimate())

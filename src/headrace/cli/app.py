@@ -21,12 +21,9 @@ app = typer.Typer(
 )
 for command in (
     init.init, plan.plan, plan.apply, up.up, send.send, ask.ask,
-    overview.status, overview.streams, overview.views, demo.demo,
+    overview.status, overview.streams, overview.views, demo.demo, demo.bench,
 ):  # fmt: skip
     app.command()(command)
-app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)(
-    demo.bench
-)
 
 
 class UsageError(HeadraceError):

@@ -26,8 +26,13 @@ def demo(
     raise typer.Exit(run(console(), seconds=seconds, rate=rate, seed=seed, keep=keep, json=as_json))
 
 
-def bench(context: typer.Context) -> None:
-    """Measure this machine: throughput, freshness, answer times."""
-    from headrace.bench import main  # Spark
+def bench(
+    events: Annotated[int, typer.Option(help="Events of one throughput run.", min=100_000)] = 5_000_000,
+    seconds: Annotated[float, typer.Option(help="How long events flow for freshness.", min=5)] = 25.0,
+    write: Annotated[Path | None, typer.Option(help="Markdown file that keeps the figures.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure this machine: throughput, memory, freshness, ingest and answer times. Takes some minutes."""
+    from headrace.bench import main  # numpy, and the parts of the demo
 
-    raise typer.Exit(main(context.args))
+    raise typer.Exit(main(events=events, seconds=seconds, write=write, as_json=as_json))

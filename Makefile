@@ -1,0 +1,35 @@
+# Two commands do everything: `make demo` runs the main job, `make test` passes all tests.
+# Each sets the project up first, in .venv, with uv where it is there and with pip where it is not.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check bench setup clean test-fast
+
+demo: setup
+	@$(BIN)/headrace demo
+
+test: setup check
+	@$(BIN)/python -m pytest
+
+test-fast: setup
+	@$(BIN)/python -m pytest tests/unit tests/laws tests/docs
+
+check: setup
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check -q .
+	@$(BIN)/mypy
+
+bench: setup
+	@$(BIN)/headrace bench --write docs/benchmarks.md
+
+setup: $(READY)
+
+$(READY): requirements.lock pyproject.toml scripts/setup
+	@PYTHON="$(PYTHON)" scripts/setup $(VENV)
+	@touch $(READY)
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

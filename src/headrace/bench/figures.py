@@ -1,0 +1,64 @@
+"""A measured figure with its spread and the bar that it must pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of the benchmark. `bar` is what it is held against; `higher_is_better` says which side is good."""
+
+    name: str
+    value: float
+    unit: str
+    spread: str
+    bar: float | None = None
+    higher_is_better: bool = True
+
+    @property
+    def passes(self) -> bool | None:
+        if self.bar is None:
+            return None
+        return self.value >= self.bar if self.higher_is_better else self.value <= self.bar
+
+    @property
+    def shown(self) -> str:
+        return f"{self.value:,.0f} {self.unit}" if self.value >= 100 else f"{self.value:,.2f} {self.unit}"
+
+    @property
+    def shown_bar(self) -> str:
+        if self.bar is None:
+            return ""
+        return f"{'≥' if self.higher_is_better else '≤'} {self.bar:,.6g} {self.unit}"
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "value": self.value,
+            "unit": self.unit,
+            "spread": self.spread,
+            "bar": self.bar,
+            "passes": self.passes,
+        }
+
+
+def of_runs(name: str, values: Sequence[float], unit: str, bar: float | None = None, *, higher: bool = True) -> Figure:
+    """The median of some runs, with the least and the most of them."""
+    spread = f"{min(values):,.0f} to {max(values):,.0f} in {len(values)} runs"
+    return Figure(name, median(values), unit, spread, bar, higher)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value that this share of the values does not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def of_percentile(name: str, values: Sequence[float], share: float, unit: str, bar: float | None) -> Figure:
+    """A percentile of many single measurements; less is better."""
+    spread = f"{min(values):,.2f} to {max(values):,.2f} over {len(values):,}"
+    return Figure(f"{name}, p{share * 100:.0f}", percentile(values, share), unit, spread, bar, higher_is_better=False)

@@ -1,0 +1,67 @@
+"""Clients of the benchmark: threads that post and ask over connections that stay open."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+from headrace.errors import UnavailableError
+
+
+class Connection:
+    """One open HTTP connection."""
+
+    def __init__(self, url: str) -> None:
+        self._http = http.client.HTTPConnection(urlsplit(url).netloc, timeout=120)
+
+    def post(self, path: str, body: bytes, content_type: str = "application/json") -> dict[str, Any]:
+        return self._send("POST", path, body, {"Content-Type": content_type})
+
+    def get(self, path: str) -> dict[str, Any]:
+        return self._send("GET", path, None, {})
+
+    def _send(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> dict[str, Any]:
+        self._http.request(method, path, body, headers)
+        reply = self._http.getresponse()
+        said = reply.read()
+        if reply.status >= 300:
+            raise UnavailableError(f"{method} {path} was answered with {reply.status}: {said[:300].decode()}")
+        return dict(json.loads(said))
+
+    def wait_for_token(self, token: str) -> None:
+        """Until every view has what the token stands for."""
+        while not self.get(f"/v1/tokens/{token}?wait=30s")["complete"]:
+            pass
+
+
+def paced(per_second: float, seconds: float, act: Callable[[int], None]) -> None:
+    """Call `act` at even times; a late call is made at once."""
+    began = time.monotonic()
+    for number in range(int(per_second * seconds)):
+        due = began + number / per_second
+        time.sleep(max(0.0, due - time.monotonic()))
+        act(number)
+
+
+def in_threads(count: int, act: Callable[[int], None]) -> None:
+    """Run in parallel; an error of any thread is raised here."""
+    errors: list[BaseException] = []
+
+    def run(number: int) -> None:
+        try:
+            act(number)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
