@@ -12,7 +12,7 @@ from headrace.demo.reader import Reader
 from headrace.demo.reference import Row
 from headrace.demo.sender import Tally
 
-HISTORY = 48
+HISTORY = 28
 QUESTIONS = {  # what the page shows of each view: parameters, and the column to order by
     "traffic": ({"start": "-3m", "window": "3m"}, "hits"),
     "revenue": ({"by": "category", "window": "1d"}, "orders"),

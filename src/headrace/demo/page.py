@@ -64,7 +64,7 @@ def _flow(figures: Figures) -> RenderableType:
     table = _table(
         "stream", "sent", "accepted", "refused", "dead letters", "late", "posts twice", "in the log", "events/s"
     )
-    table.add_column("newest event")
+    table.add_column("newest event", min_width=8)
     for stream in figures.streams:
         table.add_row(*_stream_cells(stream))
     return table

@@ -97,7 +97,7 @@ def _flow_and_check(server: Server, traffic: Traffic, figures: Figures, show: Sh
             _raise_first(senders)
             time.sleep(LOOK_S)
         _raise_first(senders)
-        _note(figures, "the flow has ended, waiting for the views", show)
+        _note(figures, "waiting for the views", show)
         figures.caught_up_s = _wait(server, figures, reader, show)
         report = check_run(figures, reader, lambda phase: _note(figures, phase, show))
     finally:
