@@ -76,6 +76,8 @@ def test_init_makes_a_workspace_that_is_valid(folder: Path, headrace: Command) -
     assert Workspace.open(folder).settings == Settings()
     assert (folder / ".gitignore").read_text() == "data/\n"
     assert headrace("plan", "-w", folder).out.endswith("2 to create\n")
+    shown = headrace("init", folder / "other", "--json").json
+    assert shown["files"] == ["headrace.toml", "definitions/shop.sql", ".gitignore"]
     again = headrace("init", folder)
     assert again.code == 1
     assert "exists already" in again.err

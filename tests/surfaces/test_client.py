@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -144,6 +145,19 @@ def test_a_request_without_reply_is_sent_again_once(served: Served) -> None:
         after = connection.send("visits", [visit()])
     # Two records of one event and a key: the second begins where the first ends.
     assert int(after.token.split(".")[1], 16) == 2 * int(reply.token.split(".")[1], 16)
+
+
+def test_a_server_that_was_never_there_is_not_waited_for() -> None:
+    began = time.monotonic()
+    with connect("http://127.0.0.1:9") as connection, pytest.raises(UnavailableError, match="cannot be reached"):
+        connection.send("visits", [visit()])
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("url", ["http://", "http://[", "http://127.0.0.1:99999"])
+def test_what_is_no_url_is_named(url: str) -> None:
+    with pytest.raises(UnavailableError), connect(url) as connection:
+        connection.status()
 
 
 def test_retries_come_to_an_end(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

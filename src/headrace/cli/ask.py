@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,11 +16,12 @@ from headrace.cli.output import console, count, make_table, print_json, span
 from headrace.errors import QuestionError
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
-    from headrace.serve import Answer, Question
+    from headrace.serve import Answer
 
 REFRESH_S = 1.0
+AROUND_ROWS = 12  # lines of the screen for titles and footer
 
 
 def ask(
@@ -51,35 +55,35 @@ def ask(
     parameters = [_read_key(text) for text in key or []]
     parameters += [(name, value) for name, value in named.items() if value is not None]
     question = Question.from_text(view, parameters)
-    if watch and not as_json:
-        _watch(workspace, question)
-        return
     with open_connection(workspace) as connection:
-        while True:
-            answer = connection.answer(question)
-            if as_json:
-                print_json(answer.as_dict())
-            else:
-                console().print(render(answer))
-            if not watch:
-                return
-            time.sleep(REFRESH_S)
+        if watch:
+            _watch(lambda: connection.answer(question), as_json=as_json)
+        elif as_json:
+            print_json(connection.answer(question).as_dict())
+        else:
+            console().print(render(connection.answer(question)))
 
 
-def _watch(workspace: str, question: Question) -> None:
+def _watch(answer: Callable[[], Answer], *, as_json: bool) -> None:
+    """Show the answer every second; Ctrl-C is the end that is meant, so it is no failure."""
     from rich.live import Live
 
-    out = console()
-    with (
-        open_connection(workspace) as connection,
-        Live(render(connection.answer(question)), console=out, auto_refresh=False) as live,
-    ):
-        try:
+    with suppress(KeyboardInterrupt):
+        if as_json:
+            while True:
+                print_json(answer().as_dict())
+                sys.stdout.flush()
+                time.sleep(REFRESH_S)
+        out = console()
+        with Live(render(answer(), _fitting(out)), console=out, auto_refresh=False) as live:
             while True:
                 time.sleep(REFRESH_S)
-                live.update(render(connection.answer(question)), refresh=True)
-        except KeyboardInterrupt:
-            return
+                live.update(render(answer(), _fitting(out)), refresh=True)
+
+
+def _fitting(out: Console) -> int:
+    """How many rows fit on the screen with what is said around them."""
+    return max(1, out.height - AROUND_ROWS)
 
 
 def _read_key(text: str) -> tuple[str, str]:
@@ -89,16 +93,22 @@ def _read_key(text: str) -> tuple[str, str]:
     return f"key.{name}", value
 
 
-def render(answer: Answer) -> RenderableType:
-    """The rows as a table, with what they stand for below."""
+def render(answer: Answer, most: int | None = None) -> RenderableType:
+    """The rows as a table, at most so many of them, with what they stand for below."""
     from rich.console import Group
     from rich.text import Text
 
-    titles = [name for name, _ in answer.columns]
+    timeless = answer.windows is None  # all time: nothing to show in these two
+    shown = [
+        i for i, (name, _) in enumerate(answer.columns) if not (timeless and name in ("window_start", "window_end"))
+    ]
+    titles = [answer.columns[i][0] for i in shown]
     numbers = [name for name, of in answer.columns if of.is_numeric]
-    cells = [[_cell(name, value) for name, value in zip(titles, row, strict=True)] for row in answer.values]
+    cells = [[_cell(answer.columns[i][0], row[i]) for i in shown] for row in answer.values[:most]]
     body: Any = make_table(titles, cells, numbers) if cells else Text("no rows")
-    return Group(body, Text(), *(Text(line, style="dim") for line in footer(answer)))
+    hidden = len(answer.values) - len(cells)
+    lines = [*([f"… and {hidden:,} rows more"] if hidden else []), *footer(answer)]
+    return Group(body, Text(), *(Text(line, style="dim") for line in lines))
 
 
 def _cell(name: str, value: Any) -> str:
@@ -125,12 +135,12 @@ def footer(answer: Answer) -> list[str]:
     newest = f", newest event {answer.newest_event:%Y-%m-%d %H:%M:%S} UTC" if answer.newest_event else ""
     fresh = answer.freshness_reason or "unknown"
     if answer.freshness_ms is not None:
-        fresh = "all accepted events are in" if answer.freshness_ms == 0 else f"{span(answer.freshness_ms)} behind"
+        fresh = "up to date" if answer.freshness_ms == 0 else f"{span(answer.freshness_ms)} behind"
     settled = [name for name, _ in answer.columns].index("settled") if _has_settled(answer) else None
     done = sum(bool(row[settled]) for row in answer.values) if settled is not None else 0
     lines = [
         f"version {answer.version} · as of {commits}{newest} · freshness: {fresh}",
-        f"{len(answer.values):,} rows"
+        ("1 row" if len(answer.values) == 1 else f"{len(answer.values):,} rows")
         + (f": {done:,} settled, {len(answer.values) - done:,} provisional" if settled is not None else "")
         + f" · events: {answer.events.get('batch', 0):,} batch, {answer.events.get('speed', 0):,} speed"
         + f" · corrections: {answer.corrections:,}",

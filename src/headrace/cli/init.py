@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from headrace.cli.options import JsonOption
+from headrace.cli.output import print_json
 from headrace.errors import WorkspaceError
 
 _EXAMPLE = """\
@@ -41,6 +43,7 @@ def init(
     folder: Annotated[
         Path, typer.Argument(help="Where to make it.", metavar="FOLDER", show_default="the current folder")
     ] = Path(),
+    as_json: JsonOption = False,
 ) -> None:
     """Make a workspace: settings, an example definition, and a .gitignore for its data."""
     files = {
@@ -60,6 +63,9 @@ def init(
         raise WorkspaceError(
             f"cannot write '{error.filename}': {error.strerror}", fix="choose another folder"
         ) from error
+    if as_json:
+        print_json({"folder": str(folder.resolve()), "files": [str(path.relative_to(folder)) for path in files]})
+        return
     where = "" if folder.resolve() == Path.cwd() else f" -w {folder}"
     typer.echo(f"Made a workspace in {folder.resolve()}: headrace.toml, definitions/shop.sql\n\nNext:")
     for line in _NEXT.format(where=where).splitlines():

@@ -116,7 +116,7 @@ def _tell(runtime: Runtime, server: Server) -> None:
     while not server.started and not runtime.stopped.wait(0.02):
         pass
     began = time.monotonic()
-    out.print(f"Headrace listens on {runtime.url} (Ctrl-C stops it)", markup=False)
+    out.print(f"Headrace listens on {runtime.url} (Ctrl-C stops it); Spark is starting", markup=False)
     while not runtime.stopped.wait(0.1):
         if runtime.health()["status"] != "starting":
             out.print(

@@ -37,12 +37,17 @@ class TokenState:
         return {"complete": self.complete, "stalled": self.stalled}
 
 
+class UnreachableError(UnavailableError):
+    """Nobody listens at the URL."""
+
+
 class Remote:
     """A workspace behind a URL. Connections are kept; events are sent again, under one key, until one reply comes."""
 
     def __init__(self, url: str, token: str | None = None, *, retry_for_s: float = RETRY_FOR_S) -> None:
         self.url = url.rstrip("/")
         self._retry_for_s = retry_for_s
+        self._reached = False  # a server that was never there is not waited for
         # A proxy of the environment is not for a server that is most often on this machine.
         self._http = httpx2.Client(
             base_url=self.url,
@@ -77,8 +82,9 @@ class Remote:
                     "POST", path, params={"keep_bad": "true"} if keep_bad else {}, content=body, headers=headers
                 )
                 return IngestReply(said["accepted"], said["refused"], said["token"])
-            except (OverloadError, UnavailableError):
-                if time.monotonic() + pause > give_up:
+            except (OverloadError, UnavailableError) as error:
+                hopeless = isinstance(error, UnreachableError) and not self._reached
+                if hopeless or time.monotonic() + pause > give_up:
                     raise
                 time.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE_S)
@@ -124,15 +130,17 @@ class Remote:
         try:
             response = self._http.request(method, path, **request)
         except httpx2.InvalidURL as error:
-            raise UnavailableError(f"'{self.url}' is not a URL: {error}") from error
+            raise UnreachableError(f"'{self.url}' is not a URL: {error}") from error
         except httpx2.TimeoutException as error:
             raise UnavailableError(
                 f"the server at {self.url} does not answer", fix="is it very busy? its log may tell"
             ) from error
         except httpx2.TransportError as error:
-            raise UnavailableError(
+            made = UnreachableError if isinstance(error, httpx2.ConnectError) else UnavailableError
+            raise made(
                 f"the server at {self.url} cannot be reached: {error}", fix="`headrace up` starts one"
             ) from error
+        self._reached = True
         try:
             said = orjson.loads(response.content)
         except orjson.JSONDecodeError as error:
