@@ -103,6 +103,7 @@ class Offline:
             "workspace": self.workspace.name,
             "folder": str(self.workspace.folder),
             "url": None,
+            "pid": None,
             "state": "stopped",
             "heartbeat_ms": None,
             "memory_mb": None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 import time
@@ -271,6 +272,7 @@ class Runtime:
             "workspace": self.workspace.name,
             "folder": str(self.workspace.folder),
             "url": self.url,
+            "pid": os.getpid(),
             "state": self.health()["status"],
             "heartbeat_ms": None if self._beat is None else round((time.monotonic() - self._beat) * 1000),
             "memory_mb": memory_mb(),

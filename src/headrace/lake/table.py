@@ -199,7 +199,7 @@ class LakeTable:
         )
 
     def _list_files(self) -> list[LakeFile]:
-        actions = pa.table(self._table.get_add_actions(flatten=True))
+        actions = pa.RecordBatchReader.from_stream(self._table.get_add_actions(flatten=True)).read_all()
         if not len(actions):
             return []
         names = ("path", "size_bytes", "num_records", f"partition.{DEAD}", f"min.{COMMIT}", f"max.{COMMIT}")
