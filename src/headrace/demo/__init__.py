@@ -1,5 +1,5 @@
 """The demo: a web shop's traffic through the real Headrace, checked against exact answers."""
 
-from headrace.demo.run import run
+from headrace.demo.main import run
 
 __all__ = ["run"]
