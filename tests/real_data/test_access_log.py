@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import httpx2
 import pytest
 
-from headrace.aggregate.sketch import RELATIVE_ERROR
+from headrace.demo.compare import STATED_ERROR
 
 COMBINED = re.compile(
     r'(\S+) \S+ \S+ \[([^]]+)] "(.*?)" (\d{3}) (\S+) "(.*?)" "([^"]*)"?'
@@ -67,7 +67,7 @@ def test_unique_visitors_of_the_whole_log(events, reader):
     answer = reader.ask("people")
     (row,) = answer["rows"]
     assert len({event["ip"] for event in events}) == 1753
-    assert abs(row["ips"] - 1753) <= RELATIVE_ERROR * 1753
+    assert abs(row["ips"] - 1753) <= STATED_ERROR * 1753
     assert "3.3 %" in answer["approximate"]["ips"]
     times = sorted(datetime.fromisoformat(event["at"]) for event in events)
     assert (datetime.fromisoformat(row["first_at"]), datetime.fromisoformat(row["last_at"])) == (times[0], times[-1])
@@ -99,4 +99,4 @@ def test_days_are_composed_from_hours(events, reader):
     assert [row["window_start"][:10] for row in rows] == sorted(exact)
     assert sum(row["hits"] for row in rows) == len(events)
     for row in rows:
-        assert row["ips"] == pytest.approx(len(exact[row["window_start"][:10]]), rel=2 * RELATIVE_ERROR)
+        assert row["ips"] == pytest.approx(len(exact[row["window_start"][:10]]), rel=2 * STATED_ERROR)

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import pytest
 
-from headrace.aggregate.sketch import RELATIVE_ERROR
+from headrace.demo.compare import STATED_ERROR
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def edits(data, reader, headrace, tmp_path_factory):
 def test_totals(edits, reader):
     (row,) = reader.ask("totals")["rows"]
     assert (row["edits"], row["added"], row["robots"], row["channels"]) == (39_244, 9_385_573, 15_420, 51)
-    assert abs(row["users"] - 10_531) <= RELATIVE_ERROR * 10_531
+    assert abs(row["users"] - 10_531) <= STATED_ERROR * 10_531
 
 
 def test_the_file_has_no_dead_letters(edits, reader):
@@ -47,7 +47,7 @@ def test_each_channel_and_hour(edits, reader):
         assert row["most_deleted"] == max(edit["deleted"] for edit in members)
         assert row["mean_added"] == pytest.approx(row["added"] / row["edits"], rel=1e-12)
         users = len({edit["user"] for edit in members})
-        assert abs(row["users"] - users) <= (0 if users < 150 else 2 * RELATIVE_ERROR * users)
+        assert abs(row["users"] - users) <= (0 if users < 150 else 2 * STATED_ERROR * users)
 
 
 def test_channels_of_the_whole_day(edits, reader):
@@ -56,4 +56,4 @@ def test_channels_of_the_whole_day(edits, reader):
     assert sum(row["added"] for row in rows) == 9_385_573
     (all_of_them,) = reader.ask("channels", by="", window="1d")["rows"]
     assert all_of_them["edits"] == 39_244
-    assert abs(all_of_them["users"] - 10_531) <= 2 * RELATIVE_ERROR * 10_531
+    assert abs(all_of_them["users"] - 10_531) <= 2 * STATED_ERROR * 10_531

@@ -10,7 +10,7 @@ from typing import Any
 
 from headrace.demo.reference import Distinct, Near, Row, Rule
 
-STATED_ERROR = 0.0326  # of approx_count_distinct: two standard errors
+STATED_ERROR = 0.033  # of approx_count_distinct: two standard errors
 ALLOWED_ERROR = 2 * STATED_ERROR  # four standard errors: not once in ten thousand rows
 EXACT_BELOW = 150
 SHOWN = 5
