@@ -25,10 +25,14 @@ class Settings(BaseSettings):
     data: str = Field("data", description="folder of the log, the store and the journal, below the workspace")
     spark_master: str = Field("local[*]", description="Spark master")
     spark_memory: str = Field("1g", description="memory of the Spark driver's heap")
+    spark_java_options: str = Field(
+        "-XX:TieredStopAtLevel=1",
+        description="options of Spark's Java; empty compiles thoroughly, which pays on a large, long-lived server",
+    )
     store_memory: str = Field("512MB", description="memory that DuckDB may use")
     max_body_mb: int = Field(64, ge=1, le=1024, description="largest body of one request")
-    append_every_ms: int = Field(0, ge=0, description="shortest time between two lake commits of a stream")
-    append_mb: int = Field(48, ge=1, description="most megabytes of the journal in one lake commit")
+    append_every_ms: int = Field(700, ge=0, description="shortest time between two lake commits of a stream")
+    append_mb: int = Field(96, ge=1, description="most megabytes of the journal in one lake commit")
     lease_s: int = Field(10, ge=2, description="a process that was silent for so long may be taken over from")
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="least level that is logged")
 

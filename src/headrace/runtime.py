@@ -120,6 +120,7 @@ class Runtime:
                 self._scratch,
                 master=settings.spark_master,
                 driver_memory=settings.spark_memory,
+                java_options=settings.spark_java_options,
                 log=self.workspace.logs / "spark.log",
             )
             warm_up(spark)

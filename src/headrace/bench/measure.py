@@ -20,6 +20,7 @@ from headrace.errors import HeadraceError
 Tell = Callable[[str], None]
 PER_POST = 500
 FLOW = 10_000  # events a second
+WARM_S = 10.0
 
 
 @contextmanager
@@ -101,6 +102,7 @@ def serving(seconds: float, tell: Tell) -> list[Figure]:
         _answers(server.url, 500)
         quiet = _answers(server.url, 2000)
         tell(f"freshness and point answers while {FLOW:,} events/s flow")
+        _under_flow(server.url, bodies, WARM_S)
         fresh, busy = _under_flow(server.url, bodies, seconds)
         tell("HTTP ingest")
         rates = [_ingest(server.url, bodies) for _ in range(3)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from headrace.web.server import Server
 
 STOP_WITHIN_S = 9.0
+SWITCH_S = 0.0005  # an answer waits no longer than this for a thread that computes
 
 
 def up(
@@ -42,6 +44,7 @@ def up(
     from headrace.web.guard import check_exposure
     from headrace.web.server import Server, bind, url_of
 
+    sys.setswitchinterval(SWITCH_S)
     opened = Workspace.open(workspace, host=host, port=port)
     settings = opened.settings
     check_exposure(settings.host, settings.token)

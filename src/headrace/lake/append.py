@@ -18,7 +18,7 @@ from headrace.lake.range import TOLD, Work, range_writer
 from headrace.lake.table import LakeState, LakeTable, NewFile
 from headrace.transport.source import NAME, JournalSource
 
-MOST_BYTES = 48 << 20  # of the journal in one micro-batch
+MOST_BYTES = 96 << 20  # of the journal in one micro-batch
 POOL = "append"
 
 

@@ -25,7 +25,7 @@ from headrace.store.sketches import register_functions
 from headrace.store.tables import create_speed, few, fold, merge_files, nth_bucket, quoted, speed_table
 
 SETTINGS = {
-    "threads": "2",
+    "threads": "1",
     "memory_limit": "1GB",
     "checkpoint_threshold": "64MB",
     "autoinstall_known_extensions": "false",
