@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from headrace.errors import WorkspaceError, did_you_mean
+from headrace.spark import QUICK_JAVA
 
 SETTINGS_FILE = "headrace.toml"
 
@@ -25,10 +26,7 @@ class Settings(BaseSettings):
     data: str = Field("data", description="folder of the log, the store and the journal, below the workspace")
     spark_master: str = Field("local[*]", description="Spark master")
     spark_memory: str = Field("1g", description="memory of the Spark driver's heap")
-    spark_java_options: str = Field(
-        "-XX:TieredStopAtLevel=1",
-        description="options of Spark's Java; empty compiles thoroughly, which pays on a large, long-lived server",
-    )
+    spark_java_options: str = Field(QUICK_JAVA, description="options of Spark's Java, for its compiler and memory")
     store_memory: str = Field("512MB", description="memory that DuckDB may use")
     max_body_mb: int = Field(64, ge=1, le=1024, description="largest body of one request")
     append_every_ms: int = Field(700, ge=0, description="shortest time between two lake commits of a stream")

@@ -21,6 +21,7 @@ Tell = Callable[[str], None]
 PER_POST = 500
 FLOW = 10_000  # events a second
 WARM_S = 10.0
+WARM_EVENTS = 1_000_000
 
 
 @contextmanager
@@ -49,8 +50,8 @@ def throughput(definitions: str, path: Path, events: int, runs: int, tell: Tell)
     """Events a second from file to answered view, and the memory of the whole server after each run."""
     rates, memory = [], []
     with running(definitions) as server, tempfile.NamedTemporaryFile(suffix=".ndjson") as small:
-        write_file(Path(small.name), 100_000, seed=9)
-        for _ in range(3):  # code is compiled and workers are started on the first events
+        write_file(Path(small.name), WARM_EVENTS, seed=9)
+        for _ in range(2):  # code is compiled and workers are started on the first events
             send_file(server, Path(small.name))
         ask = Connection(server.url)
         for run in range(runs):
@@ -58,8 +59,8 @@ def throughput(definitions: str, path: Path, events: int, runs: int, tell: Tell)
             memory.append(ask.get("/v1/status")["memory_mb"])
             tell(f"run {run + 1} of {runs}: {rates[-1]:,.0f} events/s, {memory[-1]:,} MB")
         found = sum(row["hits"] for row in ask.get("/v1/views/traffic?by=&window=1h")["rows"])
-        if found != 300_000 + events * runs:
-            raise HeadraceError(f"the views say {found:,} events", expected=f"{300_000 + events * runs:,}")
+        if found != 2 * WARM_EVENTS + events * runs:
+            raise HeadraceError(f"the views say {found:,} events", expected=f"{2 * WARM_EVENTS + events * runs:,}")
     return rates, memory
 
 
