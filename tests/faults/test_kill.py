@@ -19,7 +19,7 @@ def test_killed_at_every_named_point(workspace: Path) -> None:
     """Each process dies at one point; the next takes over what it left."""
     clicks = Clicks()
     for point in [point for point in POINTS if point != WORKER]:
-        server = UpServer(workspace, **{VARIABLE: f"{point}:2"}).wait_for_http()
+        server = UpServer(workspace, **{VARIABLE: point}).wait_for_http()
         deadline = time.monotonic() + 120
         while server.process.poll() is None:
             assert time.monotonic() < deadline, f"{point} was never reached: {server.said()}"
