@@ -92,7 +92,7 @@ class _Total(Aggregate):
             # Two sums of 32-bit halves cannot overflow a BIGINT below 2^31 events a job, and
             # are many times faster than Spark's DECIMAL sum.
             high = self.filtered(f"sum(shiftright({x}, 32))")
-            low = self.filtered(f"sum({x} & 4294967295L)")
+            low = self.filtered(f"sum(({x}) & 4294967295L)")
             return f"CAST({high} AS DECIMAL(20,0)) * 4294967296BD + CAST({low} AS DECIMAL(20,0))"
         return self.filtered(f"sum({x})")
 

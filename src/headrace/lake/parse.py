@@ -123,7 +123,7 @@ class Parser:
             if self._duckdb is None:
                 self._duckdb, self._select = _computing(self._stream)
             self._duckdb.register("events", table)
-            computed = self._duckdb.execute(f"SELECT {self._select} FROM events").to_arrow_table()
+            computed = self._duckdb.sql(f"SELECT {self._select} FROM events").to_arrow_table()
             for field in self._computed:
                 table = table.append_column(field.name, computed.column(field.name))
         return table.select(self._fields.names).cast(self._fields)

@@ -69,7 +69,9 @@ class LakeTable:
         if fence is not None:
             self._raise_fence(fence)
         self.state = self._read_state()
-        self._files = self._list_files()
+        self._files: list[LakeFile] = []
+        self._rows = {False: 0, True: 0}  # by whether they are dead letters
+        self._note(self._list_files())
         self._ends: dict[int, LakeState] = {}  # next_commit -> state there, for recent commits
 
     def commit(self, at: LakeState, position: int, newest_us: int | None, files: Sequence[NewFile]) -> LakeState:
@@ -91,7 +93,7 @@ class LakeTable:
                 )
             after = LakeState(at.next_commit + 1, position, newest_us)
             self._write([_add_action(file) for file in files], self._transactions(after))
-            self._files.extend(_lake_file(file, at.next_commit) for file in files)
+            self._note([_lake_file(file, at.next_commit) for file in files])
             self.state = after
             self._ends[after.next_commit] = after
             self._ends.pop(after.next_commit - RECENT, None)
@@ -103,24 +105,18 @@ class LakeTable:
 
     def files(self, from_commit: int, to_commit: int, *, dead: bool = False) -> list[LakeFile]:
         """The files with rows of commits [from_commit, to_commit), oldest first."""
+        found = []
         with self._lock:
-            return [
-                file
-                for file in self._files
-                if file.dead == dead and file.first_commit < to_commit and file.last_commit >= from_commit
-            ]
+            for file in reversed(self._files):  # in the order of their commits: the newest are asked for most
+                if file.last_commit < from_commit:
+                    break
+                if file.dead == dead and file.first_commit < to_commit:
+                    found.append(file)
+        return found[::-1]
 
     def rows(self, *, dead: bool = False) -> int:
         """How many events, or dead letters, the log holds."""
-        with self._lock:
-            return sum(file.rows for file in self._files if file.dead == dead)
-
-    def refresh(self) -> None:
-        """Read again what another process has committed."""
-        with self._lock:
-            self._table.update_incremental()
-            self.state = self._read_state()
-            self._files = self._list_files()
+        return self._rows[dead]
 
     # The table behind it
 
@@ -197,6 +193,11 @@ class LakeTable:
             self._table.transaction_version(POSITION_ID) or 0,
             self._table.transaction_version(NEWEST_ID),
         )
+
+    def _note(self, files: list[LakeFile]) -> None:
+        self._files += files
+        for file in files:
+            self._rows[file.dead] += file.rows
 
     def _list_files(self) -> list[LakeFile]:
         actions = pa.RecordBatchReader.from_stream(self._table.get_add_actions(flatten=True)).read_all()

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from store.partial_files import Event, value_of
-
 from headrace.define.model import View
+from tests.unit.store.partial_files import Event, value_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import orjson
 import pyarrow as pa
 import pytest
-from store.partial_files import Event, make_view, simple_event, write_partials
 
 from headrace.serve import Answer, Question, answer
 from headrace.store.base import Step
 from headrace.store.duckdb import DuckStore
+from tests.unit.store.partial_files import Event, make_view, simple_event, write_partials
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NEWEST = datetime(2026, 1, 1, 11, 59, 30, 250_000, tzinfo=UTC)

@@ -12,7 +12,6 @@ import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from store.partial_files import TYPES, Event, make_view, write_partials
 
 import headrace.serve.read
 import headrace.store.duckdb
@@ -20,7 +19,8 @@ from headrace.define.model import View, Window
 from headrace.serve import Answer, Question, answer
 from headrace.store.base import Step
 from headrace.store.duckdb import DuckStore
-from serve.reference import expected, same_rows
+from tests.unit.serve.reference import expected, same_rows
+from tests.unit.store.partial_files import TYPES, Event, make_view, write_partials
 
 PANE = 60_000
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from store.partial_files import make_view, simple_event, write_partials
 
 from headrace.define.model import Window
 from headrace.errors import NotFoundError, QuestionError
@@ -18,6 +17,7 @@ from headrace.serve.times import Bound, parse_bound
 from headrace.store.base import Step
 from headrace.store.duckdb import DuckStore
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, decimal
+from tests.unit.store.partial_files import make_view, simple_event, write_partials
 
 MINUTE = 60_000
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -15,7 +15,7 @@ from headrace.errors import CorruptionError, FencedError, WorkspaceError
 from headrace.store.base import EVENTS, Selection, Step, Version
 from headrace.store.duckdb import DuckStore
 from headrace.store.tables import speed_table
-from store.partial_files import make_view, simple_event, write_partials
+from tests.unit.store.partial_files import make_view, simple_event, write_partials
 
 VIEW = make_view("traffic")
 ALL = Selection(by=("k0",), bucket_ms=60_000)

@@ -1,0 +1,128 @@
+"""One verdict per event, whatever its neighbours: the fast parser and the second one agree."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.define.sql import parse
+from headrace.lake.frames import as_lines, frame_array, frame_lines
+from headrace.lake.parse import Parser
+
+(STREAM,) = parse(
+    """CREATE STREAM s (id BIGINT NOT NULL, word STRING, small INT, ratio DOUBLE, price DECIMAL(8,2), flag BOOLEAN,
+    day DATE, at TIMESTAMP NOT NULL, WATERMARK FOR at)"""
+).streams.values()
+PARSER = Parser(STREAM)
+ARRIVED_US = 1_800_000_000_000_000
+GOOD = b'{"id":1,"at":"2026-03-01T12:00:00Z"}'
+
+
+def _text(event: dict[str, Any]) -> bytes:
+    return json.dumps(event, ensure_ascii=False).encode("utf-8", "replace")
+
+
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**64), 2**64),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=6),
+    st.sampled_from(["1.50", "1.555", "2026-03-01", "2026-03-01T12:00:00Z", "2026-02-30", "2026-03-01T24:00:00Z"]),
+    st.lists(st.integers(), max_size=2),
+)
+names = st.sampled_from(["id", "word", "small", "ratio", "price", "flag", "day", "at", "other"])
+frames = st.one_of(
+    st.dictionaries(names, scalars, max_size=6).map(lambda d: json.dumps(d).encode()),
+    st.dictionaries(names, scalars, max_size=4).map(lambda d: _text({"id": 7, "at": "2026-03-01T12:00:00Z", **d})),
+    st.sampled_from([b"{", b"[]", b"null", b"{}", b'{"id":1}{"id":2}', b'{"id":1,"id":2}', b"\xff", b'"x"', b"5",
+                     b'{"ratio":NaN}', b'{"id":1e2}', b'{"id":1,"at":"2026-03-01T12:00:00Z","ratio":-Infinity}']),
+)  # fmt: skip
+
+
+def verdict(lines: list[bytes]) -> list[tuple[Any, ...]]:
+    framed = frame_lines(b"\n".join(lines))
+    parsed = PARSER.parse(framed, ARRIVED_US)
+    reasons = parsed.reasons.to_pylist() if parsed.reasons is not None else [None] * len(framed)
+    rows = parsed.columns.to_pylist()
+    return [("refused",) if reason else tuple(row.values()) for row, reason in zip(rows, reasons, strict=True)]
+
+
+@given(st.lists(frames, min_size=1, max_size=8))
+def test_neighbours_do_not_matter(lines: list[bytes]) -> None:
+    lines = [line for line in lines if line.strip() and b"\n" not in line]
+    together = verdict(lines)
+    for line, said in zip(lines, together, strict=True):
+        assert repr(verdict([line])) == repr([said])  # alone
+        assert repr(verdict([line, GOOD])[0]) == repr(said)  # beside a good one
+        assert repr(verdict([line, b"{"])[0]) == repr(said)  # where the second parser reads it for sure
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'{"at":"2026-03-01T12:00:00Z"}', "field 'id' is missing or null"),
+        (b'{"id":1}', "field 'at' is missing or null"),
+        (b'{"id":"x","at":"2026-03-01T12:00:00Z"}', "field 'id' takes BIGINT (a whole number), found the string"),
+        (b'{"id":1.5,"at":"2026-03-01T12:00:00Z"}', "found the number 1.5"),
+        (b'{"id":1,"small":2147483648,"at":"2026-03-01T12:00:00Z"}', "(-2147483648 to 2147483647)"),
+        (b'{"id":1,"ratio":NaN,"at":"2026-03-01T12:00:00Z"}', "field 'ratio' takes DOUBLE (finite)"),
+        (b'{"id":1,"price":1.234,"at":"2026-03-01T12:00:00Z"}', "field 'price' takes DECIMAL(8,2)"),
+        (b'{"id":1,"flag":1,"at":"2026-03-01T12:00:00Z"}', "(true or false)"),
+        (b'{"id":1,"day":"yesterday","at":"2026-03-01T12:00:00Z"}', "field 'day' takes DATE"),
+        (b'{"id":1,"at":1740830400000}', "an epoch number needs a computed field"),
+        (b'{"id":1,"at":"1969-12-31T23:59:59Z"}', "event time 'at' is before 1970"),
+        (b'{"id":1,"at":"2099-01-01T00:00:00Z"}', "event time 'at' is more than a day after arrival"),
+        (b'{"id":1,"id":2,"at":"2026-03-01T12:00:00Z"}', "field 'id' is there twice"),
+        (b"[1]", "expected a JSON object, found an array"),
+        (b'{"id":1', "not JSON"),
+        (b'{"id":1}\xff', "not UTF-8"),
+        (b'{"id":1,"word":"\\ud800","at":"2026-03-01T12:00:00Z"}', "half of a surrogate pair"),
+    ],
+)
+def test_reasons_name_field_found_and_expected(line: bytes, reason: str) -> None:
+    reasons = PARSER.parse(frame_lines(line), ARRIVED_US).reasons
+    assert reasons is not None
+    assert reason in reasons[0].as_py()
+
+
+def test_computed_fields_are_evaluated_and_checked() -> None:
+    (stream,) = parse(
+        "CREATE STREAM s (ts BIGINT, at TIMESTAMP NOT NULL AS timestamp_millis(ts), WATERMARK FOR at)"
+    ).streams.values()
+    parsed = Parser(stream).parse(frame_lines(b'{"ts":1740830400000}\n{"ts":null}\n{}'), ARRIVED_US)
+    assert parsed.columns["at"][0].as_py().isoformat() == "2025-03-01T12:00:00+00:00"
+    assert parsed.reasons is not None
+    assert [reason is None for reason in parsed.reasons.to_pylist()] == [True, False, False]
+
+
+json_values = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=5)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=3), inner, max_size=3)),
+    max_leaves=6,
+)
+
+
+@given(st.lists(json_values, max_size=6), st.sampled_from([None, 0, 2]))
+def test_elements_of_an_array_are_found_by_offset(values: list[Any], indent: int | None) -> None:
+    framed = frame_array(json.dumps(values, indent=indent).encode())
+    assert framed is not None
+    assert [json.loads(framed[i]) for i in range(len(framed))] == values
+    assert [json.loads(line) for line in as_lines(framed).splitlines()] == values
+
+
+@pytest.mark.parametrize("body", [b"[1,2", b"]", b'["]', b"[1]]", b"[[1]", b"{}", b"[1] [2]"])
+def test_what_is_no_array_is_not_guessed_at(body: bytes) -> None:
+    assert frame_array(body) is None
+
+
+def test_lines_are_framed_without_blank_ones() -> None:
+    framed = frame_lines(b'\r\n {"a":1} \r\n\n{"b":2}')
+    assert [framed[i] for i in range(len(framed))] == [b'{"a":1}', b'{"b":2}']
+    assert len(frame_lines(b"")) == len(frame_lines(b"\n\n")) == 0
+    assert np.array_equal(framed.take(np.array([False, True])).starts, framed.starts[1:])
