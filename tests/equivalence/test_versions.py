@@ -1,0 +1,80 @@
+"""Versions: a broken view stalls alone, an edited one is swapped when it has caught up, history is read in steps."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from headrace.aggregate import Count, Max
+from headrace.define.fingerprint import fingerprint
+from headrace.define.model import Column
+from headrace.maintain.speed import Speed
+from headrace.store.base import Version
+from headrace.types import BIGINT, Expression
+
+from .bench import Bench
+from .generate import STREAM
+
+VIEW = "CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM events GROUP BY window(at, '1 minute')"
+
+
+def post_and_commit(bench: Bench, number: int) -> None:
+    bench.post([b'{"id":%d,"at":"2026-03-01T12:00:00Z"}' % number], str(number), keep_bad=False)
+    bench.commit([(bench.table.state.position, bench.journal.end)])
+
+
+def versions(bench: Bench) -> dict[tuple[str, int], Version]:
+    with bench.store.snapshot() as snapshot:
+        return {(v.view.name, v.number): v for v in snapshot.versions()}
+
+
+def test_a_broken_view_stalls_alone(spark: Any, tmp_path: Path) -> None:
+    bench = Bench(spark, tmp_path, STREAM)
+    good = bench.add_view(VIEW)
+    # No definition can say this: it stands for what Spark fails on and we did not foresee.
+    broken = replace(good, name="broken", columns=(Column("x", Max(Expression("raise_error('boom')", BIGINT))),))
+    bench.store.register(broken, fingerprint(broken), 0)
+    for number in range(2):
+        post_and_commit(bench, number)
+        bench.maintain()
+    found = versions(bench)
+    assert found["v", 1].applied_to == 2
+    assert found["v", 1].stalled is None
+    assert found["broken", 1].applied_to == 0
+    assert "boom" in str(found["broken", 1].stalled)
+    assert [row["n"] for row in bench.ask("v", random.Random(0))] == [2]
+    assert "boom" in str(bench.answer("broken").stalled)
+    bench.close()
+
+
+def test_an_edited_view_serves_its_old_version_until_the_new_one_has_caught_up(spark: Any, tmp_path: Path) -> None:
+    bench = Bench(spark, tmp_path, STREAM)
+    view = bench.add_view(VIEW)
+    for number in range(3):
+        post_and_commit(bench, number)
+    bench.maintain()
+    edited = replace(view, columns=(*view.columns, Column("ids", Count(Expression("id", BIGINT)))))
+    bench.store.register(edited, fingerprint(edited), 0)
+    assert list(bench.answer("v").rows()[0]) == ["window_start", "window_end", "n", "settled"]
+    bench.maintain()
+    assert bench.answer("v").version == 2
+    assert bench.answer("v").rows()[0]["ids"] == 3
+    assert list(versions(bench)) == [("v", 2)]
+    bench.close()
+
+
+def test_history_is_read_in_steps_of_whole_commits(spark: Any, tmp_path: Path) -> None:
+    bench = Bench(spark, tmp_path, STREAM)
+    for number in range(5):
+        post_and_commit(bench, number)
+    bench.add_view(VIEW)
+    speed = Speed(spark, bench.stream, bench.table, bench.store, tmp_path, most_rows=2)
+    reached = []
+    while speed.run_once():
+        reached.append(versions(bench)["v", 1].applied_to)
+    assert reached == [2, 4, 5]
+    assert [row["n"] for row in bench.ask("v", random.Random(0))] == [5]
+    speed.close()
+    bench.close()
