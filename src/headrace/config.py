@@ -27,7 +27,6 @@ class Settings(BaseSettings):
     spark_master: str = Field("local[*]", description="Spark master")
     spark_memory: str = Field("1g", description="memory of the Spark driver's heap")
     spark_java_options: str = Field(QUICK_JAVA, description="options of Spark's Java, for its compiler and memory")
-    store_memory: str = Field("512MB", description="memory that DuckDB may use")
     max_body_mb: int = Field(64, ge=1, le=1024, description="largest body of one request")
     append_every_ms: int = Field(700, ge=0, description="shortest time between two lake commits of a stream")
     append_mb: int = Field(96, ge=1, description="most megabytes of the journal in one lake commit")

@@ -58,6 +58,17 @@ def live_holder(file: Path) -> Holder | None:
     return holder if holder and holder.is_alive(time.time()) else None
 
 
+def refuse_if_held(file: Path) -> None:
+    """Raise, naming the process that holds the workspace, if there is one."""
+    holder = live_holder(file)
+    if holder:
+        where = f" at {holder.url}" if holder.url else ""
+        raise WorkspaceError(
+            f"workspace '{file.parent.parent}' is in use by process {holder.pid}{where}",
+            fix="use that one, or stop it first",
+        )
+
+
 class Lease:
     """Held from construction to `release`. Each holder has a fence number of its own, ever rising."""
 
@@ -65,13 +76,8 @@ class Lease:
         file.parent.mkdir(parents=True, exist_ok=True)
         self._file = file
         with self._locked():
+            refuse_if_held(file)
             before = read_holder(file)
-            if before and before.is_alive(time.time()):
-                where = f" at {before.url}" if before.url else ""
-                raise WorkspaceError(
-                    f"workspace '{file.parent.parent}' is in use by process {before.pid}{where}",
-                    fix="use that one, or stop it first",
-                )
             self.fence = (before.fence if before else 0) + 1
             self._holder = Holder(os.getpid(), url, self.fence, time.time(), silent_after_s)
             self._write()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -75,10 +74,3 @@ class Bench:
         self.speed.close()
         self.journal.close()
         self.store.close()
-
-    def wait(self, condition: Any, timeout_s: float = 60) -> None:
-        """Until the condition holds."""
-        deadline = time.monotonic() + timeout_s
-        while not condition():
-            assert time.monotonic() < deadline, "waited too long"
-            time.sleep(0.01)

@@ -16,10 +16,9 @@ import typer
 from headrace.cli.options import FolderOption
 from headrace.cli.output import console, print_error
 from headrace.cli.plan import print_plan
-from headrace.errors import DefinitionError, HeadraceError, WorkspaceError
+from headrace.errors import DefinitionError, HeadraceError
 
 if TYPE_CHECKING:
-    from headrace.config import Workspace
     from headrace.runtime import Runtime
     from headrace.web.server import Server
 
@@ -39,6 +38,7 @@ def up(
     # All of the server: what --help and the other commands need not load.
     from headrace import logs
     from headrace.config import Workspace
+    from headrace.lease import refuse_if_held
     from headrace.runtime import Runtime
     from headrace.web.app import create_app
     from headrace.web.guard import check_exposure
@@ -48,7 +48,7 @@ def up(
     opened = Workspace.open(workspace, host=host, port=port)
     settings = opened.settings
     check_exposure(settings.host, settings.token)
-    _refuse_second(opened)
+    refuse_if_held(opened.lease_file)  # before its port is found taken; the lease itself decides
     with bind(settings.host, settings.port) as bound:
         logs.divert_children(opened.logs / "spark.log")
         logs.configure(settings.log_level, opened.logs / "headrace.log")
@@ -66,19 +66,6 @@ def up(
     if runtime.failed:
         raise runtime.failed
     typer.echo("Stopped.")
-
-
-def _refuse_second(workspace: Workspace) -> None:
-    """Name the first process before its port is found taken; the lease itself decides."""
-    from headrace.lease import live_holder
-
-    holder = live_holder(workspace.lease_file)
-    if holder:
-        where = f" at {holder.url}" if holder.url else ""
-        raise WorkspaceError(
-            f"workspace '{workspace.folder}' is in use by process {holder.pid}{where}",
-            fix="use that one, or stop it first",
-        )
 
 
 def _apply_definitions(runtime: Runtime) -> None:

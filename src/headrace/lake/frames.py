@@ -34,6 +34,15 @@ class Frames:
         """Some of the frames, over the same bytes."""
         return Frames(self.data, self.starts[start:stop], self.ends[start:stop])
 
+    def packed(self) -> npt.NDArray[np.uint8]:
+        """The bytes of all frames, one after the other."""
+        inside = np.zeros(len(self.data) + 1, dtype=np.int8)
+        inside[self.starts] += 1
+        inside[self.ends] -= 1
+        kept: npt.NDArray[np.bool_] = np.cumsum(inside[:-1], dtype=np.int8).astype(bool)
+        packed: npt.NDArray[np.uint8] = self.data[kept]
+        return packed
+
     def take(self, keep: npt.NDArray[np.bool_]) -> Frames:
         """The frames where `keep` is true, over the same bytes."""
         return Frames(self.data, self.starts[keep], self.ends[keep])
@@ -76,18 +85,13 @@ def frame_array(buffer: bytes) -> Frames | None:
 
 def as_lines(frames: Frames) -> bytes:
     """The events as NDJSON. A line break inside an event, between its tokens, becomes a space."""
-    data = frames.data
-    inside = np.zeros(len(data) + 1, dtype=np.int8)
-    inside[frames.starts] += 1
-    inside[frames.ends] -= 1
-    kept = np.cumsum(inside[:-1], dtype=np.int8).astype(bool)
     lengths = frames.ends - frames.starts
     total = int(lengths.sum()) + len(frames)
     out = np.empty(total, dtype=np.uint8)
     newlines = np.cumsum(lengths + 1) - 1
     body = np.ones(total, dtype=bool)
     body[newlines] = False
-    events = data[kept[: len(data)]]
+    events = frames.packed()
     out[body] = np.where((events == NEWLINE) | (events == 13), 32, events)
     out[newlines] = NEWLINE
     return out.tobytes()

@@ -165,10 +165,7 @@ def _values(frames: Frames) -> pa.Array:
         body = data[: int(ends[-1])]
         packed = body[body != NEWLINE]
     else:
-        inside = np.zeros(len(data) + 1, dtype=np.int8)
-        inside[starts] += 1
-        inside[ends] -= 1
-        packed = data[np.cumsum(inside[:-1], dtype=np.int8).astype(bool)]
+        packed = frames.packed()
     return pa.Array.from_buffers(pa.binary(), len(frames), [None, pa.py_buffer(offsets), pa.py_buffer(packed)])
 
 

@@ -115,6 +115,3 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Release the store's files."""
-
-
-Row = dict[str, Any]
