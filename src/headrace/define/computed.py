@@ -139,8 +139,9 @@ def _call(term: Term, args: list[str]) -> str:
         args.append("''")
     if term.op == "substring":
         return _substring(args)
-    filled = template.replace("{*}", ", ".join(args)).replace("{+}", " || ".join(args))
-    return re.sub(r"\{(\d)\}", lambda match: args[int(match[1])], filled)
+    joined = {"*": ", ".join(args), "+": " || ".join(args)}
+    # In one go: an argument may itself hold {1}, as a pattern does.
+    return re.sub(r"\{([*+\d])\}", lambda match: joined.get(match[1]) or args[int(match[1])], template)
 
 
 def _substring(args: list[str]) -> str:

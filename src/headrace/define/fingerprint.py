@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from headrace.aggregate import REGISTRY, Aggregate
-from headrace.define.model import Column, Field, Key, Stream, View, Window
+from headrace.define.model import JSON, Column, Field, Key, Stream, View, Window
 from headrace.types import Expression, Type, decimal
 
 FINGERPRINT_DIGITS = 16
@@ -22,13 +22,15 @@ def fingerprint(definition: Stream | View) -> str:
 def to_json(definition: Stream | View) -> dict[str, Any]:
     """A definition as plain JSON values; `from_json` gives an equal definition back."""
     if isinstance(definition, Stream):
-        return {
+        stream = {
             "kind": "stream",
             "name": definition.name,
             "fields": [_field_to_json(field) for field in definition.fields],
             "event_time": definition.event_time,
             "patience_ms": definition.patience_ms,
         }
+        # Left out where it is JSON: streams from before there were formats keep their fingerprint.
+        return stream if definition.format == JSON else {**stream, "format": definition.format}
     window = definition.window
     return {
         "kind": "view",
@@ -46,7 +48,7 @@ def from_json(value: dict[str, Any]) -> Stream | View:
     """The definition that `to_json` wrote."""
     if value["kind"] == "stream":
         fields = tuple(_field_from_json(field) for field in value["fields"])
-        return Stream(value["name"], fields, value["event_time"], value["patience_ms"])
+        return Stream(value["name"], fields, value["event_time"], value["patience_ms"], value.get("format", JSON))
     return View(
         name=value["name"],
         stream=value["stream"],

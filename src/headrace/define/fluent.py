@@ -14,7 +14,7 @@ from headrace.define.columns import counts_all, make_aggregate
 from headrace.define.durations import SECOND_MS, parse_duration
 from headrace.define.expression import Scope, check, check_condition, parse_tree
 from headrace.define.query import Aggregation, Query, caller, written
-from headrace.define.rules import check_distinct, check_event_time, check_name, make_window
+from headrace.define.rules import check_distinct, check_event_time, check_format, check_name, make_window
 from headrace.define.statements import Statements, read_fields
 from headrace.define.syntax import Name
 from headrace.define.tokens import END, Source
@@ -28,9 +28,17 @@ declared: ContextVar[list[tuple[model.Stream | model.View, Location]] | None] = 
 
 
 def Stream(  # noqa: N802 - reads as the noun it makes
-    name: str, fields: str, *, event_time: str | None = None, patience: str | timedelta = "0s"
+    name: str,
+    fields: str,
+    *,
+    event_time: str | None = None,
+    patience: str | timedelta = "0s",
+    format: str = model.JSON,
 ) -> model.Stream:
-    """A stream: its fields as in CREATE STREAM, the field that is the event time, and the patience with late events."""
+    """A stream: its fields as in CREATE STREAM, the field that is the event time, and the patience with late events.
+
+    `format` is "json", or "text" for a stream of lines.
+    """
     at = caller()
     try:
         check_name(name, "stream")
@@ -40,7 +48,8 @@ def Stream(  # noqa: N802 - reads as the noun it makes
             raise DefinitionError(f"stream '{name}' has a patience but no event_time", fix='add event_time="at"')
         if event_time is not None:
             event_time = check_event_time(event_time, {f.name: f.type for f in typed}, name)
-        return _declare(model.Stream(name, typed, event_time, patience_ms), at)
+        format = check_format(format, typed, name)
+        return _declare(model.Stream(name, typed, event_time, patience_ms, format), at)
     except DefinitionError as e:
         raise _placed(e, at) from None
 

@@ -10,6 +10,8 @@ from headrace.define.query import Queryable
 from headrace.types import TIMESTAMP, Expression, Type
 
 ARRIVED = "_arrived"  # the event time of a stream that declares none
+JSON, TEXT = "json", "text"
+FORMATS = (JSON, TEXT)
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class Stream(Queryable):
     fields: tuple[Field, ...]
     event_time: str | None = None
     patience_ms: int = 0
+    format: str = JSON  # what one event is in the log: a JSON object, or a line of text as it came
 
     @property
     def time_column(self) -> str:

@@ -98,6 +98,8 @@ def _changed_stream(before: Stream, after: Stream) -> Change:
         details += _field_changes(before, after)
     if before.event_time != after.event_time:
         details.append(f"event time: {before.time_column} → {after.time_column}")
+    if before.format != after.format:
+        details.append(f"format: {before.format.upper()} → {after.format.upper()}")
     refused = bool(details)
     if before.patience_ms != after.patience_ms:
         details.append(f"patience: {format_duration(before.patience_ms)} → {format_duration(after.patience_ms)}")

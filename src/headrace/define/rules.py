@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from headrace.define.durations import SECOND_MS, format_duration
-from headrace.define.model import Window
+from headrace.define.model import FORMATS, JSON, TEXT, Field, Window
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError
-from headrace.types import TIMESTAMP, Type
+from headrace.types import STRING, TIMESTAMP, Type
 
 LONGEST_NAME = 63
 OURS = frozenset(("window", "window_start", "window_end", "settled", "key_id", "pane", "events", "corrections"))
@@ -76,6 +76,27 @@ def make_window(size_ms: int, slide_ms: int | None = None) -> Window:
             fix="make size and slide whole seconds",
         )
     return window
+
+
+def check_format(format_: str, fields: Iterable[Field], stream: str) -> str:
+    """The format of a stream, which its fields must fit."""
+    known = format_.lower() if isinstance(format_, str) else format_
+    if known not in FORMATS:
+        raise DefinitionError(
+            f"stream '{stream}': the format is not known",
+            found=f"{format_}",
+            expected="JSON or TEXT",
+            fix="CSV, Parquet and compressed files are sent to a stream of format JSON",
+        )
+    declared = [field for field in fields if not field.computed]
+    if known == TEXT and [(field.name, field.type) for field in declared] != [("value", STRING)]:
+        raise DefinitionError(
+            f"stream '{stream}' has the format TEXT: an event is one line, in the field 'value'",
+            found=", ".join(f"{field.name} {field.type}" for field in declared),
+            expected="value STRING",
+            fix="take parts of it by computed fields, as in host STRING AS split_part(value, ' ', 1)",
+        )
+    return TEXT if known == TEXT else JSON
 
 
 def check_event_time(name: str, types: dict[str, Type], stream: str) -> str:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from headrace.define.computed import refuse_computed
 from headrace.define.durations import SECOND_MS
 from headrace.define.expression import Checker, Scope, check
-from headrace.define.model import Field, Stream
+from headrace.define.model import JSON, Field, Stream
 from headrace.define.parser import Parser
-from headrace.define.rules import check_distinct, check_event_time, check_name, located
+from headrace.define.rules import check_distinct, check_event_time, check_format, check_name, located
 from headrace.define.select import Item, Select
 from headrace.define.syntax import Call, Interval, Name, Node, Operation
 from headrace.define.tokens import END, STRING, Source, Token
@@ -147,14 +147,28 @@ class Statements(Parser):
                 f"stream '{name.text}': a stream made from another one is not available yet",
                 fix="put the condition into the WHERE of each view",
             )
+        before = self._format()
         self.expect_symbol("(", f"CREATE STREAM {name.text}")
         fields, watermark = self.fields(f"stream '{name.text}'", closing=")")
+        written = self._format() or before
+        format_ = JSON
+        if written:
+            with located(self.source, written.start):
+                format_ = check_format(written.text, fields, name.text)
         if not watermark:
-            return Stream(name.text, fields)
+            return Stream(name.text, fields, format=format_)
         token, patience_ms = watermark
         with located(self.source, token.start):
             event_time = check_event_time(token.text, {f.name: f.type for f in fields}, name.text)
-        return Stream(name.text, fields, event_time, patience_ms)
+        return Stream(name.text, fields, event_time, patience_ms, format_)
+
+    def _format(self) -> Token | None:
+        """The word after FORMAT, which stands after the fields or before them."""
+        if self.sees("WITH") or self.sees("USING") or self.sees("ROW", "FORMAT"):
+            raise self.error(
+                self.next.start, f"a stream has no {self.next.upper}", fix="write FORMAT TEXT or FORMAT JSON"
+            )
+        return self.expect_name("a format") if self.accept("FORMAT") else None
 
     def fields(self, owner: str, closing: str) -> tuple[tuple[Field, ...], tuple[Token, int] | None]:
         """Fields up to the closing parenthesis or the end, and the WATERMARK among them."""

@@ -6,11 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.define.model import JSON, TEXT
 
 Offsets = npt.NDArray[np.int64]
-NEWLINE, COMMA, QUOTE, BACKSLASH = 10, 44, 34, 92
+NEWLINE, RETURN, COMMA, QUOTE, BACKSLASH = 10, 13, 44, 34, 92
+STEPS = 4  # white space that is trimmed byte by byte; more of it is leapt over
 _SPACE = np.zeros(256, dtype=bool)
 _SPACE[[9, 10, 11, 12, 13, 32]] = True
+_RETURN = np.zeros(256, dtype=bool)
+_RETURN[RETURN] = True
 _DEPTH = np.zeros(256, dtype=np.int8)
 _DEPTH[[ord("["), ord("{")]] = 1
 _DEPTH[[ord("]"), ord("}")]] = -1
@@ -18,7 +24,7 @@ _DEPTH[[ord("]"), ord("}")]] = -1
 
 @dataclass(frozen=True)
 class Frames:
-    """Events in `data`: the i-th is data[starts[i]:ends[i]], trimmed of white space, never empty."""
+    """Events in `data`: the i-th is data[starts[i]:ends[i]], without its line end, never blank."""
 
     data: npt.NDArray[np.uint8]
     starts: Offsets
@@ -43,13 +49,47 @@ class Frames:
         packed: npt.NDArray[np.uint8] = self.data[kept]
         return packed
 
+    def values(self) -> pa.Array:
+        """The events' own bytes, as a binary column."""
+        starts, ends = self.starts, self.ends
+        offsets = np.zeros(len(self) + 1, dtype=np.int32)
+        np.cumsum(ends - starts, out=offsets[1:])
+        if len(self) and (starts[1:] == ends[:-1] + 1).all() and starts[0] == 0:
+            # The usual case: one line end after each event and nothing else between them.
+            body = self.data[: int(ends[-1])]
+            packed = body[body != NEWLINE]
+        else:
+            packed = self.packed()
+        return pa.Array.from_buffers(pa.binary(), len(self), [None, pa.py_buffer(offsets), pa.py_buffer(packed)])
+
     def take(self, keep: npt.NDArray[np.bool_]) -> Frames:
         """The frames where `keep` is true, over the same bytes."""
         return Frames(self.data, self.starts[keep], self.ends[keep])
 
 
+def frame(stream_format: str, buffer: bytes | memoryview) -> Frames:
+    """One frame per line that is not blank, as the stream's format has it."""
+    return frame_text(buffer) if stream_format == TEXT else frame_lines(buffer)
+
+
 def frame_lines(buffer: bytes | memoryview) -> Frames:
-    """One frame per line that is not blank."""
+    """One frame per line that is not blank, trimmed of white space."""
+    return _trim(*_lines(buffer))
+
+
+def frame_text(buffer: bytes | memoryview) -> Frames:
+    """One frame per line that is not blank, with its white space, without its line end.
+
+    All carriage returns before a line feed belong to the line end, so that a framed line that is written
+    and framed again is the same line.
+    """
+    data, starts, ends = _lines(buffer)
+    trimmed = _trim(data, starts, ends, keep_empty=True)
+    _cut_back(data, starts, ends, _RETURN)
+    return Frames(data, starts, ends).take(trimmed.starts < trimmed.ends)
+
+
+def _lines(buffer: bytes | memoryview) -> tuple[npt.NDArray[np.uint8], Offsets, Offsets]:
     data = np.frombuffer(buffer, dtype=np.uint8)
     ends = np.flatnonzero(data == NEWLINE)
     if len(data) and (not len(ends) or ends[-1] != len(data) - 1):
@@ -58,7 +98,7 @@ def frame_lines(buffer: bytes | memoryview) -> Frames:
     if len(ends):
         starts[0] = 0
         starts[1:] = ends[:-1] + 1
-    return _trim(data, starts, ends)
+    return data, starts, ends
 
 
 def frame_array(buffer: bytes) -> Frames | None:
@@ -83,8 +123,8 @@ def frame_array(buffer: bytes) -> Frames | None:
     return Frames(data, starts[:0], ends[:0]) if len(frames) == 1 and frames.starts[0] == frames.ends[0] else frames
 
 
-def as_lines(frames: Frames) -> bytes:
-    """The events as NDJSON. A line break inside an event, between its tokens, becomes a space."""
+def as_lines(frames: Frames, stream_format: str = JSON) -> bytes:
+    """The events, each on a line. A line break inside a JSON event, between its tokens, becomes a space."""
     lengths = frames.ends - frames.starts
     total = int(lengths.sum()) + len(frames)
     out = np.empty(total, dtype=np.uint8)
@@ -92,29 +132,45 @@ def as_lines(frames: Frames) -> bytes:
     body = np.ones(total, dtype=bool)
     body[newlines] = False
     events = frames.packed()
-    out[body] = np.where((events == NEWLINE) | (events == 13), 32, events)
+    out[body] = events if stream_format == TEXT else np.where((events == NEWLINE) | (events == RETURN), 32, events)
     out[newlines] = NEWLINE
     return out.tobytes()
 
 
 def _trim(data: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets, *, keep_empty: bool = False) -> Frames:
     starts, ends = starts.copy(), ends.copy()
-    while True:
-        at = np.flatnonzero(starts < ends)
-        at = at[_SPACE[data[starts[at]]]]
-        if not len(at):
-            break
-        starts[at] += 1
-    while True:
-        at = np.flatnonzero(starts < ends)
-        at = at[_SPACE[data[ends[at] - 1]]]
-        if not len(at):
-            break
-        ends[at] -= 1
+    _cut_front(data, starts, ends, _SPACE)
+    _cut_back(data, starts, ends, _SPACE)
     if keep_empty:
         return Frames(data, starts, ends)
     solid = starts < ends
     return Frames(data, starts, ends) if solid.all() else Frames(data, starts[solid], ends[solid])
+
+
+def _cut_front(data: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets, cut: npt.NDArray[np.bool_]) -> None:
+    """Move each start behind the bytes that `cut` holds."""
+    at = np.flatnonzero(starts < ends)
+    for _ in range(STEPS):
+        at = at[starts[at] < ends[at]]
+        at = at[cut[data[starts[at]]]]
+        if not len(at):
+            return
+        starts[at] += 1
+    kept = np.append(np.flatnonzero(~cut[data]), len(data))
+    starts[at] = np.minimum(kept[np.searchsorted(kept, starts[at])], ends[at])
+
+
+def _cut_back(data: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets, cut: npt.NDArray[np.bool_]) -> None:
+    """Move each end before the bytes that `cut` holds."""
+    at = np.flatnonzero(starts < ends)
+    for _ in range(STEPS):
+        at = at[starts[at] < ends[at]]
+        at = at[cut[data[ends[at] - 1]]]
+        if not len(at):
+            return
+        ends[at] -= 1
+    kept = np.insert(np.flatnonzero(~cut[data]), 0, -1)
+    ends[at] = np.maximum(kept[np.searchsorted(kept, ends[at]) - 1] + 1, starts[at])
 
 
 def _in_string(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from headrace.define.model import Stream
+from headrace.define.model import TEXT, Stream
 from headrace.errors import ConflictError, IngestError, OverloadError
-from headrace.lake.frames import Frames, as_lines, frame_array, frame_lines
+from headrace.lake.frames import Frames, as_lines, frame, frame_array
 from headrace.lake.parse import Parser
 from headrace.transport.journal import Journal, Receipt
 
@@ -103,8 +103,8 @@ class Ingest:
 
     def _accept(self, body: bytes, ndjson: bool, key: str | None, digest: str, keep_bad: bool) -> Future[IngestReply]:
         refused: list[dict[str, Any]] = []
-        if keep_bad and ndjson:
-            payload, accepted = _whole_lines(body), _count_lines(body)
+        if keep_bad and (ndjson or self.stream.format == TEXT):
+            payload, accepted = _whole_lines(body), _count_lines(self.stream.format, body)
         else:
             payload, accepted, refused = self._judged(self._frames(body, ndjson))
         done: Future[IngestReply] = Future()
@@ -120,8 +120,8 @@ class Ingest:
             raise IngestError(
                 f"stream '{self.stream.name}': the body is empty", expected="a JSON object, an array of them, or NDJSON"
             )
-        if ndjson:
-            return frame_lines(body)
+        if ndjson or self.stream.format == TEXT:
+            return frame(self.stream.format, body)
         first = body.lstrip()[:1]
         if first == b"[":
             frames = frame_array(body)
@@ -140,8 +140,8 @@ class Ingest:
 
     def _judged(self, frames: Frames) -> tuple[bytes, int, list[dict[str, Any]]]:
         """The lines to keep, how many, and why the others are refused."""
-        lines = as_lines(frames)
-        clean = frame_lines(lines)
+        lines = as_lines(frames, self.stream.format)
+        clean = frame(self.stream.format, lines)
         if len(clean) != len(frames):  # an empty element of an array, as in [{...},,{...}]
             raise IngestError(
                 f"stream '{self.stream.name}': the array has an empty element",
@@ -156,7 +156,7 @@ class Ingest:
         if len(bad) > MOST_REFUSED:
             refused += [{"index": i, "reason": "refused; see the first reasons"} for i in bad[MOST_REFUSED:]]
         keep = np.asarray(reasons.is_null().to_numpy(zero_copy_only=False), dtype=bool)
-        return as_lines(clean.take(keep)), int(keep.sum()), refused
+        return as_lines(clean.take(keep), self.stream.format), int(keep.sum()), refused
 
     def _reply(self, receipt: Receipt) -> IngestReply:
         return IngestReply(receipt.accepted, receipt.refused, self._token(receipt.end))
@@ -191,8 +191,8 @@ def _whole_lines(body: bytes) -> bytes:
     return body if body.endswith(b"\n") else body + b"\n"
 
 
-def _count_lines(body: bytes) -> int:
-    """Events in NDJSON; exact where there are no blank lines, which is nearly always."""
+def _count_lines(stream_format: str, body: bytes) -> int:
+    """Events of a body of lines; exact where there are no blank lines, which is nearly always."""
     if b"\n\n" in body or b"\n\r\n" in body or body[:1].isspace():
-        return len(frame_lines(body))
+        return len(frame(stream_format, body))
     return body.count(b"\n") + (not body.endswith(b"\n"))

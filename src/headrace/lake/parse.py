@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from headrace.define.model import Stream
+from headrace.define.model import TEXT, Stream
 from headrace.lake.frames import Frames
 from headrace.lake.schema import arrow_type, field_schema
+from headrace.lake.text import read_text
 from headrace.lake.verdict import Refused, event_reader
 
 PIECE = 512  # frames that one bad neighbour sends to the second parser
@@ -47,14 +48,19 @@ class Parser:
 
     def parse(self, frames: Frames, arrived_us: npt.NDArray[np.int64] | int) -> Parsed:
         """Typed columns and verdicts, in the frames' order."""
-        table = self._fast(frames)
-        reasons = None
-        if table is None:
-            table, reasons = self._piecewise(frames)
+        table, reasons = self._read_text(frames) if self._stream.format == TEXT else self._read_json(frames)
         table = self._compute(table)
         return Parsed(table, self._judge(table, reasons, arrived_us))
 
+    def _read_text(self, frames: Frames) -> tuple[pa.Table, pa.Array | None]:
+        lines, reasons = read_text(frames)
+        return pa.table([lines], schema=self._declared), reasons
+
     # Reading JSON
+
+    def _read_json(self, frames: Frames) -> tuple[pa.Table, pa.Array | None]:
+        table = self._fast(frames)
+        return self._piecewise(frames) if table is None else (table, None)
 
     def _fast(self, frames: Frames) -> pa.Table | None:
         """All frames at once; None if one of them may need a closer look."""

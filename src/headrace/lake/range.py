@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from headrace.define.model import Stream
 from headrace.errors import CorruptionError
 from headrace.faults import fault_point
-from headrace.lake.frames import NEWLINE, Frames, frame_lines
+from headrace.lake.frames import Frames, frame
 from headrace.lake.parse import Parsed, Parser
 from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, DEAD, NEWEST, POSITION, UTC_US, VALUE, table_schema
 from headrace.transport.record import Record, Segment, list_segments, walk
@@ -69,7 +69,7 @@ def _parser(stream: Stream) -> Parser:
 def _write_range(work: Work, start: int, end: int) -> dict[str, object]:
     live, dead = _File(work, dead=False), _File(work, dead=True)
     newest: int | None = None
-    for chunk in _chunks(Path(work.journal), start, end):
+    for chunk in _chunks(work, start, end):
         frames, positions, arrived_us = chunk
         parsed = _parser(work.stream).parse(frames, arrived_us)
         table = _rows(work, frames, positions, arrived_us, parsed)
@@ -86,11 +86,9 @@ def _write_range(work: Work, start: int, end: int) -> dict[str, object]:
     return {"start": start, "end": end, "newest_us": newest, "files": orjson.dumps(files).decode()}
 
 
-def _chunks(
-    journal: Path, start: int, end: int
-) -> Iterator[tuple[Frames, npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+def _chunks(work: Work, start: int, end: int) -> Iterator[tuple[Frames, npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
     """Frames of some megabytes, with the position and arrival of each."""
-    for segment in list_segments(journal):
+    for segment in list_segments(Path(work.journal)):
         if segment.end <= start or segment.start >= end:
             continue
         with segment.path.open("rb") as file:
@@ -100,14 +98,14 @@ def _chunks(
                 group.append(record)
                 size += record.payload_bytes
                 if size >= CHUNK_BYTES:
-                    yield _frames(file.fileno(), segment, group)
+                    yield _frames(work.stream.format, file.fileno(), segment, group)
                     group, size = [], 0
             if group:
-                yield _frames(file.fileno(), segment, group)
+                yield _frames(work.stream.format, file.fileno(), segment, group)
 
 
 def _frames(
-    fd: int, segment: Segment, records: list[Record]
+    stream_format: str, fd: int, segment: Segment, records: list[Record]
 ) -> tuple[Frames, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     first, last = records[0].position, records[-1].end
     raw = os.pread(fd, last - first, first - segment.start)
@@ -121,7 +119,7 @@ def _frames(
                 fix="its events were not read; restore the file, or move it away to go on without them",
             )
         payloads.append(view[record.payload_position - first : record.end - first])
-    frames = frame_lines(payloads[0] if len(payloads) == 1 else b"".join(payloads))
+    frames = frame(stream_format, payloads[0] if len(payloads) == 1 else b"".join(payloads))
     lengths = np.array([record.payload_bytes for record in records], dtype=np.int64)
     offsets = np.concatenate(([0], np.cumsum(lengths)[:-1]))
     of = np.searchsorted(offsets, frames.starts, side="right") - 1
@@ -145,7 +143,7 @@ def _rows(
         _constant(work.newest_us, UTC_US, count),
         pa.array(positions),
         parsed.reasons if parsed.reasons is not None else pa.nulls(count, pa.string()),
-        _values(frames),
+        frames.values(),
     ]
     names = [name for name in table_schema(work.stream).names if name != DEAD]
     return pa.table([*ours, *parsed.columns.columns], names=names)
@@ -153,20 +151,6 @@ def _rows(
 
 def _constant(value: int | None, of: pa.DataType, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(value, pa.int64()).cast(of), count)
-
-
-def _values(frames: Frames) -> pa.Array:
-    """The events' own bytes, without their line ends."""
-    data, starts, ends = frames.data, frames.starts, frames.ends
-    offsets = np.zeros(len(frames) + 1, dtype=np.int32)
-    np.cumsum(ends - starts, out=offsets[1:])
-    if len(frames) and (starts[1:] == ends[:-1] + 1).all() and starts[0] == 0:
-        # The usual case: one line end after each event and nothing else between them.
-        body = data[: int(ends[-1])]
-        packed = body[body != NEWLINE]
-    else:
-        packed = frames.packed()
-    return pa.Array.from_buffers(pa.binary(), len(frames), [None, pa.py_buffer(offsets), pa.py_buffer(packed)])
 
 
 def _newest(stream: Stream, rows: pa.Table) -> int | None:

@@ -126,3 +126,8 @@ def test_lines_are_framed_without_blank_ones() -> None:
     assert [framed[i] for i in range(len(framed))] == [b'{"a":1}', b'{"b":2}']
     assert len(frame_lines(b"")) == len(frame_lines(b"\n\n")) == 0
     assert np.array_equal(framed.take(np.array([False, True])).starts, framed.starts[1:])
+
+
+def test_white_space_of_any_length_is_trimmed_quickly() -> None:
+    framed = frame_lines(b" " * 3_000_000 + b"{}" + b"\t" * 3_000_000 + b"\n" + b" " * 3_000_000)
+    assert [framed[i] for i in range(len(framed))] == [b"{}"]

@@ -1,0 +1,59 @@
+"""FORMAT TEXT and FORMAT JSON of a stream: said in SQL and in Python, kept in JSON, checked."""
+
+from __future__ import annotations
+
+import pytest
+
+import headrace as hr
+from headrace.define.fingerprint import fingerprint, from_json, to_json
+from headrace.define.plan import compare
+from headrace.define.sql import parse
+from headrace.errors import DefinitionError
+
+FIELDS = "value STRING NOT NULL, host STRING AS split_part(value, ' ', 1)"
+
+
+def stream(text: str):
+    (found,) = parse(text).streams.values()
+    return found
+
+
+@pytest.mark.parametrize(
+    "text", [f"CREATE STREAM s ({FIELDS}) FORMAT TEXT;", f"CREATE STREAM s FORMAT text ({FIELDS})"]
+)
+def test_sql_and_python_say_the_same(text: str) -> None:
+    said = stream(text)
+    assert said.format == "text"
+    assert said == hr.Stream("s", FIELDS, format="text")
+    assert from_json(to_json(said)) == said
+    assert fingerprint(said) != fingerprint(stream(f"CREATE STREAM s ({FIELDS})"))
+
+
+def test_json_is_the_default_and_has_the_old_fingerprint() -> None:
+    plain, said = stream("CREATE STREAM s (a INT)"), stream("CREATE STREAM s (a INT) FORMAT JSON")
+    assert plain == said == hr.Stream("s", "a INT")
+    assert "format" not in to_json(plain)
+
+
+def test_another_format_is_not_a_free_change() -> None:
+    before, after = parse("CREATE STREAM s (value STRING)"), parse("CREATE STREAM s (value STRING) FORMAT TEXT")
+    (change,) = compare(before, after).changes
+    assert change.kind == "refuse"
+    assert change.details == ("format: JSON → TEXT",)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("CREATE STREAM s (line STRING) FORMAT TEXT", "expected value STRING"),
+        ("CREATE STREAM s (value INT) FORMAT TEXT", "found value INT"),
+        ("CREATE STREAM s (value STRING, b INT) FORMAT TEXT", "take parts of it by computed fields"),
+        ("CREATE STREAM s (value STRING) FORMAT CSV", "expected JSON or TEXT"),
+        ("CREATE STREAM s (value STRING) WITH (format = 'text')", "write FORMAT TEXT"),
+        ("CREATE STREAM s (value STRING) FORMAT TEXT FORMAT JSON", "expected ';'"),
+    ],
+)
+def test_mistakes_say_what_to_write(text: str, says: str) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        parse(text)
+    assert says in str(caught.value)
