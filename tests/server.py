@@ -28,7 +28,7 @@ class UpServer:
             self.process = subprocess.Popen(
                 [*COMMAND, "up", "--port", "0"],
                 cwd=folder,
-                env={**os.environ, **variables},
+                env={**os.environ, "HEADRACE_REHEARSE": "false", **variables},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,

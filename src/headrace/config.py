@@ -31,6 +31,7 @@ class Settings(BaseSettings):
     append_every_ms: int = Field(700, ge=0, description="shortest time between two lake commits of a stream")
     append_mb: int = Field(96, ge=1, description="most megabytes of the journal in one lake commit")
     lease_s: int = Field(10, ge=2, description="a process that was silent for so long may be taken over from")
+    rehearse: bool = Field(True, description="play an event through all parts at start, so that the first is quick")
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="least level that is logged")
 
     @classmethod

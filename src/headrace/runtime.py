@@ -144,6 +144,22 @@ class Runtime:
             )
         else:
             log.info("pipeline ready", seconds=round(time.monotonic() - (self._started or 0), 1))
+            self._rehearse(spark)
+
+    def _rehearse(self, spark: SparkSession) -> None:
+        """Make the first real events quick. They may come meanwhile: pipelines run already."""
+        if not self.workspace.settings.rehearse:
+            return
+        from headrace.rehearse import rehearse
+
+        began = time.monotonic()
+        try:
+            rehearse(spark, self._scratch, self.stopped)
+        except Exception as error:  # it is a convenience: what fails here will fail, and be told, for real events
+            if not self.stopped.is_set():
+                log.warning("the rehearsal failed", error=str(error).splitlines()[0])
+        else:
+            log.info("rehearsed", seconds=round(time.monotonic() - began, 1))
 
     def _supervise(self) -> None:
         while not self.stopped.wait(BEAT_S):

@@ -19,7 +19,7 @@ LAYERS = [
     {"serve"},
     {"spark"},
     {"config", "lease", "running", "logs"},
-    {"worker", "describe"},
+    {"worker", "describe", "rehearse"},
     {"pipeline"},
     {"runtime"},
     {"offline"},
