@@ -93,7 +93,8 @@ class Append:
     def _append(self, ranges: DataFrame, _batch_id: int) -> None:
         began = time.monotonic()
         try:
-            self._append_ranges(ranges)
+            with self._table.turn:
+                self._append_ranges(ranges)
         except HeadraceError as error:
             self.error = error
             raise

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import orjson
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from headrace.define.model import Stream
-from headrace.errors import CorruptionError, FencedError
+from headrace.errors import ConflictError, CorruptionError, FencedError
 from headrace.lake.schema import COMMIT, DEAD, table_schema
 
 # Application transactions outlive checkpoints, log clean-up and vacuum; commit metadata does not.
@@ -22,6 +25,7 @@ COMMIT_ID = "headrace:commit"
 FENCE_ID = "headrace:fence"
 NEWEST_ID = "headrace:newest"
 POSITION_ID = "journal:0"
+REWRITE_ID = "headrace:rewrite"
 RECENT = 10_000  # commits whose end is kept in memory
 
 
@@ -48,7 +52,7 @@ class LakeFile:
 
 @dataclass(frozen=True)
 class NewFile:
-    """A file that a worker has written and the next commit may add."""
+    """A file that was written and the next commit, or a rewrite, may add."""
 
     path: str  # below the table's folder
     size: int
@@ -58,28 +62,41 @@ class NewFile:
 
 
 class LakeTable:
-    """Opens, appends to and lists one stream's table. Safe for one appender and many readers."""
+    """Opens, appends to and lists one stream's table. Safe for one process that writes and many readers.
+
+    Whoever needs a commit number of its own holds `turn` from reading `state` until it has committed:
+    the next one then starts from there, instead of being refused.
+    """
 
     def __init__(self, folder: Path, stream: Stream, fence: int | None) -> None:
         self.folder = folder
         self._schema = table_schema(stream)
         self._fence = fence
+        self.turn = threading.RLock()
         self._lock = threading.Lock()
         self._table = self._open()
         if fence is not None:
             self._raise_fence(fence)
         self.state = self._read_state()
-        self._files: list[LakeFile] = []
-        self._rows = {False: 0, True: 0}  # by whether they are dead letters
-        self._note(self._list_files())
+        self._files = {file.path: file for file in self._list_files()}
+        self._rows = {dead: sum(f.rows for f in self._files.values() if f.dead == dead) for dead in (False, True)}
+        self._pins: Counter[str] = Counter()  # paths that somebody reads
         self._ends: dict[int, LakeState] = {}  # next_commit -> state there, for recent commits
 
-    def commit(self, at: LakeState, position: int, newest_us: int | None, files: Sequence[NewFile]) -> LakeState:
+    def commit(
+        self,
+        at: LakeState,
+        position: int,
+        newest_us: int | None,
+        files: Sequence[NewFile],
+        removes: Sequence[LakeFile] = (),
+    ) -> LakeState:
         """Append commit `at.next_commit`, which takes the log from `at` to `position`.
 
         Raises FencedError, with nothing written, if the table is not at `at` or another process
         has raised the fence: both are read from the very handle that then commits, so delta-rs
-        refuses a writer that came between.
+        refuses a writer that came between. Raises ConflictError, with nothing written, if a file
+        of `removes` is not in the table any more.
         """
         with self._lock:
             self._table.update_incremental()
@@ -91,13 +108,29 @@ class LakeTable:
                     expected=f"{at}",
                     fix="this process stops; the other one goes on",
                 )
+            self._check_present(removes)
             after = LakeState(at.next_commit + 1, position, newest_us)
-            self._write([_add_action(file) for file in files], self._transactions(after))
-            self._note([_lake_file(file, at.next_commit) for file in files])
+            self._write(_actions(files, removes, data_change=True), self._transactions(after))
+            self._note(files, removes)
             self.state = after
             self._ends[after.next_commit] = after
             self._ends.pop(after.next_commit - RECENT, None)
             return after
+
+    def rewrite(self, old: Sequence[LakeFile], new: Sequence[NewFile]) -> None:
+        """Put files with the same rows in the place of others. No commit number moves, no event changes.
+
+        Raises ConflictError, with nothing written, if a file of `old` is not in the table any more;
+        CorruptionError if the rows or their commits differ; FencedError as `commit` does.
+        """
+        with self._lock:
+            self._table.update_incremental()
+            self._check_fence()
+            self._check_present(old)
+            self._check_same(old, [_lake_file(file) for file in new])
+            marks = [Transaction(REWRITE_ID, self._table.version() + 1), Transaction(FENCE_ID, self._fence or 0)]
+            self._write(_actions(new, old, data_change=False), marks)
+            self._note(new, old)
 
     def state_at(self, next_commit: int) -> LakeState | None:
         """The state behind a commit, if it is recent."""
@@ -105,18 +138,60 @@ class LakeTable:
 
     def files(self, from_commit: int, to_commit: int, *, dead: bool = False) -> list[LakeFile]:
         """The files with rows of commits [from_commit, to_commit), oldest first."""
-        found = []
         with self._lock:
-            for file in reversed(self._files):  # in the order of their commits: the newest are asked for most
-                if file.last_commit < from_commit:
-                    break
-                if file.dead == dead and file.first_commit < to_commit:
-                    found.append(file)
-        return found[::-1]
+            return self._find(from_commit, to_commit, dead)
+
+    @contextmanager
+    def reading(self, from_commit: int, to_commit: int, *, dead: bool = False) -> Iterator[list[LakeFile]]:
+        """The same files, which stay on disk until the block ends, whatever becomes of the table."""
+        with self._lock:
+            found = self._find(from_commit, to_commit, dead)
+            self._pins.update(file.path for file in found)
+        try:
+            yield found
+        finally:
+            with self._lock:
+                self._pins.subtract(file.path for file in found)
+                self._pins += Counter()  # forgets what nobody reads
+
+    def unused(self, paths: Iterable[str]) -> list[str]:
+        """Those of these paths that are not in the table and that nobody in this process reads.
+
+        A path that is unused once stays so: a reader only takes what is in the table.
+        """
+        with self._lock:
+            return [path for path in paths if path not in self._files and not self._pins[path]]
 
     def rows(self, *, dead: bool = False) -> int:
         """How many events, or dead letters, the log holds."""
         return self._rows[dead]
+
+    def _find(self, from_commit: int, to_commit: int, dead: bool) -> list[LakeFile]:
+        found = [
+            file
+            for file in self._files.values()
+            if file.dead == dead and file.first_commit < to_commit and file.last_commit >= from_commit
+        ]
+        return sorted(found, key=lambda file: (file.first_commit, file.last_commit, file.path))
+
+    def _check_present(self, files: Sequence[LakeFile]) -> None:
+        """The fence has been checked: nobody else changes the table, so what is known here is what it holds."""
+        for file in files:
+            if self._files.get(file.path) != file:
+                raise ConflictError(
+                    f"lake '{self.folder.name}' does not hold file '{file.path}' any more",
+                    fix="nothing was written; list the files again and repeat",
+                )
+
+    def _check_same(self, old: Sequence[LakeFile], new: Sequence[LakeFile]) -> None:
+        before, after = _summary(old), _summary(new)
+        if before != after:
+            raise CorruptionError(
+                f"lake '{self.folder.name}': a rewrite would change the log",
+                found=f"(dead, rows, first commit, last commit) {after}",
+                expected=f"{before}",
+                fix="nothing was written; the files are as they were",
+            )
 
     # The table behind it
 
@@ -169,7 +244,7 @@ class LakeTable:
         }
         return [Transaction(name, value) for name, value in values.items() if value is not None]
 
-    def _write(self, actions: list[AddAction], transactions: list[Transaction]) -> None:
+    def _write(self, actions: list[AddAction | RemoveAction], transactions: list[Transaction]) -> None:
         try:
             self._table.create_write_transaction(
                 actions,
@@ -194,9 +269,12 @@ class LakeTable:
             self._table.transaction_version(NEWEST_ID),
         )
 
-    def _note(self, files: list[LakeFile]) -> None:
-        self._files += files
-        for file in files:
+    def _note(self, added: Sequence[NewFile], removed: Sequence[LakeFile]) -> None:
+        for file in removed:
+            del self._files[file.path]
+            self._rows[file.dead] -= file.rows
+        for file in map(_lake_file, added):
+            self._files[file.path] = file
             self._rows[file.dead] += file.rows
 
     def _list_files(self) -> list[LakeFile]:
@@ -205,14 +283,36 @@ class LakeTable:
             return []
         names = ("path", "size_bytes", "num_records", f"partition.{DEAD}", f"min.{COMMIT}", f"max.{COMMIT}")
         rows: Iterable[tuple[object, ...]] = zip(*(actions[name].to_pylist() for name in names), strict=True)
-        files = [LakeFile(*row) for row in rows]  # type: ignore[arg-type]
-        return sorted(files, key=lambda file: (file.first_commit, file.path))
+        return [LakeFile(*row) for row in rows]  # type: ignore[arg-type]
 
 
-def _add_action(file: NewFile) -> AddAction:
-    dead = "true" if file.dead else "false"
-    return AddAction(file.path, file.size, {DEAD: dead}, int(time.time() * 1000), True, file.stats)
+def _actions(
+    add: Sequence[NewFile], remove: Sequence[LakeFile], *, data_change: bool
+) -> list[AddAction | RemoveAction]:
+    now_ms = int(time.time() * 1000)
+    removes = [
+        RemoveAction(file.path, data_change, now_ms, size=file.size, partition_values=_partition(file.dead))
+        for file in remove
+    ]
+    adds = [AddAction(file.path, file.size, _partition(file.dead), now_ms, data_change, file.stats) for file in add]
+    return [*removes, *adds]
 
 
-def _lake_file(file: NewFile, commit: int) -> LakeFile:
-    return LakeFile(file.path, file.size, file.rows, file.dead, commit, commit)
+def _partition(dead: bool) -> dict[str, str | None]:
+    return {DEAD: "true" if dead else "false"}
+
+
+def _lake_file(file: NewFile) -> LakeFile:
+    stats = orjson.loads(file.stats)
+    first, last = stats["minValues"][COMMIT], stats["maxValues"][COMMIT]
+    return LakeFile(file.path, file.size, file.rows, file.dead, first, last)
+
+
+def _summary(files: Sequence[LakeFile]) -> list[tuple[bool, int, int, int]]:
+    """What a rewrite must keep, of live events and of dead letters: how many rows, of which commits."""
+    found = []
+    for dead in sorted({file.dead for file in files}):
+        own = [file for file in files if file.dead == dead]
+        first, last = min(file.first_commit for file in own), max(file.last_commit for file in own)
+        found.append((dead, sum(file.rows for file in own), first, last))
+    return found

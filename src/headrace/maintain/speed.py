@@ -125,13 +125,13 @@ class Speed:
     def _compute(self, step: Step, versions: Sequence[Version], folder: Path) -> list[_Computed]:
         fault_point("maintain.before_partials")
         commits = (step.from_commit, step.to_commit)
-        files = self._table.files(*commits)
-        if not files:
-            return [_Computed(version, [], None) for version in versions]
-        events = read_events(self._spark, self._table.folder, self._stream, files, commits)
-        if len(versions) == 1:
-            return [self._compute_one(events, versions[0], folder)]
-        return list(self._jobs.map(lambda version: self._compute_one(events, version, folder), versions))
+        with self._table.reading(*commits) as files:
+            if not files:
+                return [_Computed(version, [], None) for version in versions]
+            events = read_events(self._spark, self._table.folder, self._stream, files, commits)
+            if len(versions) == 1:
+                return [self._compute_one(events, versions[0], folder)]
+            return list(self._jobs.map(lambda version: self._compute_one(events, version, folder), versions))
 
     def _compute_one(self, events: DataFrame, version: Version, folder: Path) -> _Computed:
         """A view of its own job, so that a broken one fails alone."""

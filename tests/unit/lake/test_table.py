@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from headrace.define.sql import parse
-from headrace.errors import FencedError
+from headrace.errors import ConflictError, CorruptionError, FencedError
 from headrace.lake.table import LakeState, LakeTable, NewFile
 
 (STREAM,) = parse("CREATE STREAM s (id BIGINT)").streams.values()
 
 
-def new_file(name: str, commit: int, *, dead: bool = False) -> NewFile:
-    stats = f'{{"numRecords":5,"minValues":{{"_commit":{commit}}},"maxValues":{{"_commit":{commit}}},"nullCount":{{}}}}'
-    return NewFile(f"_dead={str(dead).lower()}/{name}.parquet", 100, 5, dead, stats)
+def new_file(name: str, commit: int, *, dead: bool = False, rows: int = 5, last: int | None = None) -> NewFile:
+    bounds = f'"minValues":{{"_commit":{commit}}},"maxValues":{{"_commit":{commit if last is None else last}}}'
+    stats = f'{{"numRecords":{rows},{bounds},"nullCount":{{}}}}'
+    return NewFile(f"_dead={str(dead).lower()}/{name}.parquet", 100, rows, dead, stats)
+
+
+def table_of(folder: Path, commits: int) -> LakeTable:
+    table = LakeTable(folder, STREAM, fence=1)
+    for number in range(commits):
+        table.commit(table.state, (number + 1) * 10, None, [new_file(f"f{number}", number)])
+    return table
 
 
 def test_state_and_files_survive_opening_again(tmp_path: Path) -> None:
@@ -49,3 +58,66 @@ def test_a_fenced_writer_commits_nothing(tmp_path: Path) -> None:
     assert new.rows() == 5
     with pytest.raises(FencedError, match="taken over"):
         LakeTable(tmp_path, STREAM, fence=2)  # a fence is used once
+
+
+def test_a_commit_adds_and_removes_at_once(tmp_path: Path) -> None:
+    table = LakeTable(tmp_path, STREAM, fence=1)
+    table.commit(table.state, 10, None, [new_file("a", 0), new_file("bad", 0, dead=True)])
+    (bad,) = table.files(0, 1, dead=True)
+    table.commit(table.state, 10, None, [new_file("good", 1, rows=4), new_file("b2", 0, dead=True, rows=1)], [bad])
+    for seen in (table, LakeTable(tmp_path, STREAM, fence=None)):
+        assert seen.state == LakeState(2, 10, None)
+        assert (seen.rows(), seen.rows(dead=True)) == (9, 1)
+        assert [file.path for file in seen.files(0, 2, dead=True)] == ["_dead=true/b2.parquet"]
+    with pytest.raises(ConflictError, match=r"does not hold file '_dead=true/bad\.parquet' any more"):
+        table.commit(table.state, 10, None, [new_file("c", 2)], [bad])
+    assert LakeTable(tmp_path, STREAM, fence=None).state == table.state == LakeState(2, 10, None)
+
+
+def test_a_rewrite_moves_no_commit_and_keeps_the_rows(tmp_path: Path) -> None:
+    table = table_of(tmp_path, 4)
+    state, old = table.state, table.files(0, 3)
+    table.rewrite(old, [new_file("all", 0, rows=15, last=2)])
+    table.commit(state, 50, None, [new_file("f4", 4)])  # an append that began before is not in its way
+    for seen in (table, LakeTable(tmp_path, STREAM, fence=None)):
+        assert seen.rows() == 25
+        assert [(f.first_commit, f.last_commit) for f in seen.files(0, 9)] == [(0, 2), (3, 3), (4, 4)]
+        assert [(f.first_commit, f.last_commit) for f in seen.files(1, 2)] == [(0, 2)]
+    with pytest.raises(ConflictError, match="any more"):
+        table.rewrite(old, [new_file("again", 0, rows=15, last=2)])
+    left = table.files(3, 5)
+    for wrong in ([], [new_file("w", 3, rows=9, last=4)], [new_file("w", 2, rows=10, last=4)]):
+        with pytest.raises(CorruptionError, match="would change the log"):
+            table.rewrite(left, wrong)
+    assert LakeTable(tmp_path, STREAM, fence=None).files(0, 9) == table.files(0, 9)
+
+
+def test_a_fenced_process_rewrites_nothing(tmp_path: Path) -> None:
+    old = table_of(tmp_path, 2)
+    new = LakeTable(tmp_path, STREAM, fence=2)
+    with pytest.raises(FencedError, match="taken over"):
+        old.rewrite(old.files(0, 2), [new_file("all", 0, rows=10, last=1)])
+    new.rewrite(new.files(0, 2), [new_file("all", 0, rows=10, last=1)])
+    assert LakeTable(tmp_path, STREAM, fence=None).rows() == 10
+
+
+def test_what_is_read_stays_used_until_it_was_read(tmp_path: Path) -> None:
+    table = table_of(tmp_path, 2)
+    with table.reading(0, 2) as files, table.reading(1, 2):
+        table.rewrite(files, [new_file("all", 0, rows=10, last=1)])
+        assert table.unused(file.path for file in files) == []
+        assert table.unused(["_dead=false/all.parquet", "_dead=false/other.parquet"]) == ["_dead=false/other.parquet"]
+    assert table.unused(file.path for file in files) == [file.path for file in files]
+
+
+def test_turns_are_taken_one_after_the_other(tmp_path: Path) -> None:
+    table = table_of(tmp_path, 1)
+
+    def take(number: int) -> None:
+        with table.turn:
+            at = table.state
+            table.commit(at, at.position + 10, None, [new_file(f"t{number}", at.next_commit)])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(take, range(20)))
+    assert table.state == LakeState(21, 210, None)
