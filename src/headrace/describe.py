@@ -16,6 +16,7 @@ def describe_view(
     versions: Iterable[Version],
     commits: int | None,
     freshness: tuple[int | None, str | None],
+    lag_bytes: int | None = None,
 ) -> dict[str, Any]:
     """A view as `headrace views` and HTTP show it."""
     own = [version for version in versions if version.view.name == view.name]
@@ -36,6 +37,7 @@ def describe_view(
         "version": serving.number if serving else None,
         "applied_to": serving.applied_to if serving else None,
         "commits": commits,
+        "lag_bytes": lag_bytes,
         "freshness_ms": freshness[0],
         "freshness_reason": freshness[1],
         "stalled": stalled,

@@ -18,6 +18,7 @@ from headrace.lake.ingest import Ingest
 from headrace.lake.table import LakeTable
 from headrace.lease import Lease
 from headrace.store.base import Store, Version
+from headrace.timing import Timing
 from headrace.transport.journal import Journal
 
 if TYPE_CHECKING:
@@ -132,6 +133,16 @@ class Pipeline:
             return None, f"catching up with history: {version.applied_to} of {of} commits"
         arrived_us = self.journal.arrived_us(version.position)
         return (0, None) if arrived_us is None else (max(0, (now_us - arrived_us) // 1000), None)
+
+    def timings(self) -> dict[str, Timing]:
+        """How long its lake commits and its steps of maintain took, once Spark has joined."""
+        if self._append is None or self._speed is None:
+            return {}
+        return {"commit": self._append.commit_times, "maintain": self._speed.step_times}
+
+    def lag_bytes(self, version: Version) -> int | None:
+        """How much of the journal a version has not; None while that is not known."""
+        return None if version.position < 0 else max(0, self.journal.end - version.position)
 
     def describe(self) -> dict[str, Any]:
         """The stream as `headrace streams` and HTTP show it."""

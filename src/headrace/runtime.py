@@ -28,6 +28,7 @@ from headrace.serve.answer import Answer, answer
 from headrace.serve.question import Question
 from headrace.store.base import Version
 from headrace.store.duckdb import DuckStore
+from headrace.timing import Timing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -279,9 +280,14 @@ class Runtime:
             view = self._catalog.views[name]
             serving = next((v for v in versions if v.view.name == name and v.serving), None)
             fresh = self._freshness(serving) if serving else (None, "not registered yet")
-            commits = self._pipelines[view.stream].table.state.next_commit
-            described.append(describe_view(view, versions, commits, fresh))
+            pipeline = self._pipelines[view.stream]
+            lag_bytes = pipeline.lag_bytes(serving) if serving else None
+            described.append(describe_view(view, versions, pipeline.table.state.next_commit, fresh, lag_bytes))
         return described
+
+    def timings(self) -> dict[str, dict[str, Timing]]:
+        """Per stream, how long lake commits and steps of maintain took since the process began."""
+        return {name: self._pipelines[name].timings() for name in sorted(self._pipelines)}
 
     def status(self) -> dict[str, Any]:
         """All of it."""

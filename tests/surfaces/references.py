@@ -1,21 +1,23 @@
-"""Makes docs/cli.md, docs/http.md and docs/settings.md from the code: `python -m tests.surfaces.references`."""
+"""Makes docs/cli.md, http.md, settings.md and metrics.md from the code: `python -m tests.surfaces.references`."""
 
 from __future__ import annotations
 
 import re
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import typer.main
 
-from headrace.cli.app import app
+from headrace.cli.app import app, run
 from headrace.cli.init import toml_value
 from headrace.config import Settings, Workspace
 from headrace.runtime import Runtime
 from headrace.web import refusals
 from headrace.web.app import create_app
+from tests.surfaces.metrics_reference import metrics_reference
 
 WIDTH = 110
 DOCS = Path(__file__).parents[2] / "docs"
@@ -150,26 +152,35 @@ def _cell(text: str) -> str:
     return text.replace("|", r"\|")
 
 
-def references(openapi: dict[str, Any]) -> dict[str, Callable[[], str]]:
+def references(runtime: Runtime) -> dict[str, Callable[[], str]]:
     """The files and what makes each."""
     return {
         "cli.md": cli_reference,
         "settings.md": settings_reference,
-        "http.md": lambda: http_reference(openapi),
+        "http.md": lambda: http_reference(create_app(runtime).openapi()),
+        "metrics.md": lambda: metrics_reference(runtime),
     }
+
+
+@contextmanager
+def example() -> Iterator[Runtime]:
+    """A runtime whose stream and view are the example's, without Spark."""
+    with tempfile.TemporaryDirectory() as folder:
+        workspace = Path(folder) / "shop"
+        assert run(["init", str(workspace)]) == 0
+        runtime = Runtime.open(Workspace.open(workspace), "http://127.0.0.1")
+        try:
+            runtime.apply()
+            yield runtime
+        finally:
+            runtime.stop()
 
 
 def main() -> None:
     """Write the files."""
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "headrace.toml").write_text("")
-        runtime = Runtime.open(Workspace.open(folder), "http://127.0.0.1")
-        try:
-            openapi = create_app(runtime).openapi()
-        finally:
-            runtime.stop()
-    for name, make in references(openapi).items():
-        (DOCS / name).write_text(make())
+    with example() as runtime:
+        for name, make in references(runtime).items():
+            (DOCS / name).write_text(make())
 
 
 if __name__ == "__main__":

@@ -84,6 +84,7 @@ def test_openapi_documents_every_endpoint(served: Served) -> None:
         "/v1/plan",
         "/v1/apply",
         "/health",
+        "/metrics",
     }
     for path, methods in paths.items():
         for method in methods.values():

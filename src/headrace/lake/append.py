@@ -16,6 +16,7 @@ from headrace.errors import CorruptionError, HeadraceError
 from headrace.faults import fault_point
 from headrace.lake.range import TOLD, Work, range_writer
 from headrace.lake.table import LakeState, LakeTable, NewFile
+from headrace.timing import Timing
 from headrace.transport.source import NAME, JournalSource
 
 MOST_BYTES = 96 << 20  # of the journal in one micro-batch
@@ -51,6 +52,7 @@ class Append:
         self._query: Any = None
         self.error: HeadraceError | None = None
         self.last_commit_ms: float | None = None
+        self.commit_times = Timing()
 
     def start(self) -> None:
         """Start the query where the lake ends."""
@@ -99,6 +101,7 @@ class Append:
             self.error = error
             raise
         self.last_commit_ms = (time.monotonic() - began) * 1000
+        self.commit_times.note(self.last_commit_ms / 1000)
         self._on_commit()
 
     def _append_ranges(self, ranges: DataFrame) -> None:

@@ -18,6 +18,7 @@ from headrace.faults import fault_point
 from headrace.lake.table import LakeTable
 from headrace.maintain.partials import read_events, write_partials
 from headrace.store.base import Step, Store, Version
+from headrace.timing import Timing
 
 POOL = "maintain"
 MOST_ROWS = 2_000_000  # of events in one step
@@ -61,6 +62,7 @@ class Speed:
         self._runs = 0
         self.stopping = threading.Event()
         self.last_step_ms: float | None = None
+        self.step_times = Timing()
 
     def run_once(self) -> bool:
         """Bring each group of versions one step on, the most advanced first; whether there was one to bring on."""
@@ -104,6 +106,7 @@ class Speed:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         self.last_step_ms = (time.monotonic() - began) * 1000
+        self.step_times.note(self.last_step_ms / 1000)
         return bool(good)
 
     def _next_step(self, from_commit: int) -> Step:

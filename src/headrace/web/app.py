@@ -10,6 +10,8 @@ from fastapi import FastAPI
 from headrace.web.answers import answer_routes
 from headrace.web.guard import Guard
 from headrace.web.ingest import ingest_routes
+from headrace.web.meter import Meter, RequestNumbers
+from headrace.web.metrics import make_registry, metrics_routes
 from headrace.web.overview import overview_routes
 from headrace.web.page import page_routes
 from headrace.web.replies import add_error_handlers
@@ -34,7 +36,10 @@ def create_app(runtime: Runtime) -> FastAPI:
     app.include_router(ingest_routes(runtime, max_body))
     app.include_router(answer_routes(runtime, max_body))
     app.include_router(overview_routes(runtime))
+    registry = make_registry(runtime)
+    app.include_router(metrics_routes(registry))
     app.include_router(page_routes(runtime))
     add_error_handlers(app)
     app.add_middleware(Guard, host=settings.host, token=settings.token)
+    app.add_middleware(Meter, numbers=RequestNumbers(registry))
     return app

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from headrace.define.durations import parse_duration
 from headrace.errors import DefinitionError
 from headrace.web.body import is_ndjson, read_body
+from headrace.web.meter import COUNTED
 from headrace.web.refusals import RequestError
 from headrace.web.replies import reply_json
 
@@ -68,6 +69,7 @@ def ingest_routes(runtime: Runtime, max_body: int) -> APIRouter:
         future = take() if len(body) <= SMALL_BODY else await anyio.to_thread.run_sync(take)
         # Shielded: a request that is cut off must not cancel a write that others may share.
         reply = await asyncio.shield(asyncio.wrap_future(future))
+        request.scope[COUNTED] = (reply.accepted, len(reply.refused))
         return reply_json(reply.as_dict())
 
     @routes.get("/v1/tokens/{token}", response_class=Response, openapi_extra=_WAIT_DOC)

@@ -1,0 +1,159 @@
+"""`/metrics`: the workspace in numbers for Prometheus, read when they are asked for. Starts no job, keeps no copy."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Request
+from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+    StateSetMetricFamily,
+)
+from prometheus_client.registry import Collector
+from starlette.responses import Response
+
+from headrace.timing import Timing
+
+if TYPE_CHECKING:
+    from headrace.runtime import Runtime
+
+STATES = ("ok", "starting", "failing")
+TIMES = {
+    "commit": ("headrace_commit_seconds", "Time of one lake commit: read, parse, write, commit."),
+    "maintain": ("headrace_maintain_seconds", "Time of one step that brings views up to the lake."),
+}
+
+Described = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number that a stream or a view says of itself; None is left out."""
+
+    name: str
+    what: str
+    read: Callable[[Described], float | None]
+    counts: bool = False  # it only grows
+
+
+def _ms(described: Described, name: str) -> float | None:
+    ms = described.get(name)
+    return None if ms is None else ms / 1000
+
+
+OF_STREAMS = (
+    Number("headrace_events", "Events in the log of a stream.", lambda s: s["events"], counts=True),
+    Number("headrace_dead_letters", "Dead letters in the log of a stream.", lambda s: s["dead_letters"], counts=True),
+    Number("headrace_commits", "Lake commits of a stream.", lambda s: s["commits"], counts=True),
+    Number("headrace_events_per_second", "Events per second over the last seconds.", lambda s: s["events_per_second"]),
+    Number("headrace_backlog_bytes", "Bytes of the journal that the lake has not.", lambda s: s["backlog_bytes"]),
+    Number("headrace_stream_failing", "1 while a stream is in trouble.", lambda s: int(s["error"] is not None)),
+)
+OF_VIEWS = (
+    Number(
+        "headrace_view_freshness_seconds",
+        "Age of the oldest accepted event that a view has not; 0 when it has all; absent when not known.",
+        lambda v: _ms(v, "freshness_ms"),
+    ),
+    Number(
+        "headrace_view_freshness_known",
+        "1 when the freshness of a view is known.",
+        lambda v: int(v["freshness_ms"] is not None),
+    ),
+    Number("headrace_view_lag_commits", "Lake commits that a view has not.", lambda v: _lag_commits(v)),
+    Number("headrace_view_lag_bytes", "Bytes of the journal that a view has not.", lambda v: v["lag_bytes"]),
+    Number("headrace_view_stalled", "1 while a view cannot go on.", lambda v: int(v["stalled"] is not None)),
+    Number("headrace_view_building", "1 while a new version is built.", lambda v: int(v["building"] is not None)),
+    Number("headrace_view_version", "The version that answers.", lambda v: v["version"]),
+)
+
+
+def _lag_commits(view: Described) -> float | None:
+    return None if view["applied_to"] is None else max(0, view["commits"] - view["applied_to"])
+
+
+class RuntimeCollector(Collector):
+    """Asks the runtime at each scrape."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def collect(self) -> Iterator[Metric]:
+        status = self._runtime.status()
+        yield from _of_process(status)
+        yield from _families("stream", status["streams"], OF_STREAMS)
+        yield from _families("view", status["views"], OF_VIEWS)
+        yield from _times(self._runtime.timings())
+
+
+def make_registry(runtime: Runtime) -> CollectorRegistry:
+    """A registry of our own: what other libraries count in the global one is theirs."""
+    disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types here
+    registry = CollectorRegistry()
+    registry.register(RuntimeCollector(runtime))
+    ProcessCollector(namespace="headrace", registry=registry)
+    return registry
+
+
+def metrics_routes(registry: CollectorRegistry) -> APIRouter:
+    """The endpoint, over a registry."""
+    routes = APIRouter(tags=["workspace"])
+
+    @routes.get("/metrics", response_class=Response)
+    def metrics(request: Request) -> Response:
+        """The workspace in numbers, as Prometheus or OpenMetrics text; docs/metrics.md lists them."""
+        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        return Response(encode(registry), headers={"content-type": content_type, "cache-control": "no-store"})
+
+    return routes
+
+
+def _of_process(status: Described) -> Iterator[Metric]:
+    parts = {name: version(name) for name in ("headrace", "pyspark", "deltalake", "duckdb")}
+    parts["version"] = parts.pop("headrace")
+    yield InfoMetricFamily("headrace_build", "Versions of what runs.", {**parts, "python": platform.python_version()})
+    yield StateSetMetricFamily(
+        "headrace_state", "Whether events flow.", {state: state == status["state"] for state in STATES}
+    )
+    yield GaugeMetricFamily("headrace_up", "1: the server answers.", 1)
+    yield GaugeMetricFamily(
+        "headrace_memory_bytes", "Memory of the server and all that it started.", (status["memory_mb"] or 0) << 20
+    )
+    if status["heartbeat_ms"] is not None:
+        yield GaugeMetricFamily(
+            "headrace_heartbeat_age_seconds",
+            "Time since Spark was last seen to answer; absent while it starts.",
+            status["heartbeat_ms"] / 1000,
+        )
+
+
+def _families(label: str, described: Iterable[Described], numbers: Iterable[Number]) -> Iterator[Metric]:
+    for number in numbers:
+        kind = CounterMetricFamily if number.counts else GaugeMetricFamily
+        family = kind(number.name, number.what, labels=[label])
+        for one in described:
+            value = number.read(one)
+            if value is not None:
+                family.add_metric([one["name"]], value)
+        yield family
+
+
+def _times(timings: Mapping[str, Mapping[str, Timing]]) -> Iterator[Metric]:
+    for kind, (name, what) in TIMES.items():
+        family = HistogramMetricFamily(name, what, labels=["stream"])
+        for stream, times in timings.items():
+            if kind in times:
+                below, total = times[kind].read()
+                buckets = [("+Inf" if bound == float("inf") else str(bound), count) for bound, count in below]
+                family.add_metric([stream], buckets, total)
+        yield family

@@ -1,0 +1,103 @@
+"""`/metrics`, over a real runtime without Spark: parsed as Prometheus would, and current at each scrape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse
+
+from headrace.timing import BOUNDS_S, Timing
+from tests.surfaces.conftest import Served, visit
+
+Sample = tuple[str, tuple[tuple[str, str], ...]]
+
+
+def scrape(served: Served) -> dict[Sample, float]:
+    reply = served.http.get("/metrics")
+    assert reply.headers["content-type"].startswith("text/plain; version=")
+    found: dict[Sample, float] = {}
+    for family in parse(reply.text):
+        assert family.documentation, family.name
+        for sample in family.samples:
+            found[sample.name, tuple(sorted(sample.labels.items()))] = sample.value
+    return found
+
+
+def at(name: str, **labels: str) -> Sample:
+    return name, tuple(sorted(labels.items()))
+
+
+def test_every_number_is_there_from_the_start(served: Served) -> None:
+    found = scrape(served)
+    assert found[at("headrace_up")] == 1
+    assert found[at("headrace_state", headrace_state="starting")] == 1
+    assert found[at("headrace_state", headrace_state="ok")] == 0
+    assert found[at("headrace_memory_bytes")] > 1 << 20
+    assert found[at("headrace_process_resident_memory_bytes")] > 1 << 20
+    assert found[at("headrace_events_total", stream="visits")] == 0
+    assert found[at("headrace_dead_letters_total", stream="visits")] == 0
+    assert found[at("headrace_view_stalled", view="traffic")] == 0
+    assert found[at("headrace_view_lag_commits", view="traffic")] == 0
+    assert found[at("headrace_view_freshness_seconds", view="traffic")] == 0
+    assert [labels for name, labels in found if name == "headrace_build_info"]
+    assert all(name.startswith("headrace_") for name, _ in found)
+
+
+def test_requests_are_counted_by_what_is_defined_only(served: Served) -> None:
+    events = [visit(), visit(status="oops"), visit(1)]
+    sent = served.http.post("/v1/streams/visits/events", json=events)
+    served.http.post("/v1/streams/visits/events", content=b"")
+    for made_up in ("a", "b", "c"):
+        served.http.post(f"/v1/streams/{made_up}/events", json=events)
+        served.http.get(f"/v1/views/{made_up}")
+    served.http.get("/v1/views/traffic")
+    served.http.get("/v1/views/traffic?limit=0")
+    served.http.get("/no/such/path")
+    found = scrape(served)
+    assert found[at("headrace_events_accepted_total", stream="visits")] == 2
+    assert found[at("headrace_events_refused_total", stream="visits")] == 1
+    assert found[at("headrace_ingest_bytes_total", stream="visits")] == len(sent.request.content)
+    assert found[at("headrace_ingest_requests_total", stream="visits", status="200")] == 1
+    assert found[at("headrace_ingest_requests_total", stream="", status="404")] == 3
+    assert found[at("headrace_answers_total", view="traffic", status="200")] == 1
+    assert found[at("headrace_answers_total", view="traffic", status="400")] == 1
+    assert found[at("headrace_answers_total", view="", status="404")] == 3
+    assert found[at("headrace_answer_seconds_count")] == 5
+    assert found[at("headrace_http_requests_total", endpoint="", status="404")] == 1
+    assert found[at("headrace_backlog_bytes", stream="visits")] > 0
+    assert found[at("headrace_view_lag_bytes", view="traffic")] > 0
+    assert found[at("headrace_view_freshness_known", view="traffic")] == 0
+    assert at("headrace_view_freshness_seconds", view="traffic") not in found
+    names = {value for _, labels in found for label, value in labels if label in ("stream", "view")}
+    assert names == {"", "visits", "traffic"}
+
+
+def test_openmetrics_where_it_is_asked_for(served: Served) -> None:
+    reply = served.http.get("/metrics", headers={"accept": "application/openmetrics-text; version=1.0.0"})
+    assert reply.headers["content-type"].startswith("application/openmetrics-text")
+    assert {"headrace_events", "headrace_view_freshness_seconds"} <= {f.name for f in parse_openmetrics(reply.text)}
+
+
+def test_a_token_is_asked_for(applied: Path, serve: Callable[..., Served]) -> None:
+    served = serve(applied, token="open sesame")
+    assert served.http.get("/metrics").status_code == 401
+    reply = served.http.get("/metrics", headers={"authorization": "Bearer open sesame"})
+    assert 'headrace_http_requests_total{endpoint="",status="401"} 1.0' in reply.text
+
+
+def test_times_become_a_histogram(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = Timing()
+    for seconds in (0.004, 0.005, 0.3, 100.0):
+        commit.note(seconds)
+    pipeline: Any = served.runtime._pipelines["visits"]
+    monkeypatch.setattr(pipeline, "timings", lambda: {"commit": commit})
+    found = scrape(served)
+    assert found[at("headrace_commit_seconds_bucket", stream="visits", le=str(BOUNDS_S[0]))] == 2
+    assert found[at("headrace_commit_seconds_bucket", stream="visits", le="0.5")] == 3
+    assert found[at("headrace_commit_seconds_bucket", stream="visits", le="+Inf")] == 4
+    assert found[at("headrace_commit_seconds_count", stream="visits")] == 4
+    assert found[at("headrace_commit_seconds_sum", stream="visits")] == pytest.approx(100.309)
