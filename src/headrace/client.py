@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import orjson
 
@@ -20,7 +20,10 @@ from headrace.lake.ingest import IngestReply
 from headrace.lease import live_holder
 from headrace.serve import Answer, Question
 from headrace.serve.question import Keys
-from headrace.web.remote import IN_FLIGHT, Remote, TokenState
+from headrace.web.remote import IN_FLIGHT, Remote, RemoteDeadLetters, TokenState
+
+if TYPE_CHECKING:
+    from headrace.lake.dead import DeadLetters
 
 CHUNK_BYTES = 4 << 20
 
@@ -42,6 +45,9 @@ class Backend(Protocol):
 
     def apply(self, expect: str | None = None) -> Plan:
         """Make the definitions folder what runs."""
+
+    def dead_letters(self, stream: str) -> DeadLetters | RemoteDeadLetters:
+        """What a stream could not read."""
 
     def streams(self) -> list[dict[str, Any]]:
         """All streams."""
@@ -137,6 +143,10 @@ class Connection:
     def apply(self, expect: str | None = None) -> Plan:
         """Make the definitions folder what runs; `expect` is the fingerprint of the plan that was agreed to."""
         return self._backend.apply(expect)
+
+    def dead_letters(self, stream: str) -> DeadLetters | RemoteDeadLetters:
+        """The events of files that a stream could not read: `page()`, `reasons()`, `show(position)`."""
+        return self._backend.dead_letters(stream)
 
     def streams(self) -> list[dict[str, Any]]:
         """All streams with their numbers."""

@@ -15,6 +15,7 @@ from headrace.define.model import Stream
 from headrace.define.plan import Plan, compare
 from headrace.describe import describe_view
 from headrace.errors import NotFoundError, NotReadyError, did_you_mean
+from headrace.lake.dead import DeadLetters
 from headrace.lake.ingest import Ingest, IngestReply
 from headrace.lake.table import LakeTable
 from headrace.lease import Lease
@@ -81,6 +82,10 @@ class Offline:
         """Write to the journal; the events reach the views when the server runs."""
         return self._ingest(stream).take(body, ndjson=ndjson, key=key, keep_bad=keep_bad)
 
+    def dead_letters(self, stream: str) -> DeadLetters:
+        """What a stream could not read."""
+        return DeadLetters(stream, self._table(self._stream(stream)))
+
     def streams(self) -> list[dict[str, Any]]:
         """The streams with what the lake and the journal hold."""
         return [self._describe(self._catalog.streams[name]) for name in sorted(self._catalog.streams)]
@@ -141,7 +146,7 @@ class Offline:
             "error": None,
         }
 
-    def _ingest(self, name: str) -> Ingest:
+    def _stream(self, name: str) -> Stream:
         if name not in self._catalog.streams:
             hint = did_you_mean(name, self._catalog.streams)
             waiting = name in load(self.workspace.definitions).streams
@@ -151,8 +156,12 @@ class Offline:
                 if waiting
                 else f"{hint + ' ' if hint else ''}`headrace streams` lists all",
             )
+        return self._catalog.streams[name]
+
+    def _ingest(self, name: str) -> Ingest:
+        stream = self._stream(name)
         if name not in self._ingests:
-            stream, lease = self._catalog.streams[name], self._hold()
+            lease = self._hold()
             table = self._table(stream)
             journal = Journal(
                 self.workspace.journal(name),

@@ -20,6 +20,7 @@ from headrace.define.fingerprint import fingerprint
 from headrace.define.plan import Plan, compare
 from headrace.describe import describe_view, memory_mb
 from headrace.errors import ConflictError, DefinitionError, HeadraceError, NotFoundError, WorkspaceError, did_you_mean
+from headrace.lake.dead import DeadLetters
 from headrace.lake.ingest import IngestReply, read_token
 from headrace.lease import Lease
 from headrace.pipeline import Pipeline
@@ -239,6 +240,10 @@ class Runtime:
     def ask(self, question: Question) -> Answer:
         """Answer from the store, in one snapshot."""
         return answer(self._store, question, self._freshness, datetime.now(UTC))
+
+    def dead_letters(self, stream: str) -> DeadLetters:
+        """What a stream could not read."""
+        return DeadLetters(stream, self._pipeline(stream).table)
 
     def token(self, token: str) -> TokenState:
         """Whether every serving view has what the token stands for."""

@@ -72,6 +72,13 @@ def print_error(error: BaseException, *, as_json: bool) -> int:
     return code
 
 
+def printable(text: str) -> str:
+    """Text of others for a terminal: what would move its cursor or change its colours is escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+
+
 def count(number: int | float | None) -> str:
     """A number for people."""
     return "–" if number is None else f"{number:,}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 
 from headrace.web.answers import answer_routes
+from headrace.web.dead_letters import dead_letter_routes
 from headrace.web.guard import Guard
 from headrace.web.ingest import ingest_routes
 from headrace.web.meter import Meter, RequestNumbers
@@ -35,6 +36,7 @@ def create_app(runtime: Runtime) -> FastAPI:
     app.state.stopping = False
     app.include_router(ingest_routes(runtime, max_body))
     app.include_router(answer_routes(runtime, max_body))
+    app.include_router(dead_letter_routes(runtime))
     app.include_router(overview_routes(runtime))
     registry = make_registry(runtime)
     app.include_router(metrics_routes(registry))

@@ -78,7 +78,7 @@ class Remote:
         while True:
             try:
                 path = f"/v1/streams/{_quote(stream)}/events"
-                said = self._call(
+                said = self.call(
                     "POST", path, params={"keep_bad": "true"} if keep_bad else {}, content=body, headers=headers
                 )
                 return IngestReply(said["accepted"], said["refused"], said["token"])
@@ -94,7 +94,7 @@ class Remote:
         deadline = time.monotonic() + timeout_s
         while True:
             left = max(0.0, deadline - time.monotonic())
-            said = self._call("GET", f"/v1/tokens/{_quote(token)}", params={"wait": f"{min(left, 30.0):.3f}s"})
+            said = self.call("GET", f"/v1/tokens/{_quote(token)}", params={"wait": f"{min(left, 30.0):.3f}s"})
             state = TokenState(said["complete"], said["stalled"])
             if state.complete or time.monotonic() >= deadline:
                 return state
@@ -104,29 +104,34 @@ class Remote:
     def ask(self, question: Question) -> Answer:
         """Ask; as JSON, which keeps the types of keys."""
         path = f"/v1/views/{_quote(question.view)}/lookup"
-        return Answer.from_dict(self._call("POST", path, content=_encode(question)))
+        return Answer.from_dict(self.call("POST", path, content=_encode(question)))
 
     def plan(self) -> Plan:
         """What `apply` would change."""
-        return _read_plan(self._call("GET", "/v1/plan"))
+        return _read_plan(self.call("GET", "/v1/plan"))
 
     def apply(self, expect: str | None = None) -> Plan:
         """Make the definitions folder what runs."""
-        return _read_plan(self._call("POST", "/v1/apply", content=orjson.dumps({"expect": expect})))
+        return _read_plan(self.call("POST", "/v1/apply", content=orjson.dumps({"expect": expect})))
 
     def streams(self) -> list[dict[str, Any]]:
         """All streams."""
-        return list(self._call("GET", "/v1/streams")["streams"])
+        return list(self.call("GET", "/v1/streams")["streams"])
 
     def views(self) -> list[dict[str, Any]]:
         """All views."""
-        return list(self._call("GET", "/v1/views")["views"])
+        return list(self.call("GET", "/v1/views")["views"])
 
     def status(self) -> dict[str, Any]:
         """The whole workspace."""
-        return dict(self._call("GET", "/v1/status"))
+        return dict(self.call("GET", "/v1/status"))
 
-    def _call(self, method: str, path: str, **request: Any) -> Any:
+    def dead_letters(self, stream: str) -> RemoteDeadLetters:
+        """What a stream could not read."""
+        return RemoteDeadLetters(self, stream)
+
+    def call(self, method: str, path: str, **request: Any) -> Any:
+        """One request; what the server says, or its error."""
         try:
             response = self._http.request(method, path, **request)
         except httpx2.InvalidURL as error:
@@ -150,6 +155,28 @@ class Remote:
         if response.status_code < 400:
             return said
         raise read_error(said.get("error") if isinstance(said, Mapping) else None, response.status_code)
+
+
+class RemoteDeadLetters:
+    """The dead letters of a stream behind a URL, with the methods of the server's own."""
+
+    def __init__(self, remote: Remote, stream: str) -> None:
+        self._remote = remote
+        self._path = f"/v1/streams/{_quote(stream)}/dead-letters"
+
+    def page(self, limit: int | None = None, cursor: int | None = None, reason: str | None = None) -> dict[str, Any]:
+        """The newest first."""
+        asked = {"limit": limit, "cursor": cursor, "reason": reason}
+        given = {name: value for name, value in asked.items() if value is not None}
+        return dict(self._remote.call("GET", self._path, params=given))
+
+    def reasons(self) -> list[dict[str, Any]]:
+        """How many there are of each kind."""
+        return list(self._remote.call("GET", f"{self._path}/reasons")["reasons"])
+
+    def show(self, position: int) -> dict[str, Any]:
+        """The one at a position, whole."""
+        return dict(self._remote.call("GET", f"{self._path}/{position}"))
 
 
 def read_error(shown: Any, status: int) -> HeadraceError:

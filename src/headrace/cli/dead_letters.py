@@ -1,0 +1,98 @@
+"""`headrace dead-letters`: the events of files that could not be read: listed, counted by reason, shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
+from headrace.cli.output import console, count, make_table, print_json, printable, size
+from headrace.errors import QuestionError
+
+SHOWN_CHARACTERS = 100
+
+
+class Action(StrEnum):
+    """What to do with them."""
+
+    LIST = "list"
+    COUNT = "count"
+    SHOW = "show"
+
+
+def dead_letters(
+    stream: Annotated[str, typer.Argument(help="Stream that could not read them.", metavar="STREAM")],
+    action: Annotated[
+        Action,
+        typer.Argument(
+            help="list: the newest first. count: how many of each reason. show: the one at POSITION, whole.",
+            show_default=True,
+        ),
+    ] = Action.LIST,
+    position: Annotated[int | None, typer.Argument(help="For show.", metavar="POSITION", min=0)] = None,
+    workspace: WorkspaceOption = ".",
+    limit: Annotated[int, typer.Option(help="list: most to print.", min=1, max=1000)] = 20,
+    cursor: Annotated[int | None, typer.Option(help="list: those before this position.", min=0)] = None,
+    reason: Annotated[str | None, typer.Option(help="list: only those whose reason has this text.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the events of files that a stream could not read, with the reason for each."""
+    if (action is Action.SHOW) != (position is not None):
+        raise QuestionError(
+            "a position goes with show", expected=f"headrace dead-letters {stream} show POSITION", fix="`list` has them"
+        )
+    with open_connection(workspace) as connection:
+        letters = connection.dead_letters(stream)
+        found: Any
+        if position is not None:
+            found = letters.show(position)
+        elif action is Action.COUNT:
+            found = letters.reasons()
+        else:
+            found = letters.page(limit, cursor, reason)
+    if as_json:
+        print_json(found)
+    else:
+        _PRINTERS[action](found, stream)
+
+
+def _print_page(page: dict[str, Any], stream: str) -> None:
+    rows = page["dead_letters"]
+    if not rows:
+        total = page["total"]
+        typer.echo(f"none of {count(total)} dead letters fits" if total else f"stream {stream} has no dead letters")
+        return
+    out = console()
+    shown = [[str(row["position"]), row["arrived"][:19], printable(row["reason"]), _first(row)] for row in rows]
+    out.print(make_table(["position", "arrived", "reason", "event"], shown, ["position"]))
+    more = f"; --cursor {page['next_cursor']} shows those before" if page["next_cursor"] is not None else ""
+    typer.echo(f"{count(len(rows))} of {count(page['total'])} dead letters{more}")
+
+
+def _first(row: dict[str, Any]) -> str:
+    text = printable(row["value"][:SHOWN_CHARACTERS])
+    return text if row["whole"] and len(row["value"]) <= SHOWN_CHARACTERS else f"{text}… ({size(row['bytes'])})"
+
+
+def _print_reasons(reasons: list[dict[str, Any]], stream: str) -> None:
+    if not reasons:
+        typer.echo(f"stream {stream} has no dead letters")
+        return
+    rows = [[count(r["count"]), printable(r["reason"]), printable(r["newest"]), str(r["position"])] for r in reasons]
+    console().print(make_table(["count", "reason", "newest", "at position"], rows, ["count", "at position"]))
+
+
+def _print_one(row: dict[str, Any], stream: str) -> None:
+    typer.echo(f"position {row['position']}, arrived {row['arrived']}, {count(row['bytes'])} bytes")
+    typer.echo(f"reason: {printable(row['reason'])}")
+    typer.echo(printable(row["value"]))
+
+
+_PRINTERS: dict[Action, Callable[[Any, str], None]] = {
+    Action.LIST: _print_page,
+    Action.COUNT: _print_reasons,
+    Action.SHOW: _print_one,
+}

@@ -1,0 +1,127 @@
+"""The dead letters of one stream: a page of them, how many by reason, one whole. Reads only the lake's dead files."""
+
+from __future__ import annotations
+
+import base64
+import codecs
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import duckdb
+
+from headrace.errors import NotFoundError
+from headrace.lake.schema import ARRIVED, COMMIT, POSITION, REASON, VALUE
+from headrace.lake.table import LakeTable
+
+DEFAULT_LIMIT = 20
+MOST_LIMIT = 1000
+MOST_REASONS = 1000
+SHOWN_BYTES = 400  # of an event on a page; `show` has the whole of it
+# What differs between events with the same mistake: the value that was found, and where.
+_VALUES = r", found .*$| at (byte|character) \d+"
+_SETTINGS = {
+    "threads": "1",
+    "memory_limit": "256MB",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class DeadLetters:
+    """Reads them, as plain values for CLI and HTTP. A stream whose table does not exist yet has none."""
+
+    def __init__(self, stream: str, table: LakeTable | None) -> None:
+        self._stream = stream
+        self._table = table
+
+    def page(self, limit: int = DEFAULT_LIMIT, cursor: int | None = None, reason: str | None = None) -> dict[str, Any]:
+        """The newest first: those before `cursor`, whose reason has the words of `reason`."""
+        total = self._table.rows(dead=True) if self._table else 0
+        found = self._find(limit + 1, cursor, reason)
+        kept, more = found[:limit], len(found) > limit
+        rows = self._read([position for position, _ in kept], [file for _, file in kept], SHOWN_BYTES)
+        return {
+            "stream": self._stream,
+            "total": total,
+            "dead_letters": sorted(rows, key=lambda row: -row["position"]),
+            "next_cursor": kept[-1][0] if more else None,
+        }
+
+    def reasons(self) -> list[dict[str, Any]]:
+        """How many there are of each kind, the most frequent first; a reason's values are left out of its kind."""
+        query = f"""
+        SELECT regexp_replace({REASON}, $values, '', 'gs') AS kind, count(*), arg_max({REASON}, {POSITION}),
+          max({POSITION})
+        FROM read_parquet($files) GROUP BY kind ORDER BY count(*) DESC, kind LIMIT {MOST_REASONS}
+        """
+        rows = _run(query, files=self._files(), values=_VALUES)
+        return [{"reason": kind, "count": count, "newest": said, "position": at} for kind, count, said, at in rows]
+
+    def show(self, position: int) -> dict[str, Any]:
+        """The one at a position, whole."""
+        rows = self._read([position], self._files(), None)
+        if not rows:
+            raise NotFoundError(
+                f"stream '{self._stream}' has no dead letter at position {position}",
+                fix=f"`headrace dead-letters {self._stream}` lists them",
+            )
+        return rows[0]
+
+    def _files(self) -> list[str]:
+        if self._table is None:
+            return []
+        files = self._table.files(0, self._table.state.next_commit, dead=True)
+        return [str(self._table.folder / file.path) for file in files]
+
+    def _find(self, count: int, before: int | None, reason: str | None) -> list[tuple[int, str]]:
+        """Positions and files, the newest first. Events are not read: they may be large, and most are not shown."""
+        query = f"""
+        SELECT {POSITION}, filename FROM read_parquet($files, filename = true)
+        WHERE {POSITION} < $before AND contains(lower({REASON}), lower($reason))
+        ORDER BY {POSITION} DESC LIMIT {int(count)}
+        """
+        return _run(query, files=self._files(), before=1 << 62 if before is None else before, reason=reason or "")
+
+    def _read(self, positions: Sequence[int], files: Sequence[str], most_bytes: int | None) -> list[dict[str, Any]]:
+        value = VALUE if most_bytes is None else f"{VALUE}[1:{most_bytes}]"
+        query = f"""
+        SELECT {POSITION}, {COMMIT}, epoch_us({ARRIVED}), {REASON}, {value}, octet_length({VALUE})
+        FROM read_parquet($files) WHERE list_contains($positions, {POSITION})
+        """
+        rows = _run(query, files=sorted(set(files)), positions=list(positions))
+        return [_described(*row) for row in rows]
+
+
+def _described(
+    position: int, commit: int, arrived_us: int, reason: str, value: bytes, value_bytes: int
+) -> dict[str, Any]:
+    whole = len(value) == value_bytes
+    text, is_utf8 = _decoded(value, whole)
+    return {
+        "position": position,
+        "commit": commit,
+        "arrived": (_EPOCH + timedelta(microseconds=arrived_us)).isoformat().replace("+00:00", "Z"),
+        "reason": reason,
+        "value": text,
+        "bytes": value_bytes,
+        "whole": whole,
+        "base64": None if is_utf8 else base64.b64encode(value).decode(),
+    }
+
+
+def _decoded(value: bytes, whole: bool) -> tuple[str, bool]:
+    """The bytes as text, with what is not UTF-8 escaped; and whether all of it was."""
+    try:
+        return codecs.getincrementaldecoder("utf-8")().decode(value, final=whole), True
+    except UnicodeDecodeError:
+        return value.decode("utf-8", "backslashreplace"), False
+
+
+def _run(query: str, *, files: list[str], **parameters: Any) -> list[tuple[Any, ...]]:
+    if not files:
+        return []
+    with duckdb.connect(":memory:", config=_SETTINGS) as connection:
+        rows: list[tuple[Any, ...]] = connection.execute(query, {"files": files, **parameters}).fetchall()
+        return rows

@@ -1,0 +1,42 @@
+"""Endpoints over the dead letters of a stream: a page, counts by reason, one whole."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Path, Query
+from starlette.responses import Response
+
+from headrace.lake.dead import DEFAULT_LIMIT, MOST_LIMIT
+from headrace.web.replies import reply_json
+
+if TYPE_CHECKING:
+    from headrace.runtime import Runtime
+
+_LARGEST = (1 << 62) - 1
+Limit = Annotated[int, Query(ge=1, le=MOST_LIMIT, description=f"most dead letters of the reply, at most {MOST_LIMIT}")]
+Cursor = Annotated[int | None, Query(ge=0, le=_LARGEST, description="next_cursor of the reply before")]
+Reason = Annotated[str | None, Query(description="words that the reason must have, whatever their case")]
+Position = Annotated[int, Path(ge=0, le=_LARGEST, description="of the dead letter, as a page shows it")]
+
+
+def dead_letter_routes(runtime: Runtime) -> APIRouter:
+    """The endpoints, over a runtime. Plain functions run in a thread: they read files."""
+    routes = APIRouter(tags=["dead letters"])
+
+    @routes.get("/v1/streams/{stream}/dead-letters", response_class=Response)
+    def page(stream: str, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None, reason: Reason = None) -> Response:
+        """The stream's dead letters, the newest first, each with its position, arrival, reason and first bytes."""
+        return reply_json(runtime.dead_letters(stream).page(limit, cursor, reason))
+
+    @routes.get("/v1/streams/{stream}/dead-letters/reasons", response_class=Response)
+    def reasons(stream: str) -> Response:
+        """How many dead letters there are of each reason, values left out, with the newest of each."""
+        return reply_json({"reasons": runtime.dead_letters(stream).reasons()})
+
+    @routes.get("/v1/streams/{stream}/dead-letters/{position}", response_class=Response)
+    def show(stream: str, position: Position) -> Response:
+        """One dead letter, whole. What is not UTF-8 is escaped, and `base64` then has the exact bytes."""
+        return reply_json(runtime.dead_letters(stream).show(position))
+
+    return routes
