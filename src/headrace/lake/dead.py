@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import codecs
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -39,9 +40,10 @@ class DeadLetters:
     def page(self, limit: int = DEFAULT_LIMIT, cursor: int | None = None, reason: str | None = None) -> dict[str, Any]:
         """The newest first: those before `cursor`, whose reason has the words of `reason`."""
         total = self._table.rows(dead=True) if self._table else 0
-        found = self._find(limit + 1, cursor, reason)
-        kept, more = found[:limit], len(found) > limit
-        rows = self._read([position for position, _ in kept], [file for _, file in kept], SHOWN_BYTES)
+        with self._files() as files:
+            found = _find(files, limit + 1, cursor, reason)
+            kept, more = found[:limit], len(found) > limit
+            rows = _read({file for _, file in kept}, [position for position, _ in kept], SHOWN_BYTES)
         return {
             "stream": self._stream,
             "total": total,
@@ -56,12 +58,14 @@ class DeadLetters:
           max({POSITION})
         FROM read_parquet($files) GROUP BY kind ORDER BY count(*) DESC, kind LIMIT {MOST_REASONS}
         """
-        rows = _run(query, files=self._files(), values=_VALUES)
+        with self._files() as files:
+            rows = _run(query, files, values=_VALUES)
         return [{"reason": kind, "count": count, "newest": said, "position": at} for kind, count, said, at in rows]
 
     def show(self, position: int) -> dict[str, Any]:
         """The one at a position, whole."""
-        rows = self._read([position], self._files(), None)
+        with self._files() as files:
+            rows = _read(files, [position], None)
         if not rows:
             raise NotFoundError(
                 f"stream '{self._stream}' has no dead letter at position {position}",
@@ -69,29 +73,33 @@ class DeadLetters:
             )
         return rows[0]
 
-    def _files(self) -> list[str]:
+    @contextmanager
+    def _files(self) -> Iterator[list[str]]:
+        """The files that hold them, which stay on disk meanwhile."""
         if self._table is None:
-            return []
-        files = self._table.files(0, self._table.state.next_commit, dead=True)
-        return [str(self._table.folder / file.path) for file in files]
+            yield []
+            return
+        with self._table.reading(0, self._table.state.next_commit, dead=True) as files:
+            yield [str(self._table.folder / file.path) for file in files]
 
-    def _find(self, count: int, before: int | None, reason: str | None) -> list[tuple[int, str]]:
-        """Positions and files, the newest first. Events are not read: they may be large, and most are not shown."""
-        query = f"""
-        SELECT {POSITION}, filename FROM read_parquet($files, filename = true)
-        WHERE {POSITION} < $before AND contains(lower({REASON}), lower($reason))
-        ORDER BY {POSITION} DESC LIMIT {int(count)}
-        """
-        return _run(query, files=self._files(), before=1 << 62 if before is None else before, reason=reason or "")
 
-    def _read(self, positions: Sequence[int], files: Sequence[str], most_bytes: int | None) -> list[dict[str, Any]]:
-        value = VALUE if most_bytes is None else f"{VALUE}[1:{most_bytes}]"
-        query = f"""
-        SELECT {POSITION}, {COMMIT}, epoch_us({ARRIVED}), {REASON}, {value}, octet_length({VALUE})
-        FROM read_parquet($files) WHERE list_contains($positions, {POSITION})
-        """
-        rows = _run(query, files=sorted(set(files)), positions=list(positions))
-        return [_described(*row) for row in rows]
+def _find(files: Iterable[str], count: int, before: int | None, reason: str | None) -> list[tuple[Any, ...]]:
+    """Positions and files, the newest first. Events are not read: they may be large, and most are not shown."""
+    query = f"""
+    SELECT {POSITION}, filename FROM read_parquet($files, filename = true)
+    WHERE {POSITION} < $before AND contains(lower({REASON}), lower($reason))
+    ORDER BY {POSITION} DESC LIMIT {int(count)}
+    """
+    return _run(query, files, before=1 << 62 if before is None else before, reason=reason or "")
+
+
+def _read(files: Iterable[str], positions: list[int], most_bytes: int | None) -> list[dict[str, Any]]:
+    value = VALUE if most_bytes is None else f"{VALUE}[1:{most_bytes}]"
+    query = f"""
+    SELECT {POSITION}, {COMMIT}, epoch_us({ARRIVED}), {REASON}, {value}, octet_length({VALUE})
+    FROM read_parquet($files) WHERE list_contains($positions, {POSITION})
+    """
+    return [_described(*row) for row in _run(query, files, positions=positions)]
 
 
 def _described(
@@ -119,9 +127,10 @@ def _decoded(value: bytes, whole: bool) -> tuple[str, bool]:
         return value.decode("utf-8", "backslashreplace"), False
 
 
-def _run(query: str, *, files: list[str], **parameters: Any) -> list[tuple[Any, ...]]:
-    if not files:
+def _run(query: str, files: Iterable[str], **parameters: Any) -> list[tuple[Any, ...]]:
+    named = sorted(files)
+    if not named:
         return []
     with duckdb.connect(":memory:", config=_SETTINGS) as connection:
-        rows: list[tuple[Any, ...]] = connection.execute(query, {"files": files, **parameters}).fetchall()
+        rows: list[tuple[Any, ...]] = connection.execute(query, {"files": named, **parameters}).fetchall()
         return rows

@@ -1,0 +1,71 @@
+"""A lake with dead letters: the product's journal, range writer and table, without Spark."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from headrace.define.model import Stream
+from headrace.define.sql import parse
+from headrace.lake.dead import DeadLetters
+from headrace.lake.ingest import Ingest
+from headrace.lake.range import Work, range_writer
+from headrace.lake.table import LakeTable, NewFile
+from headrace.transport.journal import Journal
+
+
+def stream_of(sql: str) -> Stream:
+    (stream,) = parse(sql).streams.values()
+    return stream
+
+
+class DeadLake:
+    """Lines in, commits made when the test says so."""
+
+    def __init__(
+        self, folder: Path, stream: Stream, *, fence: int = 0, lake: Path | None = None, journal: Path | None = None
+    ) -> None:
+        self.stream = stream
+        self.table = LakeTable(lake or folder / "lake", self.stream, fence=fence)
+        self.journal = Journal(journal or folder / "journal", fence=fence)
+        self.ingest = Ingest(self.stream, self.journal)
+
+    @property
+    def dead(self) -> DeadLetters:
+        return DeadLetters(self.stream.name, self.table)
+
+    def add(self, *lines: bytes) -> None:
+        """One request, one commit."""
+        self.ingest.take(b"\n".join(lines), ndjson=True, key=None, keep_bad=True).result()
+        at, end = self.table.state, self.journal.end
+        work = Work(
+            self.stream,
+            str(self.journal.folder),
+            str(self.table.folder),
+            at.next_commit,
+            time.time_ns() // 1000,
+            at.newest_us,
+        )
+        batch = pa.RecordBatch.from_pylist([{"start": at.position, "end": end}])
+        (told,) = [row for batch in range_writer(work)(iter([batch])) for row in batch.to_pylist()]
+        files = [NewFile(**file) for file in orjson.loads(told["files"])]
+        newest = max((us for us in (told["newest_us"], at.newest_us) if us is not None), default=None)
+        self.table.commit(at, end, newest, files)
+
+    def rows(self, *, dead: bool) -> list[dict[str, Any]]:
+        """All rows of the table's live or dead files, by position."""
+        files = self.table.files(0, self.table.state.next_commit, dead=dead)
+        if not files:
+            return []
+        found = pa.concat_tables(
+            [ds.dataset(str(self.table.folder / file.path)).to_table() for file in files], promote_options="permissive"
+        )
+        return sorted(found.to_pylist(), key=lambda row: row["_position"])
+
+    def close(self) -> None:
+        self.journal.close()
