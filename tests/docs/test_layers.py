@@ -14,6 +14,7 @@ LAYERS = [
     {"define"},
     {"transport"},
     {"lake"},
+    {"infer"},
     {"store"},
     {"maintain"},
     {"serve"},

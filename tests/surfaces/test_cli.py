@@ -84,6 +84,40 @@ def test_init_makes_a_workspace_that_is_valid(folder: Path, headrace: Command) -
     assert "nothing was written" in again.err
 
 
+def test_init_from_a_file_makes_a_workspace_that_takes_it(tmp_path: Path, headrace: Command) -> None:
+    file = write_events(tmp_path / "page views.ndjson", *(visit(second, page=f"/{second % 3}") for second in range(40)))
+    made = headrace("init", tmp_path / "mine", "--from", file)
+    assert made.code == 0, made.err
+    assert "40 of 40 sampled events fit" in made.out
+    folder = tmp_path / "mine"
+    assert f"headrace send -w {folder} page_views '{os.path.relpath(file)}' --wait" in made.out
+    assert f"headrace ask -w {folder} page_views_by_page" in made.out
+    assert headrace("apply", "-w", folder, "--yes").code == 0
+    assert headrace("send", "-w", folder, "page_views", file).out.startswith("40 events accepted")
+
+
+def test_init_from_files_adds_to_a_workspace_one_stream_for_each_shape(folder: Path, headrace: Command) -> None:
+    logins = [write_events(folder / f"logins-{day}.ndjson", {"user": "ann", "ts": 1715940303 + day}) for day in (1, 2)]
+    prices = write_events(folder / "prices.ndjson", {"symbol": "HR", "price": 1.5})
+    made = headrace("init", folder, "--from", logins[0], logins[1], prices, "--json").json
+    assert made["files"] == ["definitions/logins.sql", "definitions/prices.sql"]
+    assert [stream["stream"] for stream in made["streams"]] == ["logins", "prices"]
+    assert made["streams"][0]["fields"][-1]["computed"] == "timestamp_seconds(ts)"
+    assert headrace("plan", "-w", folder).out.endswith("6 to create\n")
+    again = headrace("init", folder, "--from", prices)
+    assert again.code == 1
+    assert "'prices' is defined already" in again.err
+
+
+def test_init_from_a_bad_file_leaves_nothing(tmp_path: Path, headrace: Command) -> None:
+    empty = tmp_path / "empty.ndjson"
+    empty.write_text("")
+    assert "is empty" in headrace("init", tmp_path / "new", "--from", empty).err
+    assert "no such file" in headrace("init", tmp_path / "new", "--from", tmp_path / "none").err
+    assert "a workspace is one folder" in headrace("init", tmp_path / "a", tmp_path / "b").err
+    assert not (tmp_path / "new").exists()
+
+
 def test_the_settings_of_a_new_workspace_are_all_there() -> None:
     lines = [line.removeprefix("# ") for line in settings_text().splitlines() if " = " in line]
     assert tomllib.loads("\n".join(lines)).keys() == Settings.model_fields.keys()

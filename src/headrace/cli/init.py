@@ -1,15 +1,18 @@
-"""`headrace init`: a new workspace with an example that runs."""
+"""`headrace init`: a new workspace, with an example that runs or with definitions inferred from files."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headrace.cli.options import JsonOption
 from headrace.cli.output import print_json
 from headrace.errors import WorkspaceError
+
+if TYPE_CHECKING:
+    from headrace.cli.inferred import Inferred
 
 _EXAMPLE = """\
 -- A stream: events of one shape. Each visit is one JSON object with these fields.
@@ -33,43 +36,106 @@ FROM visits
 WHERE status <> 304
 GROUP BY page, window(at, '1 minute');
 """
-_NEXT = """\
-headrace up{where}
-headrace send{where} visits events.ndjson
-headrace ask{where} traffic --start -1h"""
+SETTINGS, IGNORED = "headrace.toml", ".gitignore"
 
 
 def init(
-    folder: Annotated[
-        Path, typer.Argument(help="Where to make it.", metavar="FOLDER", show_default="the current folder")
-    ] = Path(),
+    places: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Where to make it.", metavar="FOLDER", show_default="the current folder"),
+    ] = None,
+    sources: Annotated[
+        list[Path] | None,
+        typer.Option("--from", help="Infer the definition from a file of events; may be given again.", metavar="FILE"),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a workspace: settings, an example definition, and a .gitignore for its data."""
-    files = {
-        folder / "headrace.toml": settings_text(),
-        folder / "definitions" / "shop.sql": _EXAMPLE,
-        folder / ".gitignore": "data/\n",
-    }
-    for path in files:
-        if path.exists() and path.name != ".gitignore":
+    """Make a workspace: settings, a definition (an example, or inferred from your file), a .gitignore for its data.
+
+    In a folder that is a workspace already, --from adds a definition to it.
+    """
+    folder, files = _places(places or [], sources or [])
+    inferred = _infer(files, folder) if files else []
+    written = [
+        *((folder / "definitions" / f"{one.drafted.name}.sql", one.drafted.sql) for one in inferred),
+    ] or [(folder / "definitions" / "shop.sql", _EXAMPLE)]
+    if not (inferred and (folder / SETTINGS).is_file()):
+        written = [(folder / SETTINGS, settings_text()), *written, (folder / IGNORED, "data/\n")]
+    for path, _ in written:
+        if path.exists() and path.name != IGNORED:
             raise WorkspaceError(f"'{path}' exists already", fix="choose another folder; nothing was written")
+    _write_all(written)
+    where = "" if folder.resolve() == Path.cwd() else f" -w {folder}"
+    names = [str(path.relative_to(folder)) for path, _ in written]
+    commands = [command for one in inferred for command in one.commands(where)] or [
+        f"headrace send{where} visits events.ndjson",
+        f"headrace ask{where} traffic",
+    ]
+    if as_json:
+        print_json(
+            {
+                "folder": str(folder.resolve()),
+                "files": names,
+                "streams": [one.as_dict() for one in inferred],
+                "next": [f"headrace up{where}", *commands],
+            }
+        )
+        return
+    shown = ", ".join(name for name in names if name != IGNORED)
+    typer.echo(f"Made {'a workspace in ' if len(written) > len(inferred) else ''}{folder.resolve()}: {shown}")
+    for one in inferred:
+        typer.echo("")
+        for line in one.lines():
+            typer.echo(line)
+    _print_next(where, commands)
+
+
+def _places(places: list[Path], sources: list[Path]) -> tuple[Path, list[Path]]:
+    """The folder, and the files: the shell turns `--from *.csv` into one option and many arguments."""
+    files = [place for place in places if sources and place.is_file()]
+    folders = [place for place in places if place not in files]
+    if len(folders) > 1:
+        raise WorkspaceError(
+            "a workspace is one folder",
+            found=", ".join(f"'{folder}'" for folder in folders),
+            fix="give one folder; files of events follow --from",
+        )
+    return (folders[0] if folders else Path()), [*sources, *files]
+
+
+def _infer(files: list[Path], folder: Path) -> list[Inferred]:
+    from headrace.cli.inferred import infer  # brings the parser, which --help need not wait for
+
+    return infer(files, folder)
+
+
+def _write_all(written: list[tuple[Path, str]]) -> None:
+    """All of the files, or none."""
+    done: list[Path] = []
     try:
-        for path, text in files.items():
+        for path, text in written:
             path.parent.mkdir(parents=True, exist_ok=True)
             if not path.exists():
-                path.write_text(text)
+                done.append(path)
+                path.write_text(text, encoding="utf-8")
     except OSError as error:
+        for path in done:
+            path.unlink(missing_ok=True)
         raise WorkspaceError(
-            f"cannot write '{error.filename}': {error.strerror}", fix="choose another folder"
+            f"cannot write '{error.filename}': {error.strerror}", fix="choose another folder; nothing was written"
         ) from error
-    if as_json:
-        print_json({"folder": str(folder.resolve()), "files": [str(path.relative_to(folder)) for path in files]})
-        return
-    where = "" if folder.resolve() == Path.cwd() else f" -w {folder}"
-    typer.echo(f"Made a workspace in {folder.resolve()}: headrace.toml, definitions/shop.sql\n\nNext:")
-    for line in _NEXT.format(where=where).splitlines():
-        typer.echo(f"  {line}")
+
+
+def _print_next(where: str, commands: list[str]) -> None:
+    from headrace.config import Settings
+
+    page = f"http://localhost:{Settings.model_fields['port'].default}"
+    typer.echo("\nNext, in this terminal (it runs until Ctrl-C):")
+    typer.echo(f"  headrace up{where}")
+    typer.echo("and in a second one:")
+    for command in commands:
+        typer.echo(f"  {command}")
+    typer.echo(f"The page at {page} shows it live.")
 
 
 def settings_text() -> str:

@@ -67,3 +67,8 @@ def test_types():
         "TIMESTAMPTZ",
         "DECIMAL(9,2)",
     ]
+
+
+def test_braces_of_an_argument_are_its_own(database):
+    computed = r"concat(regexp_extract(x, r'(\d{4})', 1), '-', regexp_extract(x, r'(\d{2})$', 1))"
+    assert compute(database, computed, x=("STRING", "'year 2024, month 05'")) == "2024-05"

@@ -1,0 +1,175 @@
+"""From samples to a definition: fields, event time, patience and a first view, tried on the sample by the parser."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Set
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.define.catalog import Catalog, Definition, assemble
+from headrace.define.durations import MINUTE_MS
+from headrace.define.model import ARRIVED, Stream
+from headrace.define.statements import read_statements
+from headrace.define.tokens import Source
+from headrace.errors import DefinitionErrors
+from headrace.infer.fields import Fields, find_fields
+from headrace.infer.sample import Sample
+from headrace.infer.span import Span, measure
+from headrace.infer.times import Reading, find_readings
+from headrace.infer.view import suggest_view
+from headrace.infer.write import Declared, write_stream
+from headrace.lake.frames import frame_lines
+from headrace.lake.parse import Parsed, Parser
+from headrace.types import TIMESTAMP
+
+TOLERATED = 0.01  # of the events may be refused for their event time before another one is looked for
+
+
+@dataclass(frozen=True)
+class Drafted:
+    """A definition that was inferred, and how the sample fared with it."""
+
+    name: str
+    sql: str
+    stream: Stream
+    view: str
+    sampled: int
+    refused: dict[str, int]  # reason -> events
+    left_out: dict[str, str]  # name -> why it is not a field
+    span: Span | None
+    notes: list[str]
+
+    @property
+    def fitting(self) -> int:
+        """How many of the sampled events the stream takes."""
+        return self.sampled - sum(self.refused.values())
+
+
+def draft(name: str, samples: list[Sample], taken: Set[str] = frozenset()) -> Drafted:
+    """The definition of the stream that these samples are of; `taken` are names of other streams and views."""
+    fields = find_fields(samples)
+    stream, declared, reading, parsed = _choose_event_time(name, samples, fields)
+    span = measure(_runs(parsed, stream, samples)) if stream.event_time else None
+    patience_ms = span.patience_ms if span else 0
+    window_ms = span.window_ms if span else MINUTE_MS
+    event_time = stream.event_time
+    view = suggest_view(name, fields.candidates(), event_time or ARRIVED, window_ms, taken | {name})
+    text = "\n".join(
+        [
+            _heading(samples, span),
+            write_stream(name, declared, event_time, patience_ms, fields.left_out),
+            f"-- A view: kept up to date as events arrive. `headrace ask {view.name}` shows it.",
+            view.sql,
+        ]
+    )
+    catalog = _load(text)
+    return Drafted(
+        name,
+        text,
+        catalog.streams[name],
+        view.name,
+        sum(len(sample.events) for sample in samples),
+        _refusals(parsed),
+        fields.left_out,
+        span,
+        _notes(fields, reading, span, declared),
+    )
+
+
+def _choose_event_time(
+    name: str, samples: list[Sample], fields: Fields
+) -> tuple[Stream, list[Declared], Reading | None, Parsed]:
+    """The first reading whose times nearly all events have and may have; arrival, if there is none."""
+    for reading in [*find_readings(fields.typed)[:5], None]:
+        declared, event_time = _with_event_time(fields, reading)
+        stream = _load(write_stream(name, declared, event_time, 0, {})).streams[name]
+        parsed = _parse(stream, samples)
+        wrong = sum(count for reason, count in _refusals(parsed).items() if "event time" in reason)
+        if reading is None or wrong <= TOLERATED * len(parsed.columns):
+            return stream, declared, reading, parsed
+    raise AssertionError("arrival always will do")
+
+
+def _with_event_time(fields: Fields, reading: Reading | None) -> tuple[list[Declared], str | None]:
+    if reading is None:
+        return fields.declared, None
+    declared = []
+    for field in fields.declared:
+        if field.name == reading.field and reading.expression is None:
+            field = Declared(field.name, field.type, False, f"{field.comment}; {reading.said}")
+        declared.append(field)
+    if reading.expression is None:
+        return declared, reading.field
+    names = {field.name.lower() for field in declared}
+    name = next(name for name in ("at", "event_time", "event_at", "headrace_time") if name not in names)
+    comment = f"computed from {reading.field}: {reading.said}"
+    return [*declared, Declared(name, TIMESTAMP, False, comment, reading.expression)], name
+
+
+def _parse(stream: Stream, samples: list[Sample]) -> Parsed:
+    """What the product's own parser makes of the sample."""
+    events = b"".join(sample.as_lines(stream) for sample in samples)
+    return Parser(stream).parse(frame_lines(events), time.time_ns() // 1000)
+
+
+def _refusals(parsed: Parsed) -> dict[str, int]:
+    if parsed.reasons is None:
+        return {}
+    return dict(Counter(reason for reason in parsed.reasons.to_pylist() if reason).most_common())
+
+
+def _runs(parsed: Parsed, stream: Stream, samples: list[Sample]) -> list[npt.NDArray[np.int64]]:
+    """The event times of good events, in stretches without a gap."""
+    times = parsed.columns.column(stream.event_time).cast(pa.int64())
+    good = times.is_valid() if parsed.reasons is None else pa.chunked_array([parsed.reasons.is_null()])
+    us, kept = times.fill_null(0).to_numpy(), good.to_numpy() & times.is_valid().to_numpy()
+    runs, start = [], 0
+    for length in (length for sample in samples for length in sample.runs):
+        runs.append(us[start : start + length][kept[start : start + length]])
+        start += length
+    return runs
+
+
+def _load(text: str) -> Catalog:
+    """The definition as the loader reads it."""
+    declared, errors = read_statements(Source(text, "<inferred>"))
+    if errors:
+        raise DefinitionErrors(errors)
+    return assemble([Definition(one.definition, one.where) for one in declared])
+
+
+def _heading(samples: list[Sample], span: Span | None) -> str:
+    rows = sum(len(sample.events) for sample in samples)
+    names = ", ".join(sample.path.name for sample in samples[:3]) + (" and more" if len(samples) > 3 else "")
+    when = f", from {_day(span.first_us)} to {_day(span.last_us)}" if span else ""
+    return (
+        f"-- Inferred from {names}: {rows:,} events looked at{when}. It is yours now: edit it as you like.\n"
+        "-- NOT NULL stands only at the event time and at identities that every event had; an event without them is\n"
+        "-- refused. What no field takes is still kept with the event."
+    )
+
+
+def _day(us: int) -> str:
+    return datetime.fromtimestamp(us // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def _notes(fields: Fields, reading: Reading | None, span: Span | None, declared: list[Declared]) -> list[str]:
+    """What a person should know before going on."""
+    notes = []
+    if reading is None:
+        notes.append(
+            "no field could be read as a time: the time of arrival is the event time. To change it, declare a computed "
+            "field such as at TIMESTAMP AS to_timestamp(…, 'dd/MM/yyyy HH:mm') and WATERMARK FOR at"
+        )
+    elif "check" in reading.said:
+        notes.append(f"event time '{reading.field}': {reading.said}")
+    if span and span.newest_first:
+        notes.append("the file has its newest events first: sent so, the rest count as late corrections, which is fine")
+    notes += [f"'{name}' is not a field: {why}" for name, why in fields.left_out.items()]
+    return notes

@@ -1,0 +1,159 @@
+"""Ways in which a field can be read as a time: by its own type, or by the expression of a computed field."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.define.terms import quote
+from headrace.define.tokens import escape
+from headrace.infer.names import OTHER_TIMES, is_time, words_of
+from headrace.infer.seen import Seen
+from headrace.types import BIGINT, DATE, DOUBLE, INT, STRING, TIMESTAMP, Type
+
+MOSTLY = 0.99  # of the values must be readable as a time
+_LOOSE = re.compile(
+    r"\d{4}-\d{1,2}-\d{1,2}(?:[ T]\d{1,2}:\d{1,2}(?::\d{1,2}(?:\.\d+)?)?)? ?(?:Z|UTC|[+-]\d\d(?::?\d\d)?)?", re.ASCII
+)
+_CLOCK = r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?"
+_PARTS = re.compile(rf"(\d{{1,2}})([./-])(\d{{1,2}})\2(\d{{4}})(?:,? ({_CLOCK}))?", re.ASCII)
+_PADDED = re.compile(r"\d{2}([./-])\d{2}\1\d{4}( \d{2}:\d{2}(?::\d{2})?)?", re.ASCII)
+_YEAR_FIRST = re.compile(rf"(\d{{4}})([./])(\d{{1,2}})\2(\d{{1,2}})(?:,? ({_CLOCK}))?", re.ASCII)
+_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+_ZONE = r"(Z|UTC|GMT|[+-]\d{4})?"
+_NAMED = rf"(?:[A-Z][a-z]{{2}}, )?(\d{{1,2}})[/ -]([A-Z][a-z]{{2}})[/ -](\d{{4}})[: ]({_CLOCK}) ?{_ZONE}"
+_NAMED_MONTH = re.compile(_NAMED, re.ASCII)
+_EPOCHS = (
+    ("seconds", 1, "timestamp_seconds", ""),
+    ("milliseconds", 1_000, "timestamp_millis", ""),
+    ("microseconds", 1_000_000, "timestamp_micros", ""),
+    ("nanoseconds", 1_000_000_000, "timestamp_micros", " DIV 1000"),
+)
+_FROM_S, _TO_S = 946_684_800, 4_102_444_800  # the years 2000 to 2099
+_EXACT = {"event_time": 100, "eventtime": 100, "event_timestamp": 100, "at": 95, "timestamp": 90, "ts": 90, "time": 90,
+          "datetime": 90, "created_at": 85, "occurred_at": 85}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A field as the event time; `expression` is None where the field itself is the TIMESTAMP."""
+
+    field: str
+    score: int
+    expression: str | None
+    said: str  # how it is read, for the comment
+
+
+def find_readings(fields: list[tuple[Seen, Type]]) -> list[Reading]:
+    """The fields that can be the event time, the likeliest first."""
+    found = [reading for seen, type_ in fields if (reading := _read(seen, type_))]
+    return sorted(found, key=lambda reading: -reading.score)
+
+
+def _read(seen: Seen, type_: Type) -> Reading | None:
+    if seen.nulls > (1 - MOSTLY) * seen.rows or (seen.distinct == 1 and seen.rows > 10):
+        return None
+    how = _how(seen, type_)
+    if how is None:
+        return None
+    expression, bonus, said = how
+    return Reading(seen.name, _score(seen.name) + bonus, expression, said)
+
+
+def _score(name: str) -> int:
+    words = words_of(name)
+    plain = "_".join(words)
+    score = _EXACT.get(plain, 70 if words and is_time(words[-1]) else 55 if is_time(name) else 40)
+    return score - 40 * bool(OTHER_TIMES & set(words))
+
+
+def _how(seen: Seen, type_: Type) -> tuple[str | None, int, str] | None:
+    """The expression, how much to prefer it, and what to say of it."""
+    name = quote(seen.name)
+    if type_ == TIMESTAMP:
+        return None, 8, "times in ISO 8601"
+    if type_ == DATE:
+        return f"to_timestamp({name})", -20, "dates: the time of day is midnight"
+    if type_ in (INT, BIGINT, DOUBLE):
+        return _epoch(name, type_, seen.values) if is_time(seen.name) else None
+    if type_ == STRING:
+        return _text(name, [str(value) for value in seen.values], timely=is_time(seen.name))
+    return None
+
+
+def _epoch(name: str, type_: Type, values: list[Any]) -> tuple[str, int, str] | None:
+    numbers = [float(value) for value in values]
+    for said, per_s, function, divide in _EPOCHS:
+        if _mostly(_FROM_S * per_s <= number < _TO_S * per_s for number in numbers):
+            if type_ == DOUBLE:
+                scaled = f"{name} * {1_000_000 // per_s}" if per_s < 1_000_000 else name
+                return f"timestamp_micros(CAST({scaled} AS BIGINT))", 6, f"{said} since 1970"
+            return f"{function}({name}{divide})", 6, f"{said} since 1970"
+    return None
+
+
+def _text(name: str, values: list[str], *, timely: bool) -> tuple[str, int, str] | None:
+    if _matches(_LOOSE, values):
+        return f"to_timestamp({name})", 4, "times as texts"
+    if _matches(_PARTS, values):
+        return _day_month_year(name, values)
+    if _matches(_YEAR_FIRST, values):
+        parts = r"(\d+)[./](\d+)[./](\d+)(?:,? (.+))?"
+        return _composed(name, parts, (1, 2, 3, 4)), 4, "times with the year first"
+    if _matches(_NAMED_MONTH, values):
+        return _named_month(name), 4, "times with the month's name"
+    if timely and values and all(value.isdigit() for value in values):
+        how = _epoch(f"CAST({name} AS BIGINT)", BIGINT, values)
+        return how and (how[0], 2, how[2])
+    return None
+
+
+def _day_month_year(name: str, values: list[str]) -> tuple[str, int, str]:
+    matched = [match for value in values if (match := _PARTS.fullmatch(value))]
+    first = max(int(match[1]) for match in matched)
+    second = max(int(match[3]) for match in matched)
+    # Where no day is past the 12th, the separator is all there is to go by.
+    days_first = first > 12 or (second <= 12 and matched[0][2] != "/")
+    said = f"times with the {'day' if days_first else 'month'} first"
+    if first <= 12 and second <= 12:
+        said += " (no day past the 12th was seen: check it)"
+    padded = _format(values, "dd", "MM") if days_first else _format(values, "MM", "dd")
+    if padded:
+        return f"to_timestamp({name}, '{padded}')", 4, said
+    order = (3, 2, 1, 4) if days_first else (3, 1, 2, 4)
+    return _composed(name, r"(\d+)[./-](\d+)[./-](\d+)(?:,? (.+))?", order), 4, said
+
+
+def _format(values: list[str], first: str, second: str) -> str | None:
+    """The format of Java that reads all of them, if they all have one width."""
+    match = _PADDED.fullmatch(values[0])
+    if not match or not all(_PADDED.fullmatch(value) and len(value) == len(values[0]) for value in values):
+        return None
+    clock = {None: "", 6: " HH:mm", 9: " HH:mm:ss"}[len(match[2]) if match[2] else None]
+    return f"{first}{match[1]}{second}{match[1]}yyyy{clock}"
+
+
+def _composed(name: str, pattern: str, order: tuple[int, ...]) -> str:
+    """The groups of a pattern as ISO 8601: year, month, day, clock."""
+    year, month, day, clock = (f"regexp_extract({name}, r'^{pattern}$', {group})" for group in order)
+    return f"to_timestamp(trim(concat({year}, '-', {month}, '-', {day}, ' ', {clock})))"
+
+
+def _named_month(name: str) -> str:
+    def part(group: int) -> str:
+        return f"regexp_extract({name}, r'^{_NAMED}$', {group})"
+
+    whens = " ".join(f"WHEN {escape(month)} THEN '{number}'" for number, month in enumerate(_MONTHS, 1))
+    zone = f"replace({part(5)}, 'GMT', 'Z')"
+    return f"to_timestamp(concat({part(3)}, '-', CASE {part(2)} {whens} END, '-', {part(1)}, ' ', {part(4)}, {zone}))"
+
+
+def _matches(pattern: re.Pattern[str], values: list[str]) -> bool:
+    return _mostly(bool(pattern.fullmatch(value)) for value in values)
+
+
+def _mostly(verdicts: Iterable[bool]) -> bool:
+    counted = list(verdicts)
+    return bool(counted) and sum(counted) >= MOSTLY * len(counted)

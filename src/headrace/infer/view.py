@@ -1,0 +1,117 @@
+"""A first view: what to count by, what to add up, whom to count once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+from dataclasses import dataclass
+
+from headrace.define.durations import format_duration
+from headrace.define.rules import LONGEST_NAME, OURS
+from headrace.define.terms import quote
+from headrace.infer.names import AMOUNTS, CODES, GROUPS, WHO, is_identity, is_time, place, words_of
+from headrace.types import BOOLEAN, DOUBLE, INT, STRING, Type
+
+MOST_KEYS = 200
+PERSONAL = WHO | {"first", "last", "full", "sur", "family", "given"}
+NAMES_OF_WINDOWS = {"1 minute": "minute", "1 hour": "hour", "1 day": "day"}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A field as a view may use it."""
+
+    name: str
+    type: Type
+    rows: int
+    nulls: int
+    distinct: int
+    texts: bool = False  # its values are long texts, not names
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A view in SQL."""
+
+    name: str
+    sql: str
+
+
+def suggest_view(stream: str, fields: list[Candidate], time: str, window_ms: int, taken: Set[str]) -> Suggestion:
+    """The first view of a stream, over windows of its event time."""
+    key = _key(fields)
+    span = format_duration(window_ms)
+    per = NAMES_OF_WINDOWS.get(span, "window")
+    name = _free(f"{stream}_by_{key.name.lower()}" if key else f"{stream}_per_{per}", taken)
+    selected = [quote(key.name)] if key else []
+    columns = {"count": "count(*)"}
+    amount = _best(fields, lambda field: _amount(field, key))
+    if amount:
+        function = "avg" if place(amount.name, AMOUNTS) is None else "sum"
+        columns[f"{'mean' if function == 'avg' else 'total'}_{amount.name.lower()}"] = (
+            f"{function}({quote(amount.name)})"
+        )
+    who = _best(fields, lambda field: _who(field, key))
+    if who:
+        columns[f"distinct_{who.name.lower()}"] = f"approx_count_distinct({quote(who.name)})"
+    width = max(len(expression) for expression in columns.values())
+    selected += [f"{expression:<{width}} AS {quote(column[:LONGEST_NAME])}" for column, expression in columns.items()]
+    group = f"{quote(key.name)}, " if key else ""
+    joined = ",\n       ".join(selected)
+    sql = (
+        f"CREATE MATERIALIZED VIEW {name} AS\nSELECT {joined}\nFROM {stream}\n"
+        f"GROUP BY {group}window({quote(time)}, '{span}');\n"
+    )
+    return Suggestion(name, sql)
+
+
+def _free(name: str, taken: Set[str]) -> str:
+    name = name.replace("__", "_")[: LONGEST_NAME - 2]
+    return name if name.lower() not in taken else f"{name}_2"
+
+
+def _best(fields: list[Candidate], score: Callable[[Candidate], float | None]) -> Candidate | None:
+    scored = [(found, -number, field) for number, field in enumerate(fields) if (found := score(field)) is not None]
+    return max(scored, key=lambda item: item[:2])[2] if scored else None
+
+
+def _key(fields: list[Candidate]) -> Candidate | None:
+    """The field to count by: few different values, rarely null, and a name that people group by."""
+
+    def score(field: Candidate) -> float | None:
+        if field.type not in (STRING, BOOLEAN, INT) or field.name.lower() in OURS or field.texts:
+            return None
+        if not 2 <= field.distinct <= min(MOST_KEYS, max(2, field.rows // 3)) or field.nulls > field.rows // 2:
+            return None
+        words = set(words_of(field.name))
+        if is_identity(field.name) or is_time(field.name) or ("name" in words and words & PERSONAL):
+            return None
+        named = place(field.name, GROUPS)
+        if field.type == INT and named is None:
+            return None  # a number of things, rather than the name of one
+        few = 1.0 if 3 <= field.distinct <= 50 else 0.5
+        return (3.0 - 0.05 * named if named is not None else 1.0) * few + (field.type == STRING) * 0.2
+
+    return _best(fields, score)
+
+
+def _amount(field: Candidate, key: Candidate | None) -> float | None:
+    """What to add up, or to average where the name says nothing: never what names or places a thing."""
+    if not field.type.is_numeric or field == key or is_identity(field.name) or is_time(field.name):
+        return None
+    words = set(words_of(field.name))
+    named = place(field.name, AMOUNTS)
+    if (words & CODES and named is None) or field.distinct < 2:
+        return None
+    if named is not None:
+        return 3.0 - 0.05 * named - 0.5 * bool(words & CODES)
+    return 1.0 if field.type == DOUBLE else None
+
+
+def _who(field: Candidate, key: Candidate | None) -> float | None:
+    """Whom to count once each: an identity that comes back, a person's or a thing's first."""
+    if field == key or (field.type not in (STRING, INT) and not field.type.is_integer) or is_time(field.name):
+        return None
+    person = bool(WHO & set(words_of(field.name)))
+    if not (person or is_identity(field.name)) or field.distinct < 2 or field.distinct >= field.rows - field.nulls:
+        return None
+    return 2.0 * person + is_identity(field.name)
