@@ -26,6 +26,7 @@ LAYERS = [
     {"offline"},
     {"web"},
     {"client"},
+    {"doctor"},
     {"demo"},
     {"bench"},
     {"cli"},

@@ -19,7 +19,7 @@ from headrace.config import Settings, Workspace
 from tests.surfaces.conftest import HEADRACE, Ran, visit
 
 Command = Callable[..., Ran]
-COMMANDS = {"init", "plan", "apply", "up", "send", "ask", "status", "streams", "views", "demo", "bench"}
+COMMANDS = {"init", "plan", "apply", "up", "send", "ask", "status", "streams", "views", "doctor", "demo", "bench"}
 
 
 def write_events(path: Path, *events: object) -> Path:

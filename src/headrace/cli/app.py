@@ -7,7 +7,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from headrace.cli import ask, dead_letters, demo, init, overview, plan, send, up
+from headrace.cli import ask, dead_letters, demo, doctor, init, overview, plan, send, up
 from headrace.cli.output import print_error
 from headrace.errors import HeadraceError
 
@@ -21,7 +21,8 @@ app = typer.Typer(
 )
 for command in (
     init.init, plan.plan, plan.apply, up.up, send.send, ask.ask,
-    overview.status, overview.streams, overview.views, dead_letters.dead_letters, demo.demo, demo.bench,
+    overview.status, overview.streams, overview.views, dead_letters.dead_letters, doctor.doctor,
+    demo.demo, demo.bench,
 ):  # fmt: skip
     app.command()(command)
 

@@ -1,0 +1,54 @@
+"""`headrace doctor`: what is wrong with this machine or workspace, and what mends it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from headrace.cli.options import FolderOption, JsonOption
+from headrace.cli.output import console, print_json
+
+if TYPE_CHECKING:
+    from headrace.doctor import Finding
+
+MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "red")}
+
+
+def doctor(workspace: FolderOption = Path(), as_json: JsonOption = False) -> None:
+    """Check machine, folders, settings, definitions, lake, journal and store; say the fix for each finding.
+
+    Changes nothing, starts no Spark, and works beside a running server. Exit code 1 if something is wrong.
+    """
+    from headrace.doctor import examine  # brings the readers of all data, which --help need not wait for
+
+    findings = examine(workspace)
+    errors, warnings = (sum(f.level == level for f in findings) for level in ("error", "warning"))
+    if as_json:
+        print_json({"errors": errors, "warnings": warnings, "findings": [f.as_dict() for f in findings]})
+    else:
+        _print(findings, errors, warnings)
+    if errors:
+        raise typer.Exit(1)
+
+
+def _print(findings: list[Finding], errors: int, warnings: int) -> None:
+    from rich.text import Text
+
+    out = console()
+    width = max(len(finding.check) for finding in findings)
+    for finding in findings:
+        mark, style = MARKS[finding.level]
+        out.print(Text.assemble((mark, style), f" {finding.check:<{width}}  {finding.said}"), soft_wrap=True)
+        if finding.fix:
+            out.print(Text(f"  {'':<{width}}  fix: {finding.fix}", style="bold"), soft_wrap=True)
+    if errors or warnings:
+        said = " and ".join(
+            f"{count} {word}{'' if count == 1 else 's'}"
+            for count, word in ((errors, "error"), (warnings, "warning"))
+            if count
+        )
+        out.print(f"\n{said}", markup=False)
+    else:
+        out.print("\nAll is well.", markup=False)

@@ -1,0 +1,28 @@
+"""What is wrong with this machine or workspace, and what mends it. Looks at everything, changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace.config import SETTINGS_FILE, Workspace
+from headrace.doctor.data import check_lakes_and_store
+from headrace.doctor.finding import Finding, good
+from headrace.doctor.machine import check_machine
+from headrace.doctor.workspace import check_disk, check_workspace
+from headrace.errors import HeadraceError
+
+__all__ = ["Finding", "examine"]
+
+
+def examine(folder: Path) -> list[Finding]:
+    """All findings of a folder: of the machine, and of the workspace if it is one."""
+    found = check_machine()
+    if not (folder / SETTINGS_FILE).is_file():
+        said = f"'{folder.resolve()}' is not a workspace: only the machine was checked (`headrace init` makes one)"
+        return [*found, check_disk(folder), good("workspace", said)]
+    try:
+        workspace = Workspace.open(folder)
+    except HeadraceError as error:
+        return [*found, check_disk(folder), Finding.of("settings", error)]
+    found.append(good("settings", f"{workspace.folder / SETTINGS_FILE} can be read"))
+    return [*found, *check_workspace(workspace), *check_lakes_and_store(workspace)]

@@ -1,0 +1,159 @@
+"""Checks of a workspace's data: the lake of each stream, its journal, and whether the store agrees with them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from headrace.client import connect
+from headrace.config import Workspace
+from headrace.define.catalog import Catalog
+from headrace.define.model import Stream
+from headrace.doctor.finding import Finding, bad, good, warn
+from headrace.doctor.journal import check_journal
+from headrace.errors import HeadraceError
+from headrace.lake.table import LakeFile, LakeTable
+from headrace.lease import live_holder
+from headrace.running import read_running
+from headrace.runtime import store_files
+from headrace.store.duckdb import DuckStore
+
+AHEAD_S = 60  # a clock may differ by so much from the one that wrote
+
+
+def check_lakes_and_store(workspace: Workspace) -> list[Finding]:
+    """All that is kept of the streams that run."""
+    try:
+        catalog = read_running(workspace.catalog_file)
+    except HeadraceError as error:
+        return [Finding.of("catalog", error)]
+    if not catalog.streams:
+        return [good("lake", "no stream runs yet")]
+    found: list[Finding] = []
+    commits: dict[str, int] = {}
+    for name in sorted(catalog.streams):
+        table = _open(workspace, catalog.streams[name])
+        if isinstance(table, Finding):
+            found.append(table)
+            continue
+        state = table.state if table else None
+        commits[name] = state.next_commit if state else 0
+        lake = _check_files(name, table) if table else good(f"lake {name}", "no event has come yet")
+        if lake.level == "error":
+            # A server may have put other files in their place meanwhile: what is missing now too is missing.
+            again = _open(workspace, catalog.streams[name])
+            lake = _check_files(name, again) if isinstance(again, LakeTable) else lake
+        found.append(lake)
+        found.append(check_journal(name, workspace.journal(name), state.position if state else 0))
+    return [*found, check_clock(workspace), *_check_store(workspace, catalog, commits)]
+
+
+def _open(workspace: Workspace, stream: Stream) -> LakeTable | Finding | None:
+    try:
+        return LakeTable(workspace.lake(stream.name), stream, fence=None)
+    except TableNotFoundError:
+        return None
+    except HeadraceError as error:
+        return Finding.of(f"lake {stream.name}", error)
+    except (DeltaError, OSError) as error:
+        fix = "restore the folder from a copy; nothing was changed"
+        return bad(f"lake {stream.name}", f"it cannot be read: {str(error).splitlines()[0]}", fix)
+
+
+def _check_files(name: str, table: LakeTable) -> Finding:
+    """Whether each file that the log names is there, in its size."""
+    check = f"lake {name}"
+    files = [f for dead in (False, True) for f in table.files(0, table.state.next_commit, dead=dead)]
+    wrong = next((said for file in files if (said := _wrong(table, file))), None)
+    if wrong:
+        return bad(check, wrong, "restore it from a copy: its events are in no other place")
+    rows, dead_rows = table.rows(), table.rows(dead=True)
+    said = f"{rows:,} events in {table.state.next_commit:,} commits, {len(files):,} files, all there"
+    if dead_rows:
+        return warn(check, f"{said}; {dead_rows:,} dead letters", f"`headrace dead-letters {name}` says why")
+    return good(check, said)
+
+
+def _wrong(table: LakeTable, file: LakeFile) -> str | None:
+    path = table.folder / file.path
+    size = path.stat().st_size if path.exists() else None
+    if size == file.size:
+        return None
+    found = "is gone" if size is None else f"has {size:,} bytes instead of {file.size:,}"
+    return f"file '{path}' of commits {file.first_commit} to {file.last_commit} {found}"
+
+
+def check_clock(workspace: Workspace) -> Finding:
+    """Whether something was written in what is the future now."""
+    newest = 0.0
+    for folder in (workspace.data / "journal", workspace.data / "lake"):
+        newest = max([newest, *(path.stat().st_mtime for path in _newest_of(folder))])
+    ahead_s = newest - time.time()
+    if ahead_s > AHEAD_S:
+        fix = "set the clock: arrival is taken from it, and events would count as late or as of the future"
+        return bad("clock", f"the newest data was written {ahead_s:,.0f} s in the future", fix)
+    return good("clock", "nothing was written in the future")
+
+
+def _newest_of(folder: Path) -> list[Path]:
+    return [path for pattern in ("*/*.seg", "*/_delta_log/*.json") for path in folder.glob(pattern)]
+
+
+def _check_store(workspace: Workspace, catalog: Catalog, commits: dict[str, int]) -> list[Finding]:
+    """Whether each view is where the lake is: never ahead of it."""
+    holder = live_holder(workspace.lease_file)
+    try:
+        if holder:
+            return _check_served(workspace) if holder.url else [good("store", f"process {holder.pid} has it")]
+        files = store_files(workspace)
+        if not files:
+            return [good("store", "no views are stored yet: the next `headrace up` computes them from the lake")]
+        store = DuckStore.open(files[-1], 0, read_only=True)
+        try:
+            with store.snapshot() as snapshot:
+                versions = [version for version in snapshot.versions() if version.serving]
+        finally:
+            store.close()
+    except HeadraceError as error:
+        return [Finding.of("store", error)]
+    return [
+        _check_view(v.view.name, v.applied_to, commits[v.view.stream], v.stalled)
+        for v in versions
+        if v.view.stream in commits and v.view.name in catalog.views
+    ] or [good("store", "it opens, and holds no view yet")]
+
+
+def _check_served(workspace: Workspace) -> list[Finding]:
+    with connect(workspace.folder) as connection:
+        status: dict[str, Any] = connection.status()
+    found = []
+    if status["state"] != "ok":
+        trouble = "; ".join(s["error"] for s in status["streams"] if s["error"])
+        fix = "wait until Spark has started" if status["state"] == "starting" else "see data/logs/headrace.log"
+        found.append(warn("server", f"it is {status['state']}{f': {trouble}' if trouble else ''}", fix))
+    else:
+        memory = f" and takes {status['memory_mb']:,} MB" if status["memory_mb"] else ""
+        found.append(good("server", f"process {status['pid']} answers at {status['url']}{memory}"))
+    return found + [
+        _check_view(view["name"], view["applied_to"] or 0, view["commits"] or 0, view["stalled"])
+        for view in status["views"]
+    ]
+
+
+def _check_view(name: str, applied_to: int, commits: int, stalled: str | None) -> Finding:
+    check = f"view {name}"
+    if applied_to > commits:
+        return bad(
+            check,
+            f"the store has {applied_to:,} commits, the lake only {commits:,}",
+            "the lake was lost or put back: stop the server and move data/store away; `headrace up` computes it again",
+        )
+    if stalled:
+        return bad(check, f"stalled: {stalled}", "mend its definition, then `headrace apply`")
+    if applied_to < commits:
+        said = f"{commits - applied_to:,} of {commits:,} commits are not in it yet"
+        return warn(check, said, "a running server catches up by itself: `headrace views` shows how far it is")
+    return good(check, f"has all {commits:,} commits of its stream")

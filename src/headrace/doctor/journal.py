@@ -1,0 +1,85 @@
+"""Checks of a stream's journal: its ends are whole, and it goes on where the lake ends."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from headrace.doctor.finding import Finding, bad, good, warn
+from headrace.errors import CorruptionError
+from headrace.transport.record import HEADER, Segment, is_intact, list_segments, read_durable, unpack, walk
+
+WALKED_BYTES = 64 << 20  # of the newest segment's records, each looked at
+
+
+def check_journal(name: str, folder: Path, lake_end: int) -> Finding:
+    """Whether what the lake has not yet can be read from the journal."""
+    check = f"journal {name}"
+    if not folder.is_dir():
+        return _missing(check, folder, lake_end)
+    try:
+        segments = list_segments(folder)
+    except ValueError:
+        return bad(check, f"folder '{folder}' holds a file that is not ours", "move the file away")
+    durable = read_durable(folder)
+    if not segments or durable is None:
+        return _missing(check, folder, lake_end)
+    if durable < lake_end:
+        return warn(
+            check,
+            f"it ends at position {durable:,}, before the lake's {lake_end:,}: it was lost or put back",
+            "nothing is to be done: the lake has these events, and new ones go on behind it",
+        )
+    ahead = durable - lake_end
+    if ahead and not any(segment.start <= lake_end < segment.end for segment in segments):
+        return bad(
+            check,
+            f"the events from position {lake_end:,} on, which the lake has not yet, are in no segment",
+            f"restore the segment files of '{folder}' from a copy",
+        )
+    wrong = _damage(segments, durable)
+    if wrong:
+        return bad(check, wrong, "restore the file; what the lake has already is safe")
+    return good(check, f"{len(segments)} segments, whole at their ends; {ahead:,} bytes wait for the lake")
+
+
+def _missing(check: str, folder: Path, lake_end: int) -> Finding:
+    if not lake_end:
+        return good(check, "nothing was taken in yet")
+    return warn(
+        check,
+        f"'{folder}' holds none, though the lake has events",
+        "nothing is to be done, if the lake has all of them",
+    )
+
+
+def _damage(segments: list[Segment], durable: int) -> str | None:
+    """What is wrong with the first record of a segment, or with the last ones of all."""
+    for segment in segments:
+        if segment.end > segment.start and segment.start < durable:
+            with segment.path.open("rb") as file:
+                if unpack(file.read(HEADER.size), segment.start) is None:
+                    return f"segment '{segment.path}' does not begin with a record"
+    last = next((s for s in reversed(segments) if s.start < durable), None)
+    if last is None:
+        return None
+    if last.end < durable:
+        return f"segment '{last.path}' ends at position {last.end:,}, before the durable end {durable:,}"
+    return _damage_of(last, durable)
+
+
+def _damage_of(segment: Segment, durable: int) -> str | None:
+    record = None
+    try:
+        for record in walk(segment, segment.start, durable):
+            if record.end - segment.start > WALKED_BYTES:
+                return None
+    except CorruptionError as error:
+        return error.message
+    if record is None:
+        return None
+    fd = os.open(segment.path, os.O_RDONLY)
+    try:
+        return None if is_intact(fd, segment, record) else f"the last record of '{segment.path}' is damaged"
+    finally:
+        os.close(fd)

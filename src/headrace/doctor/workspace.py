@@ -1,0 +1,172 @@
+"""Checks of a workspace's surroundings: folders, disk, port, lease, definitions."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import socket
+import tempfile
+import time
+from pathlib import Path
+
+from headrace.config import Workspace
+from headrace.define.catalog import Catalog, load
+from headrace.define.plan import compare
+from headrace.doctor.finding import Finding, bad, good, warn
+from headrace.errors import DefinitionErrors, HeadraceError
+from headrace.lease import live_holder, read_holder
+from headrace.running import read_running
+
+LEAST_FREE_BYTES, LEAST_FREE_SHARE = 2_000_000_000, 0.05
+FULL_BYTES = 100_000_000
+
+
+def check_workspace(workspace: Workspace) -> list[Finding]:
+    """What `headrace up` needs before it looks at any data."""
+    return [
+        check_disk(workspace.data),
+        check_folders(workspace),
+        check_lease(workspace),
+        check_port(workspace),
+        *check_definitions(workspace),
+    ]
+
+
+def check_disk(folder: Path) -> Finding:
+    """Whether there is room where the data lies."""
+    usage = shutil.disk_usage(_nearest(folder))
+    said = f"{usage.free / 1e9:,.1f} GB of {usage.total / 1e9:,.1f} GB are free at '{folder}'"
+    fix = "make room, or set `data` in headrace.toml to a larger disk and move the folder there"
+    if usage.free < FULL_BYTES:
+        return bad("disk", said, fix)
+    if usage.free < LEAST_FREE_BYTES or usage.free < LEAST_FREE_SHARE * usage.total:
+        return warn("disk", said, fix)
+    return good("disk", said)
+
+
+def check_folders(workspace: Workspace) -> Finding:
+    """Whether files can be written in each folder, by writing one."""
+    data = workspace.data
+    folders = [data, *(data / name for name in ("journal", "lake", "store", "logs", "scratch"))]
+    folders += [path for kind in ("journal", "lake") for path in sorted((data / kind).glob("*")) if path.is_dir()]
+    tried: set[Path] = set()
+    for folder in folders:
+        nearest = _nearest(folder)
+        if nearest in tried:
+            continue
+        tried.add(nearest)
+        try:
+            with tempfile.NamedTemporaryFile(dir=nearest, prefix=".doctor-") as file:
+                file.write(b"written")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            return bad(
+                "folders",
+                f"folder '{nearest}' cannot be written: {error.strerror or error}",
+                "make room"
+                if error.errno == errno.ENOSPC
+                else f"give this user the right to: chown -R $USER '{nearest}'",
+            )
+    return good("folders", f"files can be written in all {len(tried)} folders")
+
+
+def check_lease(workspace: Workspace) -> Finding:
+    """Who holds the workspace."""
+    holder = read_holder(workspace.lease_file)
+    if holder is None:
+        if workspace.lease_file.exists():
+            return warn(
+                "lease",
+                f"lease '{workspace.lease_file}' cannot be read",
+                "delete it while no server of this folder runs",
+            )
+        return good("lease", "no server has run here yet")
+    if holder.is_alive(time.time()):
+        return good("lease", f"process {holder.pid} holds the workspace{f' at {holder.url}' if holder.url else ''}")
+    if holder.released:
+        return good("lease", "free: the last server stopped in order")
+    silent_s = time.time() - holder.beat
+    if _runs(holder.pid) and silent_s < 0:
+        return warn("lease", f"process {holder.pid} beat in the future: the clock was set back", "check the clock")
+    if _runs(holder.pid):
+        return warn(
+            "lease",
+            f"process {holder.pid} holds the workspace but was silent for {silent_s:,.0f} s",
+            "if it is suspended or hangs, end it; the next `headrace up` takes over",
+        )
+    return good(
+        "lease", f"free: process {holder.pid} ended without stopping in order; the next `up` takes over at once"
+    )
+
+
+def check_port(workspace: Workspace) -> Finding:
+    """Whether the port is free, or held by this workspace's own server."""
+    settings = workspace.settings
+    holder = live_holder(workspace.lease_file)
+    if holder and holder.url:
+        return good("port", f"{holder.url} is this workspace's own server")
+    if settings.port == 0:
+        return good("port", "any free one is taken")
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((settings.host, settings.port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return bad(
+                    "port",
+                    f"port {settings.port} on {settings.host} is in use by another program",
+                    "`headrace up --port 0` takes a free one; or set `port` in headrace.toml",
+                )
+            fix = "set `host` and `port` in headrace.toml to what this machine has"
+            return bad("port", f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}", fix)
+    return good("port", f"port {settings.port} on {settings.host} is free")
+
+
+def check_definitions(workspace: Workspace) -> list[Finding]:
+    """Whether the definitions load, and whether they are what runs."""
+    try:
+        wanted = load(workspace.definitions)
+    except DefinitionErrors as errors:
+        return [Finding.of("definitions", error) for error in errors.errors]
+    except HeadraceError as error:
+        return [Finding.of("definitions", error)]
+    if not len(wanted):
+        said, fix = f"'{workspace.definitions}' declares nothing", "`headrace init --from FILE` writes a definition"
+        return [warn("definitions", said, fix)]
+    loaded = good("definitions", f"{len(wanted.streams)} streams and {len(wanted.views)} views are declared")
+    return [loaded, _check_changes(workspace, wanted)]
+
+
+def _check_changes(workspace: Workspace, wanted: Catalog) -> Finding:
+    try:
+        plan = compare(read_running(workspace.catalog_file), wanted)
+    except HeadraceError as error:
+        return Finding.of("changes", error)
+    if plan.empty:
+        return good("changes", "what is declared is what runs")
+    names = ", ".join(f"{change.kind} {change.what} {change.name}" for change in plan.changes[:5])
+    if plan.refused:
+        first = plan.refused[0]
+        return bad(
+            "changes",
+            f"{first.what} '{first.name}' cannot be changed as its definition says: {first.reason}",
+            "undo that change, or give the thing a new name",
+        )
+    if plan.only_creates and live_holder(workspace.lease_file) is None:
+        return good("changes", f"the next `headrace up` applies: {names}")
+    return warn(
+        "changes", f"{len(plan.changes)} changes wait: {names}", "`headrace plan` shows them, `headrace apply` does"
+    )
+
+
+def _runs(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder, or the first above it that exists: there it would be made."""
+    return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())

@@ -1,0 +1,269 @@
+"""`headrace doctor`: a sound workspace has no findings; each thing that can be wrong is named with its fix."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from headrace.config import Workspace
+from headrace.define.catalog import load
+from headrace.doctor.machine import _check_packages, check_memory
+from headrace.lake.table import LakeTable, NewFile
+from headrace.lease import read_holder
+from headrace.store.base import Step
+from headrace.store.duckdb import DuckStore
+from tests.surfaces.conftest import Ran, Served, visit
+from tests.surfaces.test_cli import write_events
+
+Command = Callable[..., Ran]
+
+
+def write_java(home: Path, script: str) -> Path:
+    """A Java that only answers what doctor asks it."""
+    java = home / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\n{script}\n")
+    java.chmod(0o755)
+    return home
+
+
+@pytest.fixture
+def examine(
+    headrace: Command, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., dict[str, Any]]:
+    """Runs doctor on a folder: the findings by what was checked, and that the exit code says the same."""
+    monkeypatch.setenv("HEADRACE_PORT", "0")
+    # The real one takes a second each time; `test_a_new_workspace_is_well` asks it.
+    quick = "echo 'version \"17\"' >&2; echo java.base@17; echo jdk.incubator.vector@17"
+    monkeypatch.setenv("JAVA_HOME", str(write_java(tmp_path_factory.mktemp("java"), quick)))
+
+    def run(folder: Path, **variables: str) -> dict[str, Any]:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        ran = headrace("doctor", "-w", folder, "--json")
+        found = ran.json
+        assert ran.code == (1 if found["errors"] else 0)
+        assert all(finding["fix"] for finding in found["findings"] if finding["level"] != "ok")
+        return {finding["check"]: finding for finding in found["findings"]}
+
+    return run
+
+
+@pytest.fixture
+def sent(applied: Path, headrace: Command) -> Path:
+    """A workspace with events in its journal and, as a server would have left them, in lake and store."""
+    events = write_events(applied / "v.ndjson", visit(), visit(1))
+    assert headrace("send", "visits", events, "-w", applied).code == 0
+    workspace = Workspace.open(applied)
+    catalog = load(workspace.definitions)
+    table = LakeTable(workspace.lake("visits"), catalog.streams["visits"], fence=100)
+    path = table.folder / "_dead=false" / "a.parquet"
+    path.parent.mkdir()
+    path.write_bytes(b"x" * 100)
+    bounds = '"minValues":{"_commit":0},"maxValues":{"_commit":0},"nullCount":{}'
+    file = NewFile("_dead=false/a.parquet", 100, 2, False, f'{{"numRecords":2,{bounds}}}')
+    table.commit(table.state, 10, None, [file])
+    (workspace.data / "store").mkdir()
+    store = DuckStore.open(workspace.data / "store" / "views-00000001.duckdb", 1)
+    store.register(catalog.views["traffic"], "f", 60_000)
+    store.apply(Step("visits", 0, 1, 10, None, 1), {("traffic", 1): []})
+    store.close()
+    # The journal's first record ends where the lake does.
+    return applied
+
+
+def test_a_new_workspace_is_well(folder: Path, headrace: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_PORT", "0")
+    shown = headrace("doctor", "-w", folder)
+    assert shown.code == 0, shown.out
+    assert "the next `headrace up` applies: create stream visits, create view traffic" in shown.out
+    assert "\n✓ java " in shown.out
+
+
+def test_a_folder_that_is_no_workspace_has_its_machine_checked(tmp_path: Path, examine: Command) -> None:
+    found = examine(tmp_path)
+    assert "only the machine was checked" in found["workspace"]["said"]
+    assert set(found) == {"python", "packages", "java", "memory", "disk", "workspace"}
+
+
+def test_it_starts_no_spark_and_is_quick(applied: Path) -> None:
+    code = (
+        "import sys; from headrace.cli.app import run;"
+        f"code = run(['doctor', '-w', {str(applied)!r}]); sys.exit(2 if 'pyspark' in sys.modules else 0)"
+    )
+    began = time.monotonic()
+    assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0
+    assert time.monotonic() - began < 10  # 1.5 s on a quiet machine
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        (None, "Java was not found"),
+        ("echo 'openjdk version \"11.0.2\"' >&2", "Java is too old"),
+        ("echo 'openjdk version \"17.0.2\"' >&2; echo java.base@17.0.2", "lacks the module jdk.incubator.vector"),
+    ],
+)
+def test_a_java_that_will_not_do(tmp_path: Path, examine: Command, script: str | None, words: str) -> None:
+    if script:
+        write_java(tmp_path, script)
+    found = examine(tmp_path, JAVA_HOME=str(tmp_path))["java"]
+    assert found["level"] == "error"
+    assert words in found["said"]
+
+
+def test_packages_and_memory(tmp_path: Path) -> None:
+    assert _check_packages(["pyarrow>=1,<1000", "uvloop>=0.1; sys_platform != 'win32'"]).level == "ok"
+    found = _check_packages(["pyarrow<2", "no-such-package>=1", "pytest; extra == 'dev'"])
+    assert found.level == "error"
+    assert "is not <2" in found.said
+    assert "no-such-package is not installed" in found.said
+    (tmp_path / "meminfo").write_text("MemTotal: 4000000 kB\nMemAvailable: 500000 kB\n")
+    assert check_memory(tmp_path / "meminfo").level == "warning"
+
+
+def test_settings_and_definitions_that_are_wrong(folder: Path, examine: Command) -> None:
+    (folder / "definitions" / "bad.sql").write_text("CREATE STREAM s (a INTT);\nCREATE VIEW v AS SELECT 1;\n")
+    found = examine(folder)["definitions"]
+    assert found["level"] == "error"
+    assert "bad.sql:2:" in found["said"]  # the last of them
+    (folder / "headrace.toml").write_text("prot = 1\n")
+    assert "'prot' is not a setting" in examine(folder)["settings"]["said"]
+
+
+def test_changes_that_wait_or_cannot_be_made(applied: Path, examine: Command) -> None:
+    assert examine(applied)["changes"]["said"] == "what is declared is what runs"
+    sql = applied / "definitions" / "shop.sql"
+    text = sql.read_text()
+    sql.write_text(text.replace("status <> 304", "status <> 305"))
+    assert examine(applied)["changes"]["level"] == "warning"
+    sql.write_text(text.replace("bytes   BIGINT", "bytes   INT"))
+    assert examine(applied)["changes"]["level"] == "error"
+    sql.unlink()
+    assert "declares nothing" in examine(applied)["definitions"]["said"]
+
+
+def test_a_port_that_is_taken(folder: Path, examine: Command) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        found = examine(folder, HEADRACE_PORT=str(other.getsockname()[1]))["port"]
+    assert found["level"] == "error"
+    assert "--port 0" in found["fix"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="as root no folder is closed, so another user tries")
+def test_a_folder_that_cannot_be_written(tmp_path: Path, applied: Path) -> None:
+    for path in (*applied.parents, applied):
+        if path.stat().st_uid == 0 and str(path).startswith("/tmp/"):
+            path.chmod(0o755)
+    code = (
+        "import os; from pathlib import Path; from headrace.config import Workspace\n"
+        "from headrace.doctor.workspace import check_folders\n"
+        f"os.setuid(65534); print(check_folders(Workspace.open(Path({str(applied)!r}))))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "cannot be written: Permission denied" in ran.stdout, ran.stderr
+
+
+def test_data_that_is_well(sent: Path, examine: Command) -> None:
+    found = examine(sent)
+    assert {name: f["said"] for name, f in found.items() if f["level"] != "ok"} == {}
+    assert found["lake visits"]["said"].startswith("2 events in 1 commits, 1 files")
+    assert found["view traffic"]["said"] == "has all 1 commits of its stream"
+
+
+def test_a_lake_that_lost_a_file_or_cannot_be_read(sent: Path, examine: Command) -> None:
+    file = sent / "data/lake/visits/_dead=false/a.parquet"
+    file.write_bytes(b"short")
+    assert "has 5 bytes instead of 100" in examine(sent)["lake visits"]["said"]
+    file.unlink()
+    assert "is gone" in examine(sent)["lake visits"]["said"]
+    log = sorted((sent / "data/lake/visits/_delta_log").glob("*.json"))[0]
+    log.write_text("{broken")
+    assert examine(sent)["lake visits"]["level"] == "error"
+
+
+def test_a_journal_that_is_damaged_or_lost(sent: Path, examine: Command) -> None:
+    folder = sent / "data/journal/visits"
+    (segment,) = [path for path in folder.glob("*.seg") if path.stat().st_size]
+    whole = segment.read_bytes()
+    segment.write_bytes(whole[:-3] + b"xxx")
+    assert "the last record" in examine(sent)["journal visits"]["said"]
+    segment.write_bytes(whole[:-3])
+    assert "before the durable end" in examine(sent)["journal visits"]["said"]
+    segment.write_bytes(b"x" * len(whole))
+    assert "does not begin with a record" in examine(sent)["journal visits"]["said"]
+    segment.unlink()
+    assert examine(sent)["journal visits"]["level"] != "ok"
+
+
+def test_a_store_that_disagrees(sent: Path, examine: Command) -> None:
+    path = sent / "data/store/views-00000001.duckdb"
+    store = DuckStore.open(path, 2)
+    store.apply(Step("visits", 1, 5, 50, None, 1), {("traffic", 1): []})
+    store.close()
+    found = examine(sent)["view traffic"]
+    assert "the store has 5 commits, the lake only 1" in found["said"]
+    store = DuckStore.open(path, 3)
+    store.stall("traffic", 1, "out of cheese")
+    store.drop("traffic")
+    store.register(load(sent / "definitions").views["traffic"], "f", 60_000)
+    store.close()
+    assert "1 of 1 commits are not in it yet" in examine(sent)["view traffic"]["said"]
+    store = DuckStore.open(path, 4)
+    store.stall("traffic", 1, "out of cheese")
+    store.close()
+    assert "stalled: out of cheese" in examine(sent)["view traffic"]["said"]
+    path.write_bytes(b"not a database" * 1000)
+    assert examine(sent)["store"]["level"] == "error"
+
+
+def test_a_clock_that_was_set_back(sent: Path, examine: Command) -> None:
+    log = next((sent / "data/lake/visits/_delta_log").glob("*.json"))
+    later = time.time() + 3600
+    os.utime(log, (later, later))
+    assert "in the future" in examine(sent)["clock"]["said"]
+
+
+def test_a_lease_that_was_left(sent: Path, examine: Command) -> None:
+    file = sent / "data/lease.json"
+    holder = read_holder(file)
+    assert holder is not None
+    gone = {**vars(holder), "released": False, "pid": 2**22 - 1, "beat": time.time() - 100}
+    file.write_bytes(orjson.dumps(gone))
+    assert "ended without stopping in order" in examine(sent)["lease"]["said"]
+    sleeper = subprocess.Popen(["sleep", "100"])
+    sleeper.send_signal(signal.SIGSTOP)
+    try:
+        file.write_bytes(orjson.dumps({**gone, "pid": sleeper.pid}))
+        assert "was silent for" in examine(sent)["lease"]["said"]
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+    file.write_bytes(b"{}")
+    assert "cannot be read" in examine(sent)["lease"]["said"]
+
+
+def test_beside_a_running_server(served: Served, applied: Path, examine: Command) -> None:
+    found = examine(applied)
+    assert served.url in found["port"]["said"]
+    assert "it is starting" in found["server"]["said"]
+    assert found["view traffic"]["level"] == "ok"
+
+
+def test_a_catalog_that_cannot_be_read(applied: Path, examine: Command) -> None:
+    (applied / "data/catalog.json").write_text("{")
+    found = examine(applied)
+    assert found["catalog"]["level"] == "error"
+    assert found["changes"]["level"] == "error"
