@@ -81,6 +81,17 @@ class Pipeline:
         )
         self._thread.start()
 
+    def redefine(self, stream: Stream) -> None:
+        """Go on by a loosened definition: first what reads the lake's files, then what writes them, then the door."""
+        if self._speed is not None:
+            self._speed.redefine(stream)
+        with self.table.turn:
+            self.table.redefine(stream)
+            if self._append is not None:
+                self._append.redefine(stream)
+        self.ingest.redefine(stream)
+        self.stream = stream
+
     def wake(self) -> None:
         """Look for work now: a version was added."""
         self._news.set()

@@ -222,7 +222,10 @@ class Runtime:
         for name in [name for name in self._pipelines if name not in self._catalog.streams]:
             self._pipelines.pop(name).close()
         for name, stream in self._catalog.streams.items():
-            if name not in self._pipelines:
+            running = self._pipelines.get(name)
+            if running is not None and running.stream != stream:
+                running.redefine(stream)
+            if running is None:
                 pipeline = Pipeline(self.workspace, stream, self._lease, self._store)
                 if self._spark is not None:
                     pipeline.start(self._spark, self._scratch, self._on_applied)

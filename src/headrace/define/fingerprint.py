@@ -41,6 +41,7 @@ def to_json(definition: Stream | View) -> dict[str, Any]:
         "window": {"size_ms": window.size_ms, "slide_ms": window.slide_ms} if window else None,
         "where": _expression_to_json(definition.where),
         "schedule_ms": definition.schedule_ms,
+        "reads": [[name, str(of)] for name, of in definition.reads],
     }
 
 
@@ -57,6 +58,7 @@ def from_json(value: dict[str, Any]) -> Stream | View:
         window=Window(**value["window"]) if value["window"] else None,
         where=_optional_expression(value["where"]),
         schedule_ms=value["schedule_ms"],
+        reads=tuple((name, parse_type(of)) for name, of in value.get("reads", [])),
     )
 
 

@@ -13,6 +13,7 @@ from headrace.define import model
 from headrace.define.columns import counts_all, make_aggregate
 from headrace.define.durations import SECOND_MS, parse_duration
 from headrace.define.expression import Scope, check, check_condition, parse_tree
+from headrace.define.loosening import fields_read
 from headrace.define.query import Aggregation, Query, caller, written
 from headrace.define.rules import check_distinct, check_event_time, check_format, check_name, make_window
 from headrace.define.statements import Statements, read_fields
@@ -123,7 +124,9 @@ def _build(name: str, query: Query, schedule_ms: int | None) -> model.View:
     if not columns:
         raise DefinitionError(f"view '{name}' has no aggregate", fix="end the query with .agg(hits=hr.count())")
     check_distinct([*(key.name for key in keys), *(column.name for column in columns)], "the column")
-    return model.View(name, stream.name, tuple(keys), tuple(columns), window_, _where(query, scope), schedule_ms)
+    where = _where(query, scope)
+    reads = fields_read(stream, keys, columns, where)
+    return model.View(name, stream.name, tuple(keys), tuple(columns), window_, where, schedule_ms, reads)
 
 
 def _where(query: Query, scope: Scope) -> Expression | None:

@@ -74,9 +74,15 @@ class Column:
     aggregate: Aggregate
 
 
+Reads = tuple[tuple[str, Type], ...]
+
+
 @dataclass(frozen=True)
 class View:
-    """A keyed, paned, mergeable summary of a stream. Without `window` it has one pane: all time."""
+    """A keyed, paned, mergeable summary of a stream. Without `window` it has one pane: all time.
+
+    `reads` are the fields that it names, with their types: the same text over other types is another view.
+    """
 
     name: str
     stream: str
@@ -85,3 +91,4 @@ class View:
     window: Window | None = None
     where: Expression | None = None
     schedule_ms: int | None = None
+    reads: Reads = ()

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from headrace.define.catalog import Catalog
 from headrace.define.durations import format_duration
 from headrace.define.fingerprint import fingerprint
+from headrace.define.loosening import loosens
 from headrace.define.model import Column, Field, Stream, View, Window
 
 Kind = Literal["create", "change", "drop", "refuse"]
@@ -93,18 +94,21 @@ def _streams(running: Catalog, wanted: Catalog) -> Iterator[Change]:
 
 
 def _changed_stream(before: Stream, after: Stream) -> Change:
-    details: list[str] = []
-    if before.fields != after.fields:
-        details += _field_changes(before, after)
+    details = list(_field_changes(before, after))
     if before.event_time != after.event_time:
         details.append(f"event time: {before.time_column} → {after.time_column}")
     if before.format != after.format:
         details.append(f"format: {before.format.upper()} → {after.format.upper()}")
     refused = bool(details)
+    loosened = [
+        f"field loosened: {describe_field(field)} → {describe_field(new)}" for field, new in _loosened(before, after)
+    ]
+    details += loosened
     if before.patience_ms != after.patience_ms:
         details.append(f"patience: {format_duration(before.patience_ms)} → {format_duration(after.patience_ms)}")
     if not refused:
-        return Change("change", "stream", after.name, "free: views use it from their next version on", tuple(details))
+        reason = "what was read stays as it is" if loosened else "views use it from their next version on"
+        return Change("change", "stream", after.name, f"free: {reason}", tuple(details))
     return Change(
         "refuse",
         "stream",
@@ -115,13 +119,21 @@ def _changed_stream(before: Stream, after: Stream) -> Change:
     )
 
 
+def _loosened(before: Stream, after: Stream) -> Iterator[tuple[Field, Field]]:
+    new = {field.name: field for field in after.fields}
+    for field in before.fields:
+        if new.get(field.name, field) != field and loosens(before, after, field.name):
+            yield field, new[field.name]
+
+
 def _field_changes(before: Stream, after: Stream) -> Iterator[str]:
+    """What cannot be done to a log that exists."""
     old = {field.name: field for field in before.fields}
     new = {field.name: field for field in after.fields}
     for name, field in new.items():
         if name not in old:
             yield f"field added: {describe_field(field)}"
-        elif old[name] != field:
+        elif old[name] != field and not loosens(before, after, name):
             yield f"field changed: {describe_field(old[name])} → {describe_field(field)}"
     for name, field in old.items():
         if name not in new:
@@ -150,7 +162,11 @@ def _view_changes(before: View, after: View) -> Iterator[str]:
         yield f"stream: {before.stream} → {after.stream}"
     if before.where != after.where:
         yield f"where: {before.where or 'all events'} → {after.where or 'all events'}"
-    if before.keys != after.keys:
+    types = dict(after.reads)
+    for name, of in before.reads:
+        if types.get(name, of) != of:
+            yield f"type of {name}: {of} → {types[name]}"
+    if _keys(before) != _keys(after):
         yield f"keys: {_keys(before)} → {_keys(after)}"
     if before.window != after.window:
         yield f"window: {describe_window(before.window)} → {describe_window(after.window)}"
@@ -159,7 +175,7 @@ def _view_changes(before: View, after: View) -> Iterator[str]:
     for name, column in new.items():
         if name not in old:
             yield f"column added: {describe_column(column)}"
-        elif old[name] != column:
+        elif describe_column(old[name]) != describe_column(column):
             yield f"column changed: {describe_column(old[name])} → {describe_column(column)}"
     for name, column in old.items():
         if name not in new:

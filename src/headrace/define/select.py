@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from headrace.define.columns import contains_aggregate, make_column
 from headrace.define.expression import Scope, check, check_condition
+from headrace.define.loosening import fields_read
 from headrace.define.model import Column, Key, Stream, View, Window
 from headrace.define.rules import WINDOW_COLUMNS, check_distinct, check_name, located
 from headrace.define.syntax import Call, Literal, Name, Node, Star
@@ -68,15 +69,17 @@ class _Builder:
             )
         with located(self.source, self.select.at):
             check_distinct([*(key.name for key in keys), *(column.name for column in columns)], "the column")
-        where = self.select.where
+        node = self.select.where
+        where = check_condition(self.source, node, self.scope, "WHERE") if node else None
         return View(
             name=self.select.name,
             stream=self.stream.name,
             keys=tuple(keys),
             columns=tuple(columns),
             window=window,
-            where=check_condition(self.source, where, self.scope, "WHERE") if where else None,
+            where=where,
             schedule_ms=self.select.schedule_ms,
+            reads=fields_read(self.stream, keys, columns, where),
         )
 
     def _error(self, at: int, message: str, **more: str | None) -> DefinitionError:

@@ -75,6 +75,11 @@ class Append:
             .start()
         )
 
+    def redefine(self, stream: Stream) -> None:
+        """Read by a loosened definition from the next micro-batch on."""
+        with self._table.turn:  # not while one is under way
+            self._stream = stream
+
     def is_active(self) -> bool:
         """Whether the query runs; asks Spark, so it also shows that Spark answers."""
         return self._query is not None and bool(self._query.isActive)

@@ -45,6 +45,12 @@ class Ingest:
         self._claims: dict[str, tuple[str, Future[IngestReply]]] = {}  # keys in flight, with their digest
         self._claiming = threading.Lock()
 
+    def redefine(self, stream: Stream) -> None:
+        """Judge by a loosened definition from the next request on."""
+        parser = Parser(stream)
+        with self._parsing:
+            self.stream, self._parser = stream, parser
+
     def take(self, body: bytes, *, ndjson: bool, key: str | None, keep_bad: bool) -> Future[IngestReply]:
         """Accept a request once: the same key again gives the same reply and adds nothing."""
         if self.journal.end - self.lake_position > BACKLOG_BYTES:

@@ -18,6 +18,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from headrace.define.model import Stream
 from headrace.errors import ConflictError, CorruptionError, FencedError
+from headrace.lake.metadata import record_schema
 from headrace.lake.schema import COMMIT, DEAD, table_schema
 
 # Application transactions outlive checkpoints, log clean-up and vacuum; commit metadata does not.
@@ -77,6 +78,7 @@ class LakeTable:
         self._table = self._open()
         if fence is not None:
             self._raise_fence(fence)
+            self._record(self._schema)
         self.state = self._read_state()
         self._files = {file.path: file for file in self._list_files()}
         self._rows = {dead: sum(f.rows for f in self._files.values() if f.dead == dead) for dead in (False, True)}
@@ -131,6 +133,15 @@ class LakeTable:
             marks = [Transaction(REWRITE_ID, self._table.version() + 1), Transaction(FENCE_ID, self._fence or 0)]
             self._write(_actions(new, old, data_change=False), marks)
             self._note(new, old)
+
+    def redefine(self, stream: Stream) -> None:
+        """Take files of a loosened stream from here on. The rows that are there stay as they are."""
+        schema = table_schema(stream)
+        with self._lock:
+            self._table.update_incremental()
+            self._check_fence()
+            self._record(schema)
+            self._schema = schema
 
     def state_at(self, next_commit: int) -> LakeState | None:
         """The state behind a commit, if it is recent."""
@@ -225,6 +236,12 @@ class LakeTable:
             raise FencedError(f"lake '{self.folder.name}' was taken over", found=f"fence {found}", expected=f"{fence}")
         self._write([], [Transaction(FENCE_ID, fence)])
 
+    def _record(self, schema: pa.Schema) -> None:
+        try:
+            record_schema(self._table, self.folder, schema)
+        except FileExistsError as error:
+            raise _raced(self.folder) from error
+
     def _check_fence(self) -> None:
         found = self._table.transaction_version(FENCE_ID)
         if self._fence is None or found != self._fence:
@@ -255,10 +272,7 @@ class LakeTable:
                 post_commithook_properties=PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=True),
             )
         except CommitFailedError as error:
-            raise FencedError(
-                f"lake '{self.folder.name}' was written by another process at the same moment",
-                fix="this process stops; nothing of this commit was kept",
-            ) from error
+            raise _raced(self.folder) from error
         self._table.update_incremental()
 
     def _read_state(self) -> LakeState:
@@ -284,6 +298,13 @@ class LakeTable:
         names = ("path", "size_bytes", "num_records", f"partition.{DEAD}", f"min.{COMMIT}", f"max.{COMMIT}")
         rows: Iterable[tuple[object, ...]] = zip(*(actions[name].to_pylist() for name in names), strict=True)
         return [LakeFile(*row) for row in rows]  # type: ignore[arg-type]
+
+
+def _raced(folder: Path) -> FencedError:
+    return FencedError(
+        f"lake '{folder.name}' was written by another process at the same moment",
+        fix="this process stops; nothing of this commit was kept",
+    )
 
 
 def _actions(

@@ -60,6 +60,7 @@ class Speed:
         self._retry_at: dict[tuple[str, int], float] = {}
         self._jobs = ThreadPoolExecutor(JOBS, thread_name_prefix=f"maintain {stream.name}")
         self._runs = 0
+        self._defining = threading.Lock()  # held by a step: its definition is one
         self.stopping = threading.Event()
         self.last_step_ms: float | None = None
         self.step_times = Timing()
@@ -70,8 +71,24 @@ class Speed:
         for group in self._groups():
             if self.stopping.is_set():
                 return False
-            moved = self._step(group) or moved
+            with self._defining:
+                readable = [version for version in group if self._reads(version)]
+                moved = bool(readable and self._step(readable)) or moved
         return moved
+
+    def redefine(self, stream: Stream) -> None:
+        """Read by a loosened definition from the next step on; waits for the one under way."""
+        with self._defining:
+            self._stream = stream
+
+    def _reads(self, version: Version) -> bool:
+        """Whether a version was made for the types that the stream has now.
+
+        A version made for narrower ones must not go on: it would round or lose what they could not hold.
+        It answers as it is until its successor has caught up.
+        """
+        types = self._stream.types()
+        return all(types.get(name) == of for name, of in version.view.reads)
 
     def close(self) -> None:
         """Let go of the threads; a step under way ends by itself."""

@@ -132,3 +132,66 @@ def test_a_yes_to_one_plan_is_not_a_yes_to_another():
     assert plan.fingerprint == compare(RUNNING, parse(STREAM + VIEW.replace("bytes > 0", "(bytes>1)"))).fingerprint
     assert plan.fingerprint != compare(wanted, RUNNING).fingerprint
     assert plan.as_dict()["fingerprint"] == plan.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("STRING NOT NULL", "STRING"),
+        ("INT NOT NULL", "INT"),
+        ("INT NOT NULL", "BIGINT"),
+        ("INT", "BIGINT"),
+        ("INT", "DOUBLE"),
+        ("DECIMAL(10,2)", "DECIMAL(12,2)"),
+        ("DECIMAL(10,2)", "DECIMAL(12,4)"),
+    ],
+)
+def test_a_loosened_field_is_free(old, new):
+    change = only_stream(f"x {old}", f"x {new}")
+    assert (change.kind, change.reason) == ("change", "free: what was read stays as it is")
+    assert change.details == (f"field loosened: x {old} → x {new}",)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("INT", "INT NOT NULL"),
+        ("INT", "BIGINT NOT NULL"),
+        ("BIGINT", "INT"),
+        ("BIGINT", "DOUBLE"),
+        ("INT", "STRING"),
+        ("INT", "DECIMAL(20,0)"),
+        ("DOUBLE", "DECIMAL(20,2)"),
+        ("DATE", "TIMESTAMP"),
+        ("DECIMAL(10,2)", "DECIMAL(12,1)"),
+        ("DECIMAL(10,2)", "DECIMAL(10,3)"),
+        ("DECIMAL(10,2)", "DECIMAL(9,2)"),
+        ("DECIMAL(10,2)", "DOUBLE"),
+        ("INT, y STRING AS upper('a')", "INT, y STRING AS upper('b')"),
+    ],
+)
+def test_every_other_change_of_a_field_is_refused(old, new):
+    assert only_stream(f"x {old}", f"x {new}").kind == "refuse"
+
+
+def test_what_a_computed_field_reads_keeps_its_type_but_may_be_missing():
+    computed = ", y DOUBLE AS `x` / 7"
+    assert only_stream(f"x INT{computed}", f"x BIGINT{computed}").details == ("field changed: x INT → x BIGINT",)
+    assert only_stream(f"x INT NOT NULL{computed}", f"x INT{computed}").kind == "change"
+
+
+def test_views_that_read_a_widened_field_get_a_new_version():
+    """Also where their own types stay: over a DOUBLE, this condition never holds."""
+    views = """CREATE MATERIALIZED VIEW a AS SELECT count(*) AS n FROM s WHERE CAST(x AS STRING) = '5';
+    CREATE MATERIALIZED VIEW b AS SELECT x, max(x) AS m FROM s GROUP BY x;
+    CREATE MATERIALIZED VIEW c AS SELECT count(*) AS n, max(y) AS m FROM s;"""
+    plan = compare(
+        parse(f"CREATE STREAM s (x INT, y INT);{views}"), parse(f"CREATE STREAM s (x DOUBLE, y INT);{views}")
+    )
+    assert [(c.kind, c.name) for c in plan.changes] == [("change", "s"), ("change", "a"), ("change", "b")]
+    assert {c.details for c in plan.changes[1:]} == {("type of x: INT → DOUBLE",)}
+
+
+def only_stream(old, new):
+    (change,) = compare(parse(f"CREATE STREAM s ({old})"), parse(f"CREATE STREAM s ({new})")).changes
+    return change

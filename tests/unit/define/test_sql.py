@@ -65,6 +65,7 @@ GROUP BY page, window(at, '1 minute');
         Window(60_000, 60_000),
         Expression("status <> 304", BOOLEAN),
         3_600_000,
+        (("visitor", STRING), ("page", STRING), ("status", INT), ("bytes", BIGINT)),
     )
     assert str(catalog.locations["traffic"]) == "<sql>:7:1"
 
@@ -121,7 +122,12 @@ def test_without_watermark_arrival_is_the_event_time():
 )
 def test_many_ways_to_write_one_view(body):
     assert view(body) == View(
-        "v", "visits", (Key("page", Expression("page", STRING)),), (Column("hits", Count()),), Window(600_000, 300_000)
+        "v",
+        "visits",
+        (Key("page", Expression("page", STRING)),),
+        (Column("hits", Count()),),
+        Window(600_000, 300_000),
+        reads=(("page", STRING),),
     )
 
 

@@ -1,0 +1,52 @@
+"""Which changes of a running stream's fields only loosen it: what was read before reads the same, and more can be read.
+
+Spark, pyarrow and DuckDB read these types from the older files of the lake (docs/decisions/0010).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headrace.define.model import Column, Field, Key, Reads, Stream
+from headrace.define.tokens import QUOTED, WORD, Source, tokenize
+from headrace.types import Expression, Type
+
+# BIGINT to DOUBLE is none: a DOUBLE holds whole numbers exactly only up to 2**53.
+_WIDER = {("INT", "BIGINT"), ("INT", "DOUBLE")}
+
+
+def loosens(before: Stream, after: Stream, name: str) -> bool:
+    """Whether this field of both has only become looser."""
+    old, new = _field(before, name), _field(after, name)
+    if old.computed != new.computed or (new.nullable, old.nullable) == (False, True):
+        return False
+    if old.type == new.type:
+        return True
+    # Old events hold a computed value of the old type, which the new one may write or round in another way.
+    computed = [field.computed for field in after.fields if field.computed]
+    return not old.computed and widens(old.type, new.type) and name not in _names(computed)
+
+
+def widens(before: Type, after: Type) -> bool:
+    """Whether each value of one type is the same value of the other."""
+    if before.name == after.name == "DECIMAL":
+        return after.scale >= before.scale and after.precision - after.scale >= before.precision - before.scale
+    return (before.name, after.name) in _WIDER
+
+
+def fields_read(stream: Stream, keys: Iterable[Key], columns: Iterable[Column], where: Expression | None) -> Reads:
+    """The fields that a view's expressions name, with the types that they were understood by."""
+    expressions = [key.expression for key in keys] + [where]
+    expressions += [e for column in columns for e in (column.aggregate.expression, column.aggregate.where)]
+    names = _names(expression for expression in expressions if expression)
+    return tuple((field.name, field.type) for field in stream.fields if field.name in names)
+
+
+def _field(stream: Stream, name: str) -> Field:
+    return next(field for field in stream.fields if field.name == name)
+
+
+def _names(expressions: Iterable[Expression]) -> set[str]:
+    """All that may be a name in them: a function or keyword spelt like a field counts too, which does no harm."""
+    tokens = (token for expression in expressions for token in tokenize(Source(expression.sql)))
+    return {token.text for token in tokens if token.kind in (WORD, QUOTED)}
