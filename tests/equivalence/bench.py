@@ -34,6 +34,15 @@ class Bench:
         self.store = DuckStore.open(folder / "views.duckdb", 1)
         self.speed = Speed(spark, self.stream, self.table, self.store, folder)
 
+    def redefine(self, stream_sql: str) -> None:
+        """Go on by a loosened definition, in the order in which a pipeline does."""
+        self.catalog = parse(stream_sql)
+        (self.stream,) = self.catalog.streams.values()
+        self.speed.redefine(self.stream)
+        self.table.redefine(self.stream)
+        self.append.redefine(self.stream)
+        self.ingest.redefine(self.stream)
+
     def add_view(self, sql: str) -> View:
         """Register a view at commit 0, whatever the lake already has."""
         (view,) = parse(sql, known=self.catalog).views.values()

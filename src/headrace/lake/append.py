@@ -14,8 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.define.model import Stream
 from headrace.errors import CorruptionError, HeadraceError
 from headrace.faults import fault_point
+from headrace.lake.file import NewFile
 from headrace.lake.range import TOLD, Work, range_writer
-from headrace.lake.table import LakeState, LakeTable, NewFile
+from headrace.lake.table import LakeState, LakeTable
 from headrace.timing import Timing
 from headrace.transport.source import NAME, JournalSource
 

@@ -6,10 +6,9 @@ Nothing that it writes counts until the driver commits it.
 from __future__ import annotations
 
 import os
-import uuid
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -18,14 +17,14 @@ import numpy.typing as npt
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from headrace.define.model import Stream
 from headrace.errors import CorruptionError
 from headrace.faults import fault_point
+from headrace.lake.file import LakeFileWriter
 from headrace.lake.frames import Frames, frame
 from headrace.lake.parse import Parsed, Parser
-from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, DEAD, NEWEST, POSITION, UTC_US, VALUE, table_schema
+from headrace.lake.schema import ARRIVED, DEAD, UTC_US, table_schema
 from headrace.transport.record import Record, Segment, list_segments, walk
 
 CHUNK_BYTES = 4 << 20
@@ -67,7 +66,7 @@ def _parser(stream: Stream) -> Parser:
 
 
 def _write_range(work: Work, start: int, end: int) -> dict[str, object]:
-    live, dead = _File(work, dead=False), _File(work, dead=True)
+    live, dead = (LakeFileWriter(Path(work.table), work.commit, dead=dead) for dead in (False, True))
     newest: int | None = None
     for chunk in _chunks(work, start, end):
         frames, positions, arrived_us = chunk
@@ -82,7 +81,7 @@ def _write_range(work: Work, start: int, end: int) -> dict[str, object]:
         live.write(good)
         newest = _later(newest, _newest(work.stream, good))
     fault_point("append.in_worker")
-    files = [told for told in (live.close(), dead.close()) if told]
+    files = [asdict(file) for file in (live.close(), dead.close()) if file]
     return {"start": start, "end": end, "newest_us": newest, "files": orjson.dumps(files).decode()}
 
 
@@ -165,63 +164,3 @@ def _newest(stream: Stream, rows: pa.Table) -> int | None:
 
 def _later(a: int | None, b: int | None) -> int | None:
     return b if a is None else a if b is None else max(a, b)
-
-
-def _encodings(schema: pa.Schema) -> dict[str, object]:
-    """Differences for what counts up, dictionaries for what repeats: a third less time than dictionaries for all."""
-    constant = (COMMIT, COMMITTED_AT, ARRIVED, NEWEST)
-    delta = [f.name for f in schema if f.type in (pa.int64(), UTC_US) and f.name not in constant]
-    plain = [VALUE, *(f.name for f in schema if pa.types.is_floating(f.type) or pa.types.is_decimal(f.type))]
-    return {
-        "use_dictionary": [name for name in schema.names if name not in (*delta, *plain)],
-        "column_encoding": dict.fromkeys(delta, "DELTA_BINARY_PACKED"),
-    }
-
-
-class _File:
-    """A Parquet file that comes to be with its first rows."""
-
-    def __init__(self, work: Work, *, dead: bool) -> None:
-        self._work = work
-        self._dead = dead
-        self._name = f"{DEAD}={'true' if dead else 'false'}/{work.commit:012d}-{uuid.uuid4().hex}.parquet"
-        self._path = Path(work.table) / self._name
-        self._writer: pq.ParquetWriter | None = None
-        self._rows = 0
-        self._bounds: list[tuple[int, int]] = []  # of _position
-
-    def write(self, rows: pa.Table) -> None:
-        if not len(rows):
-            return
-        if self._writer is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = pq.ParquetWriter(
-                self._path,
-                rows.schema,
-                compression="zstd",
-                compression_level=1,
-                write_statistics=False,
-                **_encodings(rows.schema),
-            )
-        self._writer.write_table(rows)
-        self._rows += len(rows)
-        bounds = pc.min_max(rows.column(POSITION)).as_py()
-        self._bounds.append((bounds["min"], bounds["max"]))
-
-    def close(self) -> dict[str, object] | None:
-        if self._writer is None:
-            return None
-        self._writer.close()
-        fd = os.open(self._path, os.O_RDONLY)
-        os.fsync(fd)
-        os.close(fd)
-        low = {COMMIT: self._work.commit, POSITION: min(a for a, _ in self._bounds)}
-        high = {COMMIT: self._work.commit, POSITION: max(b for _, b in self._bounds)}
-        stats = {"numRecords": self._rows, "minValues": low, "maxValues": high, "nullCount": {COMMIT: 0, POSITION: 0}}
-        return {
-            "path": self._name,
-            "size": self._path.stat().st_size,
-            "rows": self._rows,
-            "dead": self._dead,
-            "stats": orjson.dumps(stats).decode(),
-        }

@@ -18,6 +18,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from headrace.define.model import Stream
 from headrace.errors import ConflictError, CorruptionError, FencedError
+from headrace.lake.file import NewFile
 from headrace.lake.metadata import record_schema
 from headrace.lake.schema import COMMIT, DEAD, table_schema
 
@@ -49,17 +50,6 @@ class LakeFile:
     dead: bool
     first_commit: int
     last_commit: int
-
-
-@dataclass(frozen=True)
-class NewFile:
-    """A file that was written and the next commit, or a rewrite, may add."""
-
-    path: str  # below the table's folder
-    size: int
-    rows: int
-    dead: bool
-    stats: str
 
 
 class LakeTable:

@@ -13,9 +13,10 @@ import pyarrow.dataset as ds
 from headrace.define.model import Stream
 from headrace.define.sql import parse
 from headrace.lake.dead import DeadLetters
+from headrace.lake.file import NewFile
 from headrace.lake.ingest import Ingest
 from headrace.lake.range import Work, range_writer
-from headrace.lake.table import LakeTable, NewFile
+from headrace.lake.table import LakeTable
 from headrace.transport.journal import Journal
 
 

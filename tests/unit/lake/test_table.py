@@ -9,7 +9,8 @@ import pytest
 
 from headrace.define.sql import parse
 from headrace.errors import ConflictError, CorruptionError, FencedError
-from headrace.lake.table import LakeState, LakeTable, NewFile
+from headrace.lake.file import NewFile
+from headrace.lake.table import LakeState, LakeTable
 
 (STREAM,) = parse("CREATE STREAM s (id BIGINT)").streams.values()
 
