@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -77,3 +78,22 @@ def test_mistakes(applied: Path, headrace: Callable[..., Ran]) -> None:
     assert "a position goes with show" in headrace("dead-letters", "visits", "show", "-w", applied).err
     assert "a position goes with show" in headrace("dead-letters", "visits", "list", 5, "-w", applied).err
     assert "no dead letter at position 5" in headrace("dead-letters", "visits", "show", 5, "-w", applied).err
+
+
+def test_a_loosened_stream_takes_more_at_once(
+    spoilt: Path, serve: Callable[..., Served], headrace: Callable[..., Ran]
+) -> None:
+    served = serve(spoilt)
+    event = {"status": 3_000_000_000, "at": "2026-03-01T12:00:00Z"}
+    assert served.http.post("/v1/streams/visits/events", json=event).json()["accepted"] == 0
+    definitions = spoilt / "definitions" / "shop.sql"
+    loose = definitions.read_text().replace("visitor STRING NOT NULL", "visitor STRING")
+    definitions.write_text(re.sub(r"status\s+INT", "status BIGINT", loose))
+    applied = headrace("apply", "--yes", "-w", spoilt)
+    assert "field loosened: visitor STRING NOT NULL → visitor STRING" in applied.out
+    assert "type of status: INT → BIGINT" in applied.out
+    assert served.http.post("/v1/streams/visits/events", json=event).json()["accepted"] == 1
+    (stream,) = served.http.get("/v1/streams").json()["streams"]
+    assert [field["type"] for field in stream["fields"]][2] == "BIGINT"
+    (view,) = served.http.get("/v1/views").json()["views"]
+    assert view["building"]["version"] == 2
