@@ -20,6 +20,7 @@ from headrace.lake.ingest import IngestReply
 from headrace.lease import live_holder
 from headrace.serve import Answer, Question
 from headrace.serve.question import Keys
+from headrace.sql.answer import SqlAnswer
 from headrace.web.remote import IN_FLIGHT, Remote, RemoteDeadLetters, TokenState
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ class Backend(Protocol):
 
     def ask(self, question: Question) -> Answer:
         """Answer a question."""
+
+    def sql(self, query: str, limit: int | None = None) -> SqlAnswer:
+        """Answer a SELECT over views."""
 
     def plan(self) -> Plan:
         """What `apply` would change."""
@@ -91,6 +95,10 @@ class Connection:
     def answer(self, question: Question) -> Answer:
         """The answer to a question that is already put."""
         return self._backend.ask(question)
+
+    def sql(self, query: str, *, limit: int | None = None) -> SqlAnswer:
+        """The rows of a SELECT over the views, each of them a table of its name; at most `limit`, by default 1,000."""
+        return self._backend.sql(query, limit)
 
     def send(self, stream: str, events: Events, *, key: str | None = None) -> IngestReply:
         """Send one event, many, NDJSON bytes, or an NDJSON file by its path.

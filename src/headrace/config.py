@@ -30,6 +30,11 @@ class Settings(BaseSettings):
     max_body_mb: int = Field(64, ge=1, le=1024, description="largest body of one request")
     append_every_ms: int = Field(700, ge=0, description="shortest time between two lake commits of a stream")
     append_mb: int = Field(96, ge=1, description="most megabytes of the journal in one lake commit")
+    sql_timeout_s: float = Field(10.0, ge=0.1, le=3600, description="deadline of one query of `headrace sql`")
+    sql_memory_mb: int = Field(
+        1024, ge=64, description="most memory of one query of `headrace sql`, its views included"
+    )
+    sql_at_once: int = Field(2, ge=1, le=64, description="most queries of `headrace sql` at once; more are refused")
     lease_s: int = Field(10, ge=2, description="a process that was silent for so long may be taken over from")
     rehearse: bool = Field(True, description="play an event through all parts at start, so that the first is quick")
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="least level that is logged")

@@ -93,6 +93,18 @@ class QuestionError(HeadraceError):
     code = "question"
 
 
+class SqlError(HeadraceError):
+    """A query in SQL is not taken, or fails."""
+
+    code = "sql"
+
+
+class SqlLimitError(SqlError):
+    """A query in SQL was stopped: it needs more time or memory than it may take."""
+
+    code = "sql_limit"
+
+
 class NotFoundError(HeadraceError):
     """A stream, view or token is named that does not exist."""
 

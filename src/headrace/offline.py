@@ -24,6 +24,9 @@ from headrace.running import read_running, write_running
 from headrace.runtime import checked_plan, store_files
 from headrace.serve.answer import Answer, answer
 from headrace.serve.question import Question
+from headrace.sql.answer import SqlAnswer
+from headrace.sql.children import Children
+from headrace.sql.query import run_sql
 from headrace.store.base import Version
 from headrace.store.duckdb import DuckStore
 from headrace.transport.journal import Journal
@@ -64,6 +67,13 @@ class Offline:
         if self._store is None:
             raise NotReadyError(f"view '{question.view}' has never been computed", fix="start `headrace up` once")
         return answer(self._store, question, self._freshness, datetime.now(UTC))
+
+    def sql(self, query: str, limit: int | None = None) -> SqlAnswer:
+        """Run a SELECT over the views as the server left them."""
+        if self._store is None:
+            raise NotReadyError("no view has ever been computed", fix="start `headrace up` once")
+        children = Children.of(self.workspace.settings)
+        return run_sql(self._store, children, query, limit, self._freshness, datetime.now(UTC))
 
     def plan(self) -> Plan:
         """What the definitions folder asks for, against what ran last."""

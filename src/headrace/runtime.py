@@ -27,6 +27,9 @@ from headrace.pipeline import Pipeline
 from headrace.running import read_running, write_running
 from headrace.serve.answer import Answer, answer
 from headrace.serve.question import Question
+from headrace.sql.answer import SqlAnswer
+from headrace.sql.children import Children
+from headrace.sql.query import run_sql
 from headrace.store.base import Version
 from headrace.store.duckdb import DuckStore
 from headrace.timing import Timing
@@ -61,6 +64,7 @@ class Runtime:
         self.stopped = threading.Event()
         self._lease = lease
         self._store = open_store(workspace, lease.fence)
+        self._children = Children.of(workspace.settings)
         self._catalog = read_running(workspace.catalog_file)
         self._pipelines: dict[str, Pipeline] = {}
         self._changing = threading.RLock()  # apply, start and stop of pipelines
@@ -108,6 +112,7 @@ class Runtime:
                 self._spark = None
         with self._applied:
             self._applied.notify_all()
+        self._children.close()
         self._store.close()
         self._lease.release()
         shutil.rmtree(self._scratch, ignore_errors=True)
@@ -145,6 +150,7 @@ class Runtime:
                 )
             )
         else:
+            self._children.prepare()
             log.info("pipeline ready", seconds=round(time.monotonic() - (self._started or 0), 1))
             self._rehearse(spark)
 
@@ -243,6 +249,13 @@ class Runtime:
     def ask(self, question: Question) -> Answer:
         """Answer from the store, in one snapshot."""
         return answer(self._store, question, self._freshness, datetime.now(UTC))
+
+    def sql(self, query: str, limit: int | None = None) -> SqlAnswer:
+        """Run a SELECT over the views, in a process of its own."""
+        try:
+            return run_sql(self._store, self._children, query, limit, self._freshness, datetime.now(UTC))
+        finally:
+            self._children.prepare()
 
     def dead_letters(self, stream: str) -> DeadLetters:
         """What a stream could not read."""

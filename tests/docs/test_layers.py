@@ -20,6 +20,7 @@ LAYERS = [
     {"serve"},
     {"spark"},
     {"config", "lease", "running", "logs"},
+    {"sql"},
     {"worker", "describe", "rehearse"},
     {"pipeline"},
     {"runtime"},

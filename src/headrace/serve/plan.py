@@ -65,7 +65,7 @@ class Plan:
         """Whether windows must be composed from buckets; otherwise the store's buckets are the windows."""
         return self.windows is not None and self.windows.size_ms != self.windows.every_ms
 
-    def selection(self, limit: int) -> Selection:
+    def selection(self, limit: int | None) -> Selection:
         """The first partials of this page, folded into windows or into the buckets that tile them."""
         if self.windows is None:
             return Selection(self.by, self.where, after=self.after, limit=limit)

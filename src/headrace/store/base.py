@@ -84,6 +84,9 @@ class Snapshot(Protocol):
         Ordered by bucket, then by the keys, NULL first.
         """
 
+    def pieces(self, version: Version, selection: Selection, *, ordered: bool) -> pa.RecordBatchReader:
+        """What `fold` gives, piece by piece as it is read, in any order if that will do; close it at the end."""
+
     def rows(self, version: Version, selection: Selection) -> list[tuple[Any, ...]]:
         """What `fold` gives, as tuples: the quick way to a few rows."""
 

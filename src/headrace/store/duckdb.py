@@ -46,6 +46,7 @@ UPDATE versions SET applied_to = $to, position = $position, newest_us = $newest,
 WHERE view = $view AND number = $number AND applied_to = $from AND fence = $fence
 """
 FEW = 4_000  # rows that are folded in Python
+PIECE = 20_000  # rows that are read at once: sketches have up to 4 kB each
 OF_VERSION = "WHERE view = ? AND number = ? AND fence = ?"
 
 
@@ -74,6 +75,10 @@ class DuckSnapshot:
     def fold(self, version: Version, selection: Selection) -> pa.Table:
         query, parameters = fold(version.view, _tables(version), selection)
         return self._connection.sql(query, params=parameters).to_arrow_table()
+
+    def pieces(self, version: Version, selection: Selection, *, ordered: bool) -> pa.RecordBatchReader:
+        query, parameters = fold(version.view, _tables(version), selection, ordered=ordered)
+        return self._connection.sql(query, params=parameters).to_arrow_reader(PIECE)
 
     def rows(self, version: Version, selection: Selection) -> list[tuple[Any, ...]]:
         if selection.where:

@@ -106,8 +106,10 @@ def merge_files(view: View, number: int) -> list[str]:
     ]
 
 
-def fold(view: View, tables: Sequence[str], selection: Selection) -> tuple[str, list[Any]]:
+def fold(view: View, tables: Sequence[str], selection: Selection, *, ordered: bool = True) -> tuple[str, list[Any]]:
     """One query over all tables of a version, and its parameters."""
+    if not ordered and _is_folded(view, tables, selection):
+        return rows_of(view, tables, selection)
     bucket = _bucket(selection)
     by = [quoted(name) for name in selection.by]
     groups = by if selection.bucket_ms is None else [bucket, *by]
@@ -115,17 +117,29 @@ def fold(view: View, tables: Sequence[str], selection: Selection) -> tuple[str, 
     selected += [fold_column(name, part) for name, part in partials_of(view)]
     query, parameters = _select(view, tables, selection, selected)
     query += f" GROUP BY {', '.join(groups)}" if groups else " HAVING count(*) > 0"
-    if groups:
+    if groups and ordered:
         query += " ORDER BY " + ", ".join(f"{group} NULLS FIRST" for group in groups)
     if selection.limit is not None:
         query += f" LIMIT {int(selection.limit)}"
     return query, parameters
 
 
-def few(view: View, tables: Sequence[str], selection: Selection, most: int) -> tuple[str, list[Any]]:
-    """The rows that `fold` would fold, at most so many, with the columns that it would give; pane for bucket."""
+def _is_folded(view: View, tables: Sequence[str], selection: Selection) -> bool:
+    """Whether each row of the table is a row of the result: one table holds a (key, pane) once."""
+    pane = view.window.pane_ms if view.window else None
+    whole = selection.by == tuple(key.name for key in view.keys) and selection.bucket_ms == pane
+    return whole and len(tables) == 1 and selection.origin_ms == 0
+
+
+def rows_of(view: View, tables: Sequence[str], selection: Selection) -> tuple[str, list[Any]]:
+    """The rows that `fold` would fold, with the columns that it would give; pane for bucket."""
     columns = [PANE, *selection.by, EVENTS, CORRECTIONS, *(name for name, _ in partials_of(view))]
-    query, parameters = _select(view, tables, selection, list(map(quoted, columns)))
+    return _select(view, tables, selection, list(map(quoted, columns)))
+
+
+def few(view: View, tables: Sequence[str], selection: Selection, most: int) -> tuple[str, list[Any]]:
+    """The same, at most so many."""
+    query, parameters = rows_of(view, tables, selection)
     return f"{query} LIMIT {most}", parameters
 
 

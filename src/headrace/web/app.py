@@ -16,6 +16,7 @@ from headrace.web.metrics import make_registry, metrics_routes
 from headrace.web.overview import overview_routes
 from headrace.web.page import page_routes
 from headrace.web.replies import add_error_handlers
+from headrace.web.sql import sql_routes
 
 if TYPE_CHECKING:
     from headrace.runtime import Runtime
@@ -36,6 +37,7 @@ def create_app(runtime: Runtime) -> FastAPI:
     app.state.stopping = False
     app.include_router(ingest_routes(runtime, max_body))
     app.include_router(answer_routes(runtime, max_body))
+    app.include_router(sql_routes(runtime, max_body))
     app.include_router(dead_letter_routes(runtime))
     app.include_router(overview_routes(runtime))
     registry = make_registry(runtime)

@@ -18,6 +18,7 @@ from headrace.errors import HeadraceError, Location, OverloadError, QuestionErro
 from headrace.lake.ingest import IngestReply
 from headrace.serve import Answer, Question
 from headrace.serve.times import Bound, iso_ms
+from headrace.sql.answer import ARROW_STREAM, SqlAnswer
 from headrace.web import refusals
 
 IN_FLIGHT = 2  # one request on the wire while the next is read
@@ -106,6 +107,15 @@ class Remote:
         path = f"/v1/views/{_quote(question.view)}/lookup"
         return Answer.from_dict(self.call("POST", path, content=_encode(question)))
 
+    def sql(self, query: str, limit: int | None = None) -> SqlAnswer:
+        """Run a SELECT; as Arrow, which keeps every type. The server has its own deadline for it."""
+        body = orjson.dumps({"query": query, "limit": limit})
+        patient = httpx2.Timeout(None, connect=5.0)
+        reply = self._request("POST", "/v1/sql", content=body, headers={"accept": ARROW_STREAM}, timeout=patient)
+        if reply.headers.get("content-type") != ARROW_STREAM:
+            self._read(reply)
+        return SqlAnswer.from_arrow(reply.content)
+
     def plan(self) -> Plan:
         """What `apply` would change."""
         return _read_plan(self.call("GET", "/v1/plan"))
@@ -132,6 +142,9 @@ class Remote:
 
     def call(self, method: str, path: str, **request: Any) -> Any:
         """One request; what the server says, or its error."""
+        return self._read(self._request(method, path, **request))
+
+    def _request(self, method: str, path: str, **request: Any) -> httpx2.Response:
         try:
             response = self._http.request(method, path, **request)
         except httpx2.InvalidURL as error:
@@ -146,6 +159,10 @@ class Remote:
                 f"the server at {self.url} cannot be reached: {error}", fix="`headrace up` starts one"
             ) from error
         self._reached = True
+        return response
+
+    def _read(self, response: httpx2.Response) -> Any:
+        """What a reply says as JSON; raises the error that it says."""
         try:
             said = orjson.loads(response.content)
         except orjson.JSONDecodeError as error:

@@ -1,0 +1,121 @@
+"""`headrace sql`: a SELECT over the views, or, with --events, over the events of the lake."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
+from headrace.cli.output import console, count, make_table, print_json, span
+from headrace.errors import SqlError
+
+if TYPE_CHECKING:
+    from headrace.sql import SqlAnswer
+
+NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "UBIGINT", "FLOAT", "DOUBLE", "DECIMAL")
+
+
+def sql(
+    query: Annotated[
+        str | None,
+        typer.Argument(help="A SELECT; - reads it from standard input.", metavar="[QUERY]", show_default=False),
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("-f", "--file", metavar="FILE", help="Read the SELECT from a file.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", help="Most rows to show.", show_default="1000")] = None,
+    workspace: WorkspaceOption = ".",
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, with a line of names.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a SELECT in which each view is a table: keys, window_start, window_end, columns, settled."""
+    text = _read_query(query, file)
+    if as_csv and as_json:
+        raise SqlError("--csv and --json are two forms of one output", fix="give one of them")
+    with open_connection(workspace) as connection:
+        answer = connection.sql(text, limit=limit)
+    _print(answer, as_csv=as_csv, as_json=as_json)
+
+
+def _read_query(query: str | None, file: Path | None) -> str:
+    if (query is None) == (file is None):
+        raise SqlError(
+            "there is no query" if query is None else "there are two queries",
+            expected="one, as an argument, from a file (-f FILE) or from standard input (-)",
+        )
+    if query == "-":
+        return sys.stdin.read()
+    if file is None:
+        return query or ""
+    try:
+        return file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise SqlError(f"file '{file}' cannot be read: {reason}") from error
+
+
+def _print(answer: SqlAnswer, *, as_csv: bool, as_json: bool) -> None:
+    if as_json:
+        print_json(answer.as_dict())
+        return
+    if as_csv:
+        _print_csv(answer)
+        if answer.truncated:
+            sys.stderr.write(f"note: {_cut(answer)}\n")
+        return
+    from rich.console import Group
+    from rich.text import Text
+
+    titles = [name for name, _ in answer.columns]
+    numbers = [name for name, of in answer.columns if of.startswith(NUMBERS)]
+    rows = [[_cell(value) for value in row.values()] for row in answer.rows()]
+    body: Any = make_table(titles, rows, numbers) if rows else Text("no rows")
+    lines = [*([_cut(answer)] if answer.truncated else []), *_footer(answer)]
+    console().print(Group(body, Text(), *(Text(line, style="dim") for line in lines)))
+
+
+def _cut(answer: SqlAnswer) -> str:
+    return f"cut after {answer.table.num_rows:,} rows; --limit shows more"
+
+
+def _print_csv(answer: SqlAnswer) -> None:
+    out = csv.writer(sys.stdout, lineterminator="\n")
+    out.writerow([name for name, _ in answer.columns])
+    for row in answer.as_dict()["rows"]:
+        out.writerow(["" if value is None else value for value in row.values()])
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return count(value)
+    if isinstance(value, float):
+        return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.1f}"
+    if isinstance(value, datetime):
+        shown = value.astimezone(UTC) if value.tzinfo else value
+        return shown.strftime("%Y-%m-%d %H:%M:%S") + (f".{value.microsecond:06d}" if value.microsecond else "")
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _footer(answer: SqlAnswer) -> list[str]:
+    """What the rows stand for."""
+    rows = "1 row" if answer.table.num_rows == 1 else f"{answer.table.num_rows:,} rows"
+    lines = [f"{rows} · {span(answer.took_ms)}"]
+    for name, view in answer.views.items():
+        commits = ", ".join(f"{stream} commit {number:,}" for stream, number in view["commits"].items())
+        fresh = view["freshness_reason"] or "unknown"
+        if view["freshness_ms"] is not None:
+            fresh = "up to date" if view["freshness_ms"] == 0 else f"{span(view['freshness_ms'])} behind"
+        lines.append(f"{name}: version {view['version']} · as of {commits} · freshness: {fresh}")
+        lines += [f"{name}.{column}: {error}" for column, error in view["approximate"].items()]
+        if view["stalled"]:
+            lines.append(f"{name} is stalled: {view['stalled']}")
+    return lines

@@ -1,0 +1,5 @@
+"""SQL that people write: over the views in a child process, over the lake's events in Spark."""
+
+from headrace.sql.answer import SqlAnswer
+
+__all__ = ["SqlAnswer"]

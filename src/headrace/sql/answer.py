@@ -1,0 +1,155 @@
+"""The answer to SQL over views: an Arrow table, and how fresh the views were that it was made from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from headrace.aggregate import Value
+from headrace.serve.times import iso
+
+OURS = {
+    "VARCHAR": "STRING",
+    "INTEGER": "INT",
+    "BLOB": "BINARY",
+    "TIMESTAMP WITH TIME ZONE": "TIMESTAMP",
+    "TIMESTAMP": "TIMESTAMP_NTZ",
+}
+ARROW_STREAM = "application/vnd.apache.arrow.stream"
+STANDING = b"headrace"  # where Arrow's own metadata keeps what the rows stand for
+
+
+@dataclass(frozen=True)
+class SqlAnswer:
+    """The rows of one SELECT, and what they stand for."""
+
+    columns: tuple[tuple[str, str], ...]  # name and type, as SQL writes it
+    table: pa.Table
+    truncated: bool  # there were more rows than the limit
+    views: Mapping[
+        str, Mapping[str, Any]
+    ]  # those that were read: version, commits, freshness and what they approximate
+    commits: Mapping[str, int]  # per stream, how many of its commits are in all views that were read
+    at: str
+    freshness_ms: int | None
+    freshness_reason: str | None
+    took_ms: int
+
+    def rows(self) -> list[dict[str, Value]]:
+        """A dictionary per row."""
+        return list(self.table.to_pylist())
+
+    def arrow(self) -> pa.Table:
+        """The rows as an Arrow table."""
+        return self.table
+
+    def pandas(self) -> Any:
+        """The rows as a pandas data frame."""
+        return self.table.to_pandas()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The answer as HTTP and `--json` show it."""
+        names = [name for name, _ in self.columns]
+        columns = [[_json_value(value) for value in column.to_pylist()] for column in self.table.columns]
+        rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        return {"rows": rows, **self._standing()}
+
+    def as_arrow(self) -> bytes:
+        """The answer as one Arrow stream; `from_arrow` gives an equal answer back."""
+        table = self.table.replace_schema_metadata({STANDING: orjson.dumps(self._standing())})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as stream:
+            stream.write_table(table)
+        return bytes(sink.getvalue())
+
+    @classmethod
+    def from_arrow(cls, content: bytes) -> SqlAnswer:
+        """The answer that `as_arrow` wrote."""
+        table = pa.ipc.open_stream(content).read_all()
+        standing = orjson.loads(table.schema.metadata[STANDING])
+        return cls(
+            columns=tuple((column["name"], column["type"]) for column in standing["columns"]),
+            table=table.replace_schema_metadata(None),
+            truncated=standing["truncated"],
+            views=standing["views"],
+            commits=standing["as_of"]["commits"],
+            at=standing["as_of"]["at"],
+            freshness_ms=standing["freshness_ms"],
+            freshness_reason=standing["freshness_reason"],
+            took_ms=standing["took_ms"],
+        )
+
+    def _standing(self) -> dict[str, Any]:
+        return {
+            "columns": [{"name": name, "type": of} for name, of in self.columns],
+            "truncated": self.truncated,
+            "as_of": {"commits": dict(self.commits), "at": self.at},
+            "freshness_ms": self.freshness_ms,
+            "freshness_reason": self.freshness_reason,
+            "views": {name: dict(of) for name, of in self.views.items()},
+            "took_ms": self.took_ms,
+        }
+
+
+def make_table(pieces: Sequence[pa.RecordBatch], schema: pa.Schema, types: Sequence[str]) -> tuple[pa.Table, list[str]]:
+    """The result with each name once, and whole numbers beyond 64 bits only where a value is; and its types."""
+    table = pa.Table.from_batches(pieces, schema)
+    names = _distinct(schema.names)
+    columns, shown = [], []
+    for column, of in zip(table.columns, types, strict=True):
+        if of in ("HUGEINT", "UHUGEINT", "UBIGINT"):
+            column, of = _narrowed(column)
+        columns.append(column)
+        shown.append(OURS.get(of, of))
+    return pa.Table.from_arrays(columns, names=names), shown
+
+
+def _narrowed(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, str]:
+    try:
+        return column.cast(pa.int64()), "BIGINT"
+    except pa.ArrowInvalid:
+        return column, "DECIMAL(38,0)" if pa.types.is_decimal(column.type) else "UBIGINT"
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    made: dict[str, None] = {}
+    for name in names:
+        unique, number = name, 1
+        while unique in made:
+            unique, number = f"{name}_{number}", number + 1
+        made[unique] = None
+    return list(made)
+
+
+def _json_value(value: Any) -> Any:
+    """JSON of any value that SQL gives; what JSON has no form for is text."""
+    match value:
+        case None | bool() | str():
+            return value
+        case int():
+            return value if -(1 << 63) <= value < 1 << 63 else str(value)
+        case float():
+            return value if math.isfinite(value) else {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+        case Decimal():
+            return f"{value:f}"
+        case datetime():
+            return iso(value) if value.tzinfo else value.isoformat()
+        case date() | time():
+            return value.isoformat()
+        case timedelta():
+            return str(value)
+        case bytes():
+            return value.hex()
+        case list() | tuple():
+            return [_json_value(item) for item in value]
+        case dict():
+            return {str(name): _json_value(item) for name, item in value.items()}
+        case _:
+            return str(value)

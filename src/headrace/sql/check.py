@@ -1,0 +1,117 @@
+"""Which SQL is taken: one SELECT over tables by name, with functions that stay inside the query.
+
+It is the first fence, not the only one: the database has no way out even if something passes here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import orjson
+
+LONGEST_BYTES = 100_000
+# Of the functions that give tables, those that make them from their arguments. All others read files,
+# settings or the catalogue, or run SQL from text, which nobody has checked.
+TABLE_FUNCTIONS = {"range", "generate_series", "unnest", "repeat", "repeat_row", "json_each", "json_tree"}
+REFUSED = {"current_setting", "getenv", "getvariable", "json_serialize_plan", "write_log", "query", "query_table"}
+REFUSED_PREFIXES = (
+    "__internal",
+    "pg_",
+    "inet_",
+    "has_",
+    "duckdb_",
+    "pragma_",
+    "read_",
+    "parquet_",
+    "arrow_",
+    "python_",
+)
+HARMLESS = {"pg_typeof", "pg_size_pretty", "pg_sleep"}
+EXAMPLE = "such as SELECT page, sum(hits) FROM traffic GROUP BY page"
+
+
+class Refused(Exception):
+    """The query is not taken, and why."""
+
+    def __init__(self, message: str, *, found: str | None = None, expected: str | None = None, fix: str | None = None):
+        super().__init__(message)
+        self.said = {"message": message, "found": found, "expected": expected, "fix": fix}
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The names in a query: of tables, and those that the query itself gives to parts of it."""
+
+    named: list[str]
+    own: list[str]
+
+
+def check(connection: duckdb.DuckDBPyConnection, query: str) -> Tables:
+    """The tables that the query names; raises Refused for what is not one SELECT, and DuckDB's own errors."""
+    statements = connection.extract_statements(query)
+    if len(statements) != 1:
+        raise Refused("one statement at a time", found=f"{len(statements)} statements", expected=EXAMPLE)
+    kind = statements[0].type.name
+    if kind != "SELECT":
+        raise Refused("only SELECT is taken: views are changed by events alone", found=kind, expected=EXAMPLE)
+    ((said,),) = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
+    tree = orjson.loads(said)
+    if tree.get("error", True):
+        raise Refused("only a plain SELECT is taken", found=str(tree.get("error_message")), expected=EXAMPLE)
+    named: dict[str, None] = {}
+    own: dict[str, None] = {}
+    for node in _nodes(tree):
+        _check_function(node)
+        if node.get("type") == "BASE_TABLE":
+            named[_table(node)] = None
+        elif node.get("type") == "SHOW_REF" and node.get("query") is None:
+            raise Refused("the catalogue cannot be asked", found="SHOW", fix="`headrace views` lists the views")
+        for entry in (node.get("cte_map") or {}).get("map", ()):
+            own[entry["key"]] = None
+    return Tables(list(named), list(own))
+
+
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    """Every object in the parsed query, without recursion: queries nest as deep as their writer likes."""
+    rest = [tree]
+    while rest:
+        node = rest.pop()
+        if isinstance(node, dict):
+            yield node
+            rest.extend(node.values())
+        elif isinstance(node, list):
+            rest.extend(node)
+
+
+def _check_function(node: dict[str, Any]) -> None:
+    name = node.get("function_name")
+    if isinstance(name, str):
+        lower = name.lower()
+        if lower in REFUSED or (lower.startswith(REFUSED_PREFIXES) and lower not in HARMLESS):
+            raise _refused_function(name)
+    if node.get("type") == "TABLE_FUNCTION":
+        name = str((node.get("function") or {}).get("function_name"))
+        if name.lower() not in TABLE_FUNCTIONS:
+            raise _refused_function(name)
+
+
+def _refused_function(name: str) -> Refused:
+    return Refused(
+        f"function '{name}' is not allowed here",
+        expected="functions of values; tables are the views, and what " + ", ".join(sorted(TABLE_FUNCTIONS)) + " make",
+    )
+
+
+def _table(node: dict[str, Any]) -> str:
+    """The name of a view; a schema or database in front of it would be one of the catalogue's."""
+    path = (node.get("qualified_name") or {}).get("path") or [node.get("table_name")]
+    if len(path) != 1 or node.get("schema_name") or node.get("catalog_name"):
+        raise Refused(
+            f"table '{'.'.join(map(str, path))}' does not exist",
+            expected="the name of a view, without a schema in front of it",
+            fix="`headrace views` lists them; a name with a dot in it needs double quotes",
+        )
+    return str(path[0])

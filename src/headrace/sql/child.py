@@ -1,0 +1,148 @@
+"""The process that runs a user's SELECT: gets the views over its socket, shuts itself in, answers, ends.
+
+Started as `python -m headrace.sql.child` with that socket as standard input. It runs one query only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from headrace.sql.check import Refused, check
+from headrace.sql.limits import close_doors, limit_from_start, limit_query
+from headrace.sql.load import load_view
+from headrace.sql.wire import END, ROWS, SAY, SCHEMA, BrokenFrameError, Wire
+
+LARGEST_FRAME = 1 << 30
+ROWS_AT_ONCE = 2_048
+CLOSED = {
+    "enable_external_access": "false",
+    "python_enable_replacements": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "allow_unsigned_extensions": "false",
+    "allow_persistent_secrets": "false",
+    "temp_directory": "",
+    "max_temp_directory_size": "0B",
+}
+_PATH = re.compile(r"(?:[A-Za-z]:|~|\.{1,2})?(?:[/\\][^\s/\\'\":;,()]+){2,}[/\\]?")
+
+
+def main() -> None:
+    """Serve the one query that comes."""
+    os.environ.clear()
+    limit_from_start()
+    wire = Wire(socket.socket(fileno=0), LARGEST_FRAME)
+    connection = _open_database()
+    wire.say({"ready": True})
+    try:
+        asked = wire.expect(SAY).json()
+    except BrokenFrameError:
+        return  # never needed
+    try:
+        _serve(wire, connection, asked)
+    except Refused as refused:
+        wire.say({"error": refused.said})
+    except (duckdb.OutOfMemoryException, pa.ArrowMemoryError, MemoryError):
+        wire.say({"limit": "memory"})
+    except BrokenFrameError:
+        return  # nobody waits for it any more
+    except RecursionError:
+        wire.say({"error": {"message": "the query is nested too deeply"}})
+    except duckdb.Error as error:
+        wire.say({"error": _said(error, asked["query"])})
+
+
+def _open_database() -> duckdb.DuckDBPyConnection:
+    """An empty database in memory, with all that a query loads lazily loaded once."""
+    threads = max(1, (os.cpu_count() or 1) // 2)
+    connection = duckdb.connect(":memory:", config={"threads": str(threads), **CLOSED})
+    connection.execute("SET TimeZone = 'UTC'").fetchall()
+    connection.execute(
+        "CREATE TABLE warm AS SELECT now() AS moment, 'x' AS text, 1.5::DECIMAL(38,0) AS number"
+    ).fetchall()
+    check(connection, "SELECT * FROM warm")
+    warm = "SELECT date_trunc('hour', moment), upper(text), sum(number) FROM warm GROUP BY ALL ORDER BY 1"
+    connection.sql(warm).to_arrow_reader(10).read_all().to_pylist()
+    connection.execute("DROP TABLE warm").fetchall()
+    return connection
+
+
+def _serve(wire: Wire, connection: duckdb.DuckDBPyConnection, asked: dict[str, Any]) -> None:
+    threads = int(connection.execute("SELECT current_setting('threads')").fetchall()[0][0])
+    connection.execute(f"SET memory_limit = '{int(asked['memory_mb']) * 4 // 5}MB'").fetchall()
+    limit_query(asked["memory_mb"], asked["timeout_s"], threads)
+    tables = check(connection, asked["query"])
+    wire.say({"tables": tables.named, "own": tables.own})
+    while (said := wire.expect(SAY).json()) != {"run": True}:
+        load_view(connection, said, _pieces(wire))
+    connection.execute("SET lock_configuration = true").fetchall()
+    close_doors()
+    _answer(wire, connection, asked)
+
+
+def _pieces(wire: Wire) -> Iterator[pa.RecordBatch]:
+    schema = pa.ipc.read_schema(wire.expect(SCHEMA).payload)
+    yield pa.RecordBatch.from_pylist([], schema)
+    while (frame := wire.receive()).kind != END:
+        if frame.kind != ROWS:
+            raise BrokenFrameError(f"a frame {frame.kind!r} among rows")
+        yield pa.ipc.read_record_batch(frame.payload, schema)
+
+
+def _answer(wire: Wire, connection: duckdb.DuckDBPyConnection, asked: dict[str, Any]) -> None:
+    """Send the rows, as many as were asked for and fit."""
+    result = connection.sql(asked["query"])
+    types = [str(of) for of in result.types]
+    reader = result.to_arrow_reader(min(ROWS_AT_ONCE, asked["limit"] + 1))
+    wire.say({"types": types})
+    wire.send_schema(reader.schema)
+    left, left_bytes, truncated = asked["limit"], asked["most_bytes"], False
+    for piece in reader:
+        fitting = _fitting(piece, left, left_bytes)
+        if not fitting.num_rows and piece.num_rows and left == asked["limit"]:
+            raise Refused(
+                "a row of the result is too large",
+                expected=f"at most {asked['most_bytes'] >> 20} MB in all",
+                fix="select less of it",
+            )
+        if fitting.num_rows:
+            wire.send_rows(fitting)
+        left, left_bytes = left - fitting.num_rows, left_bytes - fitting.nbytes
+        if fitting.num_rows < piece.num_rows:
+            truncated = True
+            break
+    wire.send_end()
+    wire.say({"truncated": truncated})
+
+
+def _fitting(piece: pa.RecordBatch, rows: int, size: int) -> pa.RecordBatch:
+    """The first rows that stay within both bounds."""
+    fits, over = 0, min(piece.num_rows, rows) + 1
+    if piece.slice(0, over - 1).nbytes <= size:
+        return piece.slice(0, over - 1)
+    while over - fits > 1:
+        middle = (fits + over) // 2
+        fits, over = (middle, over) if piece.slice(0, middle).nbytes <= size else (fits, middle)
+    return piece.slice(0, fits)
+
+
+def _said(error: duckdb.Error, query: str) -> dict[str, Any]:
+    """DuckDB's message as one sentence, with no path that the query did not name itself."""
+    text = str(error).split("Stack Trace")[0]
+    line = re.search(r"^LINE (\d+):", text, re.MULTILINE)
+    sentence = " ".join(text.split("\n\nLINE ")[0].split())[:600]
+    sentence = _PATH.sub(lambda path: path[0] if path[0] in query else "…", sentence)
+    many = line and "\n" in query.strip()
+    return {"message": sentence, "found": f"line {line[1]} of the query" if line and many else None}
+
+
+if __name__ == "__main__":
+    main()

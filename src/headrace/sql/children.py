@@ -1,0 +1,216 @@
+"""The processes that run users' SQL: one started ahead, few at once, each with a deadline and an end."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import structlog
+
+from headrace.config import Settings
+from headrace.errors import HeadraceError, OverloadError, SqlError, SqlLimitError, UnavailableError
+from headrace.sql.wire import SAY, BrokenFrameError, Wire
+
+START_S = 30.0  # for an interpreter and its libraries on a busy machine
+MOST_BYTES = 64 << 20  # of a result
+PACKAGES = ("headrace", "duckdb", "pyarrow", "numpy", "orjson", "datasketches", "xxhash")
+LATE = (-signal.SIGALRM, -signal.SIGXCPU)  # the child's own limits of time
+
+log = structlog.get_logger("headrace.sql")
+
+
+class Child:
+    """One process, with nothing of ours: no environment, no open file, a folder that is gone once it runs."""
+
+    def __init__(self) -> None:
+        ours, its = socket.socketpair()
+        self.late = False
+        self.wire = Wire(ours, 2 * MOST_BYTES)
+        with its, tempfile.TemporaryDirectory(prefix="headrace-sql-") as folder:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-s", "-m", "headrace.sql.child"],
+                stdin=its.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd=folder,
+                env=_environment(),
+                start_new_session=True,  # Ctrl-C is for whoever asked
+            )
+            its.close()
+            self._wait_until_ready(ours)
+
+    def _wait_until_ready(self, ours: socket.socket) -> None:
+        ours.settimeout(START_S)
+        try:
+            self.wire.expect(SAY)
+        except (OSError, BrokenFrameError) as error:
+            raise HeadraceError(
+                "the process for SQL cannot start",
+                found=_name(self.fate()),
+                fix="is there memory for it?",
+            ) from error
+        ours.settimeout(None)
+
+    def alive(self) -> bool:
+        """Whether it still waits or works."""
+        return self._process.poll() is None
+
+    def stop_late(self) -> None:
+        """Kill it at its deadline: whoever waits for it finds its socket closed."""
+        self.late = True
+        self.kill()
+
+    def kill(self) -> None:
+        """At once, from any thread; `end` tidies up."""
+        self._process.kill()
+
+    def end(self) -> None:
+        """Make sure that it is gone."""
+        self.wire.socket.close()
+        self.kill()
+        self._process.wait()
+
+    def fate(self) -> int:
+        """How a child ended that has broken off."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(1.0)  # just about to: its socket is closed already
+        self.end()
+        code = int(self._process.returncode)
+        self.late = self.late or code in LATE
+        return code
+
+
+class Children:
+    """Lends a child for a query and has the next one ready."""
+
+    def __init__(self, *, at_once: int, memory_mb: int, timeout_s: float) -> None:
+        self.memory_mb = memory_mb
+        self.timeout_s = timeout_s
+        self._at_once = at_once
+        self._free = threading.BoundedSemaphore(at_once)
+        self._lock = threading.Lock()
+        self._spare: Child | None = None
+        self._lent: set[Child] = set()
+        self._starting = False
+        self._closed = False
+
+    @classmethod
+    def of(cls, settings: Settings) -> Children:
+        """As the settings say."""
+        return cls(at_once=settings.sql_at_once, memory_mb=settings.sql_memory_mb, timeout_s=settings.sql_timeout_s)
+
+    def prepare(self) -> None:
+        """Start a spare child in the background, unless there is one."""
+        with self._lock:
+            if self._closed or self._starting or self._spare is not None:
+                return
+            self._starting = True
+        threading.Thread(target=self._start_spare, name="sql-spare", daemon=True).start()
+
+    def close(self) -> None:
+        """End the spare and whatever runs."""
+        with self._lock:
+            self._closed = True
+            spare, self._spare = self._spare, None
+            lent = list(self._lent)
+        for child in lent:
+            child.kill()
+        if spare is not None:
+            spare.end()
+
+    @contextlib.contextmanager
+    def lend(self) -> Iterator[Wire]:
+        """A child for one query, gone by the deadline however it went; how it failed is the error that comes out."""
+        if not self._free.acquire(blocking=False):
+            raise OverloadError(
+                "too many SQL queries at once",
+                found=f"{self._at_once} that run",
+                fix="try again in a moment, or raise the setting sql_at_once",
+            )
+        try:
+            child = self._take()
+            self._lent.add(child)
+            deadline = threading.Timer(self.timeout_s, child.stop_late)
+            deadline.daemon = True
+            deadline.start()
+            try:
+                yield child.wire
+            except (OSError, BrokenFrameError) as error:
+                raise self._broke_off(child, child.fate()) from error
+            finally:
+                deadline.cancel()
+                child.end()
+                self._lent.discard(child)
+        finally:
+            self._free.release()
+
+    def _take(self) -> Child:
+        with self._lock:
+            spare, self._spare = self._spare, None
+        if spare is not None and spare.alive():
+            return spare
+        return Child()
+
+    def _start_spare(self) -> None:
+        try:
+            child = Child()
+        except (HeadraceError, OSError) as error:
+            log.warning("no spare process for SQL", error=str(error))
+            child = None
+        with self._lock:
+            self._starting = False
+            if not self._closed and child is not None:
+                self._spare, child = child, None
+        if child is not None:
+            child.end()
+
+    def _broke_off(self, child: Child, code: int) -> HeadraceError:
+        """Why a child broke off."""
+        if self._closed:
+            return UnavailableError("the server is stopping", fix="ask again when it runs")
+        if child.late:
+            return SqlLimitError(
+                "the query was stopped at its deadline",
+                found=f"no result after {self.timeout_s:g} s",
+                fix="ask for less at a time, or raise the setting sql_timeout_s",
+            )
+        log.warning("a process for SQL broke off", code=code)
+        if code >= 0:
+            return SqlError("the query broke the process that ran it", found=_name(code), fix="please report it")
+        return self.out_of_memory(f"its process ended with {_name(code)}")
+
+    def out_of_memory(self, found: str | None = None) -> SqlLimitError:
+        """The error of a query that wanted more memory than there is for it."""
+        return SqlLimitError(
+            f"the query needs more memory than the {self.memory_mb:,} MB that it may take",
+            found=found,
+            fix="ask for less at a time, or raise the setting sql_memory_mb",
+        )
+
+
+def _name(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+
+
+def _environment() -> dict[str, str]:
+    """What a child needs to find its libraries, and to map no more memory than it uses."""
+    found = [importlib.util.find_spec(package) for package in PACKAGES]
+    folders = {str(Path(spec.origin).parents[1]): None for spec in found if spec and spec.origin}
+    return {
+        "PYTHONPATH": os.pathsep.join(folders),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "LC_ALL": "C.UTF-8",
+        "MALLOC_ARENA_MAX": "2",
+        "ARROW_DEFAULT_MEMORY_POOL": "system",
+        "OPENBLAS_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+    }

@@ -1,0 +1,91 @@
+"""A view as a table of the child's database: presented piece by piece, as an answer would show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from headrace.aggregate import SUM
+from headrace.define.fingerprint import from_json, to_json
+from headrace.define.model import View
+from headrace.serve.columnar import present_columns
+from headrace.serve.plan import Plan, plan
+from headrace.serve.question import Question
+from headrace.serve.windows import slide
+from headrace.sql.check import Refused
+from headrace.store.base import Version
+from headrace.store.tables import quoted
+
+MOST_ROWS = 5_000_000  # of a view
+ROWS_AT_ONCE = 20_000  # composed windows that become one piece
+WIDE = "DECIMAL(38,0)"
+FITS = "coalesce(min({0}) >= -9223372036854775808 AND max({0}) <= 9223372036854775807, true)"
+
+
+def describe_version(version: Version) -> dict[str, Any]:
+    """What a child needs to know of a version, as JSON."""
+    return {"view": to_json(version.view), "patience_ms": version.patience_ms, "newest_us": version.newest_us}
+
+
+def default_plan(version: Version) -> Plan:
+    """The question that a view answers when nothing is said but its name."""
+    return plan(Question(version.view.name), version)
+
+
+def load_view(connection: duckdb.DuckDBPyConnection, said: dict[str, Any], pieces: Iterator[pa.RecordBatch]) -> None:
+    """Make the table of a view from pieces of (bucket, keys, events, corrections, partials), the first one empty."""
+    version = _read_version(said)
+    planned = default_plan(version)
+    table, rows = quoted(version.view.name), 0
+    statement = f"CREATE TABLE {table} AS"
+    for piece in _windows(version, planned, pieces):
+        rows += piece.num_rows
+        if rows > MOST_ROWS:
+            raise Refused(
+                f"view '{version.view.name}' is too large for SQL",
+                found=f"more than {MOST_ROWS:,} rows",
+                fix="ask it by key and time (`headrace ask`), or its events (`headrace sql --events`)",
+            )
+        connection.register("_piece", pa.Table.from_batches([present_columns(version, planned, piece)]))
+        connection.execute(f"{statement} SELECT * FROM _piece").fetchall()
+        connection.unregister("_piece")
+        statement = f"INSERT INTO {table}"
+    _narrow(connection, version.view)
+
+
+def _read_version(said: dict[str, Any]) -> Version:
+    view = from_json(said["view"])
+    assert isinstance(view, View), "only views are tables"
+    return Version(view, 0, "", said["patience_ms"], 0, 0, said["newest_us"], 0, serving=True, stalled=None)
+
+
+def _windows(version: Version, planned: Plan, pieces: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The pieces by window: as they come, or composed where windows overlap."""
+    if not planned.overlapping:
+        yield from pieces
+        return
+    assert planned.windows is not None, "only windows overlap"
+    empty = next(pieces)
+    yield empty
+    pairs = [part.merge.pair for column in version.view.columns for part in column.aggregate.columns]
+    buckets = (row for piece in pieces for row in zip(*(c.to_pylist() for c in piece.columns), strict=True))
+    rows = slide(buckets, planned.windows, len(planned.by), [SUM.pair, SUM.pair, *pairs], None)
+    while some := list(islice(rows, ROWS_AT_ONCE)):
+        columns = zip(*some, strict=True)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, empty.schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=empty.schema)
+
+
+def _narrow(connection: duckdb.DuckDBPyConnection, view: View) -> None:
+    """Make BIGINT of each sum of integers that fits, as an answer does."""
+    table = quoted(view.name)
+    for column in view.columns:
+        argument = column.aggregate.expression
+        if str(column.aggregate.type) == WIDE and argument is not None and argument.type.is_integer:
+            name = quoted(column.name)
+            if connection.execute(f"SELECT {FITS.format(name)} FROM {table}").fetchall() == [(True,)]:
+                connection.execute(f"ALTER TABLE {table} ALTER {name} TYPE BIGINT").fetchall()

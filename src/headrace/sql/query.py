@@ -1,0 +1,174 @@
+"""SQL over views: reads what the query names in one snapshot, has a child run it, says how fresh it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import NotFoundError, SqlError, did_you_mean
+from headrace.serve.answer import Freshness
+from headrace.serve.times import EPOCH, iso
+from headrace.sql.answer import SqlAnswer, make_table
+from headrace.sql.check import EXAMPLE, LONGEST_BYTES
+from headrace.sql.children import MOST_BYTES, Children
+from headrace.sql.load import default_plan, describe_version
+from headrace.sql.wire import END, ROWS, SAY, SCHEMA, BrokenFrameError, Wire
+from headrace.store.base import Snapshot, Store, Version
+
+DEFAULT_LIMIT, HIGHEST_LIMIT = 1_000, 100_000
+
+
+def check_text(query: Any, limit: Any) -> tuple[str, int]:
+    """The query and its limit, if they are such; no SQL is read here."""
+    if not isinstance(query, str) or not query.strip():
+        raise SqlError("the query is empty", expected=EXAMPLE)
+    size = len(query.encode(errors="replace"))
+    if size > LONGEST_BYTES:
+        raise SqlError("the query is too long", found=f"{size:,} bytes", expected=f"at most {LONGEST_BYTES:,}")
+    if "\0" in query:
+        raise SqlError("the query holds a NUL character", fix="leave it out")
+    if limit is None:
+        return query, DEFAULT_LIMIT
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= HIGHEST_LIMIT:
+        raise SqlError("limit does not fit", found=repr(limit)[:40], expected=f"a number from 1 to {HIGHEST_LIMIT:,}")
+    return query, limit
+
+
+def run_sql(
+    store: Store, children: Children, query: str, limit: int | None, freshness: Freshness, now: datetime
+) -> SqlAnswer:
+    """The answer to a SELECT. This process never reads the SQL: a child does, and may break over it."""
+    query, most = check_text(query, limit)
+    began = time.monotonic()
+    with children.lend() as wire:
+        wire.say(
+            {
+                "query": query,
+                "limit": most,
+                "most_bytes": MOST_BYTES,
+                "memory_mb": children.memory_mb,
+                "timeout_s": children.timeout_s,
+            }
+        )
+        said = _hear(wire, children)
+        with store.snapshot() as snapshot:
+            versions = _named(snapshot, said["tables"], said["own"])
+            for version in versions:
+                _ship(wire, snapshot, version)
+        wire.say({"run": True})
+        types = _hear(wire, children)["types"]
+        table, shown = _read_result(wire, types)
+        truncated = bool(_hear(wire, children)["truncated"])
+    described = {version.view.name: _describe(version, freshness) for version in versions}
+    fresh_ms, reason = _least_fresh(described)
+    return SqlAnswer(
+        columns=tuple(zip(table.column_names, shown, strict=True)),
+        table=table,
+        truncated=truncated,
+        views=described,
+        commits=_commits(versions),
+        at=iso(now),
+        freshness_ms=fresh_ms,
+        freshness_reason=reason,
+        took_ms=round((time.monotonic() - began) * 1000),
+    )
+
+
+def _hear(wire: Wire, children: Children) -> dict[str, Any]:
+    """What the child says next; raises the failure that it says."""
+    said = wire.expect(SAY).json()
+    if not isinstance(said, dict):
+        raise BrokenFrameError("not an object")
+    if "limit" in said:
+        raise children.out_of_memory()
+    if "error" in said:
+        raise SqlError(**{name: said["error"].get(name) for name in ("message", "found", "expected", "fix")})
+    return said
+
+
+def _named(snapshot: Snapshot, names: Sequence[str], own: Sequence[str]) -> list[Version]:
+    """The serving versions of the views that a query names; as in SQL, case counts only where it must."""
+    serving = {version.view.name: version for version in snapshot.versions() if version.serving}
+    found: dict[str, Version] = {}
+    for name in names:
+        view = _resolve(name, serving)
+        if view is None:
+            if name.lower() in map(str.lower, own):
+                continue  # a name that the query gives itself
+            hint = did_you_mean(name, serving) or f"there are: {', '.join(sorted(serving)) or 'none yet'}"
+            raise NotFoundError(f"view '{name}' does not exist", fix=hint)
+        other = found.setdefault(view.lower(), serving[view])
+        if other.view.name != view:
+            raise SqlError(
+                f"views '{other.view.name}' and '{view}' differ only in case, which SQL does not tell apart",
+                fix="use them in two queries",
+            )
+    return list(found.values())
+
+
+def _resolve(name: str, serving: Mapping[str, Version]) -> str | None:
+    if name in serving:
+        return name
+    alike = [view for view in serving if view.lower() == name.lower()]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _ship(wire: Wire, snapshot: Snapshot, version: Version) -> None:
+    """Send a view's partials by window, or by the buckets that its windows are composed of."""
+    planned = default_plan(version)
+    wire.say(describe_version(version))
+    pieces = snapshot.pieces(version, planned.selection(None), ordered=planned.overlapping)
+    try:
+        wire.send_schema(pieces.schema)
+        for piece in pieces:
+            wire.send_rows(piece)
+    finally:
+        pieces.close()
+    wire.send_end()
+
+
+def _read_result(wire: Wire, types: Sequence[str]) -> tuple[pa.Table, list[str]]:
+    schema = pa.ipc.read_schema(wire.expect(SCHEMA).payload)
+    pieces, size = [], 0
+    while (frame := wire.receive()).kind != END:
+        size += frame.payload.size
+        if frame.kind != ROWS or size > 4 * MOST_BYTES:
+            raise BrokenFrameError("more or other than rows")
+        piece = pa.ipc.read_record_batch(frame.payload, schema)
+        piece.validate(full=True)
+        pieces.append(piece)
+    return make_table(pieces, schema, types)
+
+
+def _describe(version: Version, freshness: Freshness) -> dict[str, Any]:
+    freshness_ms, reason = freshness(version)
+    newest = version.newest_us
+    columns = version.view.columns
+    return {
+        "version": version.number,
+        "commits": {version.view.stream: version.applied_to},
+        "newest_event": None if newest is None else iso(EPOCH + timedelta(microseconds=newest)),
+        "freshness_ms": freshness_ms,
+        "freshness_reason": reason,
+        "approximate": {c.name: c.aggregate.approximate for c in columns if c.aggregate.approximate},
+        "stalled": version.stalled,
+    }
+
+
+def _least_fresh(views: Mapping[str, Mapping[str, Any]]) -> tuple[int | None, str | None]:
+    for view in views.values():
+        if view["freshness_ms"] is None:
+            return None, view["freshness_reason"]
+    return max((view["freshness_ms"] for view in views.values()), default=0), None
+
+
+def _commits(versions: Sequence[Version]) -> dict[str, int]:
+    commits: dict[str, int] = {}
+    for version in versions:
+        stream = version.view.stream
+        commits[stream] = min(version.applied_to, commits.get(stream, version.applied_to))
+    return commits

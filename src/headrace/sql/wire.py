@@ -1,0 +1,83 @@
+"""What a server and its child say to each other over a socket: JSON and Arrow in frames of stated length."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+HEADER = struct.Struct("<cQ")
+SAY, SCHEMA, ROWS, END = b"J", b"S", b"R", b"E"
+
+
+class BrokenFrameError(Exception):
+    """The other side is gone, or what it sent is no frame."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One thing that was said."""
+
+    kind: bytes
+    payload: pa.Buffer
+
+    def json(self) -> Any:
+        """The content of a SAY frame."""
+        return orjson.loads(memoryview(self.payload))
+
+
+class Wire:
+    """One end. A frame longer than `most` is refused before any of it is read."""
+
+    def __init__(self, end: socket.socket, most: int) -> None:
+        self.socket = end
+        self._most = most
+
+    def say(self, content: Any) -> None:
+        """Send a JSON value."""
+        self._send(SAY, orjson.dumps(content))
+
+    def send_schema(self, schema: pa.Schema) -> None:
+        """Announce rows."""
+        self._send(SCHEMA, schema.serialize())
+
+    def send_rows(self, rows: pa.RecordBatch) -> None:
+        """Send rows of the schema that was announced."""
+        self._send(ROWS, rows.serialize())
+
+    def send_end(self) -> None:
+        """There are no more rows."""
+        self._send(END, b"")
+
+    def receive(self) -> Frame:
+        """The next frame."""
+        kind, length = HEADER.unpack(self._read(HEADER.size))
+        if length > self._most:
+            raise BrokenFrameError(f"a frame of {length} bytes")
+        return Frame(kind, pa.py_buffer(self._read(length)))
+
+    def expect(self, kind: bytes) -> Frame:
+        """The next frame, which must be of this kind."""
+        frame = self.receive()
+        if frame.kind != kind:
+            raise BrokenFrameError(f"a frame {frame.kind!r}, not {kind!r}")
+        return frame
+
+    def _send(self, kind: bytes, payload: bytes | pa.Buffer) -> None:
+        body = memoryview(payload)
+        self.socket.sendall(HEADER.pack(kind, body.nbytes))
+        self.socket.sendall(body)
+
+    def _read(self, length: int) -> bytearray:
+        content = bytearray(length)
+        left = memoryview(content)
+        while left:
+            got = self.socket.recv_into(left)
+            if not got:
+                raise BrokenFrameError("the other side is gone")
+            left = left[got:]
+        return content

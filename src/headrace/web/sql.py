@@ -1,0 +1,83 @@
+"""The endpoint that runs a SELECT over the views."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import anyio.to_thread
+import orjson
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from headrace.errors import SqlError, did_you_mean
+from headrace.sql.answer import ARROW_STREAM
+from headrace.sql.query import DEFAULT_LIMIT, HIGHEST_LIMIT
+from headrace.web.body import read_body
+from headrace.web.replies import reply_json
+
+if TYPE_CHECKING:
+    from headrace.runtime import Runtime
+
+PARAMETERS = ("query", "limit")
+EXAMPLE = {"query": "SELECT page, sum(hits) AS hits FROM traffic GROUP BY page ORDER BY hits DESC", "limit": 10}
+_LIMIT = f"most rows of the reply: {DEFAULT_LIMIT:,} if not said, at most {HIGHEST_LIMIT:,}"
+_DOC: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "required": ["query"],
+                    "properties": {
+                        "query": {"type": "string", "description": "one SELECT; each view is a table of its name"},
+                        "limit": {"type": "integer", "description": _LIMIT},
+                    },
+                },
+                "example": EXAMPLE,
+            }
+        },
+    }
+}
+
+
+def sql_routes(runtime: Runtime, max_body: int) -> APIRouter:
+    """The endpoint, over a runtime."""
+    routes = APIRouter(tags=["answers"])
+
+    @routes.post("/v1/sql", response_class=Response, openapi_extra=_DOC)
+    async def sql(request: Request) -> Response:
+        """Rows of a SELECT over the views, with how fresh they are.
+
+        `Accept: application/vnd.apache.arrow.stream` gives Arrow instead of JSON. A query runs in a process of its
+        own with a deadline and a memory limit (settings `sql_*`); 429 when too many run already.
+        """
+        asked = _read_object(await read_body(request, max_body))
+        as_arrow = ARROW_STREAM in request.headers.get("accept", "")
+
+        def run() -> Response:
+            answer = runtime.sql(asked.get("query", ""), asked.get("limit"))
+            if as_arrow:
+                return Response(answer.as_arrow(), headers={"cache-control": "no-store"}, media_type=ARROW_STREAM)
+            return reply_json(answer.as_dict())
+
+        return await anyio.to_thread.run_sync(run)
+
+    return routes
+
+
+def _read_object(body: bytes) -> dict[str, Any]:
+    try:
+        asked = orjson.loads(body or b"{}")
+    except orjson.JSONDecodeError as error:
+        raise SqlError(
+            f"the body is not JSON: {error}", expected=f"such as {orjson.dumps(EXAMPLE).decode()}"
+        ) from error
+    if not isinstance(asked, dict):
+        raise SqlError("the body is not a JSON object", expected=f"such as {orjson.dumps(EXAMPLE).decode()}")
+    for name in asked:
+        if name not in PARAMETERS:
+            raise SqlError(
+                f"'{name}' is not part of a query", expected=", ".join(PARAMETERS), fix=did_you_mean(name, PARAMETERS)
+            )
+    return asked

@@ -1,0 +1,147 @@
+"""`headrace sql` by command, HTTP and Python: one answer, with a server and without."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from headrace.client import connect
+from headrace.errors import NotFoundError, NotReadyError, SqlError
+from headrace.sql import SqlAnswer
+from headrace.sql.children import Children
+from tests.surfaces.conftest import Ran, Served
+from tests.surfaces.sql_shop import fill, fill_stopped
+
+TOP = "SELECT page, sum(hits) AS hits, sum(bytes) AS bytes FROM traffic GROUP BY page ORDER BY hits DESC, page"
+ROWS = [
+    {"page": "/home", "hits": 3, "bytes": 250},
+    {"page": "/cart", "hits": 1, "bytes": 7},
+    {"page": None, "hits": 1, "bytes": 100},
+]
+
+
+def test_http_gives_rows_types_and_how_fresh_they_are(served: Served, tmp_path: Path) -> None:
+    fill(served.runtime, tmp_path)
+    reply = served.http.post("/v1/sql", json={"query": TOP, "limit": 2})
+    assert reply.status_code == 200, reply.text
+    said = reply.json()
+    assert said["rows"] == ROWS[:2]
+    assert said["truncated"] is True
+    assert said["columns"] == [
+        {"name": "page", "type": "STRING"},
+        {"name": "hits", "type": "BIGINT"},
+        {"name": "bytes", "type": "BIGINT"},
+    ]
+    assert said["as_of"]["commits"] == {"visits": 1}
+    assert (said["freshness_ms"], said["freshness_reason"]) == (0, None)
+    traffic = said["views"]["traffic"]
+    assert (traffic["version"], traffic["newest_event"]) == (1, "2026-03-01T12:10:00Z")
+    assert list(traffic["approximate"]) == ["visitors"]
+    # The next one finds its process started already.
+    assert served.http.post("/v1/sql", json={"query": "SELECT 1 AS one"}).json()["views"] == {}
+
+
+def test_python_gives_the_same_through_a_server_and_from_the_folder(
+    applied: Path, serve: Callable[..., Served], headrace: Callable[..., Ran]
+) -> None:
+    with connect(applied) as connection, pytest.raises(NotReadyError, match="no view has ever been computed"):
+        connection.sql("SELECT 1")
+    fill_stopped(applied)
+    query = "SELECT * FROM traffic WHERE page = '/home' ORDER BY window_start"
+    with connect(applied) as connection:
+        offline = connection.sql(query)
+    assert (offline.freshness_ms, offline.freshness_reason) == (None, "the server is not running")
+    first, second = offline.rows()
+    assert list(first) == ["page", "window_start", "window_end", "hits", "errors", "bytes", "visitors", "settled"]
+    assert first["window_start"] == datetime(2026, 3, 1, 12, tzinfo=UTC)
+    assert (first["hits"], first["errors"], first["bytes"], first["visitors"], first["settled"]) == (2, 2, 150, 2, True)
+    assert second["hits"] == 1
+    served = serve(applied)
+    with connect(served.url) as connection:
+        remote = connection.sql(query)
+    assert remote.arrow().equals(offline.arrow())
+    assert remote.columns == offline.columns
+    assert list(remote.pandas().columns) == list(first)
+    assert SqlAnswer.from_arrow(remote.as_arrow()) == remote
+
+
+def test_the_command_prints_tables_json_and_csv(
+    applied: Path, headrace: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_stopped(applied)
+    shown = headrace("sql", TOP, "-w", applied, "--limit", 2)
+    assert shown.code == 0, shown.err
+    assert "/home" in shown.out
+    assert "cut after 2 rows; --limit shows more" in shown.out
+    assert "traffic: version 1 · as of visits commit 1 · freshness: the server is not running" in shown.out
+    file = tmp_path / "top.sql"
+    file.write_text(TOP)
+    assert headrace("sql", "-f", file, "-w", applied, "--json").json["rows"] == ROWS
+    monkeypatch.setattr("sys.stdin", io.StringIO(TOP))
+    written = headrace("sql", "-", "-w", applied, "--csv")
+    assert written.out == "page,hits,bytes\n/home,3,250\n/cart,1,7\n,1,100\n"
+
+
+def test_wrong_calls_of_the_command_say_what_is_expected(applied: Path, headrace: Callable[..., Ran]) -> None:
+    fill_stopped(applied)
+    for arguments, said in (
+        ([], "there is no query; expected one, as an argument, from a file (-f FILE) or from standard input (-)"),
+        (["SELECT 1", "-f", "x.sql"], "there are two queries"),
+        (["-f", "missing.sql"], "file 'missing.sql' cannot be read: No such file or directory"),
+        (["SELECT 1", "--csv", "--json"], "two forms of one output"),
+        (["SELECT 1", "--limit", "0"], "limit does not fit; found 0; expected a number from 1 to 100,000"),
+        (["  "], "the query is empty"),
+        (["SELECT 1" + " " * 100_000], "the query is too long; found 100,008 bytes; expected at most 100,000"),
+    ):
+        ran = headrace("sql", *arguments, "-w", applied)
+        assert (ran.code, said in ran.err) == (1, True), ran.err
+
+
+def test_names_are_found_as_sql_finds_them(applied: Path, serve: Callable[..., Served], tmp_path: Path) -> None:
+    more = "CREATE MATERIALIZED VIEW `Order` AS SELECT page, count(*) AS n FROM visits GROUP BY page;"
+    (applied / "definitions" / "more.sql").write_text(more)
+    served = serve(applied)
+    served.runtime.apply()
+    fill(served.runtime, tmp_path)
+    fill(served.runtime, tmp_path, "Order")
+    query = 'WITH v AS (SELECT page, n FROM "order") SELECT v.n, t.hits FROM v JOIN TRAFFIC t USING (page) LIMIT 1'
+    answer = served.runtime.sql(query)
+    assert sorted(answer.views) == ["Order", "traffic"]
+    with pytest.raises(NotFoundError, match=r"view 'trafic' does not exist; did you mean 'traffic'\?"):
+        served.runtime.sql("SELECT * FROM trafic")
+    with pytest.raises(SqlError, match='Referenced column "hitz" not found'):
+        served.runtime.sql("SELECT hitz FROM traffic")
+    with pytest.raises(SqlError, match=r'syntax error at or near "GROUP"; found line 2 of the query'):
+        served.runtime.sql("SELECT page FROM traffic WHERE\nGROUP BY page")
+
+
+def test_too_many_at_once_are_refused_and_the_next_succeed(applied: Path, serve: Callable[..., Served]) -> None:
+    served = serve(applied, sql_at_once=1, sql_timeout_s=20)
+    busy = threading.Thread(target=lambda: served.http.post("/v1/sql", json={"query": "SELECT sleep_ms(2000)"}))
+    children: Children = served.runtime._children
+    busy.start()
+    while not children._lent:
+        assert busy.is_alive()
+    refused = served.http.post("/v1/sql", json={"query": "SELECT 1"})
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+    assert refused.json()["error"]["code"] == "overload"
+    busy.join()
+    assert served.http.post("/v1/sql", json={"query": "SELECT 1"}).status_code == 200
+
+
+def test_bodies_that_are_no_query_are_refused(served: Served) -> None:
+    for body, said in (
+        (b"{", "the body is not JSON"),
+        (b"[]", "not a JSON object"),
+        (b'{"sql": "SELECT 1"}', "'sql' is not part of a query"),
+        (b'{"query": 5}', "the query is empty"),
+        (b'{"query": "SELECT 1", "limit": "many"}', "limit does not fit"),
+        (b'{"query": "SELECT \\u0000"}', "NUL character"),
+    ):
+        reply = served.http.post("/v1/sql", content=body)
+        assert (reply.status_code, said in reply.json()["error"]["message"]) == (400, True), reply.text

@@ -1,0 +1,74 @@
+"""A view as a table holds what an answer shows: for every aggregate, on generated events, windows and keys."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import orjson
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import headrace.sql.load
+from headrace.serve import Question, answer
+from headrace.sql.check import Refused
+from headrace.sql.load import default_plan, describe_version, load_view
+from headrace.store.base import Step
+from headrace.store.duckdb import DuckStore
+from tests.unit.serve.test_answers_match_reference import PANE, cases
+from tests.unit.store.partial_files import make_view, simple_event, write_partials
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def load(store: DuckStore) -> duckdb.DuckDBPyConnection:
+    """What a child does with what a server sends."""
+    connection = duckdb.connect(":memory:")
+    connection.execute("SET TimeZone = 'UTC'").fetchall()
+    with store.snapshot() as snapshot:
+        version = snapshot.serving("v")
+        assert version is not None
+        planned = default_plan(version)
+        with snapshot.pieces(version, planned.selection(None), ordered=planned.overlapping) as reader:
+
+            def pieces() -> Iterator[pa.RecordBatch]:
+                yield pa.RecordBatch.from_pylist([], reader.schema)
+                yield from reader
+
+            load_view(connection, orjson.loads(orjson.dumps(describe_version(version))), pieces())
+    return connection
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(case=cases())
+def test_a_table_holds_what_the_answer_shows(case: Any) -> None:
+    view, batches, _, _ = case
+    with tempfile.TemporaryDirectory() as folder:
+        store = DuckStore.open(Path(folder) / "store", fence=1)
+        store.register(view, "f", patience_ms=PANE)
+        for number, events in enumerate(batches):
+            files = [write_partials(Path(folder) / f"{number}.parquet", view, events)] if events else []
+            store.apply(Step("events", number, number + 1, 0, 5 * PANE * 1000, 0), {("v", 1): files})
+        wanted = answer(store, Question.of("v", limit=10_000), lambda version: (0, None), NOW).arrow()
+        connection = load(store)
+        store.close()
+    order = ", ".join(f'"{name}" NULLS FIRST' for name in ("window_start", *(key.name for key in view.keys)))
+    found = connection.sql(f"SELECT * FROM v ORDER BY {order}").to_arrow_table().cast(wanted.schema)
+    assert repr(found.to_pylist()) == repr(wanted.to_pylist())
+
+
+def test_a_view_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(headrace.sql.load, "MOST_ROWS", 2)
+    store = DuckStore.open(tmp_path / "store", fence=1)
+    view = make_view()
+    store.register(view, "f", 0)
+    file = write_partials(tmp_path / "p.parquet", view, [simple_event(key, 0) for key in "abc"])
+    store.apply(Step("events", 0, 1, 0, 0, 0), {("v", 1): [file]})
+    with pytest.raises(Refused, match="view 'v' is too large for SQL"):
+        load(store)
+    store.close()
