@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return ORDER.index(folder) if folder in ORDER else len(ORDER)
 
     items.sort(key=rank)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
+    """Makes real small file systems, for disks that are full."""
+    mounted: list[Path] = []
+
+    def mount(size: int) -> Path:
+        folder = tmp_path / f"disk-{len(mounted)}"
+        folder.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "headrace-test", str(folder)]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        if ended.returncode:
+            pytest.skip(f"mounting a file system is not permitted here: {ended.stderr.strip()}")
+        mounted.append(folder)
+        return folder
+
+    yield mount
+    for folder in mounted:
+        subprocess.run(["umount", "-l", str(folder)], check=False)
 
 
 @pytest.fixture(scope="session")

@@ -139,6 +139,13 @@ class OverloadError(HeadraceError):
     http_status = 429
 
 
+class DiskFullError(HeadraceError):
+    """The disk takes no more; what was acknowledged is safe, and nothing of this request was kept."""
+
+    code = "disk_full"
+    http_status = 507
+
+
 class WorkspaceError(HeadraceError):
     """The workspace folder, its settings or its lease stand in the way."""
 

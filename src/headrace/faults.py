@@ -1,12 +1,21 @@
-"""Named points where a test may kill the process, to see what survives. Off unless asked for."""
+"""Named points where a test may kill the process or let the system refuse, to see what survives. Off unless asked for.
+
+HEADRACE_FAULT holds faults, separated by commas:
+
+    journal.before_fsync            die here, as by kill -9
+    journal.before_fsync:3          die here when the point is passed the third time
+    store.before_commit=ENOSPC      raise this error here, each time the point is passed
+    @FILE                           what FILE says now, if it is there: to be changed while the process runs
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
-from functools import cache
+from pathlib import Path
 
-VARIABLE = "HEADRACE_FAULT"  # "<point>" or "<point>:<n>": die when the point is passed the n-th time
+VARIABLE = "HEADRACE_FAULT"
 
 POINTS = (
     "journal.before_write",
@@ -24,20 +33,28 @@ POINTS = (
 _passed: dict[str, int] = {}
 
 
-@cache
-def _armed() -> tuple[str, int] | None:
+def fault_point(name: str) -> None:
+    """Die or raise here, if this point is armed and its turn has come."""
     wanted = os.environ.get(VARIABLE)
     if not wanted:
-        return None
-    point, _, count = wanted.partition(":")
-    return point, int(count or 1)
-
-
-def fault_point(name: str) -> None:
-    """Die here, as by kill -9, if this point is the armed one and its turn has come."""
-    armed = _armed()
-    if armed is None or armed[0] != name:
         return
-    _passed[name] = _passed.get(name, 0) + 1
-    if _passed[name] == armed[1]:
-        os.kill(os.getpid(), signal.SIGKILL)
+    for fault in _read(wanted).split(","):
+        point, _, error = fault.strip().partition("=")
+        point, _, count = point.partition(":")
+        if point != name:
+            continue
+        if error:
+            number = getattr(errno, error)
+            raise OSError(number, f"{os.strerror(number)} (asked for at {name})")
+        _passed[fault] = _passed.get(fault, 0) + 1
+        if _passed[fault] == int(count or 1):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _read(wanted: str) -> str:
+    if not wanted.startswith("@"):
+        return wanted
+    try:
+        return Path(wanted[1:]).read_text()
+    except OSError:
+        return ""

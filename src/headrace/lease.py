@@ -6,16 +6,22 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import orjson
+import structlog
 
 from headrace.errors import FencedError, WorkspaceError
+from headrace.failures import replace_file
 
 LOCK_TRIES, LOCK_PAUSE_S = 100, 0.02
+FILE_BYTES = 1024  # padded: a beat writes over what is there and needs no room on a full disk
+
+log = structlog.get_logger("headrace.lease")
 
 
 @dataclass(frozen=True)
@@ -28,10 +34,27 @@ class Holder:
     beat: float  # wall time
     silent_after_s: int
     released: bool = False
+    boot: str = ""  # which run of the machine `beat_s` counts from
+    beat_s: float = 0.0  # the same beat by the machine's monotonic clock, which nobody sets
 
-    def is_alive(self, now: float) -> bool:
+    def is_alive(self) -> bool:
         """Whether it must be assumed to be writing."""
-        return not self.released and _runs(self.pid) and now - self.beat < self.silent_after_s
+        return not self.released and _runs(self.pid) and self.silent_s() < self.silent_after_s
+
+    def silent_s(self) -> float:
+        """How long it has said nothing; by the wall clock only if the other one cannot be compared."""
+        if self.boot and self.boot == _boot():
+            return time.monotonic() - self.beat_s
+        return abs(time.time() - self.beat)  # a beat of the future is no sign of life either
+
+
+@cache
+def _boot() -> str:
+    """What tells this run of the machine from others; empty where the system does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _runs(pid: int) -> bool:
@@ -48,14 +71,14 @@ def read_holder(file: Path) -> Holder | None:
     """Who wrote the lease last."""
     try:
         return Holder(**orjson.loads(file.read_bytes()))
-    except (FileNotFoundError, orjson.JSONDecodeError, TypeError):
+    except (OSError, orjson.JSONDecodeError, TypeError):
         return None
 
 
 def live_holder(file: Path) -> Holder | None:
     """The process that holds the workspace now, if there is one."""
     holder = read_holder(file)
-    return holder if holder and holder.is_alive(time.time()) else None
+    return holder if holder and holder.is_alive() else None
 
 
 def refuse_if_held(file: Path) -> None:
@@ -70,16 +93,22 @@ def refuse_if_held(file: Path) -> None:
 
 
 class Lease:
-    """Held from construction to `release`. Each holder has a fence number of its own, ever rising."""
+    """Held from construction to `release`. Each holder has a fence number of its own, ever rising.
 
-    def __init__(self, file: Path, *, url: str | None, silent_after_s: int = 10) -> None:
+    `floor` gives the highest fence that the data knows of, in case the lease file was lost.
+    """
+
+    def __init__(
+        self, file: Path, *, url: str | None, silent_after_s: int = 10, floor: Callable[[], int] = lambda: 0
+    ) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         self._file = file
         with self._locked():
             refuse_if_held(file)
             before = read_holder(file)
-            self.fence = (before.fence if before else 0) + 1
-            self._holder = Holder(os.getpid(), url, self.fence, time.time(), silent_after_s)
+            self.fence = (before.fence if before else floor()) + 1
+            self._holder = _now(Holder(os.getpid(), url, self.fence, 0.0, silent_after_s))
+            self._fd = -1
             self._write()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="lease", daemon=True)
@@ -87,12 +116,11 @@ class Lease:
 
     def check(self) -> None:
         """Raise FencedError if another process has taken over."""
-        found = read_holder(self._file)
-        if found is None or found.fence != self.fence:
-            by = f"process {found.pid}" if found else "nobody: the lease file is gone"
+        found = read_holder(self._file) or self._restored()
+        if found is not None and found.fence != self.fence:
             raise FencedError(
                 "another process has taken this workspace over",
-                found=by,
+                found=f"process {found.pid}",
                 fix="this process stops and writes nothing more",
             )
 
@@ -103,25 +131,46 @@ class Lease:
         with self._locked():
             found = read_holder(self._file)
             if found and found.fence == self.fence:
-                self._holder = Holder(**{**asdict(self._holder), "released": True})
-                self._write()
+                self._holder = replace(self._holder, released=True)
+                self._write_over()
+        os.close(self._fd)
+
+    def _restored(self) -> Holder | None:
+        """What the lease says once it was written again: it was lost or is garbage, but nobody has taken over.
+
+        Whoever comes later finds it, or has found none and has taken a higher fence.
+        """
+        with self._locked():
+            found = read_holder(self._file)
+            if found is None:
+                log.warning("the lease file was lost or damaged; it is written again", file=str(self._file))
+                try:
+                    self._write()
+                except Exception as error:  # a full disk: fences keep the data right without it
+                    log.warning("the lease file cannot be written", error=str(error))
+        return found
 
     def _beat(self) -> None:
         while not self._stopping.wait(min(1.0, self._holder.silent_after_s / 4)):
-            with self._locked():
-                found = read_holder(self._file)
-                if found is None or found.fence != self.fence:
-                    return
-                self._holder = Holder(**{**asdict(self._holder), "beat": time.time()})
-                self._write()
+            found = read_holder(self._file) or self._restored()
+            if found is not None and found.fence != self.fence:
+                return
+            self._holder = _now(self._holder)
+            # Into the very file that this process wrote: one that another put in its place is left alone.
+            self._write_over()
 
     def _write(self) -> None:
-        temporary = self._file.with_suffix(".tmp")
-        with temporary.open("wb") as out:
-            out.write(orjson.dumps(asdict(self._holder)))
-            out.flush()
-            os.fsync(out.fileno())
-        temporary.replace(self._file)
+        replace_file(self._file, self._content(), f"workspace '{self._file.parent.parent}' cannot be held")
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = os.open(self._file, os.O_RDWR)
+
+    def _write_over(self) -> None:
+        with suppress(OSError):  # a beat that is missed is made up by the next
+            os.pwrite(self._fd, self._content(), 0)
+
+    def _content(self) -> bytes:
+        return orjson.dumps(asdict(self._holder)).ljust(FILE_BYTES)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -134,3 +183,8 @@ class Lease:
                 except BlockingIOError:
                     time.sleep(LOCK_PAUSE_S)
             yield
+
+
+def _now(holder: Holder) -> Holder:
+    """The holder with a beat of this moment."""
+    return replace(holder, beat=time.time(), boot=_boot(), beat_s=time.monotonic())

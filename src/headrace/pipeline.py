@@ -14,6 +14,7 @@ import structlog
 from headrace.config import Workspace
 from headrace.define.model import Stream
 from headrace.errors import FencedError, HeadraceError
+from headrace.failures import one_line
 from headrace.lake.ingest import Ingest
 from headrace.lake.table import LakeTable
 from headrace.lease import Lease
@@ -56,7 +57,13 @@ class Pipeline:
         self._failures = 0
         self._restart_at = 0.0
         self._rate = _Rate(self.table.rows())
-        self.error: str | None = None
+        self._append_error: str | None = None
+        self._maintain_error: str | None = None
+
+    @property
+    def error(self) -> str | None:
+        """What keeps it from taking events in or bringing them on, until that is over."""
+        return str(self.journal.trouble) if self.journal.trouble else self._append_error or self._maintain_error
 
     def start(self, spark: SparkSession, scratch: Path, on_applied: Callable[[], None]) -> None:
         """Start append and maintain on a session."""
@@ -102,20 +109,21 @@ class Pipeline:
         Raises FencedError if this process may not write any more.
         """
         self._rate.note(self.table.rows())
+        self.journal.mend()
         append = self._append
         if append is None:
             return
         if append.is_active():
             if self._failures and time.monotonic() > self._restart_at + RESTARTS_S[-1]:
-                self._failures, self.error = 0, None
+                self._failures, self._append_error = 0, None
             return
         if isinstance(append.error, FencedError):
             raise append.error
         if time.monotonic() < self._restart_at:
             return
-        if self.error is None or self._restart_at:
-            self.error = append.failure() or "the append query ended"
-            log.error("append failed", stream=self.stream.name, error=self.error, restarts=self._failures)
+        if self._append_error is None or self._restart_at:
+            self._append_error = append.failure() or "the append query ended"
+            log.error("append failed", stream=self.stream.name, error=self._append_error, restarts=self._failures)
         self._restart_at = time.monotonic() + RESTARTS_S[min(self._failures, len(RESTARTS_S) - 1)]
         self._failures += 1
         append.start()
@@ -137,13 +145,16 @@ class Pipeline:
             self._speed.close()
         self.journal.close()
 
-    def freshness(self, version: Version, now_us: int) -> tuple[int | None, str | None]:
+    def freshness(self, version: Version) -> tuple[int | None, str | None]:
         """The age in ms of the oldest accepted event that a version has not; or why it is not known."""
         if version.position < 0:
             of = self.table.state.next_commit
             return None, f"catching up with history: {version.applied_to} of {of} commits"
-        arrived_us = self.journal.arrived_us(version.position)
-        return (0, None) if arrived_us is None else (max(0, (now_us - arrived_us) // 1000), None)
+        age_ms = self.journal.age_ms(version.position)
+        return (
+            age_ms,
+            None if age_ms is not None else "the clock was set back behind the arrival of the events that wait",
+        )
 
     def timings(self) -> dict[str, Timing]:
         """How long its lake commits and its steps of maintain took, once Spark has joined."""
@@ -181,12 +192,13 @@ class Pipeline:
             try:
                 while speed.run_once():
                     on_applied()
+                self._maintain_error = None
             except HeadraceError as error:
-                self.error = str(error)
+                self._maintain_error = str(error)
                 log.error("maintain failed", stream=self.stream.name, error=str(error))
             except Exception as error:  # Spark's: the next round tries again
                 if not speed.stopping.is_set():
-                    self.error = str(error).splitlines()[0]
+                    self._maintain_error = one_line(error)
                     log.exception("maintain failed", stream=self.stream.name)
             self._news.wait(IDLE_S)
 

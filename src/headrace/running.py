@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import orjson
@@ -11,6 +10,7 @@ from headrace.define.catalog import Catalog
 from headrace.define.fingerprint import from_json, to_json
 from headrace.define.model import Stream, View
 from headrace.errors import CorruptionError
+from headrace.failures import replace_file
 
 
 def read_running(file: Path) -> Catalog:
@@ -35,9 +35,5 @@ def write_running(file: Path, catalog: Catalog) -> None:
     """Make this catalog the one that runs."""
     file.parent.mkdir(parents=True, exist_ok=True)
     every: list[Stream | View] = [*catalog.streams.values(), *catalog.views.values()]
-    temporary = file.with_suffix(".tmp")
-    with temporary.open("wb") as out:
-        out.write(orjson.dumps({"definitions": [to_json(d) for d in every]}, option=orjson.OPT_INDENT_2))
-        out.flush()
-        os.fsync(out.fileno())
-    temporary.replace(file)
+    content = orjson.dumps({"definitions": [to_json(d) for d in every]}, option=orjson.OPT_INDENT_2)
+    replace_file(file, content, "the definitions that run were not recorded")

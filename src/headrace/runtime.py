@@ -339,7 +339,7 @@ class Runtime:
         pipeline = self._pipelines.get(version.view.stream)
         if pipeline is None:
             return None, "its stream is gone"
-        fresh = pipeline.freshness(version, time.time_ns() // 1000)
+        fresh = pipeline.freshness(version)
         if fresh[0] == 0:
             return fresh
         if self._beat is None:

@@ -10,6 +10,7 @@ TOUR = (SOURCE.parents[1] / "docs" / "architecture.md").read_text()
 # Each may import those before it, and itself.
 LAYERS = [
     {"errors", "types", "faults", "timing"},
+    {"failures"},
     {"aggregate"},
     {"define"},
     {"transport"},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import queue
 import threading
@@ -10,30 +9,35 @@ import time
 import zlib
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 import orjson
 
-from headrace.errors import CorruptionError, HeadraceError, UnavailableError
+from headrace.errors import FencedError, HeadraceError, UnavailableError
+from headrace.failures import disk_full, is_disk_full
 from headrace.faults import fault_point
+from headrace.transport.ages import Ages
+from headrace.transport.keys import Keys
 from headrace.transport.record import (
     DURABLE,
     DURABLE_FILE,
     HEADER,
     Record,
     Segment,
-    is_intact,
+    damaged,
     list_segments,
     pack,
     read_durable,
     segment_name,
     unpack,
-    walk,
 )
+from headrace.transport.recover import recover
 
 SEGMENT_BYTES = 256 << 20
-KEY_WINDOW_US = 24 * 3600 * 1_000_000  # how long a retried request is recognised
+MOST_GROUP = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -51,15 +55,19 @@ class _Request:
     payload: bytes
     meta: bytes
     arrived_us: int
-    key: bytes | None
+    came_s: float  # the same moment by the monotonic clock
+    key: str | None
     accepted: int
     refused: list[dict[str, object]]
     digest: str
     done: Future[Receipt]
 
 
-def _key_hash(key: str) -> bytes:
-    return hashlib.blake2b(key.encode(), digest_size=16).digest()
+class _Order(Enum):
+    """What else the writing thread may be told."""
+
+    MEND = "mend"
+    STOP = "stop"
 
 
 class Journal:
@@ -68,6 +76,9 @@ class Journal:
     `still_mine` raises when another process has taken the workspace over. It is asked after the
     fsync and before the acknowledgement: the taker reads the journal after it took the lease, so it
     sees every record that was acknowledged, and none that it did not see was.
+
+    Arrival is what the wall clock says, also when it was set back: nothing rests on its order. Ages and
+    the window of keys go by the monotonic clock as far as this process can know.
     """
 
     def __init__(
@@ -78,6 +89,7 @@ class Journal:
         lake_end: int = 0,
         still_mine: Callable[[], None] = lambda: None,
         clock_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        monotonic_s: Callable[[], float] = time.monotonic,
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -85,16 +97,20 @@ class Journal:
         self._fence = fence
         self._still_mine = still_mine
         self._clock_us = clock_us
+        self._monotonic_s = monotonic_s
         self._segment_bytes = segment_bytes
-        self._keys: dict[bytes, int] = {}  # hash of an idempotency key -> position of its record
-        self._lock = threading.Lock()
+        self.keys = Keys(clock_us, monotonic_s)
+        self._ages = Ages()
         self._failed: HeadraceError | None = None
+        self._torn = False  # bytes of a refused group may lie behind the end
+        self._wanted = 0  # bytes of the group that was refused last
+        self.trouble: HeadraceError | None = None  # why the last write failed, until one succeeds
         # A journal that was lost restarts behind the lake: a position is never used twice.
-        self.end = max(self._recover(lake_end), lake_end)
-        self._durable_fd = os.open(folder / DURABLE_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+        self.end = max(recover(folder, lake_end, self._remember), lake_end)
+        self._fd = self._durable_fd = -1
         self._open_segment()
-        self._publish()
-        self._queue: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+        self._open_durable()
+        self._queue: queue.SimpleQueue[_Request | _Order] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write_loop, name=f"journal {folder.name}", daemon=True)
         self._thread.start()
 
@@ -114,17 +130,16 @@ class Journal:
             raise self._failed
         said = {"key": key, "digest": digest, "accepted": accepted, "refused": refused}
         meta = orjson.dumps(said) if key else b""
-        key_hash = _key_hash(key) if key else None
         done: Future[Receipt] = Future()
-        self._queue.put(_Request(payload, meta, self._clock_us(), key_hash, accepted, refused, digest, done))
+        now_us, now_s = self._clock_us(), self._monotonic_s()
+        self._queue.put(_Request(payload, meta, now_us, now_s, key or None, accepted, refused, digest, done))
         return done
 
     def recall(self, key: str) -> Receipt | None:
         """The receipt of an earlier request with this idempotency key, if it came within a day."""
-        with self._lock:
-            position = self._keys.get(_key_hash(key))
+        position = self.keys.find(key)
         found = self._read_record(position) if position is not None else None
-        if found is None or found[0].arrived_us < self._clock_us() - KEY_WINDOW_US:
+        if found is None:
             return None
         record, meta = found
         said = orjson.loads(meta)
@@ -134,16 +149,24 @@ class Journal:
         """The clock that arrivals are read from."""
         return self._clock_us()
 
-    def arrived_us(self, position: int) -> int | None:
-        """When the record at this position came; None if all that came lies before it."""
+    def age_ms(self, position: int) -> int | None:
+        """How long ago the record at this position came; 0 if all lies before it; None if no clock can tell."""
         if position >= self.end:
-            return None
+            return 0
+        came_s = self._ages.came_s(position)
+        if came_s is not None:
+            return int((self._monotonic_s() - came_s) * 1000)
         found = self._read_record(position)
-        return found[0].arrived_us if found else None
+        age_ms = (self._clock_us() - found[0].arrived_us) // 1000 if found else -1
+        return age_ms if age_ms >= 0 else None
+
+    def mend(self) -> None:
+        """See whether a disk that was full takes a write again, and that the durable end can be read."""
+        self._queue.put(_Order.MEND)
 
     def close(self) -> None:
         """Write what is queued, then stop."""
-        self._queue.put(None)
+        self._queue.put(_Order.STOP)
         self._thread.join()
         os.close(self._fd)
         os.close(self._durable_fd)
@@ -151,146 +174,154 @@ class Journal:
     # Writing
 
     def _write_loop(self) -> None:
-        while True:
-            group = self._next_group()
-            if not group:
-                return
+        while (item := self._queue.get()) is not _Order.STOP:
+            if isinstance(item, _Order):
+                self._mend()
+                continue
+            group = self._gather(item)
             try:
+                if self._failed:
+                    raise self._failed
                 self._write_group(group)
             except Exception as error:
-                self._fail(error, group)
+                self._refuse(error, group)
 
-    def _next_group(self) -> list[_Request]:
-        """The waiting requests; empty at the end."""
-        first = self._queue.get()
-        if first is None:
-            return []
+    def _gather(self, first: _Request) -> list[_Request]:
+        """The requests that wait, as many as one write takes."""
         group, size = [first], len(first.payload)
-        while size < 16 << 20:
+        while size < MOST_GROUP:
             try:
                 item = self._queue.get_nowait()
             except queue.Empty:
                 break
-            if item is None:
-                self._queue.put(None)  # stop after this group
+            if isinstance(item, _Order):
+                self._queue.put(item)  # after this group
                 break
             group.append(item)
             size += len(item.payload)
         return group
 
     def _write_group(self, group: list[_Request]) -> None:
+        self._wanted = sum(len(request.payload) for request in group)
         fault_point("journal.before_write")
+        self._cut_off()
         if self.end - self._start >= self._segment_bytes:
-            os.close(self._fd)
             self._open_segment()
-        position, chunks, ends, keys = self.end, [], [], {}
+        position, chunks, ends = self.end, [], []
         for request in group:
             head = pack(request.meta, request.payload, request.arrived_us, position)
             chunks += [head, request.payload]
-            if request.key:
-                keys[request.key] = position
             position += len(head) + len(request.payload)
             ends.append(position)
+        self._torn = True
         _write_all(self._fd, chunks, self.end - self._start)
         fault_point("journal.before_fsync")
         os.fdatasync(self._fd)
         fault_point("journal.after_fsync")
         self._still_mine()
-        with self._lock:
-            self._keys.update(keys)
-        self.end = position
-        self._publish()
+        self._publish(position)
+        self._ages.note(self.end, group[0].came_s)
+        for request, start, end in zip(group, [self.end, *ends], ends, strict=False):
+            self.keys.note(request.key, start, end, request.arrived_us)
+        self.end, self._torn, self.trouble = position, False, None
         for request, end in zip(group, ends, strict=True):
             request.done.set_result(Receipt(end, request.accepted, request.refused, request.digest))
 
-    def _fail(self, error: Exception, group: list[_Request]) -> None:
-        """Refuse these requests; the records that they left behind are cut off, or the journal stops."""
+    def _refuse(self, error: Exception, group: list[_Request]) -> None:
+        """Refuse these requests. What they left behind is cut off: now, or before the next write."""
+        kept = "nothing of this request was kept"
+        if not isinstance(error, HeadraceError):
+            try:
+                self._cut_off()
+            except FencedError as fenced:
+                error = fenced
+            except OSError:
+                kept = "part of this request may be on disk, so send it again under the same Idempotency-Key"
+        self.trouble = self._explain(error, kept)
         if isinstance(error, HeadraceError):
             self._failed = error
-        else:
-            try:
-                os.ftruncate(self._fd, self.end - self._start)
-            except OSError:
-                self._failed = UnavailableError(f"journal '{self.folder}' cannot be written: {error}")
-        said = (
-            error
-            if isinstance(error, HeadraceError)
-            else UnavailableError(
-                f"journal '{self.folder}' cannot be written: {error}", fix="nothing of this request was kept; try again"
-            )
-        )
         for request in group:
-            request.done.set_exception(said)
+            request.done.set_exception(self.trouble)
+
+    def _explain(self, error: Exception, kept: str) -> HeadraceError:
+        if isinstance(error, HeadraceError):
+            return error
+        if is_disk_full(error):
+            fix = f"{kept}; free space there and send it again"
+            return disk_full(f"stream '{self.folder.name}' cannot take events in", self.folder, fix)
+        return UnavailableError(
+            f"journal '{self.folder}' cannot be written: {error}", fix=f"{kept}; try again when that is mended"
+        )
+
+    def _cut_off(self) -> None:
+        if self._torn:
+            self._still_mine()  # who took over may have read what lies there, and counts on it
+            os.ftruncate(self._fd, self.end - self._start)
+            self._torn = False
+
+    def _mend(self) -> None:
+        try:
+            if self.trouble is not None and self._failed is None:
+                fault_point("journal.before_write")
+                self._torn = True
+                os.posix_fallocate(self._fd, self.end - self._start, max(self._wanted, 1 << 16))
+                self.trouble = None
+            self._cut_off()
+            if read_durable(self.folder) != self.end:
+                self._open_durable()
+        except (OSError, FencedError) as error:
+            self.trouble = self._explain(error, "nothing is lost")
+            with suppress(OSError, FencedError):
+                self._cut_off()
 
     def _open_segment(self) -> None:
-        self._start = self.end
+        """Go on in a new file. If that cannot be made, nothing has changed."""
         path = self.folder / segment_name(self.end, self._fence)
-        self._files = [(s.start, s.path) for s in list_segments(self.folder) if s.end > s.start]
-        self._files.append((self.end, path))
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        opened = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         folder_fd = os.open(self.folder, os.O_RDONLY)
         os.fsync(folder_fd)
         os.close(folder_fd)
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd, self._start = opened, self.end
+        self._files = [(s.start, s.path) for s in list_segments(self.folder) if s.end > s.start]
+        self._files.append((self.end, path))
 
-    def _publish(self) -> None:
-        raw = DURABLE.pack(self.end, 0)[:8]
-        os.pwrite(self._durable_fd, DURABLE.pack(self.end, zlib.crc32(raw)), 0)
+    def _open_durable(self) -> None:
+        opened = os.open(self.folder / DURABLE_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+        if self._durable_fd >= 0:
+            os.close(self._durable_fd)
+        self._durable_fd = opened
+        self._publish(self.end)
+        os.ftruncate(opened, DURABLE.size)  # it may have been garbage
+
+    def _publish(self, end: int) -> None:
+        raw = DURABLE.pack(end, 0)[:8]
+        os.pwrite(self._durable_fd, DURABLE.pack(end, zlib.crc32(raw)), 0)
 
     # Reading back
 
     def _read_record(self, position: int) -> tuple[Record, bytes] | None:
         for start, path in reversed(self._files):
             if start <= position:
-                with path.open("rb") as file:
+                with suppress(FileNotFoundError), path.open("rb") as file:
                     file.seek(position - start)
                     record = unpack(file.read(HEADER.size), position)
                     return (record, file.read(record.meta_bytes)) if record else None
+                break
         return None
 
-    def _recover(self, lake_end: int) -> int:
-        """Read the journal's records again; cut off a torn one at its end. Returns the end."""
-        segments = [s for s in list_segments(self.folder) if s.end > s.start]
-        for segment in segments[:-1]:
-            for record in walk(segment, segment.start, segment.end):
-                self._remember(segment, record)
-        if not segments:
-            return 0
-        last = segments[-1]
-        end = self._intact_end(last, lake_end)
-        if end < last.end:
-            durable = read_durable(self.folder)
-            if durable is not None and end < durable:
-                raise CorruptionError(
-                    f"journal file '{last.path}' is damaged at position {end}",
-                    found=f"records up to position {durable} were acknowledged",
-                    fix="restore the file, or move it away to go on without its events",
-                )
-            os.truncate(last.path, end - last.start)
-        return end
-
-    def _intact_end(self, segment: Segment, lake_end: int) -> int:
-        position = segment.start
-        with segment.path.open("rb") as file:
-            while position < segment.end:
-                file.seek(position - segment.start)
-                record = unpack(file.read(HEADER.size), position)
-                if record is None or record.end > segment.end:
-                    return position
-                # What the lake has needs no second look.
-                if record.end > lake_end and not is_intact(file.fileno(), segment, record):
-                    return position
-                self._remember(segment, record)
-                position = record.end
-        return position
-
     def _remember(self, segment: Segment, record: Record) -> None:
-        if not record.meta_bytes or record.arrived_us < self._clock_us() - KEY_WINDOW_US:
-            return
-        with segment.path.open("rb") as file:
-            file.seek(record.position + HEADER.size - segment.start)
-            key = orjson.loads(file.read(record.meta_bytes))["key"]
-        if key:
-            self._keys[_key_hash(key)] = record.position
+        key = None
+        if record.meta_bytes:
+            with segment.path.open("rb") as file:
+                file.seek(record.position + HEADER.size - segment.start)
+                meta = file.read(record.meta_bytes)
+            try:
+                key = orjson.loads(meta)["key"]
+            except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+                raise damaged(segment, record.position) from error
+        self.keys.note_old(key, record.position, record.end, record.arrived_us)
 
 
 def _write_all(fd: int, chunks: list[bytes], offset: int) -> None:

@@ -6,6 +6,7 @@ Read by Spark's processes too, so it imports next to nothing.
 from __future__ import annotations
 
 import os
+import re
 import struct
 import zlib
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ MAGIC = b"HRJ1"
 HEADER = struct.Struct("<4sIIIqq")  # magic, CRC, bytes of meta, bytes of payload, arrival in us, position
 DURABLE = struct.Struct("<qI")  # durable end, its CRC
 DURABLE_FILE = "durable"
+_NAME = re.compile(r"\d{20}-\d{8}\.seg")
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def segment_name(start: int, fence: int) -> str:
 
 def list_segments(folder: Path) -> list[Segment]:
     """The segments in order. A segment ends where the next begins, whatever was written behind that."""
-    found = sorted(folder.glob("*.seg"))
+    found = sorted(path for path in folder.glob("*.seg") if _NAME.fullmatch(path.name))
     starts = [tuple(int(part) for part in path.stem.split("-")) for path in found]
     segments = []
     for index, (path, (start, fence)) in enumerate(zip(found, starts, strict=True)):
@@ -109,13 +111,18 @@ def walk(segment: Segment, start: int, end: int) -> Iterator[Record]:
             file.seek(position - segment.start)
             record = unpack(file.read(HEADER.size), position)
             if record is None or record.end > segment.end:
-                raise CorruptionError(
-                    f"journal file '{segment.path}' is damaged at position {position}",
-                    expected="a whole record",
-                    fix="nothing behind it was read; restore the file, or move it away to go on without its events",
-                )
+                raise damaged(segment, position)
             yield record
             position = record.end
+
+
+def damaged(segment: Segment, position: int) -> CorruptionError:
+    """The error for a record that is not what was written."""
+    return CorruptionError(
+        f"journal file '{segment.path}' is damaged at position {position}",
+        expected="a whole record",
+        fix="nothing behind it was read; restore the file, or move it away to go on without its events",
+    )
 
 
 def cut(folder: Path, start: int, end: int, target_bytes: int, most_bytes: int) -> list[tuple[int, int]]:

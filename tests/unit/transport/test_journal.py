@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.errors import CorruptionError, FencedError
-from headrace.transport.journal import KEY_WINDOW_US, Journal
+from headrace.errors import CorruptionError, DiskFullError, FencedError
+from headrace.faults import VARIABLE
+from headrace.transport.journal import Journal
+from headrace.transport.keys import WINDOW_US
 from headrace.transport.record import cut, list_segments, read_durable, walk
 
 LINE = b'{"a":1}\n'
+
+
+class Clock:
+    """A wall clock that can be set, and the monotonic one beside it."""
+
+    def __init__(self) -> None:
+        self.wall_us, self.passed_us = 10**15, 0
+
+    def passes(self, us: int) -> None:
+        self.wall_us += us
+        self.passed_us += us
+
+    def open(self, folder: Path, fence: int) -> Journal:
+        return Journal(
+            folder, fence=fence, clock_us=lambda: self.wall_us, monotonic_s=lambda: 1000 + self.passed_us / 1e6
+        )
 
 
 def lines_of(folder: Path, end: int) -> bytes:
@@ -77,14 +97,14 @@ def test_a_lost_journal_goes_on_behind_the_lake(tmp_path: Path) -> None:
 
 
 def test_a_retried_key_gives_its_receipt_after_a_restart_and_for_a_day(tmp_path: Path) -> None:
-    now = [10**15]
-    journal = Journal(tmp_path, fence=1, clock_us=lambda: now[0])
+    clock = Clock()
+    journal = clock.open(tmp_path, 1)
     first = journal.submit(LINE, 1, [{"index": 1, "reason": "bad"}], key="k", digest="d").result()
     journal.close()
-    again = Journal(tmp_path, fence=2, clock_us=lambda: now[0])
+    again = clock.open(tmp_path, 2)
     assert again.recall("k") == first
     assert again.recall("other") is None
-    now[0] += KEY_WINDOW_US + 1
+    clock.passes(WINDOW_US + 1)
     assert again.recall("k") is None
     again.close()
 
@@ -130,3 +150,173 @@ def test_ranges_tile_the_journal(
             position = stop
     assert position == end
     journal.close()
+
+
+# The wall clock is set while events flow
+
+
+@pytest.mark.parametrize("jump_days", [400, -400])
+def test_a_clock_that_is_set_lets_no_retried_request_in_twice(tmp_path: Path, jump_days: int) -> None:
+    clock = Clock()
+    journal = clock.open(tmp_path, 1)
+    first = journal.submit(LINE, 1, [], key="k", digest="d").result()
+    clock.wall_us += jump_days * WINDOW_US
+    assert journal.recall("k") == first
+    second = journal.submit(LINE, 1, [], key="l", digest="d").result()
+    journal.close()
+    clock.wall_us -= 2 * jump_days * WINDOW_US
+    again = clock.open(tmp_path, 2)
+    assert (again.recall("k"), again.recall("l")) == (first, second)
+    again.close()
+
+
+def test_ages_do_not_jump_with_the_clock(tmp_path: Path) -> None:
+    clock = Clock()
+    journal = clock.open(tmp_path, 1)
+    first = journal.submit(LINE, 1, []).result()
+    clock.passes(2_000_000)
+    journal.submit(LINE, 1, []).result()
+    clock.passes(1_000_000)
+    for set_to in (10**15 + 10**13, 10**9):
+        clock.wall_us = set_to
+        assert (journal.age_ms(0), journal.age_ms(first.end), journal.age_ms(journal.end)) == (3000, 1000, 0)
+    journal.close()
+
+
+def test_an_age_that_no_clock_can_tell_is_not_told(tmp_path: Path) -> None:
+    clock = Clock()
+    journal = clock.open(tmp_path, 1)
+    journal.submit(LINE, 1, []).result()
+    journal.close()
+    clock.wall_us -= 1
+    again = clock.open(tmp_path, 2)
+    assert again.age_ms(0) is None
+    clock.passes(5001)
+    assert again.age_ms(0) == 5
+    again.close()
+
+
+# The disk is full
+
+
+@pytest.mark.parametrize("point", ["journal.before_write", "journal.before_fsync", "journal.after_fsync"])
+def test_a_full_disk_refuses_keeps_nothing_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    journal = Journal(tmp_path, fence=1)
+    kept = journal.submit(LINE, 1, [], key="a", digest="d").result()
+    monkeypatch.setenv(VARIABLE, f"{point}=ENOSPC")
+    with pytest.raises(DiskFullError, match=f"the disk of '{tmp_path}' is full.*nothing of this request was kept"):
+        journal.submit(LINE * 9, 9, [], key="b", digest="d").result()
+    assert isinstance(journal.trouble, DiskFullError)
+    assert journal.recall("b") is None
+    assert (journal.end, read_durable(tmp_path)) == (kept.end, kept.end)
+    journal.mend()
+    with pytest.raises(DiskFullError):
+        journal.submit(LINE, 1, []).result()
+    monkeypatch.delenv(VARIABLE)
+    journal.submit(LINE * 2, 2, []).result()
+    assert journal.trouble is None
+    journal.close()
+    again = Journal(tmp_path, fence=2)
+    assert lines_of(tmp_path, again.end) == LINE * 3
+    again.close()
+
+
+def test_trouble_is_over_when_the_disk_takes_a_write_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(tmp_path, fence=1)
+    monkeypatch.setenv(VARIABLE, "journal.before_write=ENOSPC")
+    with pytest.raises(DiskFullError):
+        journal.submit(LINE, 1, []).result()
+    monkeypatch.delenv(VARIABLE)
+    journal.mend()
+    journal.close()  # after all that was asked for
+    assert journal.trouble is None
+    assert list_segments(tmp_path)[-1].path.stat().st_size == 0
+
+
+def test_a_really_full_disk(small_disk: Callable[[int], Path]) -> None:
+    disk = small_disk(1 << 20)
+    journal = Journal(disk / "journal", fence=1)
+    ballast = disk / "ballast"
+    ballast.write_bytes(bytes(512 << 10))
+    accepted = 0
+    while journal.trouble is None:
+        with suppress(DiskFullError):
+            accepted += journal.submit(LINE * 5000, 5000, []).result().accepted
+    assert accepted
+    with pytest.raises(DiskFullError):
+        journal.submit(LINE * 50_000, 50_000, []).result()
+    ballast.unlink()
+    accepted += journal.submit(LINE * 5000, 5000, []).result().accepted
+    journal.close()
+    again = Journal(disk / "journal", fence=2)
+    assert lines_of(disk / "journal", again.end) == LINE * accepted
+    again.close()
+
+
+# Files are lost or damaged
+
+
+def filled(folder: Path) -> list[Path]:
+    """A journal of three segments, of 10 events each."""
+    journal = Journal(folder, fence=1, segment_bytes=1)
+    for _ in range(3):
+        journal.submit(LINE * 10, 10, []).result()
+    journal.close()
+    return [segment.path for segment in list_segments(folder)]
+
+
+def end_of(segment: Path) -> int:
+    return int(segment.name[:20]) + segment.stat().st_size
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_lost_segment_that_the_lake_has_not_is_named(tmp_path: Path, lost: int) -> None:
+    segments = filled(tmp_path)
+    start, end = int(segments[lost].name[:20]), int(segments[lost + 1].name[:20])
+    segments[lost].unlink()
+    with pytest.raises(
+        CorruptionError, match=rf"positions \[{start}, {end}\) are missing before '{segments[lost + 1].name}'"
+    ):
+        Journal(tmp_path, fence=2)
+    Journal(tmp_path, fence=2, lake_end=end).close()  # the lake has it: nothing is lost
+
+
+def test_a_shortened_segment_that_the_lake_has_not_is_named(tmp_path: Path) -> None:
+    segments = filled(tmp_path)
+    os.truncate(segments[1], 20)
+    with pytest.raises(CorruptionError, match=f"journal file '{segments[1]}' is damaged|are missing before"):
+        Journal(tmp_path, fence=2)
+
+
+def test_a_lost_last_segment_is_noticed_by_the_durable_end(tmp_path: Path) -> None:
+    segments = filled(tmp_path)
+    end = end_of(segments[2])
+    segments[2].unlink()
+    with pytest.raises(CorruptionError, match=f"has lost its end.*expected up to {end}.*delete '{tmp_path}/durable'"):
+        Journal(tmp_path, fence=2)
+    (tmp_path / "durable").unlink()
+    again = Journal(tmp_path, fence=2)
+    assert lines_of(tmp_path, again.end) == LINE * 20
+    again.close()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"garbage bytes", bytes(12)])
+def test_a_lost_or_damaged_durable_end_is_found_again(tmp_path: Path, content: bytes | None) -> None:
+    end = end_of(filled(tmp_path)[2])
+    (tmp_path / "durable").unlink()
+    if content is not None:
+        (tmp_path / "durable").write_bytes(content)
+    again = Journal(tmp_path, fence=2)
+    assert again.end == read_durable(tmp_path) == end
+    (tmp_path / "durable").unlink()  # also while it runs
+    again.mend()
+    again.close()
+    assert read_durable(tmp_path) == end
+
+
+def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
+    filled(tmp_path)
+    (tmp_path / "copy of a segment.seg").write_bytes(b"x")
+    Journal(tmp_path, fence=2).close()

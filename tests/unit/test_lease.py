@@ -1,0 +1,107 @@
+"""The lease: one holder, whatever becomes of its file or the clock; fences that only rise."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import pytest
+
+from headrace.errors import DiskFullError, FencedError, WorkspaceError
+from headrace.failures import free_bytes
+from headrace.lease import Holder, Lease, live_holder, read_holder
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "lease.json"
+
+
+@pytest.fixture
+def lease(file: Path) -> Iterator[Lease]:
+    held = Lease(file, url="http://x", silent_after_s=2)
+    yield held
+    held.release()
+
+
+def wait_for_a_beat(file: Path) -> Holder:
+    before, deadline = read_holder(file), time.monotonic() + 20
+    while (now := read_holder(file)) is None or now == before:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return now
+
+
+def test_a_second_holder_is_refused_and_a_released_lease_is_free(file: Path, lease: Lease) -> None:
+    with pytest.raises(WorkspaceError, match=f"in use by process {os.getpid()} at http://x"):
+        Lease(file, url=None)
+    lease.release()
+    following = Lease(file, url=None)
+    assert following.fence == lease.fence + 1
+    following.release()
+    lease._fd = os.open(file, os.O_RDONLY)  # the fixture releases once more
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{}", b'{"pid": 1', b"\xff" * 50, b"[]"])
+def test_a_lost_or_damaged_lease_is_written_again(file: Path, lease: Lease, content: bytes | None) -> None:
+    file.unlink()
+    if content is not None:
+        file.write_bytes(content)
+    lease.check()
+    found = read_holder(file)
+    assert found is not None
+    assert (found.pid, found.fence) == (os.getpid(), lease.fence)
+    wait_for_a_beat(file)
+
+
+def test_who_took_over_meanwhile_is_left_alone(file: Path, lease: Lease) -> None:
+    found = read_holder(file)
+    assert found is not None
+    taken = orjson.dumps(replace(found, pid=1, fence=found.fence + 1).__dict__)
+    other = file.with_suffix(".other")
+    other.write_bytes(taken)
+    other.replace(file)
+    with pytest.raises(FencedError, match="found process 1"):
+        lease.check()
+    lease._thread.join(20)  # it beats no more
+    assert not lease._thread.is_alive()
+    assert file.read_bytes() == taken
+
+
+def test_without_its_file_a_fence_is_above_those_that_the_data_knows(file: Path) -> None:
+    lease = Lease(file, url=None, floor=lambda: 41)
+    assert lease.fence == 42
+    lease.release()
+
+
+@pytest.mark.parametrize("jump_s", [10**8, -(10**8)])
+def test_a_clock_that_is_set_neither_ends_a_lease_nor_keeps_it(file: Path, lease: Lease, jump_s: int) -> None:
+    holder = wait_for_a_beat(file)
+    assert replace(holder, beat=holder.beat + jump_s).is_alive()
+    assert not replace(holder, beat_s=holder.beat_s - 3).is_alive()
+    assert not replace(holder, boot="another", beat=holder.beat + jump_s).is_alive()
+    assert replace(holder, boot="another").is_alive()  # of another machine: its wall clock has to do
+
+
+def test_a_full_disk_does_not_end_a_lease(small_disk: Callable[[int], Path]) -> None:
+    disk = small_disk(1 << 16)
+    lease = Lease(disk / "data" / "lease.json", url=None, silent_after_s=2)
+    ballast = (disk / "ballast").open("wb", buffering=0)
+    while free_bytes(disk):
+        ballast.write(bytes(4096))
+    wait_for_a_beat(disk / "data" / "lease.json")
+    (disk / "data" / "lease.json").unlink()
+    for _ in range(3):  # there is no room for it to be written again
+        lease.check()
+    assert lease._thread.is_alive()
+    with pytest.raises(DiskFullError, match=r"workspace '.*' cannot be held: the disk of .* is full"):
+        Lease(disk / "other" / "lease.json", url=None)
+    os.truncate(ballast.name, 0)
+    lease.check()
+    assert live_holder(disk / "data" / "lease.json") is not None
+    lease.release()
+    ballast.close()
