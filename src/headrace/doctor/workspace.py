@@ -7,7 +7,6 @@ import os
 import shutil
 import socket
 import tempfile
-import time
 from pathlib import Path
 
 from headrace.config import Workspace
@@ -83,11 +82,11 @@ def check_lease(workspace: Workspace) -> Finding:
                 "delete it while no server of this folder runs",
             )
         return good("lease", "no server has run here yet")
-    if holder.is_alive(time.time()):
+    if holder.is_alive():
         return good("lease", f"process {holder.pid} holds the workspace{f' at {holder.url}' if holder.url else ''}")
     if holder.released:
         return good("lease", "free: the last server stopped in order")
-    silent_s = time.time() - holder.beat
+    silent_s = holder.silent_s()
     if _runs(holder.pid) and silent_s < 0:
         return warn("lease", f"process {holder.pid} beat in the future: the clock was set back", "check the clock")
     if _runs(holder.pid):
