@@ -33,6 +33,8 @@ def configure(level: str, file: Path | None = None, stream: TextIO | None = None
     )
     handlers: list[logging.Handler] = [logging.StreamHandler(stream)]
     handlers[0].setFormatter(_formatter(pretty=stream.isatty()))
+    if stream.isatty() and level == "info":
+        handlers[0].setLevel(logging.WARNING)  # `up` says itself what a person wants to know; the file has the rest
     if file:
         file.parent.mkdir(parents=True, exist_ok=True)
         kept = RotatingFileHandler(file, maxBytes=FILE_BYTES, backupCount=FILES_KEPT, encoding="utf-8")

@@ -179,8 +179,8 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, applied: Path) -> None:
 def test_data_that_is_well(sent: Path, examine: Command) -> None:
     found = examine(sent)
     assert {name: f["said"] for name, f in found.items() if f["level"] != "ok"} == {}
-    assert found["lake visits"]["said"].startswith("2 events in 1 commits, 1 files")
-    assert found["view traffic"]["said"] == "has all 1 commits of its stream"
+    assert found["lake visits"]["said"].startswith("2 events in 1 commit, 1 file, all there")
+    assert found["view traffic"]["said"] == "has all of its stream: 1 commit"
 
 
 def test_a_lake_that_lost_a_file_or_cannot_be_read(sent: Path, examine: Command) -> None:
@@ -220,7 +220,7 @@ def test_a_store_that_disagrees(sent: Path, examine: Command) -> None:
     store.drop("traffic")
     store.register(load(sent / "definitions").views["traffic"], "f", 60_000)
     store.close()
-    assert "1 of 1 commits are not in it yet" in examine(sent)["view traffic"]["said"]
+    assert "it lacks 1 of 1 commit" in examine(sent)["view traffic"]["said"]
     store = DuckStore.open(path, 4)
     store.stall("traffic", 1, "out of cheese")
     store.close()
@@ -240,7 +240,7 @@ def test_a_lease_that_was_left(sent: Path, examine: Command) -> None:
     file = sent / "data/lease.json"
     holder = read_holder(file)
     assert holder is not None
-    gone = {**vars(holder), "released": False, "pid": 2**22 - 1, "beat": time.time() - 100}
+    gone = {**vars(holder), "released": False, "pid": 2**22 - 1, "beat_s": time.monotonic() - 100}
     file.write_bytes(orjson.dumps(gone))
     assert "ended without stopping in order" in examine(sent)["lease"]["said"]
     sleeper = subprocess.Popen(["sleep", "100"])

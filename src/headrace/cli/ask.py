@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headrace.serve import Answer
 
 REFRESH_S = 1.0
+SCREENFUL = 50  # rows that a person is shown, if they ask for no number
 AROUND_ROWS = 12  # lines of the screen for titles and footer
 
 
@@ -51,6 +52,8 @@ def ask(
     """Ask a view: rows, and how fresh and how complete they are."""
     from headrace.serve import Question  # with it come the parts that read answers
 
+    if limit is None and not as_json and sys.stdout.isatty():
+        limit = str(SCREENFUL)
     named = {"by": by, "start": start, "end": end, "window": window, "every": every, "limit": limit, "cursor": cursor}
     parameters = [_read_key(text) for text in key or []]
     parameters += [(name, value) for name, value in named.items() if value is not None]
@@ -149,7 +152,7 @@ def footer(answer: Answer) -> list[str]:
     if answer.stalled:
         lines.append(f"stalled: {answer.stalled}")
     if answer.next_cursor:
-        lines.append(f"more rows: --cursor {answer.next_cursor}")
+        lines.append(f"more rows: --cursor {answer.next_cursor} (or a larger --limit)")
     return lines
 
 

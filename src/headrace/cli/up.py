@@ -106,14 +106,26 @@ def _tell(runtime: Runtime, server: Server) -> None:
     while not server.started and not runtime.stopped.wait(0.02):
         pass
     began = time.monotonic()
-    out.print(f"Headrace listens on {runtime.url} (Ctrl-C stops it); Spark is starting", markup=False)
+    out.print(f"Headrace serves '{runtime.workspace.name}' at {runtime.url} (Ctrl-C stops it)", markup=False)
+    out.print("Spark is starting, which takes some seconds; events sent meanwhile are kept", markup=False)
     while not runtime.stopped.wait(0.1):
         if runtime.health()["status"] != "starting":
-            out.print(
-                f"Spark is ready after {time.monotonic() - began:.1f} s: views follow their streams", markup=False
-            )
+            out.print(f"Ready after {time.monotonic() - began:.1f} s: views follow their streams", markup=False)
+            for line in _hints(runtime):
+                out.print(line, markup=False)
             runtime.stopped.wait()
     server.stop()
+
+
+def _hints(runtime: Runtime) -> list[str]:
+    """What to do now, for somebody who is new here."""
+    where = "" if runtime.workspace.folder == Path.cwd() else f" -w {runtime.workspace.folder}"
+    streams, views = runtime.streams(), runtime.views()
+    if not streams:
+        return ["Nothing is declared yet: `headrace init --from FILE` infers a definition, `headrace apply` runs it"]
+    lines = [f"Open {runtime.url} in a browser, or in another terminal:"]
+    lines.append(f"  headrace send{where} {streams[0]['name']} FILE --wait")
+    return lines + [f"  headrace ask{where} {view['name']}" for view in views[:1]]
 
 
 def _exit_late_at(deadline: float) -> None:

@@ -12,7 +12,7 @@ from headrace.client import connect
 from headrace.config import Workspace
 from headrace.define.catalog import Catalog
 from headrace.define.model import Stream
-from headrace.doctor.finding import Finding, bad, good, warn
+from headrace.doctor.finding import Finding, bad, good, many, warn
 from headrace.doctor.journal import check_journal
 from headrace.errors import HeadraceError
 from headrace.lake.table import LakeFile, LakeTable
@@ -71,9 +71,9 @@ def _check_files(name: str, table: LakeTable) -> Finding:
     if wrong:
         return bad(check, wrong, "restore it from a copy: its events are in no other place")
     rows, dead_rows = table.rows(), table.rows(dead=True)
-    said = f"{rows:,} events in {table.state.next_commit:,} commits, {len(files):,} files, all there"
+    said = f"{many(rows, 'event')} in {many(table.state.next_commit, 'commit')}, {many(len(files), 'file')}, all there"
     if dead_rows:
-        return warn(check, f"{said}; {dead_rows:,} dead letters", f"`headrace dead-letters {name}` says why")
+        return warn(check, f"{said}; {many(dead_rows, 'dead letter')}", f"`headrace dead-letters {name}` says why")
     return good(check, said)
 
 
@@ -148,12 +148,12 @@ def _check_view(name: str, applied_to: int, commits: int, stalled: str | None) -
     if applied_to > commits:
         return bad(
             check,
-            f"the store has {applied_to:,} commits, the lake only {commits:,}",
+            f"the store has {many(applied_to, 'commit')}, the lake only {commits:,}",
             "the lake was lost or put back: stop the server and move data/store away; `headrace up` computes it again",
         )
     if stalled:
         return bad(check, f"stalled: {stalled}", "mend its definition, then `headrace apply`")
     if applied_to < commits:
-        said = f"{commits - applied_to:,} of {commits:,} commits are not in it yet"
+        said = f"it lacks {commits - applied_to:,} of {many(commits, 'commit')}"
         return warn(check, said, "a running server catches up by itself: `headrace views` shows how far it is")
-    return good(check, f"has all {commits:,} commits of its stream")
+    return good(check, f"has all of its stream: {many(commits, 'commit')}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from headrace.doctor.finding import Finding, bad, good, warn
+from headrace.doctor.finding import Finding, bad, good, many, warn
 from headrace.errors import CorruptionError
 from headrace.transport.record import HEADER, Segment, is_intact, list_segments, read_durable, unpack, walk
 
@@ -40,7 +40,9 @@ def check_journal(name: str, folder: Path, lake_end: int) -> Finding:
     wrong = _damage(segments, durable)
     if wrong:
         return bad(check, wrong, "restore the file; what the lake has already is safe")
-    return good(check, f"{len(segments)} segments, whole at their ends; {ahead:,} bytes wait for the lake")
+    return good(
+        check, f"{many(len(segments), 'segment')}, whole at the ends; {many(ahead, 'byte')} not in the lake yet"
+    )
 
 
 def _missing(check: str, folder: Path, lake_end: int) -> Finding:

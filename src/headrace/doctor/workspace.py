@@ -12,7 +12,7 @@ from pathlib import Path
 from headrace.config import Workspace
 from headrace.define.catalog import Catalog, load
 from headrace.define.plan import compare
-from headrace.doctor.finding import Finding, bad, good, warn
+from headrace.doctor.finding import Finding, bad, good, many, warn
 from headrace.errors import DefinitionErrors, HeadraceError
 from headrace.lease import live_holder, read_holder
 from headrace.running import read_running
@@ -68,7 +68,7 @@ def check_folders(workspace: Workspace) -> Finding:
                 if error.errno == errno.ENOSPC
                 else f"give this user the right to: chown -R $USER '{nearest}'",
             )
-    return good("folders", f"files can be written in all {len(tried)} folders")
+    return good("folders", f"files can be written in {many(len(tried), 'folder')}")
 
 
 def check_lease(workspace: Workspace) -> Finding:
@@ -86,13 +86,10 @@ def check_lease(workspace: Workspace) -> Finding:
         return good("lease", f"process {holder.pid} holds the workspace{f' at {holder.url}' if holder.url else ''}")
     if holder.released:
         return good("lease", "free: the last server stopped in order")
-    silent_s = holder.silent_s()
-    if _runs(holder.pid) and silent_s < 0:
-        return warn("lease", f"process {holder.pid} beat in the future: the clock was set back", "check the clock")
     if _runs(holder.pid):
         return warn(
             "lease",
-            f"process {holder.pid} holds the workspace but was silent for {silent_s:,.0f} s",
+            f"process {holder.pid} holds the workspace but was silent for {holder.silent_s():,.0f} s",
             "if it is suspended or hangs, end it; the next `headrace up` takes over",
         )
     return good(
@@ -136,7 +133,9 @@ def check_definitions(workspace: Workspace) -> list[Finding]:
     if not len(wanted):
         said, fix = f"'{workspace.definitions}' declares nothing", "`headrace init --from FILE` writes a definition"
         return [warn("definitions", said, fix)]
-    loaded = good("definitions", f"{len(wanted.streams)} streams and {len(wanted.views)} views are declared")
+    loaded = good(
+        "definitions", f"{many(len(wanted.streams), 'stream')} and {many(len(wanted.views), 'view')} declared"
+    )
     return [loaded, _check_changes(workspace, wanted)]
 
 
@@ -158,7 +157,9 @@ def _check_changes(workspace: Workspace, wanted: Catalog) -> Finding:
     if plan.only_creates and live_holder(workspace.lease_file) is None:
         return good("changes", f"the next `headrace up` applies: {names}")
     return warn(
-        "changes", f"{len(plan.changes)} changes wait: {names}", "`headrace plan` shows them, `headrace apply` does"
+        "changes",
+        f"{many(len(plan.changes), 'change')} not applied: {names}",
+        "`headrace plan` shows them, `headrace apply` does",
     )
 
 
