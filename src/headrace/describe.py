@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from headrace.define.model import View
+from headrace.serve.times import EPOCH, iso
 from headrace.store.base import Version
 
 
@@ -17,6 +19,7 @@ def describe_view(
     commits: int | None,
     freshness: tuple[int | None, str | None],
     lag_bytes: int | None = None,
+    rows: int | None = None,
 ) -> dict[str, Any]:
     """A view as `headrace views` and HTTP show it."""
     own = [version for version in versions if version.view.name == view.name]
@@ -36,6 +39,9 @@ def describe_view(
         "where": view.where.sql if view.where else None,
         "version": serving.number if serving else None,
         "applied_to": serving.applied_to if serving else None,
+        "rows": rows,
+        "newest_event": _iso_us(serving.newest_us) if serving else None,
+        "settled_until": _settled_until(serving) if serving and view.window else None,
         "commits": commits,
         "lag_bytes": lag_bytes,
         "freshness_ms": freshness[0],
@@ -45,6 +51,14 @@ def describe_view(
             {"version": following.number, "applied_to": following.applied_to, "commits": commits} if following else None
         ),
     }
+
+
+def _settled_until(version: Version) -> str | None:
+    return None if version.newest_us is None else _iso_us(version.newest_us - version.patience_ms * 1000)
+
+
+def _iso_us(us: int | None) -> str | None:
+    return None if us is None else iso(EPOCH + timedelta(microseconds=us))
 
 
 def memory_mb() -> int:

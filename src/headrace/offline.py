@@ -150,6 +150,7 @@ class Offline:
             "commits": table.state.next_commit if table else 0,
             "backlog_bytes": max(0, (read_durable(self.workspace.journal(stream.name)) or 0) - position),
             "newest_event": iso(table.state.newest_us) if table else None,
+            "freshness_ms": None,
             "events_per_second": 0,
             "commit_ms": None,
             "maintain_ms": None,

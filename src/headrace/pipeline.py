@@ -176,6 +176,7 @@ class Pipeline:
             "commits": state.next_commit,
             "backlog_bytes": self.journal.end - state.position,
             "newest_event": iso(state.newest_us),
+            "freshness_ms": self.journal.age_ms(state.position),
             "events_per_second": round(self._rate.per_second()),
             "commit_ms": self._append.last_commit_ms if self._append else None,
             "maintain_ms": self._speed.last_step_ms if self._speed else None,

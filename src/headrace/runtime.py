@@ -296,6 +296,7 @@ class Runtime:
         """The views with version and freshness."""
         with self._store.snapshot() as snapshot:
             versions = snapshot.versions()
+            rows = {v.view.name: snapshot.count(v) for v in versions if v.serving}
         described = []
         for name in sorted(self._catalog.views):
             view = self._catalog.views[name]
@@ -303,7 +304,8 @@ class Runtime:
             fresh = self._freshness(serving) if serving else (None, "not registered yet")
             pipeline = self._pipelines[view.stream]
             lag_bytes = pipeline.lag_bytes(serving) if serving else None
-            described.append(describe_view(view, versions, pipeline.table.state.next_commit, fresh, lag_bytes))
+            commits = pipeline.table.state.next_commit
+            described.append(describe_view(view, versions, commits, fresh, lag_bytes, rows.get(name)))
         return described
 
     def timings(self) -> dict[str, dict[str, Timing]]:

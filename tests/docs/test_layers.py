@@ -9,7 +9,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "headrace"
 TOUR = (SOURCE.parents[1] / "docs" / "architecture.md").read_text()
 # Each may import those before it, and itself.
 LAYERS = [
-    {"errors", "types", "faults", "timing"},
+    {"errors", "types", "faults", "timing", "readable"},
     {"failures"},
     {"aggregate"},
     {"define"},

@@ -51,7 +51,9 @@ are JSON in UTF-8. Times are ISO 8601 in UTC with `Z`; DECIMAL values and intege
 
 **Who may ask.** Without a token the server listens on loopback only, answers to the names of the machine only
 (`127.0.0.1`, `localhost`), and refuses requests of pages of other sites. With the setting `token`, every path but
-`/health` asks for `Authorization: Bearer TOKEN`.
+`/health` asks for `Authorization: Bearer TOKEN`. A browser cannot send that, so the page asks for the token in a form
+and keeps a cookie for twelve hours (`HttpOnly`, `SameSite=Strict`, signed with the token). The cookie opens the page
+and nothing else: everything below `/v1` and `/metrics` still asks for the header.
 
 **Errors** have one shape; unused parts are null:
 

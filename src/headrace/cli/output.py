@@ -9,6 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import DefinitionErrors, HeadraceError
+from headrace.readable import count as count
+from headrace.readable import size as size
+from headrace.readable import span as span
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -77,33 +80,3 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
-
-
-def count(number: int | float | None) -> str:
-    """A number for people."""
-    return "–" if number is None else f"{number:,}"
-
-
-def span(ms: int | float | None) -> str:
-    """A short span of time for people."""
-    if ms is None:
-        return "–"
-    if ms < 1_000:
-        return f"{ms:.0f} ms"
-    if ms < 120_000:
-        return f"{ms / 1_000:.1f} s"
-    if ms < 7_200_000:
-        return f"{ms / 60_000:.0f} min"
-    return f"{ms / 3_600_000:.1f} h"
-
-
-def size(number: int | None) -> str:
-    """A number of bytes for people."""
-    if number is None:
-        return "–"
-    amount = float(number)
-    for unit in ("B", "kB", "MB", "GB"):
-        if amount < 1000:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1000
-    return f"{amount:.1f} TB"

@@ -78,6 +78,9 @@ class Snapshot(Protocol):
     def serving(self, view: str) -> Version | None:
         """The version that answers for a view."""
 
+    def count(self, version: Version) -> int:
+        """How many rows a version has: one per key and pane."""
+
     def fold(self, version: Version, selection: Selection) -> pa.Table:
         """Merged partials: BUCKET, the kept keys, EVENTS, CORRECTIONS, each partial column.
 

@@ -72,6 +72,10 @@ class DuckSnapshot:
     def serving(self, view: str) -> Version | None:
         return next((v for v in self.versions() if v.serving and v.view.name == view), None)
 
+    def count(self, version: Version) -> int:
+        counts = [_run(self._connection, f"SELECT count(*) FROM {quoted(t)}")[0][0] for t in _tables(version)]
+        return int(sum(counts))
+
     def fold(self, version: Version, selection: Selection) -> pa.Table:
         query, parameters = fold(version.view, _tables(version), selection)
         return self._connection.sql(query, params=parameters).to_arrow_table()

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import structlog
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.errors import HeadraceError, WorkspaceError
 from headrace.web.refusals import ForbiddenError, InternalError, UnauthorizedError
 from headrace.web.replies import reply_error
+from headrace.web.session import Sessions, is_open, is_page
 
 OPEN_PATHS = {"/health"}  # what a load balancer may ask without a token
 
@@ -27,6 +29,7 @@ class Guard:
         self._app = app
         self._host = host
         self._expected = f"Bearer {token}" if token else None
+        self._sessions = Sessions(token) if token else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -34,7 +37,7 @@ class Guard:
             return
         refusal = self._refuse(scope)
         if refusal:
-            await reply_error(refusal)(scope, receive, send)
+            await _reply_refusal(refusal, scope)(scope, receive, send)
             return
         started = False
 
@@ -55,10 +58,15 @@ class Guard:
 
     def _refuse(self, scope: Scope) -> HeadraceError | None:
         headers = Headers(scope=scope)
-        if self._expected is None:
-            return self._refuse_stranger(headers)
+        if self._expected is None or self._sessions is None:
+            return _refuse_origin(headers) or self._refuse_stranger(headers)
         given = headers.get("authorization", "")
         if scope["path"] in OPEN_PATHS or hmac.compare_digest(given.encode(), self._expected.encode()):
+            return None
+        if is_open(scope["path"]):
+            return _refuse_origin(headers)
+        # The cookie opens what shows and never what changes, so a page of another site gains nothing by it.
+        if is_page(scope["path"]) and scope["method"] == "GET" and self._sessions.holds(headers.get("cookie", "")):
             return None
         return UnauthorizedError(
             "this server asks for a token",
@@ -67,11 +75,8 @@ class Guard:
         )
 
     def _refuse_stranger(self, headers: Headers) -> HeadraceError | None:
-        """Without a token, any web page that the user opens could send to or (by DNS) read from loopback."""
+        """Without a token, any web page that the user opens could (by DNS) read from loopback."""
         host = headers.get("host", "")
-        origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != host:
-            return ForbiddenError("pages of other sites may not use this server", found=f"origin {origin}")
         name = urlsplit(f"//{host}").hostname or ""
         if is_loopback(name) or name == self._host:
             return None
@@ -81,6 +86,23 @@ class Guard:
             expected="127.0.0.1 or localhost",
             fix="set `token` in headrace.toml to use it by another name",
         )
+
+
+def _refuse_origin(headers: Headers) -> HeadraceError | None:
+    """What a page of another site sends on behalf of whoever has it open."""
+    origin = headers.get("origin")
+    if origin is None or urlsplit(origin).netloc == headers.get("host", ""):
+        return None
+    return ForbiddenError("pages of other sites may not use this server", found=f"origin {origin}")
+
+
+def _reply_refusal(refusal: HeadraceError, scope: Scope) -> Response:
+    """A person is led to the form that asks for the token; a program gets the reason."""
+    wants_page = "text/html" in Headers(scope=scope).get("accept", "")
+    if isinstance(refusal, UnauthorizedError) and wants_page and is_page(scope["path"]) and scope["method"] == "GET":
+        target = quote(scope["path"], safe="/")
+        return RedirectResponse(f"/login?next={quote(target, safe='')}", 303, headers={"cache-control": "no-store"})
+    return reply_error(refusal)
 
 
 def is_loopback(host: str) -> bool:

@@ -1,0 +1,40 @@
+"""Numbers, spans of time and sizes as people read them."""
+
+from __future__ import annotations
+
+
+def count(number: int | float | None) -> str:
+    """A number with its thousands apart."""
+    return "–" if number is None else f"{number:,}"
+
+
+def span(ms: int | float | None) -> str:
+    """A short span of time."""
+    if ms is None:
+        return "–"
+    if ms < 1_000:
+        return f"{ms:.0f} ms"
+    if ms < 120_000:
+        return f"{ms / 1_000:.1f} s"
+    if ms < 7_200_000:
+        return f"{ms / 60_000:.0f} min"
+    return f"{ms / 3_600_000:.1f} h"
+
+
+def size(number: int | None) -> str:
+    """A number of bytes."""
+    if number is None:
+        return "–"
+    amount = float(number)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"
+
+
+def freshness(ms: int | None, reason: str | None) -> str:
+    """How far something is behind what was accepted."""
+    if ms is None:
+        return reason or "unknown"
+    return "up to date" if ms == 0 else f"{span(ms)} behind"

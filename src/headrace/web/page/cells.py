@@ -1,0 +1,103 @@
+"""Values of answers and times as the page writes them."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from headrace.web.page.html import Html, data, tag
+
+DAY_S = 86_400
+
+
+def value(of: Any) -> Html:
+    """One value of a row."""
+    if of is None:
+        return tag("span", "NULL", class_="quiet")
+    if of == "":
+        return tag("span", '""', class_="quiet", title="empty text")
+    if isinstance(of, bool):
+        return data(str(of).lower())
+    if isinstance(of, int | float | Decimal):
+        return data(number(of))
+    if isinstance(of, datetime):
+        return moment(of)
+    return data(of.isoformat() if isinstance(of, date) else str(of))
+
+
+def number(of: int | float | Decimal) -> str:
+    """A number, whole or with as many places as tell something."""
+    if isinstance(of, int):
+        return f"{of:,}"
+    if isinstance(of, Decimal):
+        return f"{of:,f}"
+    if not math.isfinite(of):
+        return "NaN" if math.isnan(of) else "Infinity" if of > 0 else "-Infinity"
+    if of == 0 or 1e-4 <= abs(of) < 1e15:
+        return f"{of:,.4f}".rstrip("0").rstrip(".")
+    return f"{of:.6g}"
+
+
+def short(of: float) -> str:
+    """A number for an axis."""
+    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if size <= abs(of) < size * 1000:
+            return f"{of / size:.3g} {unit}"
+    return f"{of:.3g}"
+
+
+def moment(of: datetime) -> Html:
+    """A time, to the second unless it has more to say. The zone stands in the title of its column."""
+    return tag("time", _date_time(of), datetime=_iso(of))
+
+
+def moment_text(iso: str | None, zone: str = " UTC") -> Html:
+    """A time that a description holds, with its zone."""
+    if iso is None:
+        return tag("span", "none yet", class_="quiet")
+    return tag("time", f"{iso.replace('T', ' ')[:19]}{zone}", datetime=iso)
+
+
+def window(start: datetime, end: datetime, *, dated: bool) -> Html:
+    """A window; its date can be left out where the row above has it."""
+    if dated or end - start >= timedelta(days=1):
+        return tag("span", moment(start), " – ", _end(start, end))
+    begin = tag("time", _time(start), datetime=_iso(start), title=_date_time(start))
+    return tag("span", begin, " – ", _end(start, end))
+
+
+def window_text(start: datetime, end: datetime) -> str:
+    """The same as text."""
+    return f"{_date_time(start)} – {_end(start, end)}"
+
+
+def clock(of: datetime, span_s: float) -> str:
+    """A time on an axis that spans so many seconds."""
+    if span_s >= 2 * DAY_S:
+        return _year(of, f"{of:%m-%d}")
+    return f"{of:%H:%M:%S}" if span_s < 120 else f"{of:%H:%M}"
+
+
+def _end(start: datetime, end: datetime) -> str:
+    return _time(end) if end - start < timedelta(days=1) else _date_time(end)
+
+
+def _iso(of: datetime) -> str:
+    return of.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _date_time(of: datetime) -> str:
+    day = _year(of, f"{of:%m-%d}")
+    return f"{day} {_time(of)}"
+
+
+def _year(of: datetime, rest: str) -> str:
+    return f"{of.year:04d}-{rest}"  # strftime's %Y drops the zeros of early years
+
+
+def _time(of: datetime) -> str:
+    if of.microsecond:
+        return f"{of:%H:%M:%S}.{of.microsecond:06d}"
+    return f"{of:%H:%M:%S}" if of.second else f"{of:%H:%M}"

@@ -1,0 +1,68 @@
+"""What to do next, where there is nothing to show yet: lines that can be pasted as they are."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from headrace.web.page.html import Html, tag
+
+EXAMPLES: dict[str, Any] = {
+    "STRING": "text",
+    "BOOLEAN": True,
+    "INT": 1,
+    "BIGINT": 1,
+    "DOUBLE": 1.5,
+    "DECIMAL": "1.50",
+    "DATE": "2026-01-01",
+    "TIMESTAMP": "2026-01-01T12:00:00Z",
+}
+STREAM = """\
+CREATE STREAM visits (
+  visitor STRING NOT NULL,
+  page    STRING,
+  at      TIMESTAMP NOT NULL,
+  WATERMARK FOR at AS at - INTERVAL 1 MINUTE
+);"""
+
+
+def define_stream(folder: str) -> Html:
+    """No stream runs."""
+    return _hint(
+        "No streams run yet. Write one into a file of the workspace, then apply it:",
+        f"cd {shlex.quote(folder)}\ncat >> definitions/visits.sql <<'END'\n{STREAM}\nEND\nheadrace apply",
+    )
+
+
+def define_view(folder: str, stream: Mapping[str, Any]) -> Html:
+    """Streams run, no view does."""
+    time = f"window({stream['event_time']}, '1 minute')" if stream["event_time"] else None
+    view = f"CREATE MATERIALIZED VIEW {stream['name']}_per_minute AS\nSELECT count(*) AS events FROM {stream['name']}"
+    view += f" GROUP BY {time};" if time else ";"
+    return _hint(
+        "No views run yet. A view is a question whose answer is kept up to date:",
+        f"cd {shlex.quote(folder)}\ncat >> definitions/views.sql <<'END'\n{view}\nEND\nheadrace apply",
+    )
+
+
+def send_events(url: str, folder: str, stream: Mapping[str, Any], *, token: bool) -> Html:
+    """A stream without events."""
+    event = {f["name"]: _example(f["type"]) for f in stream["fields"] if not f["computed"]}
+    lines = [f"curl {url}/v1/streams/{stream['name']}/events", "-H 'Content-Type: application/json'"]
+    if token:
+        lines.append('-H "Authorization: Bearer $HEADRACE_TOKEN"')
+    lines.append(f"-d {shlex.quote(orjson.dumps(event).decode())}")
+    file = f"# or a file, one event per line\nheadrace send {stream['name']} FILE -w {shlex.quote(folder)}"
+    return _hint(f"Stream {stream['name']} has no events yet. Send it one:", " \\\n  ".join(lines) + f"\n{file}")
+
+
+def _example(type_name: str) -> Any:
+    base = type_name.partition("(")[0].partition("<")[0]
+    return {"ARRAY": [], "MAP": {}}.get(base, EXAMPLES.get(base))
+
+
+def _hint(say: str, paste: str) -> Html:
+    return tag("div", tag("p", say), tag("pre", tag("code", paste), tabindex=0), class_="hint")

@@ -1,0 +1,68 @@
+"""HTML made of parts: text is escaped because it is text, so no caller can forget it."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from html import escape
+
+MOST_CHARACTERS = 120  # of one value in a table
+EMPTY = {"meta", "link", "input", "br", "hr"}
+
+
+class Html(str):
+    """Text that is markup already."""
+
+    __slots__ = ()
+
+
+Part = str | None | Iterable["Part"]  # a str that is not Html is escaped
+
+
+def join(*parts: Part) -> Html:
+    """The parts one after another."""
+    return Html("".join(_render(part) for part in parts))
+
+
+def tag(name: str, /, *parts: Part, **attributes: str | int | float | bool | None) -> Html:
+    """An element. `class_` is class, `aria_label` is aria-label; False and None leave an attribute out."""
+    given = "".join(_attribute(key, value) for key, value in attributes.items() if value not in (None, False))
+    if name in EMPTY:
+        return Html(f"<{name}{given}>")
+    return Html(f"<{name}{given}>{join(*parts)}</{name}>")
+
+
+def plain(text: str, most: int = MOST_CHARACTERS) -> str:
+    """Text of an event, cut, with what would not be seen (or would turn its neighbours round) spelled out."""
+    cut = text[:most]
+    spelled = "".join(_spell(character) for character in cut)
+    return spelled if len(text) <= most else f"{spelled}… ({len(text):,} characters)"
+
+
+def data(text: str, most: int = MOST_CHARACTERS) -> Html:
+    """The same as an element that keeps its direction to itself."""
+    return tag("bdi", plain(text, most))
+
+
+def _spell(character: str) -> str:
+    """Controls, bidi marks and line separators by their code points; all else as it is."""
+    if character.isprintable() or character == " ":
+        return character
+    if unicodedata.category(character) == "Zs":  # spaces of other widths
+        return character
+    return f"\\u{ord(character):04x}"
+
+
+def _attribute(key: str, value: str | int | float | bool | None) -> str:
+    name = key.rstrip("_").replace("_", "-")
+    return f" {name}" if value is True else f' {name}="{escape(str(value))}"'
+
+
+def _render(part: Part) -> str:
+    if part is None:
+        return ""
+    if isinstance(part, Html):
+        return part
+    if isinstance(part, str):
+        return escape(part)
+    return "".join(_render(each) for each in part)

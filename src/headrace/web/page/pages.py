@@ -1,0 +1,173 @@
+"""Whole pages out of what the runtime says and answers: the workspace, and one view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from headrace.errors import HeadraceError, NotFoundError, QuestionError, did_you_mean
+from headrace.serve.question import Question
+from headrace.serve.times import parse_instant
+from headrace.web.page import hints
+from headrace.web.page.frame import brand, document
+from headrace.web.page.html import Html, data, join, tag
+from headrace.web.page.kept import Kept
+from headrace.web.page.look import Look, Looker
+from headrace.web.page.sections import (
+    dead_letters,
+    state_line,
+    streams_table,
+    trouble,
+    view_card,
+    view_path,
+    view_rows,
+    views_table,
+)
+
+if TYPE_CHECKING:
+    from headrace.runtime import Runtime
+
+LIVE_VIEWS = 12  # views whose rows and chart are on the first page; the others are a click away
+ROWS, WINDOWS = 50, 60
+REASONS_S = 15.0
+MORE_ROWS, MORE_WINDOWS = 200, 180
+
+Page = tuple[int, str]  # status and body
+
+
+class WorkspacePage:
+    """Makes pages out of what the runtime says and answers."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._reasons: Kept[list[dict[str, Any]]] = Kept(REASONS_S)
+        self._few = Looker(runtime.ask, rows=ROWS, windows=WINDOWS)
+        self._many = Looker(runtime.ask, rows=MORE_ROWS, windows=MORE_WINDOWS)
+
+    def workspace(self) -> Page:
+        """Everything at a glance."""
+        at = datetime.now(UTC)
+        status = self._runtime.status()
+        live = tag(
+            "main",
+            state_line(status, self._runtime.health()["reason"], at),
+            trouble(status),
+            _section("Streams", self._streams(status)),
+            _section("Views", self._views(status)) if status["streams"] else None,
+            id="live",
+            tabindex=-1,
+        )
+        return 200, document(f"{status['workspace']} · Headrace", _top(), live, self._foot(), live=at)
+
+    def view(self, name: str, given: Mapping[str, str]) -> Page:
+        """One view: more rows, a larger chart, a filter by key."""
+        at = datetime.now(UTC)
+        views = {view["name"]: view for view in self._runtime.views()}
+        if name not in views:
+            hint = did_you_mean(name, views)
+            return 404, self._failure(NotFoundError(f"view '{name}' does not exist", fix=hint), at)
+        view = views[name]
+        keys = {key: text for key in view["keys"] if (text := given.get(f"key.{key}", ""))}
+        problem, look = None, None
+        try:
+            look = self._look(view, keys, given.get("before"))
+        except QuestionError as error:
+            problem = tag("p", data(str(error), 500), class_="bad", role="alert")
+        stalled = tag("p", data(view["stalled"], 2000), class_="bad") if view["stalled"] else None
+        live = tag(
+            "main",
+            view_card(view, None, level="h1"),
+            stalled,
+            _filter(view, keys),
+            problem,
+            view_rows(view, look) if look else None,
+            _older(name, keys, look) if look else None,
+            tag("p", "As JSON: ", tag("code", f"GET /v1{view_path(name)}"), class_="quiet"),
+            id="live",
+            tabindex=-1,
+        )
+        title = f"{name} · {self._runtime.workspace.name} · Headrace"
+        crumb = [" / ", tag("a", data(self._runtime.workspace.name), href="/"), " / ", data(name)]
+        return 400 if problem else 200, document(title, _top(crumb), live, self._foot(), live=at)
+
+    def _look(self, view: Mapping[str, Any], keys: Mapping[str, str], before: str | None) -> Look:
+        where = Question.from_text(view["name"], [(f"key.{key}", text) for key, text in keys.items()]).where
+        until = parse_instant(before) if before else None
+        if before and until is None:
+            raise QuestionError("'before' is not a time", found=repr(before), expected="ISO 8601")
+        return self._many.look(view, where, until)
+
+    def _streams(self, status: Mapping[str, Any]) -> Html:
+        streams, folder = status["streams"], status["folder"]
+        if not streams:
+            return hints.define_stream(folder)
+        token = self._runtime.workspace.settings.token is not None
+        quiet = [stream for stream in streams if not stream["events"] and not stream["backlog_bytes"]]
+        asked = [hints.send_events(status["url"], folder, stream, token=token) for stream in quiet[:1]]
+        dead = [dead_letters(s["name"], s["dead_letters"], self._why(s["name"])) for s in streams if s["dead_letters"]]
+        return join(streams_table(streams), dead, asked)
+
+    def _why(self, stream: str) -> list[dict[str, Any]]:
+        """Why events of a stream are dead letters; that reads files, so it is kept longer than the rest."""
+        try:
+            return self._reasons.get(stream, self._runtime.dead_letters(stream).reasons)
+        except HeadraceError:
+            return []  # the stream was dropped between two reads
+
+    def _views(self, status: Mapping[str, Any]) -> Html:
+        views = status["views"]
+        if not views:
+            return hints.define_view(status["folder"], status["streams"][0])
+        cards = [self._card(view) for view in views[:LIVE_VIEWS]]
+        left = len(views) - len(cards)
+        note = f"Rows and charts of {left} more views are on their own pages." if left > 0 else None
+        return join(views_table(views), tag("div", cards, class_="cards"), tag("p", note) if note else None)
+
+    def _card(self, view: Mapping[str, Any]) -> Html:
+        try:
+            return view_card(view, self._few.look(view))
+        except HeadraceError as error:  # it was dropped between two reads, or is not there yet
+            return view_card(view, None, note=str(error))
+
+    def _failure(self, error: HeadraceError, at: datetime) -> str:
+        said = tag("main", tag("h1", "Not found"), tag("p", data(str(error), 500)), id="live", tabindex=-1)
+        return document("Not found · Headrace", _top(), said, self._foot())
+
+    def _foot(self) -> Html:
+        links = [tag("a", "metrics", href="/metrics"), " · ", tag("a", "HTTP API", href="/openapi.json")]
+        if self._runtime.workspace.settings.token is None:
+            return tag("footer", links)
+        return tag("footer", tag("form", tag("button", "Sign out"), method="post", action="/logout"))
+
+
+def _section(title: str, content: Html) -> Html:
+    ident = title.lower()
+    return tag("section", tag("h2", title, id=ident), content, aria_labelledby=ident)
+
+
+def _top(crumb: Any = None) -> Html:
+    pause = tag("button", "Pause", id="pause", type="button", hidden=True, aria_pressed="false")
+    return tag("div", brand(crumb), pause, class_="top")
+
+
+def _filter(view: Mapping[str, Any], keys: Mapping[str, str]) -> Html | None:
+    """A form that needs no script."""
+    if not view["keys"]:
+        return None
+    fields = [
+        tag("label", tag("span", key), tag("input", name=f"key.{key}", value=keys.get(key), autocomplete="off"))
+        for key in view["keys"]
+    ]
+    clear = tag("a", "Clear", href=view_path(view["name"])) if keys else None
+    hint = tag("span", r"empty: all; \N: NULL", class_="quiet")
+    return tag("form", fields, tag("button", "Filter"), clear, hint, method="get", class_="filter", role="search")
+
+
+def _older(name: str, keys: Mapping[str, str], look: Look) -> Html | None:
+    if look.older is None:
+        return None
+    asked = {f"key.{key}": text for key, text in keys.items()}
+    asked["before"] = look.older.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return tag("p", tag("a", "Older windows", href=f"{view_path(name)}?{urlencode(asked)}"))

@@ -1,0 +1,85 @@
+"""Endpoints of the page: the workspace at `/`, one view at `/views/NAME`, signing in, and what they load."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from headrace.errors import NotFoundError
+from headrace.web.body import read_body
+from headrace.web.page.frame import ASSETS, HEADERS, asset
+from headrace.web.page.kept import Kept
+from headrace.web.page.login import login_page
+from headrace.web.page.pages import Page, WorkspacePage
+from headrace.web.session import Sessions, is_page
+
+if TYPE_CHECKING:
+    from headrace.runtime import Runtime
+
+MOST_FORM = 16 << 10
+WRONG_TOKEN_S = 0.5  # before a wrong token is refused: guessing takes long
+
+
+def page_routes(runtime: Runtime) -> APIRouter:
+    """The page, over a runtime. Plain functions run in a thread: they read the store."""
+    routes = APIRouter(include_in_schema=False)
+    pages = WorkspacePage(runtime)
+    kept: Kept[Page] = Kept()
+
+    def reply(key: str, make: Callable[[], Page]) -> Response:
+        status, body = kept.get(key, make)
+        return HTMLResponse(body.encode(errors="replace"), status, headers=HEADERS)
+
+    @routes.get("/")
+    def workspace() -> Response:
+        return reply("/", pages.workspace)
+
+    @routes.get("/views/{view}")
+    def one_view(view: str, request: Request) -> Response:
+        given = dict(request.query_params)
+        return reply(f"{view}?{request.url.query}", lambda: pages.view(view, given))
+
+    @routes.get("/page/{name}")
+    def part(name: str) -> Response:
+        if name not in ASSETS:
+            raise NotFoundError(f"the page has no file '{name}'", expected=", ".join(ASSETS))
+        headers = {**HEADERS, "cache-control": "public, max-age=31536000, immutable"}  # its address names its content
+        return Response(asset(name), headers=headers, media_type=ASSETS[name])
+
+    token = runtime.workspace.settings.token
+    if token:
+        _add_login(routes, runtime.workspace.name, Sessions(token))
+    return routes
+
+
+def _add_login(routes: APIRouter, workspace: str, sessions: Sessions) -> None:
+    @routes.get("/login")
+    def ask_token(request: Request) -> Response:
+        return HTMLResponse(login_page(workspace, _target(request.query_params.get("next"))), headers=HEADERS)
+
+    @routes.post("/login")
+    async def sign_in(request: Request) -> Response:
+        form = parse_qs((await read_body(request, MOST_FORM)).decode(errors="replace"))
+        target = _target(form.get("next", [None])[0])
+        if not sessions.is_token(form.get("token", [""])[0].strip()):
+            await asyncio.sleep(WRONG_TOKEN_S)
+            return HTMLResponse(login_page(workspace, target, wrong=True), 401, headers=HEADERS)
+        return _go(target, sessions.begin(secure=request.url.scheme == "https"))
+
+    @routes.post("/logout")
+    async def sign_out(request: Request) -> Response:
+        return _go("/login", sessions.end(secure=request.url.scheme == "https"))
+
+
+def _go(target: str, cookie: str) -> Response:
+    return RedirectResponse(target, 303, headers={**HEADERS, "set-cookie": cookie})
+
+
+def _target(asked: str | None) -> str:
+    """Where to go after signing in: to a page of ours, whatever a link says."""
+    return asked if asked and is_page(asked.partition("?")[0]) and asked.isprintable() else "/"

@@ -1,0 +1,213 @@
+"""The parts of the page: state, trouble, streams, views, and one view with its rows and chart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+from headrace.define.durations import format_duration
+from headrace.readable import count, freshness, size, span
+from headrace.web.page.cells import moment_text, value, window
+from headrace.web.page.chart import chart
+from headrace.web.page.html import Html, data, tag
+from headrace.web.page.look import Look
+from headrace.web.page.tables import table
+
+MOST_REASON = 300
+MOST_ERROR = 2000  # characters of an error that is shown
+SLOW_MS = 10_000  # a freshness beyond this is marked
+Described = Mapping[str, Any]
+
+
+def state_line(status: Described, reason: str | None, at: datetime) -> Html:
+    """The name of the workspace and how it goes."""
+    state = status["state"]
+    facts = [
+        ("memory", f"{count(status['memory_mb'])} MB"),
+        ("heartbeat", "none yet" if status["heartbeat_ms"] is None else f"{span(status['heartbeat_ms'])} ago"),
+        ("numbers from", f"{at:%H:%M:%S} UTC"),
+    ]
+    return tag(
+        "header",
+        tag("h1", data(status["workspace"]), " ", tag("span", state, class_=f"state {state}")),
+        tag("p", reason, class_="quiet") if reason else None,
+        _facts(facts),
+        class_="workspace",
+    )
+
+
+def trouble(status: Described) -> Html | None:
+    """Everything that is wrong, in one place, first."""
+    found = [(f"Stream {s['name']}", s["error"]) for s in status["streams"] if s["error"]]
+    found += [(f"View {v['name']} is stalled", v["stalled"]) for v in status["views"] if v["stalled"]]
+    if not found:
+        return None
+    items = [tag("li", tag("strong", who), ": ", data(what, MOST_ERROR)) for who, what in found]
+    return tag(
+        "section",
+        tag("h2", "Trouble", id="trouble-title"),
+        tag("ul", items),
+        class_="trouble",
+        aria_labelledby="trouble-title",
+    )
+
+
+def streams_table(streams: Sequence[Described]) -> Html:
+    """A row per stream."""
+    titles = ["stream", "events/s", "events", "freshness", "newest event", "backlog", "commits", "commit time",
+              "maintain time", "files", "dead letters"]  # fmt: skip
+    if not any("files" in stream for stream in streams):
+        titles.remove("files")
+    return table(
+        titles,
+        [_stream_cells(stream, titles) for stream in streams],
+        label="streams",
+        numbers=[title for title in titles if title not in ("stream", "freshness", "newest event")],
+        stacked=True,
+    )
+
+
+def _stream_cells(stream: Described, titles: Sequence[str]) -> list[Any]:
+    dead = stream["dead_letters"]
+    cells = {
+        "stream": data(stream["name"]),
+        "events/s": count(stream["events_per_second"]),
+        "events": count(stream["events"]),
+        "freshness": _freshness(stream["freshness_ms"], None),
+        "newest event": moment_text(stream["newest_event"]),
+        "backlog": size(stream["backlog_bytes"]),
+        "commits": count(stream["commits"]),
+        "commit time": span(stream["commit_ms"]),
+        "maintain time": span(stream["maintain_ms"]),
+        "files": count(stream.get("files")),
+        "dead letters": tag("span", count(dead), class_="warn") if dead else count(dead),
+    }
+    return [cells[title] for title in titles]
+
+
+def dead_letters(stream: str, total: int, reasons: Sequence[Described]) -> Html:
+    """Why events of a stream could not be read."""
+    rows = [
+        [count(why["count"]), data(why["reason"], MOST_REASON), data(why["newest"], MOST_REASON)] for why in reasons
+    ]
+    return tag(
+        "details",
+        tag("summary", f"{total:,} dead letters of {stream}: why"),
+        table(["events", "reason", "the newest"], rows, label=f"dead letters of {stream}", numbers=["events"]),
+        tag("p", tag("code", f"headrace dead-letters {stream}"), " shows them.", class_="quiet"),
+        id=f"dead-{stream}",
+    )
+
+
+def views_table(views: Sequence[Described]) -> Html:
+    """A row per view."""
+    titles = ["view", "stream", "keys", "window", "freshness", "version", "commits", "rows", "settled until (UTC)"]
+    rows = [
+        [
+            tag("a", data(v["name"]), href=view_path(v["name"])),
+            data(v["stream"]),
+            ", ".join(v["keys"]) or "none",
+            window_words(v),
+            _view_state(v),
+            count(v["version"]),
+            f"{count(v['applied_to'])} of {count(v['commits'])}",
+            count(v["rows"]),
+            moment_text(v["settled_until"], zone="") if v["window_ms"] else tag("span", "never", class_="quiet"),
+        ]
+        for v in views
+    ]
+    minor = ["stream", "keys", "window", "commits"]
+    return table(titles, rows, label="views", numbers=["version", "commits", "rows"], stacked=True, minor=minor)
+
+
+def view_card(view: Described, look: Look | None, *, level: str = "h3", note: str | None = None) -> Html:
+    """One view: chart and rows."""
+    name = view["name"]
+    ident = f"view-{name}"
+    title = tag(level, tag("a", data(name), href=view_path(name)), id=ident)
+    keys = f" by {', '.join(view['keys'])}" if view["keys"] else ""
+    what = tag("p", f"{window_words(view)}{keys} of {view['stream']} · ", _view_state(view), class_="quiet")
+    shown = tag("p", note, class_="quiet") if note else None
+    if look is not None:
+        drawn = chart(look.series, f"chart-{name}") if look.series else None
+        shown = tag("div", drawn, rows_table(view, look), class_="inside")
+    return tag("article", title, what, _building(view), shown, class_="view", aria_labelledby=ident)
+
+
+def rows_table(view: Described, look: Look) -> Html:
+    """The rows of a look, and what they stand for."""
+    if not look.rows:
+        return tag("p", "No rows yet." if look.answer.newest_event is None else "No rows here.", class_="quiet")
+    keys = len(view["keys"])
+    timed = view["window_ms"] is not None
+    columns = look.answer.columns
+    places = [*range(keys), *range(keys + 2, len(columns) - 1)]
+    titles = [*(["window (UTC)"] if timed else []), *(columns[at][0] for at in places), *([""] if timed else [])]
+    rows = []
+    before: tuple[Any, ...] = (None, None)
+    for row in look.rows:
+        cells: list[Any] = [value(row[at]) for at in places]
+        if timed:
+            start, end = row[keys : keys + 2]
+            same, dated = (start, end) == before, before[0] is None or before[0].date() != start.date()
+            before = (start, end)
+            settled = tag("span", "settled", class_="quiet") if row[-1] else tag("span", "provisional", class_="warn")
+            cells = [None, *cells, None] if same else [window(start, end, dated=dated), *cells, settled]
+        rows.append(cells)
+    numbers = [columns[at][0] for at in places if columns[at][1].is_numeric]
+    caption = tag("p", _sentence(look), class_="quiet")
+    return tag("div", table(titles, rows, label=f"rows of {view['name']}", numbers=numbers), caption, class_="rows")
+
+
+def view_rows(view: Described, look: Look) -> Html:
+    """Chart and rows of a view's own page."""
+    drawn = chart(look.series, "chart") if look.series else None
+    return tag("section", drawn, rows_table(view, look), class_="large", aria_label="rows")
+
+
+def view_path(name: str) -> str:
+    """The page of a view."""
+    return f"/views/{quote(name, safe='')}"
+
+
+def window_words(view: Described) -> str:
+    """The window of a view in words."""
+    if view["window_ms"] is None:
+        return "all time"
+    text = format_duration(view["window_ms"])
+    return text if view["window_ms"] == view["every_ms"] else f"{text} every {format_duration(view['every_ms'])}"
+
+
+def _sentence(look: Look) -> str:
+    corrections = look.answer.corrections
+    parts = [f"Shown: {look.what}"]
+    if corrections:
+        parts.append(f"{corrections:,} corrections by late events")
+    parts += [f"{name} {error}" for name, error in look.answer.approximate.items()]
+    return "; ".join(parts) + "."
+
+
+def _view_state(view: Described) -> Html:
+    if view["stalled"]:
+        return tag("span", "stalled", class_="bad")
+    return _freshness(view["freshness_ms"], view["freshness_reason"])
+
+
+def _freshness(ms: int | None, reason: str | None) -> Html:
+    marked = "warn" if ms is None or ms > SLOW_MS else None
+    return tag("span", freshness(ms, reason), class_=marked)
+
+
+def _building(view: Described) -> Html | None:
+    building = view["building"]
+    if not building:
+        return None
+    done, of = building["applied_to"], max(building["commits"], 1)
+    said = f"Version {building['version']} is being built: {done:,} of {building['commits']:,} commits"
+    return tag("p", tag("progress", said, value=done, max=of, aria_label=said), " ", said, class_="building")
+
+
+def _facts(facts: Sequence[tuple[str, str]]) -> Html:
+    return tag("dl", [tag("div", tag("dt", name), tag("dd", said)) for name, said in facts], class_="facts")

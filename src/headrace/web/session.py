@@ -1,0 +1,65 @@
+"""Who is signed in to the page: a cookie that says so until it ends, since a browser sends no bearer header.
+
+The cookie opens the page and nothing else: what changes anything still asks for the token itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import time
+from collections.abc import Callable
+from http.cookies import CookieError, SimpleCookie
+
+LASTS_S = 12 * 3600
+
+
+def is_page(path: str) -> bool:
+    """Whether a path is one that the cookie opens."""
+    return path == "/" or path.startswith("/views/")
+
+
+def is_open(path: str) -> bool:
+    """Whether a path is needed to sign in, and shows nothing of the workspace."""
+    return path in ("/login", "/logout") or path.startswith("/page/")
+
+
+class Sessions:
+    """Makes and checks cookies. They are signed with the token, so nothing is stored and a new token ends them."""
+
+    def __init__(self, token: str, now: Callable[[], float] = time.time) -> None:
+        self._token = token.encode()
+        self._now = now
+        # Cookies of one host know no ports: two servers of one machine must not sign each other out.
+        self.cookie = f"headrace_{self._sign('cookie')[:8]}"
+
+    def is_token(self, given: str) -> bool:
+        """Whether this is the token, compared in constant time."""
+        return hmac.compare_digest(given.encode(), self._token)
+
+    def begin(self, *, secure: bool) -> str:
+        """A Set-Cookie header that signs in."""
+        until = str(int(self._now()) + LASTS_S)
+        return self._set(f"{until}.{self._sign(until)}", LASTS_S, secure)
+
+    def end(self, *, secure: bool) -> str:
+        """A Set-Cookie header that signs out."""
+        return self._set("", 0, secure)
+
+    def holds(self, header: str) -> bool:
+        """Whether a Cookie header carries a session that has not ended."""
+        try:
+            found = SimpleCookie(header).get(self.cookie)
+        except CookieError:
+            return False
+        until, _, signed = (found.value if found else "").partition(".")
+        if not hmac.compare_digest(signed.encode(), self._sign(until).encode()):
+            return False
+        return self._now() < int(until)
+
+    def _sign(self, text: str) -> str:
+        return hmac.new(self._token, f"headrace page {text}".encode(), hashlib.sha256).hexdigest()
+
+    def _set(self, value: str, seconds: int, secure: bool) -> str:
+        end = "; Secure" if secure else ""
+        return f"{self.cookie}={value}; Max-Age={seconds}; Path=/; HttpOnly; SameSite=Strict{end}"

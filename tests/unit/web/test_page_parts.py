@@ -1,0 +1,197 @@
+"""The parts of the page: escaping by construction, charts of odd numbers, what is kept for a moment."""
+
+from __future__ import annotations
+
+import re
+import threading
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from headrace.web.page.cells import number, short, value
+from headrace.web.page.chart import chart
+from headrace.web.page.hints import send_events
+from headrace.web.page.html import data, join, plain, tag
+from headrace.web.page.kept import Kept
+from headrace.web.page.look import Point, Series
+from headrace.web.session import LASTS_S, Sessions
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def test_text_is_escaped_wherever_it_stands() -> None:
+    evil = "<script>'\"&"
+    made = tag("p", evil, [evil, tag("b", evil)], title=evil, data_x=evil)
+    assert "<script" not in made
+    assert made.count("&lt;script&gt;&#x27;&quot;&amp;") == 5
+    assert join(None, "a", ["b", None]) == "ab"
+    assert tag("input", name="x", required=True, value=None) == '<input name="x" required>'
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\u202eb", r"a\u202eb"),
+        ("\u2066x\u2069", r"\u2066x\u2069"),
+        ("a\x00\x1b[31m\n", r"a\u0000\u001b[31m\u000a"),
+        ("=HYPERLINK(1)", "=HYPERLINK(1)"),
+        ("ÄÖ 日本 🎉", "ÄÖ 日本 🎉"),
+        ("x" * 100_000, "x" * 120 + "… (100,000 characters)"),
+    ],
+)
+def test_what_would_not_be_seen_is_spelled_out(text: str, shown: str) -> None:
+    assert plain(text) == shown
+    assert data(text).startswith("<bdi>")
+
+
+def test_values_and_numbers() -> None:
+    assert "NULL" in value(None)
+    assert "&quot;&quot;" in value("")
+    assert [number(n) for n in (1234567, 0.0, 0.5, 1e-9, 1e300, Decimal("1234.50"), float("nan"), float("-inf"))] == [
+        "1,234,567", "0", "0.5", "1e-09", "1e+300", "1,234.50", "NaN", "-Infinity",
+    ]  # fmt: skip
+    assert [short(n) for n in (0, 12, 999, 1500, 2.5e6, 3e13, 1e200)] == [
+        "0", "12", "999", "1.5 k", "2.5 M", "30 T", "1e+200",
+    ]  # fmt: skip
+
+
+def drawn(*values: Any, places: int = 20) -> tuple[str, list[dict[str, str]]]:
+    points = [Point(at, f"window {at}", v, settled=at % 2 == 0) for at, v in enumerate(values)]
+    end = NOON + timedelta(minutes=places)
+    made = chart(Series("hits", "hits per minute", points, places, NOON, end), "c")
+    bars = []
+    if "<svg" in made:
+        svg = ElementTree.fromstring(made[made.index("<svg") : made.index("</svg>") + 6])
+        bars = [rect.attrib for rect in svg.iter("rect")]
+        for bar in bars:
+            y, height = float(bar["y"]), float(bar["height"])
+            assert 0 <= y <= 100, bar
+            assert 0 < height <= 100.01, bar
+            assert y + height <= 100.01, bar
+    return made, bars
+
+
+def test_a_chart_has_words_and_axes() -> None:
+    made, bars = drawn(3, 6, 1)
+    assert [float(bar["height"]) for bar in bars] == [50, 100, pytest.approx(16.67)]
+    assert bars[1]["class"] == "provisional"
+    assert "lowest 1; highest 6; last 1" in made
+    assert 'aria-labelledby="c-title c-desc"' in made
+    assert re.findall(r"<span>([^<]*)</span>", made) == ["6", "0", "2026-03-01 12:00", "12:10", "12:20 UTC"]
+
+
+@pytest.mark.parametrize(
+    ("values", "count"),
+    [
+        ([5], 1),
+        ([0, 0], 2),
+        ([None, 1, float("nan"), float("inf"), 2], 2),
+        ([1e308, -1e308, 5], 3),
+        ([-4, -2], 2),
+        ([10**400, 7], 1),
+        ([Decimal("1e37"), Decimal(-1)], 2),
+        ([5e-324, 1e-320], 2),
+    ],
+)
+def test_odd_numbers_are_drawn_or_left_out(values: list[Any], count: int) -> None:
+    assert len(drawn(*values)[1]) == count
+
+
+def test_without_any_number_there_is_no_chart() -> None:
+    for values in ([], [None], [float("nan"), 10**400]):
+        made, bars = drawn(*values)
+        assert not bars
+        assert "no number to draw" in made
+
+
+def test_a_chart_over_keys() -> None:
+    points = [
+        Point(0, "<b>", 10, settled=True),
+        Point(1, "x\u202e", None, settled=True),
+        Point(2, "c", 5, settled=True),
+    ]
+    made = chart(Series("n", "n by k", points, 3), "c")
+    assert made.count("<li>") == 2
+    assert "&lt;b&gt;" in made
+
+
+def test_a_line_to_paste_is_quoted() -> None:
+    fields = [
+        {"name": "it's", "type": "STRING", "computed": None},
+        {"name": "n", "type": "DECIMAL(10,2)", "computed": None},
+        {"name": "c", "type": "INT", "computed": "n + 1"},
+    ]
+    made = send_events("http://h", "/tmp/a b", {"name": "s", "fields": fields}, token=True)
+    assert "$HEADRACE_TOKEN" in made
+    assert "&#x27;/tmp/a b&#x27;" in made
+    assert "&quot;c&quot;" not in made
+    assert "&quot;n&quot;:&quot;1.50&quot;" in made
+
+
+def test_what_is_kept_is_made_once_for_all_who_ask() -> None:
+    clock = [0.0]
+    made: list[int] = []
+    kept: Kept[int] = Kept(1.0, lambda: clock[0])
+
+    def make() -> int:
+        made.append(1)
+        return len(made)
+
+    threads = [threading.Thread(target=kept.get, args=("a", make)) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1
+    clock[0] = 0.99
+    assert kept.get("a", make) == 1
+    clock[0] = 1.0
+    assert kept.get("a", make) == 2
+    for key in range(1000):
+        kept.get(key, lambda: 0)
+    assert len(kept._entries) <= 64
+
+
+def test_what_takes_long_is_kept_longer() -> None:
+    clock = [0.0]
+    kept: Kept[float] = Kept(1.0, lambda: clock[0])
+
+    def slow() -> float:
+        clock[0] += 2
+        return clock[0]
+
+    assert kept.get("a", slow) == 2
+    clock[0] = 21.9
+    assert kept.get("a", slow) == 2
+    clock[0] = 22.0
+    assert kept.get("a", slow) == 24
+
+
+def test_a_session_ends_and_cannot_be_made_up() -> None:
+    clock = [1000.0]
+    sessions = Sessions("open sesame", lambda: clock[0])
+    header = sessions.begin(secure=True)
+    assert {"HttpOnly", "SameSite=Strict", "Secure", "Path=/"} <= set(header.split("; "))
+    cookie = header.partition(";")[0]
+    assert sessions.holds(f"other=1; {cookie}")
+    assert "sesame" not in cookie
+    assert not Sessions("another", lambda: clock[0]).holds(cookie)
+    name, _, told = cookie.partition("=")
+    until, _, signed = told.partition(".")
+    for forged in (
+        f"{name}={int(until) + 9}.{signed}",
+        f"{name}={until}.",
+        f"{name}=",
+        f"{name}=x.y",
+        "",
+        "a=b;;=",
+        name,
+    ):
+        assert not sessions.holds(forged), forged
+    clock[0] += LASTS_S
+    assert not sessions.holds(cookie)
+    assert sessions.is_token("open sesame")
+    assert not sessions.is_token("öpen sesame")
