@@ -19,7 +19,10 @@ from headrace.config import Settings, Workspace
 from tests.surfaces.conftest import HEADRACE, Ran, visit
 
 Command = Callable[..., Ran]
-COMMANDS = {"init", "plan", "apply", "up", "send", "ask", "status", "streams", "views", "doctor", "demo", "bench"}
+COMMANDS = {
+    "init", "plan", "apply", "up", "send", "ask", "sql", "status", "streams", "views", "dead-letters", "doctor", "demo",
+    "bench",
+}  # fmt: skip
 
 
 def write_events(path: Path, *events: object) -> Path:
@@ -32,7 +35,8 @@ def test_help_names_every_command(headrace: Command) -> None:
     assert shown.code == 0
     for name in COMMANDS:
         assert f"\n  {name} " in shown.out
-    assert {command.callback.__name__ for command in app.registered_commands if command.callback} == COMMANDS
+    names = {command.callback.__name__ for command in app.registered_commands if command.callback}
+    assert {name.replace("_", "-") for name in names} == COMMANDS
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS - {"bench"}))

@@ -68,7 +68,7 @@ def sent(applied: Path, headrace: Command) -> Path:
     catalog = load(workspace.definitions)
     table = LakeTable(workspace.lake("visits"), catalog.streams["visits"], fence=100)
     path = table.folder / "_dead=false" / "a.parquet"
-    path.parent.mkdir()
+    path.parent.mkdir(exist_ok=True)
     path.write_bytes(b"x" * 100)
     bounds = '"minValues":{"_commit":0},"maxValues":{"_commit":0},"nullCount":{}'
     file = NewFile("_dead=false/a.parquet", 100, 2, False, f'{{"numRecords":2,{bounds}}}')

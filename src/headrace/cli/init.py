@@ -152,4 +152,4 @@ def toml_value(value: Any) -> str:
     """A default as TOML writes it."""
     if value is None:
         return '"…"'
-    return f'"{value}"' if isinstance(value, str) else str(value)
+    return f'"{value}"' if isinstance(value, str) else str(value).lower()  # true, not True

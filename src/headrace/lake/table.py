@@ -12,14 +12,14 @@ from pathlib import Path
 
 import orjson
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headrace.define.model import Stream
 from headrace.errors import ConflictError, CorruptionError, FencedError
 from headrace.lake.file import NewFile
-from headrace.lake.metadata import record_schema
+from headrace.lake.log import Action, DeltaLog, sync, sync_folders
+from headrace.lake.metadata import schema_change
 from headrace.lake.schema import COMMIT, DEAD, table_schema
 
 # Application transactions outlive checkpoints, log clean-up and vacuum; commit metadata does not.
@@ -65,12 +65,13 @@ class LakeTable:
         self._fence = fence
         self.turn = threading.RLock()
         self._lock = threading.Lock()
-        self._table = self._open()
+        table = self._open()
+        self.log = DeltaLog(folder, table.version(), f"{fence or 0:08d}")
         if fence is not None:
-            self._raise_fence(fence)
-            self._record(self._schema)
-        self.state = self._read_state()
-        self._files = {file.path: file for file in self._list_files()}
+            self._make_folders()
+            self._raise_fence(fence, table)
+        self.state = _read_state(table)
+        self._files = {file.path: file for file in _list_files(table)}
         self._rows = {dead: sum(f.rows for f in self._files.values() if f.dead == dead) for dead in (False, True)}
         self._pins: Counter[str] = Counter()  # paths that somebody reads
         self._ends: dict[int, LakeState] = {}  # next_commit -> state there, for recent commits
@@ -86,23 +87,21 @@ class LakeTable:
         """Append commit `at.next_commit`, which takes the log from `at` to `position`.
 
         Raises FencedError, with nothing written, if the table is not at `at` or another process
-        has raised the fence: both are read from the very handle that then commits, so delta-rs
-        refuses a writer that came between. Raises ConflictError, with nothing written, if a file
-        of `removes` is not in the table any more.
+        has written to it: `state` is what the last entry of the log says, and the next one is put
+        only behind that. Raises ConflictError, with nothing written, if a file of `removes` is not
+        in the table any more.
         """
         with self._lock:
-            self._table.update_incremental()
-            self._check_fence()
-            if self._read_state() != at:
+            if self.state != at:
                 raise FencedError(
                     f"lake '{self.folder.name}' has moved on without this process",
-                    found=f"{self._read_state()}",
+                    found=f"{self.state}",
                     expected=f"{at}",
                     fix="this process stops; the other one goes on",
                 )
             self._check_present(removes)
             after = LakeState(at.next_commit + 1, position, newest_us)
-            self._write(_actions(files, removes, data_change=True), self._transactions(after))
+            self._put(files, removes, self._marks(after), data_change=True)
             self._note(files, removes)
             self.state = after
             self._ends[after.next_commit] = after
@@ -116,21 +115,18 @@ class LakeTable:
         CorruptionError if the rows or their commits differ; FencedError as `commit` does.
         """
         with self._lock:
-            self._table.update_incremental()
-            self._check_fence()
             self._check_present(old)
             self._check_same(old, [_lake_file(file) for file in new])
-            marks = [Transaction(REWRITE_ID, self._table.version() + 1), Transaction(FENCE_ID, self._fence or 0)]
-            self._write(_actions(new, old, data_change=False), marks)
+            self._put(new, old, {REWRITE_ID: self.log.version + 1}, data_change=False)
             self._note(new, old)
 
     def redefine(self, stream: Stream) -> None:
         """Take files of a loosened stream from here on. The rows that are there stay as they are."""
         schema = table_schema(stream)
         with self._lock:
-            self._table.update_incremental()
-            self._check_fence()
-            self._record(schema)
+            change = schema_change(DeltaTable(self.folder), schema)
+            if change is not None:
+                self.log.put([change])
             self._schema = schema
 
     def state_at(self, next_commit: int) -> LakeState | None:
@@ -176,7 +172,7 @@ class LakeTable:
         return sorted(found, key=lambda file: (file.first_commit, file.last_commit, file.path))
 
     def _check_present(self, files: Sequence[LakeFile]) -> None:
-        """The fence has been checked: nobody else changes the table, so what is known here is what it holds."""
+        """What is known here is what the table holds, or the entry that follows will not be put."""
         for file in files:
             if self._files.get(file.path) != file:
                 raise ConflictError(
@@ -208,9 +204,9 @@ class LakeTable:
                 schema=self._schema,
                 partition_by=[DEAD],
                 configuration={
-                    "delta.logRetentionDuration": "interval 10 minutes",
-                    "delta.checkpointInterval": "100",
-                    "delta.enableExpiredLogCleanup": "true",
+                    # Removed files are remembered for other writers of the table; there are none.
+                    "delta.deletedFileRetentionDuration": "interval 10 minutes",
+                    "delta.enableExpiredLogCleanup": "false",  # `log.py` does it, when checkpoints are on disk
                 },
             )
         except DeltaError as error:
@@ -219,59 +215,37 @@ class LakeTable:
                 fix="restore its _delta_log folder; nothing was changed",
             ) from error
 
-    def _raise_fence(self, fence: int) -> None:
+    def _make_folders(self) -> None:
+        for dead in ("false", "true"):
+            (self.folder / f"{DEAD}={dead}").mkdir(exist_ok=True)
+        sync(self.folder)
+        sync(self.folder.parent)
+
+    def _raise_fence(self, fence: int, table: DeltaTable) -> None:
         """From here on a process with a lower fence cannot commit."""
-        found = self._table.transaction_version(FENCE_ID)
+        found = table.transaction_version(FENCE_ID)
         if found is not None and found >= fence:
             raise FencedError(f"lake '{self.folder.name}' was taken over", found=f"fence {found}", expected=f"{fence}")
-        self._write([], [Transaction(FENCE_ID, fence)])
+        change = schema_change(table, self._schema)
+        self.log.put([_mark(FENCE_ID, fence), *([change] if change else [])])
 
-    def _record(self, schema: pa.Schema) -> None:
-        try:
-            record_schema(self._table, self.folder, schema)
-        except FileExistsError as error:
-            raise _raced(self.folder) from error
-
-    def _check_fence(self) -> None:
-        found = self._table.transaction_version(FENCE_ID)
-        if self._fence is None or found != self._fence:
-            raise FencedError(
-                f"lake '{self.folder.name}' was taken over by another process",
-                found=f"fence {found}",
-                expected=f"fence {self._fence}",
-                fix="this process stops; the other one goes on",
-            )
-
-    def _transactions(self, after: LakeState) -> list[Transaction]:
-        values = {
+    def _marks(self, after: LakeState) -> dict[str, int | None]:
+        return {
             COMMIT_ID: after.next_commit - 1,
             POSITION_ID: after.position,
             NEWEST_ID: after.newest_us,
             FENCE_ID: self._fence,
         }
-        return [Transaction(name, value) for name, value in values.items() if value is not None]
 
-    def _write(self, actions: list[AddAction | RemoveAction], transactions: list[Transaction]) -> None:
-        try:
-            self._table.create_write_transaction(
-                actions,
-                "append",
-                self._schema,
-                [DEAD],
-                commit_properties=CommitProperties(app_transactions=transactions, max_commit_retries=0),
-                post_commithook_properties=PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=True),
-            )
-        except CommitFailedError as error:
-            raise _raced(self.folder) from error
-        self._table.update_incremental()
-
-    def _read_state(self) -> LakeState:
-        last = self._table.transaction_version(COMMIT_ID)
-        return LakeState(
-            0 if last is None else last + 1,
-            self._table.transaction_version(POSITION_ID) or 0,
-            self._table.transaction_version(NEWEST_ID),
-        )
+    def _put(
+        self, add: Sequence[NewFile], remove: Sequence[LakeFile], marks: dict[str, int | None], *, data_change: bool
+    ) -> None:
+        if self._fence is None:
+            raise FencedError(f"lake '{self.folder.name}' was opened for reading", fix="nothing was written")
+        # A name must be on disk before the log speaks of it: then all that the log holds outlives a loss of power.
+        sync_folders(self.folder, (file.path for file in add))
+        actions = _actions(add, remove, data_change=data_change)
+        self.log.put([*actions, *(_mark(name, value) for name, value in marks.items() if value is not None)])
 
     def _note(self, added: Sequence[NewFile], removed: Sequence[LakeFile]) -> None:
         for file in removed:
@@ -281,36 +255,40 @@ class LakeTable:
             self._files[file.path] = file
             self._rows[file.dead] += file.rows
 
-    def _list_files(self) -> list[LakeFile]:
-        actions = pa.RecordBatchReader.from_stream(self._table.get_add_actions(flatten=True)).read_all()
-        if not len(actions):
-            return []
-        names = ("path", "size_bytes", "num_records", f"partition.{DEAD}", f"min.{COMMIT}", f"max.{COMMIT}")
-        rows: Iterable[tuple[object, ...]] = zip(*(actions[name].to_pylist() for name in names), strict=True)
-        return [LakeFile(*row) for row in rows]  # type: ignore[arg-type]
 
-
-def _raced(folder: Path) -> FencedError:
-    return FencedError(
-        f"lake '{folder.name}' was written by another process at the same moment",
-        fix="this process stops; nothing of this commit was kept",
+def _read_state(table: DeltaTable) -> LakeState:
+    last = table.transaction_version(COMMIT_ID)
+    return LakeState(
+        0 if last is None else last + 1,
+        table.transaction_version(POSITION_ID) or 0,
+        table.transaction_version(NEWEST_ID),
     )
 
 
-def _actions(
-    add: Sequence[NewFile], remove: Sequence[LakeFile], *, data_change: bool
-) -> list[AddAction | RemoveAction]:
+def _list_files(table: DeltaTable) -> list[LakeFile]:
+    actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
+    if not len(actions):
+        return []
+    names = ("path", "size_bytes", "num_records", f"partition.{DEAD}", f"min.{COMMIT}", f"max.{COMMIT}")
+    rows: Iterable[tuple[object, ...]] = zip(*(actions[name].to_pylist() for name in names), strict=True)
+    return [LakeFile(*row) for row in rows]  # type: ignore[arg-type]
+
+
+def _mark(name: str, value: int) -> Action:
+    return {"txn": {"appId": name, "version": value, "lastUpdated": int(time.time() * 1000)}}
+
+
+def _actions(add: Sequence[NewFile], remove: Sequence[LakeFile], *, data_change: bool) -> list[Action]:
     now_ms = int(time.time() * 1000)
-    removes = [
-        RemoveAction(file.path, data_change, now_ms, size=file.size, partition_values=_partition(file.dead))
-        for file in remove
-    ]
-    adds = [AddAction(file.path, file.size, _partition(file.dead), now_ms, data_change, file.stats) for file in add]
+
+    def action(file: NewFile | LakeFile) -> Action:
+        values = {DEAD: "true" if file.dead else "false"}
+        return {"path": file.path, "partitionValues": values, "size": file.size, "dataChange": data_change}
+
+    gone = {"deletionTimestamp": now_ms, "extendedFileMetadata": True}
+    removes = [{"remove": {**action(file), **gone}} for file in remove]
+    adds = [{"add": {**action(file), "modificationTime": now_ms, "stats": file.stats}} for file in add]
     return [*removes, *adds]
-
-
-def _partition(dead: bool) -> dict[str, str | None]:
-    return {DEAD: "true" if dead else "false"}
 
 
 def _lake_file(file: NewFile) -> LakeFile:
