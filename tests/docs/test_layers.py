@@ -70,3 +70,9 @@ def test_the_tour_names_only_files_that_exist() -> None:
     for word in TOUR.split("`")[1::2]:
         if word.endswith(".py"):
             assert list(SOURCE.rglob(word)), word
+
+
+def test_no_merge_was_left_half_done() -> None:
+    for path in [*SOURCE.parents[1].glob("*.md"), *(SOURCE.parents[1] / "docs").rglob("*.md")]:
+        lines = path.read_text().splitlines()
+        assert not [line for line in lines if line.startswith(("<<<<<<< ", ">>>>>>> "))], path
