@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import uuid
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -16,27 +14,32 @@ import orjson
 from headrace.config import Workspace
 from headrace.define.plan import Plan
 from headrace.errors import NotReadyError
+from headrace.files import Declared, find_files, read_pieces
+from headrace.lake.formats.layout import ANY, Format, Layout
 from headrace.lake.ingest import IngestReply
 from headrace.lease import live_holder
+from headrace.sending import Progress, Sending, send_all
 from headrace.serve import Answer, Question
 from headrace.serve.question import Keys
 from headrace.sql.answer import SqlAnswer
-from headrace.web.remote import IN_FLIGHT, Remote, RemoteDeadLetters, TokenState
+from headrace.web.remote import Remote, RemoteDeadLetters, TokenState
 
 if TYPE_CHECKING:
     from headrace.lake.dead import DeadLetters
 
-CHUNK_BYTES = 4 << 20
-
 Events = Mapping[str, Any] | Iterable[Mapping[str, Any]] | bytes | Path
-Progress = Callable[[int, int], None]  # bytes and lines that are safe now, since the last call
 
 
 class Backend(Protocol):
     """What a server, near or far, and a folder without one have in common."""
 
-    def ingest(self, stream: str, body: bytes, *, ndjson: bool, key: str | None, keep_bad: bool) -> Future[IngestReply]:
+    def ingest(
+        self, stream: str, body: bytes, *, layout: Layout, key: str | None, keep_bad: bool
+    ) -> Future[IngestReply]:
         """Take a body in."""
+
+    def stream(self, name: str) -> dict[str, Any]:
+        """What a stream is declared to be."""
 
     def ask(self, question: Question) -> Answer:
         """Answer a question."""
@@ -101,40 +104,37 @@ class Connection:
         return self._backend.sql(query, limit)
 
     def send(self, stream: str, events: Events, *, key: str | None = None) -> IngestReply:
-        """Send one event, many, NDJSON bytes, or an NDJSON file by its path.
+        """Send one event, many, bytes in any format that can be told by its looks, or a file or folder by its path.
 
         From a file, what cannot be read becomes a dead letter; else it is refused, and the reply says why.
         """
         if isinstance(events, Path):
             return self.send_files(stream, [events])
         if isinstance(events, bytes):
-            return self._backend.ingest(stream, events, ndjson=True, key=key, keep_bad=False).result()
+            return self._backend.ingest(stream, events, layout=ANY, key=key, keep_bad=False).result()
         body = orjson.dumps(events if isinstance(events, Mapping) else list(events), default=str)
-        return self._backend.ingest(stream, body, ndjson=False, key=key, keep_bad=False).result()
+        return self._backend.ingest(stream, body, layout=Layout(Format.JSON), key=key, keep_bad=False).result()
 
-    def send_files(self, stream: str, files: Iterable[Path], progress: Progress | None = None) -> IngestReply:
-        """Send NDJSON files in pieces, the next one read while others are on their way. The token covers all."""
-        run = uuid.uuid4().hex
-        waiting: deque[tuple[bytes, Future[IngestReply]]] = deque()
-        accepted, token = 0, ""
+    def send_files(
+        self, stream: str, paths: Iterable[Path], progress: Progress | None = None, layout: Layout = ANY
+    ) -> IngestReply:
+        """Send files and folders in pieces, the next one read while others are on their way. The token covers all."""
+        declared, files = self.declared(stream), find_files(paths)
+        return send_all(self.sending(declared, progress), read_pieces(files, declared, layout))
 
-        def settle() -> None:
-            nonlocal accepted, token
-            body, future = waiting.popleft()
-            reply = future.result()
-            accepted, token = accepted + reply.accepted, reply.token
-            if progress:
-                progress(len(body), reply.accepted)
+    def sending(self, declared: Declared, progress: Progress | None = None) -> Sending:
+        """A run of sending, piece by piece; what cannot be read becomes a dead letter."""
+        if progress and isinstance(self._backend, Remote):
+            self._backend.on_wait = progress.waits
 
-        for number, (body, last) in enumerate(_with_last(read_pieces(files))):
-            # The last piece goes alone: it then stands behind all others, and so does its token.
-            while len(waiting) >= IN_FLIGHT or (last and waiting):
-                settle()
-            key = f"{run}-{number}"
-            waiting.append((body, self._backend.ingest(stream, body, ndjson=True, key=key, keep_bad=True)))
-        while waiting:
-            settle()
-        return IngestReply(accepted, [], token)
+        def send(lines: bytes, layout: Layout, key: str) -> Future[IngestReply]:
+            return self._backend.ingest(declared.stream, lines, layout=layout, key=key, keep_bad=True)
+
+        return Sending(send, declared, progress)
+
+    def declared(self, stream: str) -> Declared:
+        """What sending has to know of a stream."""
+        return Declared.of(self._backend.stream(stream))
 
     def wait(self, token: str, timeout: float = 60.0) -> TokenState:
         """Wait up to `timeout` seconds until every serving view has the events of a token."""
@@ -192,27 +192,3 @@ def connect(target: str | Path | None = None, *, token: str | None = None) -> Co
     from headrace.offline import Offline
 
     return Connection(Offline.open(workspace))
-
-
-def read_pieces(files: Iterable[Path], size: int = CHUNK_BYTES) -> Iterator[bytes]:
-    """The files in pieces of about `size` bytes, cut at line ends."""
-    for path in files:
-        with path.open("rb", buffering=0) as file:
-            rest = b""
-            while block := file.read(size):
-                cut = block.rfind(b"\n") + 1
-                if cut:
-                    yield rest + block[:cut]
-                    rest = block[cut:]
-                else:
-                    rest += block
-            if rest.strip():
-                yield rest
-
-
-def _with_last(pieces: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
-    before = next(pieces, None)
-    while before is not None:
-        after = next(pieces, None)
-        yield before, after is None
-        before = after

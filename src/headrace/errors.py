@@ -29,6 +29,7 @@ class HeadraceError(Exception):
     code: ClassVar[str] = "error"
     http_status: ClassVar[int] = 400
     exit_code: ClassVar[int] = 1
+    retry_after_s: float | None = None  # when it may go well, if that is known
 
     def __init__(
         self,
@@ -130,6 +131,13 @@ class ConflictError(HeadraceError):
 
     code = "conflict"
     http_status = 409
+
+
+class TooLargeError(HeadraceError):
+    """The body of a request is larger than the setting allows."""
+
+    code = "too_large"
+    http_status = 413
 
 
 class OverloadError(HeadraceError):

@@ -16,6 +16,7 @@ from headrace.define.plan import Plan, compare
 from headrace.describe import describe_view
 from headrace.errors import NotFoundError, NotReadyError, did_you_mean
 from headrace.lake.dead import DeadLetters
+from headrace.lake.formats.layout import Layout
 from headrace.lake.ingest import Ingest, IngestReply
 from headrace.lake.table import LakeTable
 from headrace.lease import Lease
@@ -88,13 +89,19 @@ class Offline:
         self._catalog = wanted
         return plan
 
-    def ingest(self, stream: str, body: bytes, *, ndjson: bool, key: str | None, keep_bad: bool) -> Future[IngestReply]:
+    def ingest(
+        self, stream: str, body: bytes, *, layout: Layout, key: str | None, keep_bad: bool
+    ) -> Future[IngestReply]:
         """Write to the journal; the events reach the views when the server runs."""
-        return self._ingest(stream).take(body, ndjson=ndjson, key=key, keep_bad=keep_bad)
+        return self._ingest(stream).take(body, layout=layout, key=key, keep_bad=keep_bad)
 
     def dead_letters(self, stream: str) -> DeadLetters:
         """What a stream could not read."""
         return DeadLetters(stream, self._table(self._stream(stream)))
+
+    def stream(self, name: str) -> dict[str, Any]:
+        """What a stream is declared to be."""
+        return describe_stream(self._stream(name))
 
     def streams(self) -> list[dict[str, Any]]:
         """The streams with what the lake and the journal hold."""
@@ -180,7 +187,7 @@ class Offline:
                 lake_end=table.state.position if table else 0,
                 still_mine=lease.check,
             )
-            self._ingests[name] = Ingest(stream, journal)
+            self._ingests[name] = Ingest(stream, journal, self.workspace.settings.max_body_mb << 20)
             self._ingests[name].lake_position = table.state.position if table else 0
         return self._ingests[name]
 

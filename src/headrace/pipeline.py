@@ -48,7 +48,7 @@ class Pipeline:
             lake_end=self.table.state.position,
             still_mine=lease.check,
         )
-        self.ingest = Ingest(stream, self.journal)
+        self.ingest = Ingest(stream, self.journal, workspace.settings.max_body_mb << 20)
         self.ingest.lake_position = self.table.state.position
         self._append: Append | None = None
         self._speed: Speed | None = None
@@ -208,6 +208,7 @@ def describe_stream(stream: Stream) -> dict[str, Any]:
     """What the definition says."""
     return {
         "name": stream.name,
+        "format": stream.format,
         "fields": [
             {
                 "name": field.name,

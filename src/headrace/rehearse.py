@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from headrace.define.fingerprint import fingerprint
 from headrace.define.sql import parse
 from headrace.lake.append import Append
+from headrace.lake.formats.layout import Format, Layout
 from headrace.lake.ingest import Ingest
 from headrace.lake.table import LakeTable
 from headrace.maintain.speed import Speed
@@ -47,7 +48,7 @@ def rehearse(spark: SparkSession, scratch: Path, stopped: threading.Event) -> No
     try:
         append.start()
         for done in range(ROUNDS):
-            ingest.take(_EVENT, ndjson=True, key=None, keep_bad=False).result()
+            ingest.take(_EVENT, layout=Layout(Format.NDJSON), key=None, keep_bad=False).result()
             deadline = time.monotonic() + LONGEST_S
             while table.state.next_commit <= done and append.is_active() and time.monotonic() < deadline:
                 if stopped.wait(0.05):

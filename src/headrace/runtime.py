@@ -21,6 +21,7 @@ from headrace.define.plan import Plan, compare
 from headrace.describe import describe_view, memory_mb
 from headrace.errors import ConflictError, DefinitionError, HeadraceError, NotFoundError, WorkspaceError, did_you_mean
 from headrace.lake.dead import DeadLetters
+from headrace.lake.formats.layout import Layout
 from headrace.lake.ingest import IngestReply, read_token
 from headrace.lease import Lease
 from headrace.pipeline import Pipeline
@@ -242,9 +243,11 @@ class Runtime:
 
     # Events and questions
 
-    def ingest(self, stream: str, body: bytes, *, ndjson: bool, key: str | None, keep_bad: bool) -> Future[IngestReply]:
+    def ingest(
+        self, stream: str, body: bytes, *, layout: Layout, key: str | None, keep_bad: bool
+    ) -> Future[IngestReply]:
         """Take a request in; done when it is on disk."""
-        return self._pipeline(stream).ingest.take(body, ndjson=ndjson, key=key, keep_bad=keep_bad)
+        return self._pipeline(stream).ingest.take(body, layout=layout, key=key, keep_bad=keep_bad)
 
     def ask(self, question: Question) -> Answer:
         """Answer from the store, in one snapshot."""

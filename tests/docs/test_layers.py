@@ -15,6 +15,8 @@ LAYERS = [
     {"define"},
     {"transport"},
     {"lake"},
+    {"files"},
+    {"follow", "sending"},
     {"infer"},
     {"store"},
     {"maintain"},

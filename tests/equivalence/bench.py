@@ -11,6 +11,7 @@ from headrace.define.fingerprint import fingerprint
 from headrace.define.model import View
 from headrace.define.sql import parse
 from headrace.lake.append import Append
+from headrace.lake.formats.layout import Format, Layout
 from headrace.lake.ingest import Ingest
 from headrace.lake.table import LakeTable
 from headrace.maintain.speed import Speed
@@ -51,7 +52,7 @@ class Bench:
 
     def post(self, lines: list[bytes], key: str, *, keep_bad: bool) -> Any:
         """One request; done when durable."""
-        return self.ingest.take(b"\n".join(lines), ndjson=True, key=key, keep_bad=keep_bad).result()
+        return self.ingest.take(b"\n".join(lines), layout=Layout(Format.NDJSON), key=key, keep_bad=keep_bad).result()
 
     def commit(self, ranges: list[tuple[int, int]]) -> None:
         """Make one lake commit of these ranges of the journal, as the streaming query does."""

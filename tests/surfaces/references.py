@@ -70,10 +70,11 @@ Codes that only HTTP has: @CODES. 429 and 503 carry `Retry-After`. A request tha
 {"accepted": 2, "refused": [{"index": 1, "reason": "field 'at' is missing or null"}], "token": "visits.1f4"}
 ```
 
-`application/json` is an object or an array, `application/x-ndjson` one object per line; with another content type the
-server looks at the body. Send an `Idempotency-Key` and retry as often as you like: for a day, the same key and body
-give the same reply and add nothing. The token says, through `/v1/tokens/TOKEN?wait=30s`, when every view has the
-events: `{"complete": true, "stalled": []}`.
+The content type says the [format](formats.md): `application/json` (an object or an array), `application/x-ndjson`,
+`text/csv`, `application/vnd.apache.parquet`, or `text/plain` for streams of `FORMAT TEXT`; without one the server goes
+by the looks. `Content-Encoding` may be `gzip` or `zstd`. Send an `Idempotency-Key` and retry as
+often as you like: for a day, the same key and body give the same reply and add nothing. The token says, through
+`/v1/tokens/TOKEN?wait=30s`, when every view has the events: `{"complete": true, "stalled": []}`.
 
 **Answers** carry what they stand for:
 

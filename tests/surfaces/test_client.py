@@ -15,9 +15,18 @@ from pathlib import Path
 import orjson
 import pytest
 
-from headrace.client import Connection, connect, read_pieces
-from headrace.errors import ConflictError, HeadraceError, NotFoundError, NotReadyError, QuestionError, UnavailableError
-from headrace.web.refusals import TooLargeError, UnauthorizedError
+from headrace.client import Connection, connect
+from headrace.errors import (
+    ConflictError,
+    HeadraceError,
+    NotFoundError,
+    NotReadyError,
+    QuestionError,
+    TooLargeError,
+    UnavailableError,
+)
+from headrace.files import read_pieces
+from headrace.web.refusals import UnauthorizedError
 from headrace.web.remote import Remote, read_error
 from tests.surfaces.conftest import Served, visit
 
@@ -162,7 +171,7 @@ def test_what_is_no_url_is_named(url: str) -> None:
 
 def test_retries_come_to_an_end(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.lake.ingest.BACKLOG_BYTES", -1)
-    with Connection(Remote(served.url, retry_for_s=0.3)) as connection, pytest.raises(HeadraceError, match="behind"):
+    with Connection(Remote(served.url, busy_for_s=0.3)) as connection, pytest.raises(HeadraceError, match="behind"):
         connection.send("visits", [visit()])
 
 
@@ -170,16 +179,31 @@ def test_files_are_cut_at_line_ends(tmp_path: Path, served: Served) -> None:
     file = tmp_path / "visits.ndjson"
     events = [visit(i, page="/p" * (i % 50)) for i in range(300)]
     file.write_bytes(b"\n".join(orjson.dumps(event) for event in events))
-    pieces = list(read_pieces([file, file], 1000))
-    assert len(pieces) > 50
-    assert [orjson.loads(line) for piece in pieces for line in piece.splitlines()] == events * 2
-    assert list(read_pieces([file], 100)) == list(file.read_bytes().splitlines(keepends=True))
     with connect(served.url) as connection:
-        seen: list[tuple[int, int]] = []
-        reply = connection.send_files("visits", [file, file], lambda size, lines: seen.append((size, lines)))
+        declared = connection.declared("visits")
+        pieces = list(read_pieces([file, file], declared, size=1000))
+        assert len(pieces) > 50
+        assert [orjson.loads(line) for piece in pieces for line in piece.lines.splitlines()] == events * 2
+        assert sum(piece.read_bytes for piece in pieces) == 2 * file.stat().st_size
+        heard = Heard()
+        reply = connection.send_files("visits", [file, file], heard)
         assert reply.accepted == 600
-        assert sum(lines for _, lines in seen) == 600
+        assert (heard.read_bytes, heard.events) == (2 * file.stat().st_size, 600)
         assert connection.send("visits", file).accepted == 300
+
+
+class Heard:
+    """What a sender says of its progress."""
+
+    def __init__(self) -> None:
+        self.read_bytes = self.events = self.waited = 0
+
+    def sent(self, read_bytes: int, events: int) -> None:
+        self.read_bytes += read_bytes
+        self.events += events
+
+    def waits(self, error: HeadraceError, pause_s: float) -> None:
+        self.waited += 1
 
 
 def test_a_piece_beyond_the_limit_says_so(tmp_path: Path, applied: Path, serve: Callable[..., Served]) -> None:

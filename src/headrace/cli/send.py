@@ -1,13 +1,13 @@
-"""`headrace send`: NDJSON files into a stream, through the server or, without one, into its journal."""
+"""`headrace send`: files, folders or standard input into a stream, through the server or straight into its journal."""
 
 from __future__ import annotations
 
-import sys
+import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,37 +17,68 @@ from headrace.errors import IngestError, NotReadyError
 
 if TYPE_CHECKING:
     from headrace.client import Connection
+    from headrace.lake.formats.layout import Layout
+    from headrace.lake.ingest import IngestReply
+    from headrace.sending import Progress
     from headrace.web.remote import TokenState
 
 WAIT_SLICE_S = 5.0
 
 
+class FileFormat(StrEnum):
+    """How the files are written."""
+
+    AUTO = "auto"
+    NDJSON = "ndjson"
+    JSON = "json"
+    CSV = "csv"
+    PARQUET = "parquet"
+    TEXT = "text"
+
+
 def send(
     stream: Annotated[str, typer.Argument(help="Stream that the events are of.", metavar="STREAM")],
-    files: Annotated[list[Path], typer.Argument(help="NDJSON files: one JSON object per line.", metavar="FILE")],
+    paths: Annotated[list[Path], typer.Argument(help="Files, folders, or - for standard input.", metavar="PATH")],
     workspace: WorkspaceOption = ".",
+    format: Annotated[
+        FileFormat, typer.Option("--format", help="Format of the files; auto goes by name, then by looks.")
+    ] = FileFormat.AUTO,
+    delimiter: Annotated[
+        str | None, typer.Option(metavar="MARK", help="What separates the cells of CSV: , ; | or tab; else guessed.")
+    ] = None,
+    fields: Annotated[
+        str | None, typer.Option(metavar="A,B,C", help="Names of the columns of CSV whose first row is no header.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on sending what is added to one file of lines.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Return when every view has the events.")] = False,
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long --wait waits at most.")] = 600.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Send the events of NDJSON files. A line that cannot be read is kept as a dead letter."""
-    for file in files:
-        if not file.is_file():
-            raise IngestError(f"file '{file}' cannot be read", found="no such file", expected="an NDJSON file")
-    total = sum(file.stat().st_size for file in files)
+    """Send the events of files: NDJSON, JSON, CSV, Parquet or lines of text, also packed by gzip or zstd.
+
+    An event that cannot be read is kept as a dead letter.
+    """
+    from headrace.cli.progress import show_progress
+    from headrace.files import find_files
+    from headrace.lake.formats.layout import Format, make_layout
+
+    layout = make_layout(None if format is FileFormat.AUTO else Format(format.value), delimiter, fields)
+    files = find_files(paths)
+    if not as_json and any(path.is_dir() for path in paths):
+        typer.echo(f"{len(files):,} files", err=True)
+    began = time.monotonic()
     with open_connection(workspace) as connection:
-        began = time.monotonic()
-        with _progress(total, enabled=not as_json) as advance:
-            reply = connection.send_files(stream, files, advance)
+        with show_progress(files, endless=follow) as progress:
+            if follow:
+                reply = _follow(connection, stream, files, layout, progress)
+            else:
+                reply = connection.send_files(stream, files, progress, layout)
         took = time.monotonic() - began
-        if not reply.accepted:
-            raise IngestError("there is no event in these files", expected="one JSON object per line")
+        if not reply.accepted and not follow:
+            raise IngestError("there is no event in what was to be sent", fix="nothing was sent")
         if not as_json:
-            rate = reply.accepted / max(took, 1e-3)
-            typer.echo(
-                f"{reply.accepted:,} events accepted in {took:.1f} s ({rate:,.0f} events/s); token {reply.token}"
-            )
-        state = _wait(connection, reply.token, timeout, quiet=as_json) if wait else None
+            _say(reply, took)
+        state = _wait(connection, reply.token, timeout, quiet=as_json) if wait and reply.accepted else None
     if as_json:
         print_json({**reply.as_dict(), "seconds": round(took, 3), **(state.as_dict() if state else {})})
     if state and not state.complete:
@@ -55,6 +86,42 @@ def send(
         raise NotReadyError(f"the events are safe, but {why}", fix="`headrace views` shows how far each view is")
     if state and not as_json:
         typer.echo("All views have them.")
+
+
+def _say(reply: IngestReply, took_s: float) -> None:
+    rate = reply.accepted / max(took_s, 1e-3)
+    token = f"; token {reply.token}" if reply.token else ""
+    typer.echo(f"{reply.accepted:,} events accepted in {took_s:.1f} s ({rate:,.0f} events/s){token}")
+
+
+def _follow(
+    connection: Connection, stream: str, files: list[Path], layout: Layout, progress: Progress | None
+) -> IngestReply:
+    """Send what a file holds and what is added to it, until the command is interrupted or terminated."""
+    from headrace.files import STANDARD_INPUT
+    from headrace.follow import follow_file
+    from headrace.lake.formats.layout import Format, check_format, format_of
+
+    if len(files) != 1 or files[0] == STANDARD_INPUT:
+        raise IngestError("--follow takes one file", found=f"{len(files)} files" if len(files) > 1 else "-")
+    declared = connection.declared(stream)
+    with files[0].open("rb") as file:
+        chosen = layout.format or format_of(files[0].name, file.read(4096), declared.format, declared.types)
+    chosen = Format.NDJSON if chosen is Format.JSON and layout.format is None else chosen  # one line, as yet
+    check_format(stream, declared.format, chosen)
+    if chosen not in (Format.NDJSON, Format.TEXT):
+        raise IngestError(f"--follow does not take {chosen}", expected="a file of lines: ndjson or text")
+    sending = connection.sending(declared, progress)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        for piece in follow_file(files[0]):
+            sending.add(piece)
+            sending.finish()
+    except KeyboardInterrupt:
+        pass  # how it is meant to end
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    return sending.finish()
 
 
 def _wait(connection: Connection, token: str, timeout_s: float, *, quiet: bool) -> TokenState:
@@ -67,24 +134,3 @@ def _wait(connection: Connection, token: str, timeout_s: float, *, quiet: bool) 
             state = connection.wait(token, max(0.0, min(WAIT_SLICE_S, left)))
             if state.complete or state.stalled or left <= WAIT_SLICE_S:
                 return state
-
-
-@contextmanager
-def _progress(total: int, *, enabled: bool) -> Iterator[Callable[[int, int], None] | None]:
-    if not enabled or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    began, events = time.monotonic(), 0
-    columns: list[Any] = [BarColumn(), DownloadColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn()]
-    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
-        task = progress.add_task("send", total=total, rate="")
-
-        def advance(size: int, lines: int) -> None:
-            nonlocal events
-            events += lines
-            rate = events / max(time.monotonic() - began, 1e-3)
-            progress.update(task, advance=size, rate=f"{rate:,.0f} events/s")
-
-        yield advance

@@ -11,15 +11,12 @@ import pyarrow as pa
 from headrace.define.model import JSON, TEXT
 
 Offsets = npt.NDArray[np.int64]
-NEWLINE, RETURN, COMMA, QUOTE, BACKSLASH = 10, 13, 44, 34, 92
+NEWLINE, RETURN = 10, 13
 STEPS = 4  # white space that is trimmed byte by byte; more of it is leapt over
 _SPACE = np.zeros(256, dtype=bool)
 _SPACE[[9, 10, 11, 12, 13, 32]] = True
 _RETURN = np.zeros(256, dtype=bool)
 _RETURN[RETURN] = True
-_DEPTH = np.zeros(256, dtype=np.int8)
-_DEPTH[[ord("["), ord("{")]] = 1
-_DEPTH[[ord("]"), ord("}")]] = -1
 
 
 @dataclass(frozen=True)
@@ -101,28 +98,6 @@ def _lines(buffer: bytes | memoryview) -> tuple[npt.NDArray[np.uint8], Offsets, 
     return data, starts, ends
 
 
-def frame_array(buffer: bytes) -> Frames | None:
-    """One frame per element of a JSON array; None if the brackets do not close as an array's must.
-
-    What lies between the brackets is not judged here: that is the parser's.
-    """
-    data = np.frombuffer(buffer, dtype=np.uint8)
-    outside = ~_in_string(data)
-    depth = np.cumsum(np.where(outside, _DEPTH[data], 0), dtype=np.int32)
-    solid = np.flatnonzero(~_SPACE[data])
-    if not len(solid) or data[solid[0]] != ord("[") or data[solid[-1]] != ord("]"):
-        return None
-    first, last = int(solid[0]), int(solid[-1])
-    # The first bracket must be open until the last one closes it.
-    if depth[last] != 0 or (depth[first:last] < 1).any():
-        return None
-    commas = np.flatnonzero((data == COMMA) & outside & (depth == 1))
-    starts = np.concatenate(([first + 1], commas + 1)).astype(np.int64)
-    ends = np.concatenate((commas, [last])).astype(np.int64)
-    frames = _trim(data, starts, ends, keep_empty=True)
-    return Frames(data, starts[:0], ends[:0]) if len(frames) == 1 and frames.starts[0] == frames.ends[0] else frames
-
-
 def as_lines(frames: Frames, stream_format: str = JSON) -> bytes:
     """The events, each on a line. A line break inside a JSON event, between its tokens, becomes a space."""
     lengths = frames.ends - frames.starts
@@ -171,18 +146,3 @@ def _cut_back(data: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets, cut: 
         ends[at] -= 1
     kept = np.insert(np.flatnonzero(~cut[data]), 0, -1)
     ends[at] = np.maximum(kept[np.searchsorted(kept, ends[at]) - 1] + 1, starts[at])
-
-
-def _in_string(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-    """Whether each byte lies in a JSON string (its opening quote included, its closing one not)."""
-    quotes = data == QUOTE
-    slashes = np.flatnonzero(data == BACKSLASH)
-    if len(slashes):
-        # A quote behind an odd run of backslashes is escaped.
-        run_starts = np.concatenate(([True], np.diff(slashes) != 1))
-        run_first = slashes[run_starts]
-        run_length = np.diff(np.append(np.flatnonzero(run_starts), len(slashes)))
-        behind = (run_first + run_length)[run_length % 2 == 1]
-        quotes = quotes.copy()
-        quotes[behind[behind < len(data)]] = False
-    return (np.cumsum(quotes, dtype=np.int32) & 1).astype(bool)

@@ -1,12 +1,55 @@
-"""The body of a request: read within its limit, and whether it is lines or one JSON value."""
+"""The body of a request: read within its limit, unpacked within its limit, and what format it says it has."""
 
 from __future__ import annotations
 
+import io
+
 from starlette.requests import Request
 
-from headrace.web.refusals import TooLargeError
+from headrace.errors import TooLargeError
+from headrace.lake.formats.compression import Compression, Unpacked
+from headrace.lake.formats.layout import Format, Layout, make_layout
+from headrace.lake.formats.source import Source
+from headrace.web.refusals import UnsupportedError
 
-_LINES = {"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"}
+BLOCK_BYTES = 1 << 20
+
+CONTENT_TYPES: dict[str, Format | None] = {
+    "application/json": Format.JSON,
+    "application/x-ndjson": Format.NDJSON,
+    "application/ndjson": Format.NDJSON,
+    "application/jsonl": Format.NDJSON,
+    "application/x-jsonlines": Format.NDJSON,
+    "text/csv": Format.CSV,
+    "text/tab-separated-values": Format.CSV,
+    "application/vnd.apache.parquet": Format.PARQUET,
+    # What clients say who say nothing: the looks decide.
+    "": None,
+    "text/plain": None,
+    "application/octet-stream": None,
+    "application/x-www-form-urlencoded": None,
+}
+_TAKEN = "application/json, application/x-ndjson, text/csv, application/vnd.apache.parquet, text/plain"
+_COMPRESSIONS = {"gzip": Compression.GZIP, "x-gzip": Compression.GZIP, "zstd": Compression.ZSTD}
+
+
+def read_layout(request: Request) -> Layout:
+    """The format that the request states."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in CONTENT_TYPES:
+        raise UnsupportedError(f"content type '{kind}' is not taken", expected=_TAKEN)
+    asked = request.query_params
+    return make_layout(CONTENT_TYPES[kind], asked.get("delimiter"), asked.get("fields"))
+
+
+def read_compression(request: Request) -> Compression | None:
+    """How the body is packed."""
+    kind = request.headers.get("content-encoding", "").strip().lower()
+    if kind in ("", "identity"):
+        return None
+    if kind not in _COMPRESSIONS:
+        raise UnsupportedError(f"content encoding '{kind}' is not taken", expected="gzip, zstd or none")
+    return _COMPRESSIONS[kind]
 
 
 async def read_body(request: Request, limit: int) -> bytes:
@@ -24,21 +67,15 @@ async def read_body(request: Request, limit: int) -> bytes:
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-def is_ndjson(content_type: str, body: bytes) -> bool:
-    """Whether the body is one event per line, by what the client says, else by its looks."""
-    kind = content_type.partition(";")[0].strip().lower()
-    if kind in _LINES:
-        return True
-    if kind == "application/json":
-        return False
-    return _looks_like_lines(body)
-
-
-def _looks_like_lines(body: bytes) -> bool:
-    """Whether a first line is a whole object and another line follows it."""
-    first, _, rest = body.strip().partition(b"\n")
-    line = first.strip()
-    return line.startswith(b"{") and line.endswith(b"}") and bool(rest)
+def unpack_body(body: bytes, compression: Compression, limit: int) -> bytes:
+    """What is packed in the body; refused when one block too many has come out, whatever is left in it."""
+    reader = Unpacked(Source(body), compression)
+    unpacked = io.BytesIO()
+    while block := reader.read(BLOCK_BYTES):
+        if unpacked.tell() + len(block) > limit:
+            raise _too_large(unpacked.tell() + len(block), limit)
+        unpacked.write(block)
+    return unpacked.getvalue()
 
 
 def _too_large(size: int, limit: int) -> TooLargeError:

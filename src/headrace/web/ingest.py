@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from headrace.define.durations import parse_duration
 from headrace.errors import DefinitionError
-from headrace.web.body import is_ndjson, read_body
+from headrace.web.body import read_body, read_compression, read_layout, unpack_body
 from headrace.web.meter import COUNTED
 from headrace.web.refusals import RequestError
 from headrace.web.replies import reply_json
@@ -37,7 +37,25 @@ _EVENTS_DOC: dict[str, Any] = {
             "name": "keep_bad",
             "in": "query",
             "schema": {"type": "boolean"},
-            "description": "Accept every line unread; what cannot be read becomes a dead letter.",
+            "description": "Accept every event unread; what cannot be read becomes a dead letter.",
+        },
+        {
+            "name": "delimiter",
+            "in": "query",
+            "schema": {"type": "string"},
+            "description": "What separates the cells of CSV: , ; | or tab. By default it is guessed.",
+        },
+        {
+            "name": "fields",
+            "in": "query",
+            "schema": {"type": "string"},
+            "description": "Names of the columns of CSV without a header, with commas between them.",
+        },
+        {
+            "name": "Content-Encoding",
+            "in": "header",
+            "schema": {"type": "string", "enum": ["gzip", "zstd"]},
+            "description": "How the body is packed.",
         },
     ],
     "requestBody": {
@@ -45,6 +63,9 @@ _EVENTS_DOC: dict[str, Any] = {
         "content": {
             "application/json": {"schema": {"oneOf": [{"type": "object"}, {"type": "array"}]}},
             "application/x-ndjson": {"schema": {"type": "string"}},
+            "text/csv": {"schema": {"type": "string"}},
+            "application/vnd.apache.parquet": {"schema": {"type": "string", "format": "binary"}},
+            "text/plain": {"schema": {"type": "string"}},
         },
     },
 }
@@ -57,16 +78,18 @@ def ingest_routes(runtime: Runtime, max_body: int) -> APIRouter:
 
     @routes.post("/v1/streams/{stream}/events", response_class=Response, openapi_extra=_EVENTS_DOC)
     async def take_events(stream: str, request: Request) -> Response:
-        """Take events in: an object, an array, or one object per line. Acknowledged when they are on disk."""
+        """Take events in, in any of the formats. Acknowledged when they are on disk."""
         keep_bad = _flag(request, "keep_bad")
-        body = await read_body(request, max_body)
-        ndjson = is_ndjson(request.headers.get("content-type", ""), body)
+        layout, compression = read_layout(request), read_compression(request)
         key = request.headers.get("idempotency-key")
+        body = await read_body(request, max_body)
 
         def take() -> Any:
-            return runtime.ingest(stream, body, ndjson=ndjson, key=key, keep_bad=keep_bad)
+            events = unpack_body(body, compression, max_body) if compression else body
+            return runtime.ingest(stream, events, layout=layout, key=key, keep_bad=keep_bad)
 
-        future = take() if len(body) <= SMALL_BODY else await anyio.to_thread.run_sync(take)
+        small = len(body) <= SMALL_BODY and compression is None
+        future = take() if small else await anyio.to_thread.run_sync(take)
         # Shielded: a request that is cut off must not cancel a write that others may share.
         reply = await asyncio.shield(asyncio.wrap_future(future))
         request.scope[COUNTED] = (reply.accepted, len(reply.refused))

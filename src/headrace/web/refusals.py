@@ -5,11 +5,11 @@ from __future__ import annotations
 from headrace.errors import HeadraceError
 
 
-class TooLargeError(HeadraceError):
-    """The body of a request is larger than the setting allows."""
+class UnsupportedError(HeadraceError):
+    """The body is said to be of a kind that is not taken."""
 
-    code = "too_large"
-    http_status = 413
+    code = "unsupported"
+    http_status = 415
 
 
 class UnauthorizedError(HeadraceError):

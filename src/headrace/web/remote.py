@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -14,16 +15,34 @@ import httpx2
 import orjson
 
 from headrace.define.plan import Change, Plan
-from headrace.errors import HeadraceError, Location, OverloadError, QuestionError, UnavailableError
+from headrace.errors import (
+    HeadraceError,
+    Location,
+    NotFoundError,
+    OverloadError,
+    QuestionError,
+    UnavailableError,
+    did_you_mean,
+)
+from headrace.lake.formats.layout import Format, Layout
 from headrace.lake.ingest import IngestReply
+from headrace.sending import IN_FLIGHT
 from headrace.serve import Answer, Question
 from headrace.serve.times import Bound, iso_ms
 from headrace.sql.answer import ARROW_STREAM, SqlAnswer
 from headrace.web import refusals
 
-IN_FLIGHT = 2  # one request on the wire while the next is read
 RETRY_FOR_S = 30.0
+BUSY_FOR_S = 600.0
 LONGEST_PAUSE_S = 2.0
+_CONTENT_TYPES = {
+    Format.NDJSON: "application/x-ndjson",
+    Format.JSON: "application/json",
+    Format.CSV: "text/csv",
+    Format.PARQUET: "application/vnd.apache.parquet",
+    Format.TEXT: "text/plain",
+    None: "application/octet-stream",
+}
 
 
 @dataclass(frozen=True)
@@ -45,9 +64,13 @@ class UnreachableError(UnavailableError):
 class Remote:
     """A workspace behind a URL. Connections are kept; events are sent again, under one key, until one reply comes."""
 
-    def __init__(self, url: str, token: str | None = None, *, retry_for_s: float = RETRY_FOR_S) -> None:
+    def __init__(
+        self, url: str, token: str | None = None, *, retry_for_s: float = RETRY_FOR_S, busy_for_s: float = BUSY_FOR_S
+    ) -> None:
         self.url = url.rstrip("/")
+        self.on_wait: Callable[[HeadraceError, float], None] | None = None  # hears of each pause before a retry
         self._retry_for_s = retry_for_s
+        self._busy_for_s = busy_for_s
         self._reached = False  # a server that was never there is not waited for
         # A proxy of the environment is not for a server that is most often on this machine.
         self._http = httpx2.Client(
@@ -65,29 +88,37 @@ class Remote:
 
     # Events
 
-    def ingest(self, stream: str, body: bytes, *, ndjson: bool, key: str | None, keep_bad: bool) -> Future[IngestReply]:
+    def ingest(
+        self, stream: str, body: bytes, *, layout: Layout, key: str | None, keep_bad: bool
+    ) -> Future[IngestReply]:
         """Send a body in the background."""
-        return self._senders.submit(self._send, stream, body, ndjson, key or uuid.uuid4().hex, keep_bad)
+        return self._senders.submit(self._send, stream, body, layout, key or uuid.uuid4().hex, keep_bad)
 
-    def _send(self, stream: str, body: bytes, ndjson: bool, key: str, keep_bad: bool) -> IngestReply:
-        headers = {
-            "idempotency-key": key,
-            "content-type": "application/x-ndjson" if ndjson else "application/json",
+    def _send(self, stream: str, body: bytes, layout: Layout, key: str, keep_bad: bool) -> IngestReply:
+        """Send until one reply comes. A server that says that it is busy is waited for longer than a silent one."""
+        headers = {"idempotency-key": key, "content-type": _CONTENT_TYPES[layout.format]}
+        asked = {
+            "keep_bad": "true" if keep_bad else None,
+            "delimiter": layout.delimiter,
+            "fields": ",".join(layout.fields) or None,
         }
-        give_up = time.monotonic() + self._retry_for_s
-        pause = 0.1
+        params = {name: value for name, value in asked.items() if value is not None}
+        path = f"/v1/streams/{_quote(stream)}/events"
+        began, pause = time.monotonic(), 0.1
         while True:
             try:
-                path = f"/v1/streams/{_quote(stream)}/events"
-                said = self.call(
-                    "POST", path, params={"keep_bad": "true"} if keep_bad else {}, content=body, headers=headers
-                )
+                said = self.call("POST", path, params=params, content=body, headers=headers)
                 return IngestReply(said["accepted"], said["refused"], said["token"])
             except (OverloadError, UnavailableError) as error:
+                patience_s = self._busy_for_s if isinstance(error, OverloadError) else self._retry_for_s
                 hopeless = isinstance(error, UnreachableError) and not self._reached
-                if hopeless or time.monotonic() + pause > give_up:
+                pause = max(pause, error.retry_after_s or 0.0)
+                if hopeless or time.monotonic() + pause > began + patience_s:
                     raise
-                time.sleep(pause)
+                if self.on_wait:
+                    self.on_wait(error, pause)
+                # Not all at the same moment, when many were sent away at once.
+                time.sleep(pause * random.uniform(1.0, 1.3))
                 pause = min(pause * 2, LONGEST_PAUSE_S)
 
     def wait_token(self, token: str, timeout_s: float) -> TokenState:
@@ -123,6 +154,16 @@ class Remote:
     def apply(self, expect: str | None = None) -> Plan:
         """Make the definitions folder what runs."""
         return _read_plan(self.call("POST", "/v1/apply", content=orjson.dumps({"expect": expect})))
+
+    def stream(self, name: str) -> dict[str, Any]:
+        """What a stream is declared to be."""
+        known = {said["name"]: said for said in self.streams()}
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise NotFoundError(
+                f"stream '{name}' does not exist", fix=f"{hint + ' ' if hint else ''}`headrace streams` lists all"
+            )
+        return known[name]
 
     def streams(self) -> list[dict[str, Any]]:
         """All streams."""
@@ -171,7 +212,9 @@ class Remote:
             ) from error
         if response.status_code < 400:
             return said
-        raise read_error(said.get("error") if isinstance(said, Mapping) else None, response.status_code)
+        failure = read_error(said.get("error") if isinstance(said, Mapping) else None, response.status_code)
+        failure.retry_after_s = _seconds(response.headers.get("retry-after"))
+        raise failure
 
 
 class RemoteDeadLetters:
@@ -194,6 +237,11 @@ class RemoteDeadLetters:
     def show(self, position: int) -> dict[str, Any]:
         """The one at a position, whole."""
         return dict(self._remote.call("GET", f"{self._path}/{position}"))
+
+
+def _seconds(text: str | None) -> float | None:
+    """A Retry-After; the other form of it, a date, is not one that our server writes."""
+    return float(text) if text and text.isdigit() else None
 
 
 def read_error(shown: Any, status: int) -> HeadraceError:

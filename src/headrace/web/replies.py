@@ -10,8 +10,8 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from headrace.errors import HeadraceError, OverloadError
-from headrace.web.refusals import MethodError, RequestError, RouteError, TooLargeError, UnauthorizedError
+from headrace.errors import HeadraceError, OverloadError, TooLargeError
+from headrace.web.refusals import MethodError, RequestError, RouteError, UnauthorizedError
 
 JSON = "application/json"
 RETRY_AFTER_S = "1"

@@ -14,6 +14,7 @@ from headrace.define.model import Stream
 from headrace.define.sql import parse
 from headrace.lake.dead import DeadLetters
 from headrace.lake.file import NewFile
+from headrace.lake.formats.layout import Format, Layout
 from headrace.lake.ingest import Ingest
 from headrace.lake.range import Work, range_writer
 from headrace.lake.table import LakeTable
@@ -42,7 +43,7 @@ class DeadLake:
 
     def add(self, *lines: bytes) -> None:
         """One request, one commit."""
-        self.ingest.take(b"\n".join(lines), ndjson=True, key=None, keep_bad=True).result()
+        self.ingest.take(b"\n".join(lines), layout=Layout(Format.NDJSON), key=None, keep_bad=True).result()
         at, end = self.table.state, self.journal.end
         work = Work(
             self.stream,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.define.sql import parse
-from headrace.lake.frames import as_lines, frame_array, frame_lines
+from headrace.lake.frames import frame_lines
 from headrace.lake.parse import Parser
 
 (STREAM,) = parse(
@@ -99,26 +99,6 @@ def test_computed_fields_are_evaluated_and_checked() -> None:
     assert parsed.columns["at"][0].as_py().isoformat() == "2025-03-01T12:00:00+00:00"
     assert parsed.reasons is not None
     assert [reason is None for reason in parsed.reasons.to_pylist()] == [True, False, False]
-
-
-json_values = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=5)),
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=3), inner, max_size=3)),
-    max_leaves=6,
-)
-
-
-@given(st.lists(json_values, max_size=6), st.sampled_from([None, 0, 2]))
-def test_elements_of_an_array_are_found_by_offset(values: list[Any], indent: int | None) -> None:
-    framed = frame_array(json.dumps(values, indent=indent).encode())
-    assert framed is not None
-    assert [json.loads(framed[i]) for i in range(len(framed))] == values
-    assert [json.loads(line) for line in as_lines(framed).splitlines()] == values
-
-
-@pytest.mark.parametrize("body", [b"[1,2", b"]", b'["]', b"[1]]", b"[[1]", b"{}", b"[1] [2]"])
-def test_what_is_no_array_is_not_guessed_at(body: bytes) -> None:
-    assert frame_array(body) is None
 
 
 def test_lines_are_framed_without_blank_ones() -> None:

@@ -1,0 +1,109 @@
+"""What format a body or a file has: by what it is called, else by its looks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+
+from headrace.errors import IngestError
+
+
+class Format(StrEnum):
+    """How events are written."""
+
+    NDJSON = "ndjson"
+    JSON = "json"
+    CSV = "csv"
+    PARQUET = "parquet"
+    TEXT = "text"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A format (None: by the looks) and, for CSV, what its first row does not say."""
+
+    format: Format | None = None
+    delimiter: str | None = None
+    fields: tuple[str, ...] = ()
+
+
+ANY = Layout()
+
+SUFFIXES = {
+    ".ndjson": Format.NDJSON,
+    ".jsonl": Format.NDJSON,
+    ".json": Format.JSON,
+    ".csv": Format.CSV,
+    ".tsv": Format.CSV,
+    ".parquet": Format.PARQUET,
+    ".txt": Format.TEXT,
+    ".log": Format.TEXT,
+}
+PACKED_SUFFIXES = (".gz", ".zst", ".zstd")
+_DELIMITERS = {",": ",", ";": ";", "tab": "\t", "\\t": "\t", "\t": "\t", "|": "|", "pipe": "|"}
+_WORDS = re.compile(rb'[,;\t|\r\n"]+')
+
+
+def make_layout(format: Format | None, delimiter: str | None = None, fields: str | None = None) -> Layout:
+    """A layout from what a user wrote; `fields` are names with commas between them."""
+    if delimiter is not None and delimiter not in _DELIMITERS:
+        raise IngestError(f"delimiter '{delimiter}' is not taken", expected="one of , ; | tab")
+    names = tuple(name.strip() for name in (fields or "").split(",")) if fields else ()
+    return Layout(format, _DELIMITERS[delimiter] if delimiter else None, names)
+
+
+def format_of_name(name: str) -> Format | None:
+    """By the ending of a file's name, below that of its compression."""
+    name = name.lower()
+    for packed in PACKED_SUFFIXES:
+        name = name.removesuffix(packed)
+    return next((format for suffix, format in SUFFIXES.items() if name.endswith(suffix)), None)
+
+
+def format_by_looks(head: bytes, fields: Collection[str]) -> Format:
+    """By the first bytes of what was sent to a stream of JSON events."""
+    if head.startswith(b"PAR1"):
+        return Format.PARQUET
+    text = head.removeprefix(b"\xef\xbb\xbf").strip()
+    first, _, rest = text.partition(b"\n")
+    line = first.strip()
+    if text.startswith(b"["):
+        return Format.JSON
+    if text.startswith(b"{"):
+        return Format.NDJSON if line.endswith(b"}") and rest else Format.JSON
+    if any(word.decode(errors="replace").strip() in fields for word in _WORDS.split(line)):
+        return Format.CSV
+    return Format.NDJSON
+
+
+def format_of(name: str, head: bytes, stream_format: str, fields: Collection[str]) -> Format:
+    """By the stream, the name and the first bytes of what is sent to it; the bytes of Parquet leave no doubt."""
+    looks = format_by_looks(head, fields)
+    if looks is Format.PARQUET:
+        return looks
+    if stream_format == Format.TEXT:
+        return Format.TEXT
+    named = format_of_name(name)
+    # Many a .json holds one object per line; .txt and .log say nothing about what is on the lines.
+    return looks if named in (None, Format.JSON, Format.TEXT) else named
+
+
+def check_format(stream: str, stream_format: str, format: Format) -> None:
+    """Refuse what the stream's events cannot be made from."""
+    wants_text = stream_format == Format.TEXT
+    if wants_text == (format is Format.TEXT):
+        return
+    if wants_text:
+        raise IngestError(
+            f"stream '{stream}' has the format TEXT",
+            found=f"events as {format}",
+            expected="lines of text (text/plain, `--format text`)",
+        )
+    raise IngestError(
+        f"stream '{stream}' takes JSON events",
+        found="lines of text",
+        expected=", ".join(known for known in Format if known is not Format.TEXT),
+        fix="a stream of lines is declared with FORMAT TEXT",
+    )

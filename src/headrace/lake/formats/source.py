@@ -1,0 +1,67 @@
+"""Bytes to read from, whose beginning can be looked at before they are read."""
+
+from __future__ import annotations
+
+import io
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+LOOK_BYTES = 64 << 10
+
+
+class Readable(Protocol):
+    """Anything with `read`: a file, a pipe, a decompressor."""
+
+    def read(self, size: int = -1, /) -> bytes | None:
+        """At most `size` bytes; none at the end."""
+
+
+class Source(io.RawIOBase):
+    """A readable thing, read once from its beginning to its end."""
+
+    def __init__(self, source: Readable | bytes) -> None:
+        self._whole = source if isinstance(source, bytes) else None
+        self._source: Readable = io.BytesIO(source) if isinstance(source, bytes) else source
+        self._ahead = b""
+
+    def sought(self) -> Any:
+        """All of it as something that can be sought in; None if it can only be read on."""
+        if self._whole is not None:
+            return pa.BufferReader(self._whole)
+        if isinstance(self._source, io.IOBase) and self._source.seekable():
+            self._source.seek(0)
+            return self._source
+        return None
+
+    def look(self, size: int = LOOK_BYTES) -> bytes:
+        """The next `size` bytes, fewer only at the end; they are still there to be read."""
+        while len(self._ahead) < size and (block := self._source.read(size - len(self._ahead))):
+            self._ahead += block
+        return self._ahead[:size]
+
+    def skip(self, size: int) -> None:
+        """Leave out bytes that were looked at."""
+        self._ahead = self._ahead[size:]
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """At most `size` bytes; none at the end."""
+        if size is None or size < 0:
+            return self.readall()
+        block = self._ahead or self._source.read(size) or b""
+        self._ahead = block[size:]  # a decoder may give more than it was asked for
+        return block[:size] if self._ahead else block
+
+    def read_at_most(self, size: int) -> bytes:
+        """The next `size` bytes, fewer only at the end."""
+        blocks: list[bytes] = []
+        while size > 0 and (block := self.read(min(size, 1 << 20))):
+            blocks.append(block)
+            size -= len(block)
+        return b"".join(blocks)
+
+    def readall(self) -> bytes:
+        return self.read_at_most(1 << 62)

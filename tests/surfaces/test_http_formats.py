@@ -1,0 +1,134 @@
+"""POST /v1/streams/{s}/events in every format and compression: one verdict per event, nothing half kept."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headrace.cli.app import run
+from tests.surfaces.conftest import Served, visit
+
+EVENTS = "/v1/streams/visits/events"
+TEXT_STREAM = "CREATE STREAM lines (value STRING) FORMAT TEXT;"
+
+
+def as_csv(*events: dict[str, Any]) -> bytes:
+    header = list(events[0])
+    return "\n".join([";".join(header), *(";".join(str(e[name] or "") for name in header) for e in events)]).encode()
+
+
+def as_parquet(*events: dict[str, Any]) -> bytes:
+    file = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(list(events)), file)
+    return file.getvalue()
+
+
+GOOD, BAD = visit(), {**visit(1), "status": None, "at": "soon"}
+FORMS: dict[str, tuple[str, Callable[..., bytes]]] = {
+    "json": ("application/json", lambda *events: orjson.dumps(events)),
+    "ndjson": ("application/x-ndjson", lambda *events: b"\n".join(map(orjson.dumps, events))),
+    "csv": ("text/csv; charset=utf-8", as_csv),
+    "parquet": ("application/vnd.apache.parquet", as_parquet),
+}
+
+
+@pytest.fixture
+def served(applied: Path, serve: Callable[..., Served]) -> Served:
+    (applied / "definitions" / "lines.sql").write_text(TEXT_STREAM)
+    assert run(["apply", "--yes", "-w", str(applied)]) == 0
+    return serve(applied)
+
+
+@pytest.mark.parametrize("packing", ["", "gzip", "zstd"])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("stated", [True, False])
+def test_each_format_has_the_same_verdicts(served: Served, form: str, packing: str, stated: bool) -> None:
+    kind, write = FORMS[form]
+    body = write(GOOD, BAD, GOOD)
+    headers = {"content-type": kind} if stated else {}
+    if packing:
+        body = gzip.compress(body) if packing == "gzip" else pa.compress(body, codec="zstd", asbytes=True)
+        headers["content-encoding"] = packing
+    reply = served.http.post(EVENTS, content=body, headers=headers)
+    said = reply.json()
+    assert (reply.status_code, said["accepted"], [one["index"] for one in said["refused"]]) == (200, 2, [1])
+    assert "'at' takes TIMESTAMP" in said["refused"][0]["reason"]
+    kept = served.http.post(EVENTS, content=body, headers=headers, params={"keep_bad": "true"}).json()
+    assert (kept["accepted"], kept["refused"]) == (3, [])
+
+
+def test_csv_is_told_its_columns_and_its_delimiter(served: Served) -> None:
+    body = b"ann|/home|200|5|2026-03-01 12:00:00\nbob|/|200\n"
+    asked = {"fields": "visitor,page,status,bytes,at", "delimiter": "|"}
+    said = served.http.post(EVENTS, content=body, params=asked, headers={"content-type": "text/csv"}).json()
+    assert (said["accepted"], said["refused"]) == (1, [{"index": 1, "reason": said["refused"][0]["reason"]}])
+    assert "found an array" in said["refused"][0]["reason"]
+
+
+def test_lines_of_text_are_taken_by_their_stream_only(served: Served) -> None:
+    path = "/v1/streams/lines/events"
+    body = b" one \r\n\ntwo"
+    for headers in ({"content-type": "text/plain"}, {"content-type": "text/plain; charset=utf-8"}, {}):
+        assert served.http.post(path, content=body, headers=headers).json()["accepted"] == 2
+    refused = served.http.post(path, json=[visit()])
+    assert refused.status_code == 400
+    assert "stream 'lines' has the format TEXT; found events as json" in _sentence(refused.json())
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "status", "words"),
+    [
+        ({"content-type": "image/png"}, b"x", 415, "content type 'image/png' is not taken"),
+        ({"content-encoding": "br"}, b"x", 415, "content encoding 'br' is not taken; expected gzip, zstd or none"),
+        ({"content-encoding": "gzip"}, b"no gzip", 400, "the gzip data cannot be unpacked"),
+        ({"content-encoding": "gzip"}, gzip.compress(b"{}")[:-4], 400, "the gzip data cannot be unpacked"),
+        ({"content-encoding": "zstd"}, b"", 400, "the body is empty"),
+        ({"content-type": "text/csv"}, b"a,b\n1,2\n", 400, "names no field of the stream"),
+        ({"content-type": "text/csv"}, b"", 400, "the body is empty"),
+        ({"content-type": "application/vnd.apache.parquet"}, b"x", 400, "the Parquet file cannot be read"),
+    ],
+)
+def test_what_is_not_taken_says_what_is(
+    served: Served, headers: dict[str, str], body: bytes, status: int, words: str
+) -> None:
+    reply = served.http.post(EVENTS, content=body, headers=headers)
+    assert (reply.status_code, words in _sentence(reply.json())) == (status, True), reply.json()
+
+
+def test_what_grows_beyond_the_limit_is_refused(applied: Path, serve: Callable[..., Served]) -> None:
+    served = serve(applied, max_body_mb=1)
+    spaces = gzip.compress(b" " * (2 << 20))
+    long = as_parquet(*({"page": "/" + "x" * 1000} for _ in range(2000)))
+    assert len(spaces) < 10_000
+    assert len(long) < 100_000
+    for body, headers in (
+        (spaces, {"content-encoding": "gzip"}),
+        (pa.compress(b" " * (2 << 20), codec="zstd", asbytes=True), {"content-encoding": "zstd"}),
+        (long, {"content-type": "application/vnd.apache.parquet"}),
+    ):
+        reply = served.http.post(EVENTS, content=body, headers=headers)
+        assert reply.status_code == 413, reply.json()
+        assert "max_body_mb" in reply.json()["error"]["expected"]
+
+
+def test_a_request_with_very_many_refused_is_refused_as_a_whole(served: Served) -> None:
+    reply = served.http.post(EVENTS, content=b"1\n" * 100_001, headers={"content-type": "application/x-ndjson"})
+    assert reply.status_code == 400
+    assert "more than 100,000 events of the request are refused" in _sentence(reply.json())
+    assert "first at index 0" in _sentence(reply.json())
+
+
+def _sentence(said: dict[str, Any]) -> str:
+    return "; ".join(
+        f"{part} {said['error'][part]}" if part != "message" else said["error"][part]
+        for part in ("message", "found", "expected", "fix")
+        if said["error"][part]
+    )

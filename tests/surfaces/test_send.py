@@ -1,0 +1,178 @@
+"""`headrace send`: files of every format, folders, standard input, and a file that grows."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+
+from headrace.cli.app import run
+from headrace.errors import HeadraceError
+from tests.surfaces.conftest import HEADRACE, Ran, Served, visit
+from tests.surfaces.test_http_formats import BAD, FORMS, GOOD, TEXT_STREAM
+
+Command = Callable[..., Ran]
+
+
+@pytest.mark.parametrize("packing", ["", ".gz", ".zst"])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_file_of_each_format(headrace: Command, applied: Path, form: str, packing: str) -> None:
+    body = FORMS[form][1](GOOD, BAD, GOOD)
+    if packing:
+        body = gzip.compress(body) if packing == ".gz" else pa.compress(body, codec="zstd", asbytes=True)
+    file = applied / f"events.{form}{packing}"
+    file.write_bytes(body)
+    sent = headrace("send", "visits", file, "-w", applied, "--json")
+    assert (sent.code, sent.json["accepted"]) == (0, 3), sent.err
+    nameless = file.rename(applied / "events")
+    assert headrace("send", "visits", nameless, "-w", applied, "--json").json["accepted"] == 3
+    named = headrace("send", "visits", nameless, "--format", form, "-w", applied, "--json")
+    assert named.json["accepted"] == 3
+
+
+def test_folders_are_sent_with_all_they_hold(headrace: Command, applied: Path, served: Served) -> None:
+    inside = applied / "in"
+    (inside / "deep").mkdir(parents=True)
+    for name in ("b.ndjson", "a.json", "deep/c.csv", ".hidden.ndjson", "notes.md"):
+        form = name.rpartition(".")[2]
+        (inside / name).write_bytes(FORMS[form if form in FORMS else "ndjson"][1](GOOD, GOOD))
+    sent = headrace("send", "visits", inside, "-w", applied)
+    assert sent.code == 0
+    assert "3 files" in sent.err
+    assert "6 events accepted" in sent.out
+    empty = applied / "empty"
+    empty.mkdir()
+    none = headrace("send", "visits", empty, "-w", applied)
+    assert none.code == 1
+    assert "holds no file that can be sent" in none.err
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "words"),
+    [
+        ("none.ndjson", None, "cannot be read; found no such file"),
+        ("empty.csv", b"", "is empty"),
+        ("blank.ndjson", b"\n\n", "there is no event"),
+        ("broken.ndjson.gz", gzip.compress(b"{}\n" * 100)[:-8], "broken.ndjson.gz': the gzip data cannot be unpacked"),
+        ("odd.csv", b"a,b\n1,2", "odd.csv': the header of the CSV names no field of the stream"),
+    ],
+)
+def test_what_cannot_be_sent_says_why(
+    headrace: Command, applied: Path, name: str, body: bytes | None, words: str
+) -> None:
+    if body is not None:
+        (applied / name).write_bytes(body)
+    sent = headrace("send", "visits", applied / name, "-w", applied)
+    assert (sent.code, words in sent.err) == (1, True), sent.err
+
+
+def test_standard_input(headrace: Command, applied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for form, (_, write) in FORMS.items():
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(gzip.compress(write(GOOD, BAD)))))
+        sent = headrace("send", "visits", "-", "-w", applied, "--json")
+        assert (sent.code, sent.json["accepted"]) == (0, 2), (form, sent.err)
+
+
+def test_lines_of_text(headrace: Command, applied: Path) -> None:
+    (applied / "definitions" / "lines.sql").write_text(TEXT_STREAM)
+    assert run(["apply", "--yes", "-w", str(applied)]) == 0
+    file = applied / "a.csv"
+    file.write_bytes(b"a,b\n\n1,2\n")
+    assert headrace("send", "lines", file, "-w", applied, "--json").json["accepted"] == 2
+    wrong = headrace("send", "visits", file, "--format", "text", "-w", applied)
+    assert "a stream of lines is declared with FORMAT TEXT" in wrong.err
+
+
+def test_what_was_sent_before_an_error_is_told(headrace: Command, applied: Path) -> None:
+    good, broken = applied / "a.ndjson", applied / "b.json"
+    good.write_bytes(orjson.dumps(visit()) + b"\n")
+    broken.write_bytes(b"[1, 2")
+    sent = headrace("send", "visits", good, broken, "-w", applied)
+    assert sent.code == 1
+    assert "b.json': this is not a JSON array" in sent.err
+
+
+class Following:
+    """A `headrace send --follow` in a process of its own, and what the server has of it."""
+
+    def __init__(self, file: Path, url: str) -> None:
+        command = [str(HEADRACE), "send", "lines", str(file), "--follow", "-w", url]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def stop(self, number: int) -> tuple[str, str]:
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=30)
+        assert self.process.returncode == 0, err
+        return out, err
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < deadline, "it did not come"
+        time.sleep(0.05)
+
+
+def test_a_growing_file_is_followed(applied: Path, serve: Callable[..., Served]) -> None:
+    (applied / "definitions" / "lines.sql").write_text(TEXT_STREAM)
+    assert run(["apply", "--yes", "-w", str(applied)]) == 0
+    served = serve(applied)
+    journal = served.runtime.workspace.journal("lines")
+
+    def has(text: bytes) -> Callable[[], bool]:
+        return lambda: any(text in segment.read_bytes() for segment in journal.iterdir())
+
+    file = applied / "app.log"
+    file.write_bytes(b"first line\nsecond li")
+    following = Following(file, served.url)
+    wait_until(has(b"first line\n"))
+    assert not has(b"second")()
+    with file.open("ab") as log:
+        log.write(b"ne\nhalf of the old")
+    wait_until(has(b"second line\n"))
+    file.rename(applied / "app.log.1")
+    file.write_bytes(b"after rotation\n")
+    wait_until(has(b"after rotation\n"))
+    assert has(b"half of the old\n")()
+    os.truncate(file, 0)
+    time.sleep(0.5)  # longer than it looks again: a file that grows past its old end at once cannot be told apart
+    with file.open("ab") as log:
+        log.write(b"anew\n")
+    wait_until(has(b"anew\n"))
+    out, _ = following.stop(signal.SIGINT)
+    assert "5 events accepted" in out
+    assert "token lines." in out
+
+
+def test_a_busy_server_is_waited_for(applied: Path, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    from headrace.client import connect
+
+    heard: list[HeadraceError] = []
+
+    class Heard:
+        def sent(self, read_bytes: int, events: int) -> None:
+            pass
+
+        def waits(self, error: HeadraceError, pause_s: float) -> None:
+            assert pause_s >= 1  # as Retry-After asks for
+            heard.append(error)
+            monkeypatch.undo()
+
+    monkeypatch.setattr("headrace.lake.ingest.BACKLOG_BYTES", -1)
+    file = applied / "a.ndjson"
+    file.write_bytes(orjson.dumps(visit()))
+    with connect(served.url) as connection:
+        reply: Any = connection.send_files("visits", [file], Heard())
+    assert reply.accepted == 1
+    assert [error.code for error in heard] == ["overload"]

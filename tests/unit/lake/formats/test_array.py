@@ -1,0 +1,61 @@
+"""A JSON array as lines, wherever its blocks are cut."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.errors import IngestError
+from headrace.lake.formats import array
+from headrace.lake.formats.array import array_lines
+from headrace.lake.formats.source import Source
+
+json_values = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.text(st.sampled_from('a"\\[]{},é\n'), max_size=5)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=3), inner, max_size=3)),
+    max_leaves=6,
+)
+
+
+@given(
+    st.lists(json_values, max_size=6), st.sampled_from([None, 0, 2]), st.booleans(), st.sampled_from([1, 2, 7, 1 << 20])
+)
+def test_elements_are_found_wherever_blocks_end(values: list[Any], indent: int | None, ascii: bool, block: int) -> None:
+    text = json.dumps(values, indent=indent, ensure_ascii=ascii).encode()
+    with patch.object(array, "BLOCK_BYTES", block):
+        lines = b"".join(array_lines(Source(b"\n " + text + b" \n"))).split(b"\n")
+    assert [json.loads(line) for line in lines[:-1]] == values
+    assert lines[-1] == b""
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"[1,2", "do not close"),
+        (b"]", "at its beginning"),
+        (b'["]', "do not close"),
+        (b"[1]]", "more behind its end"),
+        (b"[1] [2]", "more behind its end"),
+        (b"[[1]", "do not close"),
+        (b"[1}", "another kind"),
+        (b"{}", "at its beginning"),
+        (b"[1,,2]", "empty element"),
+        (b"[,]", "empty element"),
+        (b"[1,]", "empty element"),
+    ],
+)
+def test_what_is_no_array_is_not_guessed_at(body: bytes, words: str) -> None:
+    with pytest.raises(IngestError, match=words):
+        list(array_lines(Source(body)))
+
+
+def test_an_element_has_a_longest_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(array, "LONGEST_EVENT_BYTES", 100)
+    monkeypatch.setattr(array, "BLOCK_BYTES", 10)
+    with pytest.raises(IngestError, match="an element of more than"):
+        list(array_lines(Source(b'["' + b"a" * 200 + b'"]')))

@@ -1,0 +1,87 @@
+"""Which format it is; what is packed; and lines from each."""
+
+from __future__ import annotations
+
+import gzip
+import io
+
+import pyarrow as pa
+import pytest
+
+from headrace.errors import IngestError
+from headrace.lake.formats.compression import unpack
+from headrace.lake.formats.layout import Format, Layout, format_of, make_layout
+from headrace.lake.formats.lines import read_lines
+from headrace.lake.formats.source import Source
+
+LINES = b'{"a":1}\n{"a":2}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "stream", "format"),
+    [
+        ("x.ndjson", b"broken", "json", Format.NDJSON),
+        ("x.JSONL.gz", b"", "json", Format.NDJSON),
+        ("x.json", b'[{"a":1}]', "json", Format.JSON),
+        ("x.json", b'{"a":1}\n{"a":2}', "json", Format.NDJSON),
+        ("x.json", b'{\n"a":1}', "json", Format.JSON),
+        ("x.csv.zst", b"x;y", "json", Format.CSV),
+        ("x.tsv", b"x\ty", "json", Format.CSV),
+        ("x.csv", b"PAR1....", "json", Format.PARQUET),
+        ("x", b"\xef\xbb\xbfz,a\n1,2\n", "json", Format.CSV),
+        ("x.log", b'{"a":1}\n{"a":2}', "json", Format.NDJSON),
+        ("x.log", b"broken\n", "json", Format.NDJSON),
+        ("x.csv", b"z,a\n", "text", Format.TEXT),
+        ("x.txt", b"PAR1", "text", Format.PARQUET),
+    ],
+)
+def test_the_format_by_name_and_looks(name: str, head: bytes, stream: str, format: Format) -> None:
+    assert format_of(name, head, stream, {"a": "INT"}) is format
+
+
+def test_a_delimiter_is_one_of_four() -> None:
+    assert make_layout(Format.CSV, "tab", "a, b") == Layout(Format.CSV, "\t", ("a", "b"))
+    with pytest.raises(IngestError, match="delimiter 'x' is not taken; expected one of"):
+        make_layout(None, "x")
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        LINES,
+        gzip.compress(LINES),
+        gzip.compress(LINES[:3]) + gzip.compress(LINES[3:]),
+        pa.compress(LINES, codec="zstd", asbytes=True),
+        pa.compress(LINES[:3], codec="zstd", asbytes=True) + pa.compress(LINES[3:], codec="zstd", asbytes=True),
+    ],
+)
+def test_what_is_packed_is_unpacked(packed: bytes) -> None:
+    assert unpack(Source(packed)).readall() == LINES
+    assert unpack(Source(io.BytesIO(packed))).readall() == LINES
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [gzip.compress(LINES)[:-9], gzip.compress(LINES) + b"more", pa.compress(LINES, codec="zstd", asbytes=True)[:-3]],
+)
+def test_damage_in_what_is_packed_says_so(packed: bytes) -> None:
+    with pytest.raises(IngestError, match="cannot be unpacked"):
+        unpack(Source(packed)).readall()
+
+
+@pytest.mark.parametrize(
+    ("body", "format", "lines"),
+    [
+        (LINES, Format.NDJSON, LINES),
+        (b"\xef\xbb\xbf" + LINES[:-1], Format.NDJSON, LINES),
+        (b'[{"a":1},{"a":2}]', Format.JSON, LINES),
+        (b'\n[{"a":1}\n,\r\n{"a":\n2}]\n', Format.JSON, b'{"a":1} \n  {"a": 2}\n'),
+        (b'\xef\xbb\xbf {\n"a":1}\n', Format.JSON, b'{ "a":1}\n'),
+        (b"", Format.JSON, b""),
+        (b"a\n1\n2", Format.CSV, LINES),
+        (b"one\r\ntwo", Format.TEXT, b"one\r\ntwo\n"),
+    ],
+)
+@pytest.mark.parametrize("size", [3, 1 << 20])
+def test_each_format_as_lines(body: bytes, format: Format, lines: bytes, size: int) -> None:
+    assert b"".join(read_lines(Source(io.BytesIO(body)), Layout(format), {"a": "INT"}, size)) == lines
