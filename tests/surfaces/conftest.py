@@ -77,6 +77,7 @@ class Served:
     runtime: Runtime
     url: str
     http: httpx2.Client
+    stop: Callable[[], None]
 
 
 @pytest.fixture
@@ -94,6 +95,7 @@ def serve() -> Iterator[Callable[..., Served]]:
         http = httpx2.Client(base_url=runtime.url, trust_env=False)
 
         def stop() -> None:
+            stops.remove(stop)
             http.close()
             server.stop()
             thread.join()
@@ -101,7 +103,7 @@ def serve() -> Iterator[Callable[..., Served]]:
             bound.close()
 
         stops.append(stop)
-        return Served(runtime, runtime.url, http)
+        return Served(runtime, runtime.url, http, stop)
 
     yield start
     for stop in stops:

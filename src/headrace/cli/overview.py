@@ -2,36 +2,69 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
 from headrace.cli.output import console, count, make_table, print_json, size, span
 from headrace.define.durations import format_duration
+from headrace.readable import freshness
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.table import Table
 
+EVERY_S = 1.0
+WIDE = 120  # columns of a screen that has room for everything
 NO_STREAMS = "no streams run yet: write CREATE STREAM into definitions/, then `headrace apply`"
 NO_VIEWS = "no views run yet: write CREATE MATERIALIZED VIEW into definitions/, then `headrace apply`"
 
 
-def status(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
+def status(
+    workspace: WorkspaceOption = ".",
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again and again until q or Ctrl-C.")] = False,
+    every: Annotated[
+        float, typer.Option(metavar="SECONDS", help="With --watch: how often.", min=0.1, max=3600)
+    ] = EVERY_S,
+    as_json: JsonOption = False,
+) -> None:
     """Show the whole workspace at a glance: server, streams, views."""
+    if watch:
+        _watch(workspace, every, as_json=as_json)
+        return
     with open_connection(workspace) as connection:
         found = connection.status()
     if as_json:
         print_json(found)
         return
     out = console()
+    out.print(render_status(found, out.width))
+
+
+def _watch(workspace: str, every_s: float, *, as_json: bool) -> None:
+    from headrace.cli.watch import watch_json, watch_status
+
+    if as_json:
+        watch_json(workspace, every_s)
+    else:
+        out = console()
+        watch_status(workspace, every_s, out, lambda found: render_status(found, out.width))
+
+
+def render_status(found: dict[str, Any], width: int) -> RenderableType:
+    """The whole workspace for so many columns of a screen."""
+    from rich.console import Group
+    from rich.text import Text
+
     where = f" at {found['url']}" if found["url"] else ""
     memory = f", {found['memory_mb']:,} MB of memory" if found["memory_mb"] else ""
-    out.print(f"workspace {found['workspace']}: {found['state']}{where}{memory}", markup=False)
-    for table, rows, hint in (
-        (_streams_table, found["streams"], NO_STREAMS),
-        (_views_table, found["views"], NO_VIEWS),
-    ):
-        out.print()
-        out.print(table(rows) if rows else hint, markup=False)
+    beat = f", heartbeat {span(found['heartbeat_ms'])} ago" if found["heartbeat_ms"] is not None else ""
+    head = Text(f"workspace {found['workspace']}: {found['state']}{where}{memory}{beat}")
+    streams = _streams_table(found["streams"], width) if found["streams"] else Text(NO_STREAMS)
+    views = _views_table(found["views"], width) if found["views"] else Text(NO_VIEWS)
+    return Group(head, Text(), streams, Text(), views)
 
 
 def streams(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
@@ -45,7 +78,7 @@ def streams(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> No
     if not found:
         out.print(NO_STREAMS)
         return
-    out.print(_streams_table(found))
+    out.print(_streams_table(found, out.width))
     rows = [
         [s["name"], f["name"], f["type"] + ("" if f["nullable"] else " NOT NULL"), _role(s, f)]
         for s in found
@@ -66,46 +99,58 @@ def views(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None
     if not found:
         out.print(NO_VIEWS)
         return
-    out.print(_views_table(found))
+    out.print(_views_table(found, out.width))
     rows = [[v["name"], c["name"], c["aggregate"], c["type"]] for v in found for c in v["columns"]]
     out.print()
     out.print(make_table(["view", "column", "aggregate", "type"], rows))
 
 
-def _streams_table(found: list[dict[str, Any]]) -> Table:
-    titles = ["stream", "events", "events/s", "dead letters", "commits", "backlog", "newest event", "trouble"]
-    rows = [
-        [
-            s["name"],
-            count(s["events"]),
-            count(s.get("events_per_second")),
-            count(s["dead_letters"]),
-            count(s["commits"]),
-            size(s["backlog_bytes"]),
-            _time(s["newest_event"]),
-            s["error"] or "–",
-        ]
+def _streams_table(found: list[dict[str, Any]], width: int) -> Table:
+    cells = [
+        {
+            "stream": s["name"],
+            "events": count(s["events"]),
+            "events/s": count(s["events_per_second"]),
+            "dead letters": count(s["dead_letters"]),
+            "commits": count(s["commits"]),
+            "commit time": span(s["commit_ms"]),
+            "maintain time": span(s["maintain_ms"]),
+            "files": count(s.get("files")),
+            "backlog": size(s["backlog_bytes"]),
+            "newest event": _time(s["newest_event"]),
+            "trouble": s["error"] or "–",
+        }
         for s in found
     ]
-    return make_table(titles, rows, titles[1:6])
+    left = ("stream", "newest event", "trouble")
+    return _table(cells, width, left=left, wide=("commit time", "maintain time", "files"))
 
 
-def _views_table(found: list[dict[str, Any]]) -> Table:
-    titles = ["view", "stream", "keys", "window", "version", "commits", "freshness", "trouble"]
-    rows = [
-        [
-            v["name"],
-            v["stream"],
-            ", ".join(v["keys"]) or "–",
-            _window(v),
-            count(v["version"]),
-            f"{count(v['applied_to'])} of {count(v['commits'])}",
-            _freshness(v),
-            v["stalled"] or _building(v) or "–",
-        ]
+def _views_table(found: list[dict[str, Any]], width: int) -> Table:
+    cells = [
+        {
+            "view": v["name"],
+            "stream": v["stream"],
+            "keys": ", ".join(v["keys"]) or "–",
+            "window": _window(v),
+            "version": count(v["version"]),
+            "rows": count(v["rows"]),
+            "commits": f"{count(v['applied_to'])} of {count(v['commits'])}",
+            "behind": size(v["lag_bytes"]),
+            "freshness": freshness(v["freshness_ms"], v["freshness_reason"]),
+            "trouble": v["stalled"] or _building(v) or "–",
+        }
         for v in found
     ]
-    return make_table(titles, rows, ["version", "commits"])
+    left = ("view", "stream", "keys", "window", "freshness", "trouble")
+    return _table(cells, width, left=left, wide=("rows", "behind"))
+
+
+def _table(cells: list[dict[str, str]], width: int, *, left: Sequence[str], wide: Sequence[str]) -> Table:
+    """A table of all columns, or, on a narrow screen, without those that need a wide one."""
+    titles = [title for title in cells[0] if width >= WIDE or title not in wide]
+    rows = [[row[title] for title in titles] for row in cells]
+    return make_table(titles, rows, [title for title in titles if title not in left])
 
 
 def _time(text: str | None) -> str:
@@ -124,12 +169,6 @@ def _window(view: dict[str, Any]) -> str:
         return "all time"
     text = format_duration(view["window_ms"])
     return text if view["window_ms"] == view["every_ms"] else f"{text} every {format_duration(view['every_ms'])}"
-
-
-def _freshness(view: dict[str, Any]) -> str:
-    if view["freshness_ms"] is None:
-        return view["freshness_reason"] or "unknown"
-    return "up to date" if view["freshness_ms"] == 0 else f"{span(view['freshness_ms'])} behind"
 
 
 def _building(view: dict[str, Any]) -> str | None:

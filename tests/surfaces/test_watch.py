@@ -1,0 +1,104 @@
+"""`headrace status --watch` in processes of its own: JSON, plain blocks, a terminal; through a restart."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.surfaces.conftest import HEADRACE, Ran, Served
+
+WATCH = [str(HEADRACE), "status", "--watch", "--every", "0.1"]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts a command that is killed at the end, if it still runs."""
+    started: list[subprocess.Popen[str]] = []
+
+    def command(*arguments: object) -> subprocess.Popen[str]:
+        made = subprocess.Popen(
+            [*WATCH, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        started.append(made)
+        return made
+
+    yield command
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def until(process: subprocess.Popen[str], words: str) -> str:
+    """The first line with these words."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if words in line:
+            return line
+    raise AssertionError(f"ended without '{words}': {process.communicate()}")
+
+
+def test_json_goes_on_through_a_restart(applied: Path, serve: Callable[..., Served], start: Start) -> None:
+    process = start("--json", "-w", applied)
+    gone = orjson.loads(until(process, '"gone"'))
+    assert gone["error"]["message"] == "no server runs for workspace 'shop'"
+    for _ in range(2):
+        served = serve(applied)
+        found = orjson.loads(until(process, '"starting"'))
+        assert found["url"] == served.url
+        assert found["streams"][0]["name"] == "visits"
+        served.stop()
+        until(process, '"gone"')
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (0, "")
+
+
+def test_without_a_terminal_there_are_plain_blocks(served: Served, start: Start) -> None:
+    process = start("-w", served.url)
+    for _ in range(2):
+        until(process, f"workspace shop: starting at {served.url}")
+        assert "maintain time" in until(process, "dead letters")
+        until(process, "traffic")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (0, "")
+
+
+def test_a_terminal_is_left_by_q(served: Served) -> None:
+    screen, inner = pty.openpty()
+    process = subprocess.Popen([*WATCH, "-w", served.url], stdin=inner, stdout=inner, stderr=inner, close_fds=True)
+    os.close(inner)
+    try:
+        seen, deadline, asked = b"", time.monotonic() + 60, False
+        while process.poll() is None:
+            assert time.monotonic() < deadline, seen
+            if select.select([screen], [], [], 0.1)[0]:
+                try:
+                    seen += os.read(screen, 65536)
+                except OSError:  # the other end was closed
+                    break
+            if not asked and b"q or Ctrl-C leaves" in seen and b"traffic" in seen:
+                os.write(screen, b"q")
+                asked = True
+        assert process.wait(20) == 0, seen
+        assert b"\x1b[?1049l" in seen  # the screen as it was before
+    finally:
+        process.kill()
+        process.wait()
+        os.close(screen)
+
+
+def test_what_is_no_workspace_is_said_at_once(tmp_path: Path, headrace: Callable[..., Ran]) -> None:
+    shown = headrace("status", "--watch", "-w", tmp_path)
+    assert shown.code == 1
+    assert "is not a workspace" in shown.err
