@@ -74,7 +74,10 @@ class Offline:
         if self._store is None:
             raise NotReadyError("no view has ever been computed", fix="start `headrace up` once")
         children = Children.of(self.workspace.settings)
-        return run_sql(self._store, children, query, limit, self._freshness, datetime.now(UTC))
+        try:
+            return run_sql(self._store, children, query, limit, self._freshness, datetime.now(UTC))
+        finally:
+            children.close()
 
     def plan(self) -> Plan:
         """What the definitions folder asks for, against what ran last."""

@@ -16,6 +16,8 @@ LONGEST_BYTES = 100_000
 # Of the functions that give tables, those that make them from their arguments. All others read files,
 # settings or the catalogue, or run SQL from text, which nobody has checked.
 TABLE_FUNCTIONS = {"range", "generate_series", "unnest", "repeat", "repeat_row", "json_each", "json_tree"}
+# DuckDB calls a statement a SELECT even if a part of it in WITH deletes, inserts or copies to a file.
+READING_NODES = {"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"}
 REFUSED = {"current_setting", "getenv", "getvariable", "json_serialize_plan", "write_log", "query", "query_table"}
 REFUSED_PREFIXES = (
     "__internal",
@@ -58,16 +60,22 @@ def check(connection: duckdb.DuckDBPyConnection, query: str) -> Tables:
     if kind != "SELECT":
         raise Refused("only SELECT is taken: views are changed by events alone", found=kind, expected=EXAMPLE)
     ((said,),) = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
-    tree = orjson.loads(said)
+    try:
+        tree = orjson.loads(said)
+    except orjson.JSONDecodeError as error:  # its depth has a limit, which no query of a person reaches
+        raise Refused("the query is nested too deeply", fix="give parts of it names, in WITH") from error
     if tree.get("error", True):
         raise Refused("only a plain SELECT is taken", found=str(tree.get("error_message")), expected=EXAMPLE)
     named: dict[str, None] = {}
     own: dict[str, None] = {}
     for node in _nodes(tree):
         _check_function(node)
-        if node.get("type") == "BASE_TABLE":
+        kind = str(node.get("type"))
+        if kind.endswith("_NODE") and kind not in READING_NODES:
+            raise Refused("only SELECT is taken, in WITH too", found=kind.split("_")[0], expected=EXAMPLE)
+        if kind == "BASE_TABLE":
             named[_table(node)] = None
-        elif node.get("type") == "SHOW_REF" and node.get("query") is None:
+        elif kind == "SHOW_REF" and node.get("query") is None:
             raise Refused("the catalogue cannot be asked", found="SHOW", fix="`headrace views` lists the views")
         for entry in (node.get("cte_map") or {}).get("map", ()):
             own[entry["key"]] = None

@@ -1,10 +1,11 @@
 """The process that runs a user's SELECT: gets the views over its socket, shuts itself in, answers, ends.
 
-Started as `python -m headrace.sql.child` with that socket as standard input. It runs one query only.
+Started as `python -m headrace.sql.child` with that socket as standard input. It takes queries until one has run.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
@@ -15,9 +16,9 @@ import duckdb
 import pyarrow as pa
 
 from headrace.sql.check import Refused, check
-from headrace.sql.limits import close_doors, limit_from_start, limit_query
+from headrace.sql.limits import close_doors, limit_from_start, limit_query, rest
 from headrace.sql.load import load_view
-from headrace.sql.wire import END, ROWS, SAY, SCHEMA, BrokenFrameError, Wire
+from headrace.sql.wire import END, FORGET, RUN, SAY, SCHEMA, BrokenFrameError, Wire
 
 LARGEST_FRAME = 1 << 30
 ROWS_AT_ONCE = 2_048
@@ -32,32 +33,43 @@ CLOSED = {
     "temp_directory": "",
     "max_temp_directory_size": "0B",
 }
+_LACKING = re.compile(r"Out of Memory|bad_alloc|malloc of size|realloc of size", re.IGNORECASE)
 _PATH = re.compile(r"(?:[A-Za-z]:|~|\.{1,2})?(?:[/\\][^\s/\\'\":;,()]+){2,}[/\\]?")
 
 
 def main() -> None:
-    """Serve the one query that comes."""
+    """Serve queries until one has run, or nobody asks any more."""
     os.environ.clear()
     limit_from_start()
     wire = Wire(socket.socket(fileno=0), LARGEST_FRAME)
     connection = _open_database()
     wire.say({"ready": True})
+    with contextlib.suppress(BrokenFrameError, ConnectionError):
+        while not _serve(wire, connection, wire.expect(SAY).json()):
+            rest()
+
+
+def _serve(wire: Wire, connection: duckdb.DuckDBPyConnection, asked: dict[str, Any]) -> bool:
+    """Whether the query ran. One that was refused has left no trace: the next one may come."""
     try:
-        asked = wire.expect(SAY).json()
-    except BrokenFrameError:
-        return  # never needed
+        limit_query(asked["memory_mb"], asked["timeout_s"])
+        tables = check(connection, asked["query"])
+    except Exception as error:
+        said = _failure(error, asked["query"])
+        again = "error" in said
+        wire.say({**said, "again": again})
+        return not again
+    wire.say({"tables": tables.named, "own": tables.own})
+    said = wire.expect(SAY).json()
+    if said == FORGET:
+        return False
     try:
-        _serve(wire, connection, asked)
-    except Refused as refused:
-        wire.say({"error": refused.said})
-    except (duckdb.OutOfMemoryException, pa.ArrowMemoryError, MemoryError):
-        wire.say({"limit": "memory"})
-    except BrokenFrameError:
-        return  # nobody waits for it any more
-    except RecursionError:
-        wire.say({"error": {"message": "the query is nested too deeply"}})
-    except duckdb.Error as error:
-        wire.say({"error": _said(error, asked["query"])})
+        _run(wire, connection, asked, said)
+    except (BrokenFrameError, ConnectionError):
+        raise
+    except Exception as error:
+        wire.say(_failure(error, asked["query"]))
+    return True
 
 
 def _open_database() -> duckdb.DuckDBPyConnection:
@@ -75,26 +87,22 @@ def _open_database() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _serve(wire: Wire, connection: duckdb.DuckDBPyConnection, asked: dict[str, Any]) -> None:
+def _run(wire: Wire, connection: duckdb.DuckDBPyConnection, asked: dict[str, Any], said: dict[str, Any]) -> None:
     threads = int(connection.execute("SELECT current_setting('threads')").fetchall()[0][0])
     connection.execute(f"SET memory_limit = '{int(asked['memory_mb']) * 4 // 5}MB'").fetchall()
-    limit_query(asked["memory_mb"], asked["timeout_s"], threads)
-    tables = check(connection, asked["query"])
-    wire.say({"tables": tables.named, "own": tables.own})
-    while (said := wire.expect(SAY).json()) != {"run": True}:
+    while said != RUN:
         load_view(connection, said, _pieces(wire))
+        said = wire.expect(SAY).json()
     connection.execute("SET lock_configuration = true").fetchall()
-    close_doors()
+    close_doors(asked["timeout_s"], threads)
     _answer(wire, connection, asked)
 
 
 def _pieces(wire: Wire) -> Iterator[pa.RecordBatch]:
-    schema = pa.ipc.read_schema(wire.expect(SCHEMA).payload)
+    schema = wire.expect(SCHEMA).schema()
     yield pa.RecordBatch.from_pylist([], schema)
     while (frame := wire.receive()).kind != END:
-        if frame.kind != ROWS:
-            raise BrokenFrameError(f"a frame {frame.kind!r} among rows")
-        yield pa.ipc.read_record_batch(frame.payload, schema)
+        yield frame.rows(schema)
 
 
 def _answer(wire: Wire, connection: duckdb.DuckDBPyConnection, asked: dict[str, Any]) -> None:
@@ -134,7 +142,16 @@ def _fitting(piece: pa.RecordBatch, rows: int, size: int) -> pa.RecordBatch:
     return piece.slice(0, fits)
 
 
-def _said(error: duckdb.Error, query: str) -> dict[str, Any]:
+def _failure(error: Exception, query: str) -> dict[str, Any]:
+    """What to say of a failure: DuckDB's own, or of rows on their way, which come by Arrow and are of any kind."""
+    if isinstance(error, Refused):
+        return {"error": error.said}
+    if isinstance(error, MemoryError) or _LACKING.search(str(error)):
+        return {"limit": "memory"}
+    return {"error": _said(error, query)}
+
+
+def _said(error: Exception, query: str) -> dict[str, Any]:
     """DuckDB's message as one sentence, with no path that the query did not name itself."""
     text = str(error).split("Stack Trace")[0]
     line = re.search(r"^LINE (\d+):", text, re.MULTILINE)

@@ -34,6 +34,7 @@ class Child:
     def __init__(self) -> None:
         ours, its = socket.socketpair()
         self.late = False
+        self.again = False  # it has run nothing yet, and waits for a query
         self.wire = Wire(ours, 2 * MOST_BYTES)
         with its, tempfile.TemporaryDirectory(prefix="headrace-sql-") as folder:
             self._process = subprocess.Popen(
@@ -128,7 +129,7 @@ class Children:
             spare.end()
 
     @contextlib.contextmanager
-    def lend(self) -> Iterator[Wire]:
+    def lend(self) -> Iterator[Child]:
         """A child for one query, gone by the deadline however it went; how it failed is the error that comes out."""
         if not self._free.acquire(blocking=False):
             raise OverloadError(
@@ -143,13 +144,14 @@ class Children:
             deadline.daemon = True
             deadline.start()
             try:
-                yield child.wire
+                yield child
             except (OSError, BrokenFrameError) as error:
                 raise self._broke_off(child, child.fate()) from error
             finally:
                 deadline.cancel()
-                child.end()
                 self._lent.discard(child)
+                if not self._keep(child):
+                    child.end()
         finally:
             self._free.release()
 
@@ -160,6 +162,14 @@ class Children:
             return spare
         return Child()
 
+    def _keep(self, child: Child) -> bool:
+        """Make a child that has run nothing the spare one, if that is wanted."""
+        with self._lock:
+            wanted = child.again and not child.late and not self._closed and self._spare is None
+            if wanted:
+                child.again, self._spare = False, child
+            return wanted
+
     def _start_spare(self) -> None:
         try:
             child = Child()
@@ -168,7 +178,7 @@ class Children:
             child = None
         with self._lock:
             self._starting = False
-            if not self._closed and child is not None:
+            if not self._closed and self._spare is None and child is not None:
                 self._spare, child = child, None
         if child is not None:
             child.end()

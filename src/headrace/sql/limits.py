@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import time
 from pathlib import Path
 
 NICENESS = 10
@@ -24,16 +25,21 @@ def limit_from_start() -> None:
     os.nice(NICENESS)
 
 
-def limit_query(memory_mb: int, timeout_s: float, threads: int) -> None:
+def limit_query(memory_mb: int, timeout_s: float) -> None:
     """So much memory beyond what the programs themselves take, and an end that no code can put off."""
     _lower(resource.RLIMIT_AS, _mapped_bytes() + (memory_mb << 20))
-    _lower(resource.RLIMIT_CPU, int((timeout_s + SPARE_S) * threads) + 1)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, timeout_s + SPARE_S)
 
 
-def close_doors() -> None:
+def rest() -> None:
+    """No query is at work, so none has an end."""
+    signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def close_doors(timeout_s: float, threads: int) -> None:
     """From here on nothing can be opened: no file, no socket, no process. What is open stays usable."""
+    _lower(resource.RLIMIT_CPU, int(time.process_time() + (timeout_s + SPARE_S) * threads) + 1)
     _lower(resource.RLIMIT_NPROC, 0)
     _lower(resource.RLIMIT_NOFILE, 0)
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.errors import NotFoundError, SqlError, did_you_mean
+from headrace.errors import HeadraceError, NotFoundError, SqlError, did_you_mean
 from headrace.serve.answer import Freshness
 from headrace.serve.times import EPOCH, iso
 from headrace.sql.answer import SqlAnswer, make_table
 from headrace.sql.check import EXAMPLE, LONGEST_BYTES
-from headrace.sql.children import MOST_BYTES, Children
+from headrace.sql.children import MOST_BYTES, Child, Children
 from headrace.sql.load import default_plan, describe_version
-from headrace.sql.wire import END, ROWS, SAY, SCHEMA, BrokenFrameError, Wire
+from headrace.sql.wire import END, FORGET, RUN, SAY, SCHEMA, BrokenFrameError, Frame, Wire
 from headrace.store.base import Snapshot, Store, Version
 
 DEFAULT_LIMIT, HIGHEST_LIMIT = 1_000, 100_000
@@ -44,7 +44,8 @@ def run_sql(
     """The answer to a SELECT. This process never reads the SQL: a child does, and may break over it."""
     query, most = check_text(query, limit)
     began = time.monotonic()
-    with children.lend() as wire:
+    with children.lend() as child:
+        wire = child.wire
         wire.say(
             {
                 "query": query,
@@ -54,15 +55,20 @@ def run_sql(
                 "timeout_s": children.timeout_s,
             }
         )
-        said = _hear(wire, children)
+        said = _hear(child, children)
         with store.snapshot() as snapshot:
-            versions = _named(snapshot, said["tables"], said["own"])
+            try:
+                versions = _named(snapshot, said["tables"], said["own"])
+            except HeadraceError:
+                wire.say(FORGET)
+                child.again = True
+                raise
             for version in versions:
                 _ship(wire, snapshot, version)
-        wire.say({"run": True})
-        types = _hear(wire, children)["types"]
-        table, shown = _read_result(wire, types)
-        truncated = bool(_hear(wire, children)["truncated"])
+        wire.say(RUN)
+        types = _hear(child, children)["types"]
+        table, shown = _read_result(child, types, children)
+        truncated = bool(_hear(child, children)["truncated"])
     described = {version.view.name: _describe(version, freshness) for version in versions}
     fresh_ms, reason = _least_fresh(described)
     return SqlAnswer(
@@ -78,11 +84,16 @@ def run_sql(
     )
 
 
-def _hear(wire: Wire, children: Children) -> dict[str, Any]:
+def _hear(child: Child, children: Children) -> dict[str, Any]:
     """What the child says next; raises the failure that it says."""
-    said = wire.expect(SAY).json()
+    return _understand(child, child.wire.expect(SAY), children)
+
+
+def _understand(child: Child, frame: Frame, children: Children) -> dict[str, Any]:
+    said = frame.json()
     if not isinstance(said, dict):
         raise BrokenFrameError("not an object")
+    child.again = bool(said.get("again"))
     if "limit" in said:
         raise children.out_of_memory()
     if "error" in said:
@@ -131,16 +142,17 @@ def _ship(wire: Wire, snapshot: Snapshot, version: Version) -> None:
     wire.send_end()
 
 
-def _read_result(wire: Wire, types: Sequence[str]) -> tuple[pa.Table, list[str]]:
-    schema = pa.ipc.read_schema(wire.expect(SCHEMA).payload)
+def _read_result(child: Child, types: Sequence[str], children: Children) -> tuple[pa.Table, list[str]]:
+    wire = child.wire
+    schema = wire.expect(SCHEMA).schema()
     pieces, size = [], 0
     while (frame := wire.receive()).kind != END:
+        if frame.kind == SAY:
+            _understand(child, frame, children)  # a query can fail when rows are on their way already
         size += frame.payload.size
-        if frame.kind != ROWS or size > 4 * MOST_BYTES:
-            raise BrokenFrameError("more or other than rows")
-        piece = pa.ipc.read_record_batch(frame.payload, schema)
-        piece.validate(full=True)
-        pieces.append(piece)
+        if size > 4 * MOST_BYTES:
+            raise BrokenFrameError("more rows than were asked for")
+        pieces.append(frame.rows(schema))
     return make_table(pieces, schema, types)
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 HEADER = struct.Struct("<cQ")
 SAY, SCHEMA, ROWS, END = b"J", b"S", b"R", b"E"
+RUN, FORGET = {"run": True}, {"run": False}  # said to a child when the tables of its query are there, or cannot be
 
 
 class BrokenFrameError(Exception):
@@ -27,7 +28,28 @@ class Frame:
 
     def json(self) -> Any:
         """The content of a SAY frame."""
-        return orjson.loads(memoryview(self.payload))
+        try:
+            return orjson.loads(memoryview(self.payload))
+        except ValueError as error:
+            raise BrokenFrameError("no JSON") from error
+
+    def schema(self) -> pa.Schema:
+        """The content of a SCHEMA frame."""
+        try:
+            return pa.ipc.read_schema(self.payload)
+        except (pa.ArrowException, OSError) as error:
+            raise BrokenFrameError("no schema") from error
+
+    def rows(self, schema: pa.Schema) -> pa.RecordBatch:
+        """The content of a ROWS frame, every value of it valid."""
+        if self.kind != ROWS:
+            raise BrokenFrameError(f"a frame {self.kind!r} among rows")
+        try:
+            piece = pa.ipc.read_record_batch(self.payload, schema)
+            piece.validate(full=True)
+        except (pa.ArrowException, OSError) as error:
+            raise BrokenFrameError("no rows") from error
+        return piece
 
 
 class Wire:

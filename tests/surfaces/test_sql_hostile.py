@@ -1,0 +1,131 @@
+"""SQL that wants out, or wants everything: it reaches nothing, it ends in time, and the server goes on answering."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx2
+import orjson
+import pytest
+
+from tests.surfaces.conftest import Served
+from tests.surfaces.hostile_sql import GREEDY, ODD, REACHING, SECRET
+from tests.surfaces.sql_shop import fill
+from tests.surfaces.unchecked_child import BY_PYTHON
+
+TIMEOUT_S = 1.0
+SLACK_S = 10.0  # to start a process on a machine that is busy with other tests; the log says what was stopped
+WORD = "abracadabra"
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> str:
+    """A file that can be read, but not by a query."""
+    file = tmp_path / "secret.csv"
+    file.write_text(f"word\n{WORD}\n")
+    return str(file)
+
+
+def host_paths(folder: Path) -> list[str]:
+    """What no answer may name."""
+    here = [str(folder), sys.prefix, sys.base_prefix, str(Path.cwd()), str(Path.home()), "headrace-sql-", "/.duckdb"]
+    return [path for path in here if len(path) > 1]
+
+
+class Points:
+    """A client that asks a point question again and again."""
+
+    def __init__(self, url: str) -> None:
+        self._http = httpx2.Client(base_url=url, trust_env=False)
+        self._stop = threading.Event()
+        self.took_s: list[float] = []
+        self.failed: list[str] = []
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.005):
+            began = time.monotonic()
+            reply = self._http.get("/v1/views/traffic", params={"key.page": "/home"})
+            self.took_s.append(time.monotonic() - began)
+            if reply.status_code != 200 or sum(row["hits"] for row in reply.json()["rows"]) != 3:
+                self.failed.append(reply.text)
+
+    def __enter__(self) -> Points:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._http.close()
+
+
+def ask(served: Served, statement: str) -> tuple[httpx2.Response, float]:
+    began = time.monotonic()
+    reply = served.http.post("/v1/sql", json={"query": statement}, timeout=60)
+    return reply, time.monotonic() - began
+
+
+def test_every_hostile_statement_is_refused_in_time_while_point_answers_go_on(
+    applied: Path, serve: Callable[..., Served], tmp_path: Path, secret: str
+) -> None:
+    served = serve(applied, sql_timeout_s=TIMEOUT_S, sql_memory_mb=256)
+    fill(served.runtime, tmp_path)
+    hidden = host_paths(tmp_path)
+    with Points(served.url) as quiet:
+        time.sleep(1)
+    with Points(served.url) as busy:
+        with ThreadPoolExecutor(2) as two:
+            asked = [(s, two.submit(ask, served, s.replace(SECRET, secret))) for s in [*REACHING, *ODD, *GREEDY]]
+        for statement, future in asked:
+            reply, took_s = future.result()
+            short = statement[:80]
+            assert reply.status_code in (400, 404), (short, reply.text)
+            assert took_s < TIMEOUT_S + SLACK_S, (short, took_s)
+            error = reply.json()["error"]
+            assert error["code"] in ("sql", "sql_limit", "not_found"), (short, error)
+            assert "please report it" not in str(error), (short, error)
+            said = reply.text.replace(secret, "")  # what the query itself named may be named
+            assert WORD not in said, short
+            assert not [path for path in hidden if path in said], (short, said)
+            if statement in GREEDY:
+                assert error["code"] == "sql_limit", (short, error)
+    assert len([*REACHING, *ODD, *GREEDY]) >= 60
+    assert not busy.failed, busy.failed[:1]
+    assert len(busy.took_s) > 100
+    before_s, during_s = statistics.median(quiet.took_s), statistics.median(busy.took_s)
+    assert during_s < max(8 * before_s, 0.1), (before_s, during_s)
+    assert served.http.post("/v1/sql", json={"query": "SELECT sum(hits) AS n FROM traffic"}).json()["rows"] == [
+        {"n": 5}
+    ]
+    assert not list(Path("/tmp").glob("hostile*"))
+
+
+def test_without_the_first_fence_nothing_is_reached_either(tmp_path: Path, secret: str) -> None:
+    statements = [statement.replace(SECRET, secret) for statement in REACHING]
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.surfaces.unchecked_child"],
+        input=orjson.dumps(statements),
+        capture_output=True,
+        check=False,
+        env={**os.environ, "HEADRACE_TOKEN": WORD, "PYTHONPATH": os.pathsep.join(["src", "."])},
+    )
+    lines = [orjson.loads(line) for line in ran.stdout.splitlines()]
+    assert len(lines) == len(statements) + len(BY_PYTHON), ran.stderr[-500:]
+    for statement, said in zip(statements, lines, strict=False):
+        assert WORD not in said.get("rows", "") + said.get("error", ""), statement
+        shown = said.get("shown", "").replace(secret, "")
+        assert not [path for path in host_paths(tmp_path) if path in shown], (statement, shown)
+        if secret in statement:
+            assert "rows" not in said or "permission" in said["rows"], statement
+    assert all("error" in said for said in lines[len(statements) :]), "files, sockets and processes are out of reach"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["secret.csv"]
+    assert not list(Path("/tmp").glob("hostile*"))

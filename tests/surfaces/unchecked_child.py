@@ -1,0 +1,58 @@
+"""A child without its first fence: runs whatever SQL it is given after it has shut itself in.
+
+`python -m tests.surfaces.unchecked_child`: a JSON list of statements on standard input, a JSON line for each on
+standard output: its rows, or its error as it is and as a user would see it. Then what its Python can still do.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+
+import orjson
+
+from headrace.sql.child import _open_database, _said
+from headrace.sql.limits import close_doors, limit_from_start, limit_query
+
+TIMEOUT_S = 60
+BY_PYTHON: list[Callable[[], object]] = [
+    lambda: os.open("/dev/null", os.O_RDONLY),
+    lambda: os.listdir("/"),
+    lambda: socket.socket(),
+    lambda: subprocess.run(["true"], check=False),
+    lambda: os.open("here.txt", os.O_CREAT | os.O_WRONLY),
+    lambda: os.environ["PATH"],
+]
+
+
+def main() -> None:
+    statements = orjson.loads(sys.stdin.buffer.read())
+    os.environ.clear()
+    limit_from_start()
+    connection = _open_database()
+    connection.execute("CREATE TABLE kept AS SELECT 'home' AS page, 1 AS hits").fetchall()
+    limit_query(512, TIMEOUT_S)
+    connection.execute("SET lock_configuration = true").fetchall()
+    close_doors(TIMEOUT_S, 1)
+    for statement in statements:
+        cursor = connection.cursor()
+        cursor.execute("CREATE OR REPLACE TABLE traffic AS FROM kept").fetchall()
+        try:
+            said = {"rows": str(cursor.execute(statement).fetchall())}
+        except Exception as error:
+            said = {"error": str(error), "shown": _said(error, statement)["message"]}
+        cursor.close()
+        os.write(1, orjson.dumps(said) + b"\n")
+    for attempt in BY_PYTHON:
+        try:
+            said = {"rows": str(attempt())}
+        except (OSError, KeyError) as error:
+            said = {"error": type(error).__name__}
+        os.write(1, orjson.dumps(said) + b"\n")
+
+
+if __name__ == "__main__":
+    main()
