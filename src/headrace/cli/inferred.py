@@ -14,6 +14,7 @@ from headrace.errors import WorkspaceError
 from headrace.infer import Drafted, draft
 from headrace.infer.names import stream_name
 from headrace.infer.sample import Sample, read_sample
+from headrace.lake.formats.layout import make_layout
 
 SHOWN = 5  # reasons and notes
 
@@ -24,10 +25,12 @@ class Inferred:
 
     drafted: Drafted
     files: list[Path]
+    fields: str | None = None  # the names of the columns, where the files do not say them
 
     def commands(self, where: str) -> list[str]:
         """What to type next, behind `headrace up`."""
         files = " ".join(shlex.quote(str(file)) for file in self.files)
+        files += f" --fields {shlex.quote(self.fields)}" if self.fields else ""
         return [
             f"headrace send{where} {self.drafted.name} {files} --wait",
             f"headrace ask{where} {self.drafted.view}",
@@ -78,11 +81,12 @@ class Inferred:
         }
 
 
-def infer(files: list[Path], folder: Path) -> list[Inferred]:
+def infer(files: list[Path], folder: Path, fields: str | None = None) -> list[Inferred]:
     """One definition per shape of events: files whose events have the same fields are of one stream."""
+    names = make_layout(None, fields=fields).fields
     shapes: dict[frozenset[str], list[Sample]] = {}
     for file in dict.fromkeys(files):
-        sample = read_sample(file)
+        sample = read_sample(file, names)
         shape = frozenset(name for row in sample.rows for name in row)
         shapes.setdefault(shape, []).append(sample)
     known = load(folder / "definitions")
@@ -98,5 +102,5 @@ def infer(files: list[Path], folder: Path) -> list[Inferred]:
             )
         drafted = draft(name, samples, taken)
         taken |= {name, drafted.view.lower()}
-        made.append(Inferred(drafted, [Path(os.path.relpath(path, Path.cwd())) for path in paths]))
+        made.append(Inferred(drafted, [Path(os.path.relpath(path, Path.cwd())) for path in paths], fields))
     return made

@@ -48,6 +48,9 @@ def init(
         list[Path] | None,
         typer.Option("--from", help="Infer the definition from a file of events; may be given again.", metavar="FILE"),
     ] = None,
+    fields: Annotated[
+        str | None, typer.Option(metavar="A,B,C", help="Names of the columns of a CSV whose first row is no header.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make a workspace: settings, a definition (an example, or inferred from your file), a .gitignore for its data.
@@ -55,7 +58,7 @@ def init(
     In a folder that is a workspace already, --from adds a definition to it.
     """
     folder, files = _places(places or [], sources or [])
-    inferred = _infer(files, folder) if files else []
+    inferred = _infer(files, folder, fields) if files else []
     written = [
         *((folder / "definitions" / f"{one.drafted.name}.sql", one.drafted.sql) for one in inferred),
     ] or [(folder / "definitions" / "shop.sql", _EXAMPLE)]
@@ -103,10 +106,10 @@ def _places(places: list[Path], sources: list[Path]) -> tuple[Path, list[Path]]:
     return (folders[0] if folders else Path()), [*sources, *files]
 
 
-def _infer(files: list[Path], folder: Path) -> list[Inferred]:
+def _infer(files: list[Path], folder: Path, fields: str | None) -> list[Inferred]:
     from headrace.cli.inferred import infer  # brings the parser, which --help need not wait for
 
-    return infer(files, folder)
+    return infer(files, folder, fields)
 
 
 def _write_all(written: list[tuple[Path, str]]) -> None:

@@ -17,7 +17,7 @@ from headrace.define.durations import MINUTE_MS
 from headrace.define.model import ARRIVED, Stream
 from headrace.define.statements import read_statements
 from headrace.define.tokens import Source
-from headrace.errors import DefinitionErrors
+from headrace.errors import DefinitionErrors, IngestError
 from headrace.infer.fields import Fields, find_fields
 from headrace.infer.sample import Sample
 from headrace.infer.span import Span, measure
@@ -28,6 +28,7 @@ from headrace.lake.frames import frame_lines
 from headrace.lake.parse import Parsed, Parser
 from headrace.types import TIMESTAMP
 
+_NO_OBJECT = "expected a JSON object, found an array"  # what becomes of a row of CSV of another width
 TOLERATED = 0.01  # of the events may be refused for their event time before another one is looked for
 
 
@@ -69,16 +70,25 @@ def draft(name: str, samples: list[Sample], taken: Set[str] = frozenset()) -> Dr
         ]
     )
     catalog = _load(text)
+    refused = _refusals(parsed)
+    if samples[0].texts and _NO_OBJECT in refused:
+        refused["a row has more or fewer cells than there are columns"] = refused.pop(_NO_OBJECT)
+    if sum(refused.values()) > len(parsed.columns) // 2:
+        raise IngestError(
+            f"file '{samples[0].path}': most events would be refused",
+            found=f"{next(iter(refused.values())):,} of {len(parsed.columns):,}: {next(iter(refused))}",
+            expected="events of one shape",
+        )
     return Drafted(
         name,
         text,
         catalog.streams[name],
         view.name,
         sum(len(sample.events) for sample in samples),
-        _refusals(parsed),
+        refused,
         fields.left_out,
         span,
-        _notes(fields, reading, span, declared),
+        _notes(fields, reading, span, refused),
     )
 
 
@@ -159,7 +169,7 @@ def _day(us: int) -> str:
     return datetime.fromtimestamp(us // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M")
 
 
-def _notes(fields: Fields, reading: Reading | None, span: Span | None, declared: list[Declared]) -> list[str]:
+def _notes(fields: Fields, reading: Reading | None, span: Span | None, refused: dict[str, int]) -> list[str]:
     """What a person should know before going on."""
     notes = []
     if reading is None:
@@ -171,5 +181,9 @@ def _notes(fields: Fields, reading: Reading | None, span: Span | None, declared:
         notes.append(f"event time '{reading.field}': {reading.said}")
     if span and span.newest_first:
         notes.append("the file has its newest events first: sent so, the rest count as late corrections, which is fine")
+    if any(reason.startswith("not UTF-8") for reason in refused):
+        notes.append(
+            "some text is not UTF-8; `iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW` converts what older programs write"
+        )
     notes += [f"'{name}' is not a field: {why}" for name, why in fields.left_out.items()]
     return notes

@@ -110,7 +110,7 @@ def _why_not(seen: Seen) -> str:
 
 def _add_number(seen: Seen, found: Fields) -> None:
     """Beside a text that nearly always is a number, the number."""
-    name = f"{seen.name}_number"
+    name = f"{seen.name}_num"
     if is_identity(seen.name) or any(name.lower() == field.name.lower() for field in found.declared):
         return
     field_ = quote(seen.name)

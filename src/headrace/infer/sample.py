@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+import numpy as np
 
 from headrace.define.model import Stream
 from headrace.errors import IngestError
+from headrace.lake.formats.compression import compression_of, unpack
+from headrace.lake.formats.csv import read_titles, sniff_delimiter
+from headrace.lake.formats.layout import Format, Layout, format_of_name
+from headrace.lake.formats.lines import read_lines
+from headrace.lake.formats.source import Source
+from headrace.lake.formats.titles import field_names, match_titles
+from headrace.lake.formats.unicode import Utf8
+from headrace.lake.frames import NEWLINE
 
-HEAD_BYTES = 4 << 20
-PIECES, PIECE_BYTES = 16, 64 << 10
-MOST_ROWS = 10_000  # of the head, and as many of all pieces
-_FORMS = "NDJSON, a JSON array"
+MOST_ROWS, MOST_BYTES = 10_000, 8 << 20  # of the head
+PIECES, PIECE_BYTES, PIECE_ROWS = 16, 64 << 10, 600
+_FORMS = "NDJSON, a JSON array, CSV with a header, or Parquet"
+_DATA = re.compile(r"[+-]?\d+(?:[.,]\d+)*|\d{4}-\d\d-\d\d.*|\d{1,2}[./]\d{1,2}[./]\d{2,4}.*", re.ASCII)
 
 
 @dataclass
@@ -23,107 +34,164 @@ class Sample:
     """Events of a file, in its order. `runs` are the stretches of them without a gap: lateness shows within one."""
 
     path: Path
-    form: str
+    layout: Layout
+    titles: list[str] = field(default_factory=list)  # of the columns of CSV
     rows: list[dict[str, Any]] = field(default_factory=list)
-    events: list[bytes] = field(default_factory=list)  # as they are sent; also those that are no JSON object
+    events: list[bytes] = field(default_factory=list)  # a line each; also those that are no JSON object
     runs: list[int] = field(default_factory=list)
-    texts: bool = False  # the form knows only text
+    pieces: list[bytes] = field(default_factory=list)  # whole lines of the file, behind the head
+
+    @property
+    def texts(self) -> bool:
+        """Whether the format knows only text."""
+        return self.layout.format is Format.CSV
 
     def as_lines(self, stream: Stream) -> bytes:
-        """The events as NDJSON, as `headrace send` gives them to the stream."""
-        return b"\n".join(self.events) + b"\n"
+        """The events as NDJSON, as `headrace send` gives them to the stream: cells by the type of their field."""
+        if not self.texts:
+            return b"\n".join(self.events) + b"\n"
+        types = {field.name: str(field.type) for field in stream.fields if not field.computed}
+        return b"".join(line + b"\n" for run in _stretches(self, types) for line in run)
 
 
-def read_sample(path: Path) -> Sample:
-    """The sample of a file. Raises IngestError if no event can be seen in it."""
-    head, pieces = _read(path)
-    start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if not start:
-        raise IngestError(f"file '{path}' is empty", expected=f"events, as {_FORMS}")
-    if b"\0" in head:
-        raise IngestError(f"file '{path}' is not text", found="NUL bytes", expected=f"a file of {_FORMS}")
-    if start[:1] == b"[":
-        return _read_array(path, start)
-    if start[:1] == b"{":
-        return _read_lines(path, [start, *pieces])
-    raise IngestError(
-        f"file '{path}' has no form that can be read", found=repr(start[:20].decode(errors="replace")), expected=_FORMS
-    )
+def read_sample(path: Path, fields: tuple[str, ...] = ()) -> Sample:
+    """The sample of a file; `fields` name the columns of CSV without a header.
 
-
-def _read(path: Path) -> tuple[bytes, list[bytes]]:
-    """The head, ended at a line, and whole lines of pieces further on."""
-    if not path.is_file():
-        found = "a folder" if path.is_dir() else "no such file"
-        raise IngestError(f"file '{path}' cannot be read", found=found, expected="a file of events")
-    try:
-        with pa.input_stream(str(path), compression="detect") as stream:
-            head = stream.read(HEAD_BYTES)
-            whole = not stream.read(1)
-        if whole:
-            return head, []
-        head = head[: head.rfind(b"\n") + 1] or head
-        return head, [] if _is_packed(path) else _spread(path, len(head))
-    except OSError as error:
-        raise IngestError(f"file '{path}' cannot be read: {error}", expected="a file that is whole") from error
-
-
-def _is_packed(path: Path) -> bool:
-    return path.suffix in (".gz", ".zst", ".bz2", ".lz4", ".br")
-
-
-def _spread(path: Path, start: int) -> list[bytes]:
-    total = path.stat().st_size
-    pieces = []
-    with path.open("rb") as file:
-        for number in range(PIECES):
-            at = start + (total - start - PIECE_BYTES) * number // (PIECES - 1)
-            if at < start:
-                continue
-            file.seek(at)
-            piece = file.read(PIECE_BYTES)
-            pieces.append(piece[piece.find(b"\n") + 1 : piece.rfind(b"\n") + 1])
-    return pieces
-
-
-def _read_lines(path: Path, stretches: list[bytes]) -> Sample:
-    sample = Sample(path, "NDJSON")
-    for number, stretch in enumerate(stretches):
+    Raises IngestError if no event can be seen in it.
+    """
+    with _opened(path) as source:
+        layout, titles = _layout(path, source, fields)
+    sample = Sample(path, layout, titles)
+    sample.pieces = _spread(path, layout)
+    types = dict.fromkeys(field_names(titles), "STRING")
+    for lines in _stretches(sample, types):
         before = len(sample.events)
-        for line in stretch.splitlines()[: MOST_ROWS if not number else MOST_ROWS // PIECES]:
-            if not line.strip():
-                continue
+        for line in lines:
             sample.events.append(line)
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(event, dict):
+            event = _object(line)
+            if event is not None:
                 sample.rows.append(event)
         sample.runs.append(len(sample.events) - before)
     if not sample.rows:
+        found = sample.events[0][:40].decode(errors="replace") if sample.events else "only a header"
         raise IngestError(
-            f"file '{path}' holds no JSON object on a line",
-            found=repr(sample.events[0][:40].decode(errors="replace")),
-            expected="NDJSON: one JSON object per line, or a JSON array of objects",
+            f"file '{path}' holds no event that can be read", found=repr(found), expected=f"JSON objects, as {_FORMS}"
         )
     return sample
 
 
-def _read_array(path: Path, head: bytes) -> Sample:
-    text = head.decode(errors="replace")
-    sample, decoder, at = Sample(path, "JSON array"), json.JSONDecoder(), 1
-    while len(sample.rows) < MOST_ROWS:
-        while at < len(text) and text[at] in " \t\r\n,":
-            at += 1
-        try:
-            event, at = decoder.raw_decode(text, at)
-        except ValueError:
-            break  # the end of the array, or of the head
-        sample.events.append(json.dumps(event).encode())
-        if isinstance(event, dict):
-            sample.rows.append(event)
-    if not sample.rows:
-        raise IngestError(f"file '{path}' holds no JSON object in its array", expected="a JSON array of objects")
-    sample.runs.append(len(sample.events))
-    return sample
+@contextmanager
+def _opened(path: Path) -> Iterator[Source]:
+    if not path.is_file():
+        found = "a folder" if path.is_dir() else "no such file"
+        raise IngestError(f"file '{path}' cannot be read", found=found, expected="a file of events")
+    try:
+        with path.open("rb", buffering=0) as file:
+            yield unpack(Source(file))
+    except OSError as error:
+        raise IngestError(f"file '{path}' cannot be read", found=error.strerror or str(error)) from error
+    except IngestError as error:
+        if f"'{path}'" not in error.message:
+            error.message = f"file '{path}': {error.message}"
+        raise
+
+
+def _layout(path: Path, source: Source, fields: tuple[str, ...]) -> tuple[Layout, list[str]]:
+    """How the file is written, by its looks; and for CSV the titles of its columns."""
+    head = source.look()
+    if head.startswith(b"PAR1"):
+        return Layout(Format.PARQUET), []
+    Utf8(Source(head))  # says which other Unicode it is
+    text = head.removeprefix(b"\xef\xbb\xbf").strip()
+    if not text:
+        raise IngestError(f"file '{path}' is empty", expected=f"events, as {_FORMS}")
+    if b"\0" in head:
+        raise IngestError(f"file '{path}' is not text", found="NUL bytes", expected=f"a file of {_FORMS}")
+    if text.startswith(b"["):
+        return Layout(Format.JSON), []
+    if text.startswith(b"{"):
+        first, _, rest = text.partition(b"\n")
+        return Layout(Format.NDJSON if first.strip().endswith(b"}") or not rest else Format.JSON), []
+    return _csv_layout(path, head, fields)
+
+
+def _csv_layout(path: Path, head: bytes, fields: tuple[str, ...]) -> tuple[Layout, list[str]]:
+    delimiter = sniff_delimiter(head)
+    titles = read_titles(Source(Utf8(Source(head))), delimiter)
+    shown = ", ".join(repr(title) for title in titles[:5])
+    if len(titles) < 2:
+        raise IngestError(
+            f"file '{path}' has one column",
+            found=shown[:80],
+            expected=f"{_FORMS}; columns separated by , ; | or tab",
+            fix="lines of text are for a stream that is declared with FORMAT TEXT",
+        )
+    if format_of_name(path.name) is Format.TEXT and not _is_even(head, delimiter):
+        raise IngestError(
+            f"file '{path}' holds lines of text",
+            expected=_FORMS,
+            fix="declare a stream for them: CREATE STREAM lines FORMAT TEXT",
+        )
+    if fields:
+        return Layout(Format.CSV, delimiter, fields), list(fields)
+    if any(_DATA.fullmatch(title) for title in titles):
+        raise IngestError(
+            f"file '{path}' has no header",
+            found=f"data in its first row: {shown}",
+            expected="a first row that names each column",
+            fix=f"name its {len(titles)} columns: --fields id,at,page,…",
+        )
+    return Layout(Format.CSV, delimiter), titles
+
+
+def _is_even(head: bytes, delimiter: str) -> bool:
+    """Whether the first lines have as many columns each."""
+    lines = head.decode(errors="replace").splitlines()[:5]
+    return len({line.count(delimiter) for line in lines}) == 1
+
+
+def _stretches(sample: Sample, types: Mapping[str, str]) -> Iterator[list[bytes]]:
+    """The lines of the head, then those of each piece."""
+    with _opened(sample.path) as source:
+        yield _take(read_lines(source, sample.layout, types), MOST_ROWS, MOST_BYTES)
+    inside = Layout(sample.layout.format, sample.layout.delimiter, tuple(match_titles(sample.titles, types)))
+    for piece in sample.pieces:
+        yield _take(read_lines(Source(piece), inside, types), PIECE_ROWS, MOST_BYTES)
+
+
+def _take(pieces: Iterable[bytes], rows: int, size: int) -> list[bytes]:
+    lines: list[bytes] = []
+    for piece in pieces:
+        lines += [line for line in piece.split(b"\n") if line.strip()]
+        size -= len(piece)
+        if len(lines) >= rows or size <= 0:
+            break
+    return lines[:rows]
+
+
+def _spread(path: Path, layout: Layout) -> list[bytes]:
+    """Whole lines of pieces at even distances behind the head, if the file allows to begin anywhere."""
+    with path.open("rb") as file:
+        head = file.read(MOST_BYTES)
+        # A quote in CSV may hold a line break: then what looks like the beginning of a row may not be one.
+        if layout.format not in (Format.NDJSON, Format.CSV) or (layout.format is Format.CSV and b'"' in head):
+            return []
+        if compression_of(head[:4]):
+            return []
+        lines = np.flatnonzero(np.frombuffer(head, dtype=np.uint8) == NEWLINE)
+        start = int(lines[MOST_ROWS]) if len(lines) > MOST_ROWS else len(head)
+        left = path.stat().st_size - start - PIECE_BYTES
+        pieces = []
+        for number in range(PIECES if left > 0 else 0):
+            file.seek(start + left * number // (PIECES - 1))
+            piece = file.read(PIECE_BYTES)
+            pieces.append(piece[piece.find(b"\n") + 1 : piece.rfind(b"\n") + 1])
+    return [piece for piece in pieces if piece]
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) else None

@@ -47,9 +47,7 @@ def suggest_view(stream: str, fields: list[Candidate], time: str, window_ms: int
     amount = _best(fields, lambda field: _amount(field, key))
     if amount:
         function = "avg" if place(amount.name, AMOUNTS) is None else "sum"
-        columns[f"{'mean' if function == 'avg' else 'total'}_{amount.name.lower()}"] = (
-            f"{function}({quote(amount.name)})"
-        )
+        columns[f"{function}_{amount.name.lower()}"] = f"{function}({quote(amount.name)})"
     who = _best(fields, lambda field: _who(field, key))
     if who:
         columns[f"distinct_{who.name.lower()}"] = f"approx_count_distinct({quote(who.name)})"
@@ -88,8 +86,9 @@ def _key(fields: list[Candidate]) -> Candidate | None:
         named = place(field.name, GROUPS)
         if field.type == INT and named is None:
             return None  # a number of things, rather than the name of one
-        few = 1.0 if 3 <= field.distinct <= 50 else 0.5
-        return (3.0 - 0.05 * named if named is not None else 1.0) * few + (field.type == STRING) * 0.2
+        few = 1.0 if 3 <= field.distinct <= 50 else 0.6
+        wanted = 3.0 - 0.03 * named if named is not None else 0.5 if words & WHO else 1.0
+        return wanted * few + (field.type == STRING) * 0.2
 
     return _best(fields, score)
 

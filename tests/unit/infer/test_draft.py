@@ -162,8 +162,8 @@ def test_names_that_are_keywords_and_comments_that_are_data(tmp_path: Path) -> N
         (b"", "is empty"),
         (b" \n\n", "is empty"),
         (b"\x89PNG\0\0\0", "is not text"),
-        (b"{broken\n{also", "no JSON object on a line"),
-        (b"[1, 2, 3]", "no JSON object in its array"),
+        (b"{broken\n{also", "no event that can be read"),
+        (b"[1, 2, 3]", "no event that can be read"),
         (b"{}\n{}", "nothing that can be a field"),
     ],
 )

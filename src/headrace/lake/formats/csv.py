@@ -20,6 +20,7 @@ import pyarrow.csv as pcsv
 from headrace.errors import IngestError
 from headrace.lake.formats.columns import Text, json_lines, line_bytes, quote
 from headrace.lake.formats.source import Source
+from headrace.lake.formats.titles import match_titles
 from headrace.lake.formats.unicode import Utf8, restore_bytes
 
 BLOCK_BYTES = 4 << 20  # read at once; no row may be longer
@@ -43,8 +44,8 @@ def csv_lines(
     text = Source(Utf8(source))
     if not text.look(1):
         return
-    delimiter = delimiter or _sniff(text.look())
-    header = list(names) if names else _read_header(text, delimiter)
+    delimiter = delimiter or sniff_delimiter(text.look())
+    header = list(names) if names else match_titles(read_titles(text, delimiter), types)
     _check_header(header, types)
     if not text.look(1):
         return
@@ -116,13 +117,14 @@ def _in_order(lines: Text, bad: _Bad, done: int) -> tuple[list[bytes], int]:
 # The header
 
 
-def _sniff(head: bytes) -> str:
+def sniff_delimiter(head: bytes) -> str:
     """The delimiter that the first row has most of, outside quotes."""
     first = _QUOTED.sub(b"", head).lstrip(b"\r\n").partition(b"\n")[0].decode(errors="replace")
     return max(DELIMITERS, key=first.count)
 
 
-def _read_header(source: Source, delimiter: str) -> list[str]:
+def read_titles(source: Source, delimiter: str) -> list[str]:
+    """The titles of the columns; the source goes on behind them."""
     head = source.look()
     consumed = 0
 

@@ -1,0 +1,155 @@
+"""Inference from CSV as people have it: what is inferred takes the file as `headrace send` will send it."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headrace.errors import IngestError
+from headrace.infer import Drafted, draft
+from headrace.infer.sample import read_sample
+from headrace.lake.formats.titles import field_names, match_titles
+
+
+def drafted(folder: Path, text: str, name: str = "orders.csv", fields: tuple[str, ...] = ()) -> Drafted:
+    file = folder / name
+    file.write_bytes(text.encode())
+    return draft("orders", [read_sample(file, fields)])
+
+
+def types(found: Drafted) -> dict[str, str]:
+    return {field.name: str(field.type) for field in found.stream.fields}
+
+
+def test_a_german_export(tmp_path: Path) -> None:
+    rows = [
+        f'{1000 + i};Kunde {i % 7};{["DE", "AT"][i % 2]};{i}.{i:03d},50;17.05.2024 10:{i:02d};"zwei\nZeilen; ""so"""'
+        for i in range(1, 40)
+    ]
+    header = "\ufeffBestell-Nr;Kunde;Land;Betrag (€);Bestellt am;Größe"
+    found = drafted(tmp_path, "\r\n".join([header, *rows]) + "\r\n")
+    assert types(found) == {
+        "bestell_nr": "BIGINT", "Kunde": "STRING", "Land": "STRING", "betrag": "STRING", "betrag_num": "DOUBLE",
+        "bestellt_am": "STRING", "grosse": "STRING", "at": "TIMESTAMP",
+    }  # fmt: skip
+    assert (found.fitting, found.sampled) == (39, 39)
+    assert "to_timestamp(bestellt_am, 'dd.MM.yyyy HH:mm')" in found.sql
+    assert "sum(betrag_num)" in found.sql
+    assert found.view == "orders_by_land"
+
+
+def test_cells_that_are_empty_missing_or_padded_with_zeros(tmp_path: Path) -> None:
+    text = "at,zip,n,ok,temp\n2024-05-17 10:05,01234,1,True,1.5\n2024-05-17 10:06,98765,,false,NA\n" + "".join(
+        f"2024-05-17 10:{i},11111,2,TRUE,{i}\n" for i in range(10, 40)
+    )
+    found = drafted(tmp_path, text)
+    assert types(found) == {
+        "at": "TIMESTAMP", "zip": "STRING", "n": "INT", "ok": "BOOLEAN", "temp": "STRING", "temp_num": "DOUBLE",
+    }  # fmt: skip
+    assert found.fitting == 32
+    assert "avg(temp_num)" in found.sql
+
+
+def test_rows_of_another_width_are_counted(tmp_path: Path) -> None:
+    found = drafted(tmp_path, "a,b\n1,2\n1,2\n1,2\n1\n")
+    assert found.refused == {"a row has more or fewer cells than there are columns": 1}
+    with pytest.raises(IngestError, match="most events would be refused"):
+        drafted(tmp_path, "a,b\n1,2\n1\n2\n3\n")
+
+
+def test_other_delimiters_compressions_and_parquet(tmp_path: Path) -> None:
+    assert types(drafted(tmp_path, "a\tb c\n1\tx\n")) == {"a": "INT", "b_c": "STRING"}
+    assert types(drafted(tmp_path, "a|b\n1|x\n", name="data")) == {"a": "INT", "b": "STRING"}
+    packed = tmp_path / "packed.csv.gz"
+    packed.write_bytes(gzip.compress(b"a,b\n1,2.5\n"))
+    assert types(draft("s", [read_sample(packed)])) == {"a": "INT", "b": "DOUBLE"}
+    table = tmp_path / "table.parquet"
+    pq.write_table(pa.table({"at": pa.array([1_700_000_000_000], pa.timestamp("ms")), "n": [5]}), table)
+    assert types(draft("s", [read_sample(table)])) == {"at": "TIMESTAMP", "n": "INT"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a\n1\n2\n", "has one column"),
+        ("15174,2020-07-30T23:17:36,add_to_cart\n", "has no header"),
+        ("a,b\n", "holds no event"),
+        ("some words, as text\nand some more\n", "holds lines of text"),
+    ],
+)
+def test_what_is_no_csv_with_a_header_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(IngestError, match=words):
+        drafted(tmp_path, text, name="lines.txt" if "words" in text else "orders.csv")
+
+
+def test_columns_without_a_header_can_be_named(tmp_path: Path) -> None:
+    found = drafted(tmp_path, "15174,2020-07-30T23:17:36,add_to_cart\n", fields=("id", "at", "event"))
+    assert types(found) == {"id": "BIGINT", "at": "TIMESTAMP", "event": "STRING"}
+    assert found.fitting == 1
+
+
+def test_a_large_file_is_sampled_throughout(tmp_path: Path) -> None:
+    file = tmp_path / "large.csv"
+    with file.open("w") as out:
+        out.write("Ordered At,n\n")
+        for i in range(200_000):
+            out.write(f"2024-05-{1 + i // 8000:02d} 10:00,{i}\n")
+    found = draft("large", [read_sample(file)])
+    assert found.sampled < 30_000
+    assert found.fitting == found.sampled
+    assert found.span is not None
+    assert found.span.last_us - found.span.first_us == 24 * 86_400_000_000
+
+
+def test_titles_become_names() -> None:
+    titles = ["Order ID", "", "2024", "window", "_id", "Größe (cm)", "a__b", "price", "Price", "数", "x" * 80]
+    names = field_names(titles)
+    assert names[:9] == [
+        "order_id",
+        "column_2",
+        "column_2024",
+        "window_column",
+        "id",
+        "grosse_cm",
+        "a_b",
+        "price",
+        "Price_9",
+    ]
+    assert names[9] == "column_10"
+    assert len(names[10]) <= 63
+    assert match_titles(["Order ID", "other thing"], {"order_id"}) == ["order_id", "other thing"]
+    assert match_titles(["price"], {"price"}) == ["price"]
+
+
+CELL = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=6)
+CELLS = {
+    "number": st.one_of(st.integers(-5, 5_000_000_000).map(str), st.floats(-1e9, 1e9).map("{:.3f}".format)),
+    "time": st.datetimes().map(lambda at: at.isoformat(" ", "seconds")),
+    "boolean": st.sampled_from(["true", "False", "TRUE", ""]),
+    "text": CELL.map(lambda text: '"' + text.replace('"', '""') + '"'),
+    "sparse": st.sampled_from(["", "", "5", "7.25"]),
+}
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_every_row_fits_what_is_inferred(tmp_path: Path, data: st.DataObject) -> None:
+    columns = [
+        "first",
+        *data.draw(st.lists(st.sampled_from(["at", "Order ID", "amount", "x y", "ts"]), min_size=1, unique=True)),
+    ]
+    kinds = [data.draw(st.sampled_from(sorted(CELLS))) for _ in columns]
+    delimiter = data.draw(st.sampled_from(",;\t|"))
+    rows = data.draw(st.lists(st.tuples(*(CELLS[kind] for kind in kinds)), min_size=1, max_size=15))
+    lines = [delimiter.join(columns), *(delimiter.join(row) for row in rows if any(row))]
+    if len(lines) == 1:
+        return
+    found = drafted(tmp_path, "\n".join(lines) + "\n")
+    assert not found.left_out
+    assert found.fitting == found.sampled
