@@ -153,7 +153,7 @@ class Connection:
         return self._backend.apply(expect)
 
     def dead_letters(self, stream: str) -> DeadLetters | RemoteDeadLetters:
-        """The events of files that a stream could not read: `page()`, `reasons()`, `show(position)`."""
+        """The events of files that a stream could not read: `page()`, `reasons()`, `show(position)`, `replay()`."""
         return self._backend.dead_letters(stream)
 
     def streams(self) -> list[dict[str, Any]]:

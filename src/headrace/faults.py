@@ -29,6 +29,8 @@ POINTS = (
     "store.before_merge",
     "store.before_commit",
     "store.after_commit",
+    "replay.before_commit",
+    "replay.after_commit",
 )
 _passed: dict[str, int] = {}
 

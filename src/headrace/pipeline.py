@@ -13,8 +13,9 @@ import structlog
 
 from headrace.config import Workspace
 from headrace.define.model import Stream
-from headrace.errors import FencedError, HeadraceError
+from headrace.errors import FencedError, HeadraceError, NotReadyError
 from headrace.failures import one_line
+from headrace.lake.dead import DeadLetters
 from headrace.lake.ingest import Ingest
 from headrace.lake.table import LakeTable
 from headrace.lease import Lease
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.lake.append import Append
+    from headrace.lake.replay import Replay
     from headrace.maintain.speed import Speed
 
 IDLE_S = 5.0  # how often a pipeline without news looks for stalled versions to try again
@@ -51,6 +53,7 @@ class Pipeline:
         self.ingest = Ingest(stream, self.journal, workspace.settings.max_body_mb << 20)
         self.ingest.lake_position = self.table.state.position
         self._append: Append | None = None
+        self._replay: Replay | None = None
         self._speed: Speed | None = None
         self._thread: threading.Thread | None = None
         self._news = threading.Event()
@@ -68,6 +71,7 @@ class Pipeline:
     def start(self, spark: SparkSession, scratch: Path, on_applied: Callable[[], None]) -> None:
         """Start append and maintain on a session."""
         from headrace.lake.append import Append
+        from headrace.lake.replay import Replay, on_spark
         from headrace.maintain.speed import Speed
 
         settings = self._workspace.settings
@@ -82,6 +86,7 @@ class Pipeline:
             every_ms=settings.append_every_ms,
         )
         self._append.start()
+        self._replay = Replay(on_spark(spark), self.table, scratch, on_commit=self._on_commit)
         self._speed = Speed(spark, self.stream, self.table, self._store, scratch)
         self._thread = threading.Thread(
             target=self._maintain, args=(self._speed, on_applied), name=f"speed {self.stream.name}", daemon=True
@@ -98,6 +103,15 @@ class Pipeline:
                 self._append.redefine(stream)
         self.ingest.redefine(stream)
         self.stream = stream
+
+    def dead_letters(self) -> DeadLetters:
+        """What could not be read."""
+        return DeadLetters(self.stream.name, self.table, self._replay_next)
+
+    def _replay_next(self, cursor: str | None, dry_run: bool) -> dict[str, Any]:
+        if self._replay is None:
+            raise NotReadyError(f"stream '{self.stream.name}': Spark is starting", fix="replay again in some seconds")
+        return self._replay.step(self.stream, cursor, dry_run=dry_run).as_dict()
 
     def wake(self) -> None:
         """Look for work now: a version was added."""
@@ -151,6 +165,8 @@ class Pipeline:
             of = self.table.state.next_commit
             return None, f"catching up with history: {version.applied_to} of {of} commits"
         age_ms = self.journal.age_ms(version.position)
+        if age_ms == 0 and version.applied_to < self.table.state.next_commit:
+            return None, "catching up with replayed dead letters"
         return (
             age_ms,
             None if age_ms is not None else "the clock was set back behind the arrival of the events that wait",

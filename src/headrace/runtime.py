@@ -262,7 +262,7 @@ class Runtime:
 
     def dead_letters(self, stream: str) -> DeadLetters:
         """What a stream could not read."""
-        return DeadLetters(stream, self._pipeline(stream).table)
+        return self._pipeline(stream).dead_letters()
 
     def token(self, token: str) -> TokenState:
         """Whether every serving view has what the token stands for."""

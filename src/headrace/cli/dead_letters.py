@@ -1,4 +1,4 @@
-"""`headrace dead-letters`: the events of files that could not be read: listed, counted by reason, shown."""
+"""`headrace dead-letters`: the events of files that could not be read: listed, counted by reason, shown, replayed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 
 from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
 from headrace.cli.output import console, count, make_table, print_json, printable, size
+from headrace.cli.replay import print_replay, replay_all
 from headrace.errors import QuestionError
 
 SHOWN_CHARACTERS = 100
@@ -21,6 +22,7 @@ class Action(StrEnum):
     LIST = "list"
     COUNT = "count"
     SHOW = "show"
+    REPLAY = "replay"
 
 
 def dead_letters(
@@ -28,7 +30,8 @@ def dead_letters(
     action: Annotated[
         Action,
         typer.Argument(
-            help="list: the newest first. count: how many of each reason. show: the one at POSITION, whole.",
+            help="list: the newest first. count: how many of each reason. show: the one at POSITION, whole. "
+            "replay: read all again by the stream's definition as it is now; what is readable becomes an event, once.",
             show_default=True,
         ),
     ] = Action.LIST,
@@ -37,9 +40,15 @@ def dead_letters(
     limit: Annotated[int, typer.Option(help="list: most to print.", min=1, max=1000)] = 20,
     cursor: Annotated[int | None, typer.Option(help="list: those before this position.", min=0)] = None,
     reason: Annotated[str | None, typer.Option(help="list: only those whose reason has this text.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="replay: only count what is readable now.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="replay: return when every view has the events.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the events of files that a stream could not read, with the reason for each."""
+    """Show the events of files that a stream could not read, with the reason for each, and read them again.
+
+    After `headrace apply` of a looser definition, `headrace dead-letters STREAM replay` makes events of those that it
+    can read. Stopped half way, even by kill -9, it loses none and doubles none: start it again.
+    """
     if (action is Action.SHOW) != (position is not None):
         raise QuestionError(
             "a position goes with show", expected=f"headrace dead-letters {stream} show POSITION", fix="`list` has them"
@@ -51,6 +60,8 @@ def dead_letters(
             found = letters.show(position)
         elif action is Action.COUNT:
             found = letters.reasons()
+        elif action is Action.REPLAY:
+            found = replay_all(connection, stream, dry_run=dry_run, wait=wait, quiet=as_json)
         else:
             found = letters.page(limit, cursor, reason)
     if as_json:
@@ -95,4 +106,5 @@ _PRINTERS: dict[Action, Callable[[Any, str], None]] = {
     Action.LIST: _print_page,
     Action.COUNT: _print_reasons,
     Action.SHOW: _print_one,
+    Action.REPLAY: print_replay,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -54,13 +54,26 @@ def apply(
             raise DefinitionError(
                 f"{first.what} '{first.name}' cannot be changed so", fix=f"nothing was changed; {first.reason}"
             )
+        readable: dict[str, int] = {}
         if not found.empty:
             _agree(yes, as_json)
+            before = {stream["name"]: stream["fields"] for stream in connection.streams()}
             connection.apply(found.fingerprint)
+            readable = _perhaps_readable(before, connection.streams())
     if as_json:
-        print_json({**found.as_dict(), "applied": not found.empty})
+        print_json({**found.as_dict(), "applied": not found.empty, "perhaps_readable": readable})
     elif not found.empty:
         typer.echo("Applied.")
+        for stream, dead in readable.items():
+            typer.echo(
+                f"{dead:,} dead letters of stream {stream} may be readable now: `headrace dead-letters {stream} replay`"
+            )
+
+
+def _perhaps_readable(before: dict[str, Any], streams: list[dict[str, Any]]) -> dict[str, int]:
+    """How many dead letters the streams have whose fields were loosened."""
+    changed = [stream for stream in streams if before.get(stream["name"], stream["fields"]) != stream["fields"]]
+    return {stream["name"]: stream["dead_letters"] for stream in changed if stream["dead_letters"]}
 
 
 def _agree(yes: bool, as_json: bool) -> None:

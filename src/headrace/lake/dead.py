@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import base64
 import codecs
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import duckdb
 
-from headrace.errors import NotFoundError
+from headrace.errors import NotFoundError, NotReadyError
 from headrace.lake.schema import ARRIVED, COMMIT, POSITION, REASON, VALUE
 from headrace.lake.table import LakeTable
 
@@ -27,15 +27,17 @@ _SETTINGS = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
 }
+ReplayNext = Callable[[str | None, bool], dict[str, Any]]  # cursor, whether to count only
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class DeadLetters:
     """Reads them, as plain values for CLI and HTTP. A stream whose table does not exist yet has none."""
 
-    def __init__(self, stream: str, table: LakeTable | None) -> None:
+    def __init__(self, stream: str, table: LakeTable | None, replay: ReplayNext | None = None) -> None:
         self._stream = stream
         self._table = table
+        self._replay = replay
 
     def page(self, limit: int = DEFAULT_LIMIT, cursor: int | None = None, reason: str | None = None) -> dict[str, Any]:
         """The newest first: those before `cursor`, whose reason has the words of `reason`."""
@@ -72,6 +74,18 @@ class DeadLetters:
                 fix=f"`headrace dead-letters {self._stream}` lists them",
             )
         return rows[0]
+
+    def replay(self, cursor: str | None = None, *, dry_run: bool = False) -> dict[str, Any]:
+        """Read some of them again, by the definition as it is now: those that are readable become events, once.
+
+        The reply's `cursor` takes the next step; None there says that all were read. `dry_run` only counts.
+        """
+        if self._replay is None:
+            raise NotReadyError(
+                f"dead letters of stream '{self._stream}' are replayed by a server, and none runs for this workspace",
+                fix="`headrace up` starts one",
+            )
+        return self._replay(cursor, dry_run)
 
     @contextmanager
     def _files(self) -> Iterator[list[str]]:

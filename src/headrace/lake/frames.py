@@ -64,6 +64,16 @@ class Frames:
         return Frames(self.data, self.starts[keep], self.ends[keep])
 
 
+def frame_values(stream_format: str, values: pa.BinaryArray) -> Frames:
+    """One frame per event of a column that `Frames.values` made."""
+    offsets = np.frombuffer(values.buffers()[1], dtype=np.int32)[values.offset : values.offset + len(values) + 1]
+    data = np.frombuffer(values.buffers()[2], dtype=np.uint8)
+    packed = Frames(data, offsets[:-1].astype(np.int64), offsets[1:].astype(np.int64))
+    line_ends = np.cumsum(packed.ends - packed.starts + 1)
+    starts = np.concatenate(([0], line_ends[:-1]))
+    return Frames(np.frombuffer(as_lines(packed, stream_format), dtype=np.uint8), starts, line_ends - 1)
+
+
 def frame(stream_format: str, buffer: bytes | memoryview) -> Frames:
     """One frame per line that is not blank, as the stream's format has it."""
     return frame_text(buffer) if stream_format == TEXT else frame_lines(buffer)

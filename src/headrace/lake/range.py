@@ -61,7 +61,8 @@ def range_writer(work: Work) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
 
 
 @lru_cache(maxsize=32)
-def _parser(stream: Stream) -> Parser:
+def parser_of(stream: Stream) -> Parser:
+    """The parser of a stream, kept by the worker from range to range."""
     return Parser(stream)
 
 
@@ -70,7 +71,7 @@ def _write_range(work: Work, start: int, end: int) -> dict[str, object]:
     newest: int | None = None
     for chunk in _chunks(work, start, end):
         frames, positions, arrived_us = chunk
-        parsed = _parser(work.stream).parse(frames, arrived_us)
+        parsed = parser_of(work.stream).parse(frames, arrived_us)
         table = _rows(work, frames, positions, arrived_us, parsed)
         if parsed.reasons is None:
             good = table
@@ -79,7 +80,7 @@ def _write_range(work: Work, start: int, end: int) -> dict[str, object]:
             good = table.filter(is_good)
             dead.write(table.filter(pc.invert(is_good)))
         live.write(good)
-        newest = _later(newest, _newest(work.stream, good))
+        newest = later(newest, newest_of(work.stream, good))
     fault_point("append.in_worker")
     files = [asdict(file) for file in (live.close(), dead.close()) if file]
     return {"start": start, "end": end, "newest_us": newest, "files": orjson.dumps(files).decode()}
@@ -152,7 +153,7 @@ def _constant(value: int | None, of: pa.DataType, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(value, pa.int64()).cast(of), count)
 
 
-def _newest(stream: Stream, rows: pa.Table) -> int | None:
+def newest_of(stream: Stream, rows: pa.Table) -> int | None:
     """The newest event time; a clock that runs ahead counts as the arrival."""
     if not len(rows):
         return None
@@ -162,5 +163,6 @@ def _newest(stream: Stream, rows: pa.Table) -> int | None:
     return int(pc.max(times).as_py())
 
 
-def _later(a: int | None, b: int | None) -> int | None:
+def later(a: int | None, b: int | None) -> int | None:
+    """The later of two times that may not be known."""
     return b if a is None else a if b is None else max(a, b)

@@ -1,4 +1,4 @@
-"""Endpoints over the dead letters of a stream: a page, counts by reason, one whole."""
+"""Endpoints over the dead letters of a stream: a page, counts by reason, one whole, replay."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ _LARGEST = (1 << 62) - 1
 Limit = Annotated[int, Query(ge=1, le=MOST_LIMIT, description=f"most dead letters of the reply, at most {MOST_LIMIT}")]
 Cursor = Annotated[int | None, Query(ge=0, le=_LARGEST, description="next_cursor of the reply before")]
 Reason = Annotated[str | None, Query(description="words that the reason must have, whatever their case")]
+ReplayCursor = Annotated[str | None, Query(description="cursor of the reply before; none begins with the oldest")]
+DryRun = Annotated[bool, Query(description="only count how many are readable now")]
 Position = Annotated[int, Path(ge=0, le=_LARGEST, description="of the dead letter, as a page shows it")]
 
 
@@ -33,6 +35,14 @@ def dead_letter_routes(runtime: Runtime) -> APIRouter:
     def reasons(stream: str) -> Response:
         """How many dead letters there are of each reason, values left out, with the newest of each."""
         return reply_json({"reasons": runtime.dead_letters(stream).reasons()})
+
+    @routes.post("/v1/streams/{stream}/dead-letters/replay", response_class=Response)
+    def replay(stream: str, cursor: ReplayCursor = None, dry_run: DryRun = False) -> Response:
+        """Read some dead letters again, by the definition as it is now; the readable ones become events, exactly once.
+
+        Repeat with the reply's `cursor` until that is null: then all were read.
+        """
+        return reply_json(runtime.dead_letters(stream).replay(cursor, dry_run=dry_run))
 
     @routes.get("/v1/streams/{stream}/dead-letters/{position}", response_class=Response)
     def show(stream: str, position: Position) -> Response:

@@ -35,6 +35,7 @@ from headrace.web import refusals
 RETRY_FOR_S = 30.0
 BUSY_FOR_S = 600.0
 LONGEST_PAUSE_S = 2.0
+REPLAY_S = 600.0  # for one step
 _CONTENT_TYPES = {
     Format.NDJSON: "application/x-ndjson",
     Format.JSON: "application/json",
@@ -237,6 +238,12 @@ class RemoteDeadLetters:
     def show(self, position: int) -> dict[str, Any]:
         """The one at a position, whole."""
         return dict(self._remote.call("GET", f"{self._path}/{position}"))
+
+    def replay(self, cursor: str | None = None, *, dry_run: bool = False) -> dict[str, Any]:
+        """Read some of them again; the reply's `cursor` takes the next step."""
+        asked = {"cursor": cursor, "dry_run": "true" if dry_run else None}
+        given = {name: value for name, value in asked.items() if value is not None}
+        return dict(self._remote.call("POST", f"{self._path}/replay", params=given, timeout=REPLAY_S))
 
 
 def _seconds(text: str | None) -> float | None:

@@ -1,0 +1,85 @@
+"""`headrace dead-letters STREAM replay`: step by step, with progress, until all were read."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from headrace.cli.output import console, count
+from headrace.errors import NotReadyError
+
+if TYPE_CHECKING:
+    from headrace.client import Connection
+
+LOOK_S = 0.2
+LONGEST_WAIT_S = 600.0
+
+
+def replay_all(connection: Connection, stream: str, *, dry_run: bool, wait: bool, quiet: bool) -> dict[str, Any]:
+    """Take all steps; what they came to."""
+    letters = connection.dead_letters(stream)
+    done: dict[str, Any] = {"stream": stream, "dry_run": dry_run, "read": 0, "readable": 0}
+    cursor, first = None, True
+    with _progress(enabled=not quiet) as show:
+        while first or cursor:
+            step = letters.replay(cursor, dry_run=dry_run)
+            done["read"] += step["read"]
+            done["readable"] += step["readable"]
+            cursor, first = step["cursor"], False
+            show(done["read"], done["read"] + step["left"])
+    if wait and not dry_run:
+        _wait(connection, stream, step["commits"], quiet=quiet)
+    return done
+
+
+def print_replay(done: dict[str, Any], stream: str) -> None:
+    """What became of them, for people."""
+    read, readable = done["read"], done["readable"]
+    why = f"`headrace dead-letters {stream} count` says why"
+    if not read:
+        typer.echo(f"stream {stream} has no dead letters")
+    elif not readable:
+        typer.echo(f"none of {count(read)} dead letters is readable; {why}")
+    elif done["dry_run"]:
+        typer.echo(f"{count(readable)} of {count(read)} dead letters are readable now; nothing was changed")
+    else:
+        rest = f"; {count(read - readable)} stay dead letters: {why}" if read > readable else ""
+        typer.echo(f"{count(readable)} of {count(read)} dead letters are events now{rest}")
+
+
+def _wait(connection: Connection, stream: str, commits: int, *, quiet: bool) -> None:
+    """Until the views of the stream have all these commits."""
+    deadline = time.monotonic() + LONGEST_WAIT_S
+    with nullcontext() if quiet else console(stderr=True).status("waiting until every view has them"):
+        while True:
+            views = [view for view in connection.views() if view["stream"] == stream]
+            behind = [view["name"] for view in views if (view["applied_to"] or 0) < commits]
+            stalled = [view["name"] for view in views if view["stalled"] and view["name"] in behind]
+            if not behind:
+                return
+            if stalled or time.monotonic() > deadline:
+                raise NotReadyError(
+                    f"the events are in the log, but not yet in: {', '.join(stalled or behind)}",
+                    fix="`headrace views` shows how far each view is",
+                )
+            time.sleep(LOOK_S)
+
+
+@contextmanager
+def _progress(*, enabled: bool) -> Iterator[Callable[[int, int], None]]:
+    """Shows how many of how many were read; only to a terminal."""
+    if not enabled or not sys.stderr.isatty():
+        yield lambda read, of: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    with Progress(
+        BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console(stderr=True), transient=True
+    ) as progress:
+        task = progress.add_task("replay", total=None)
+        yield lambda read, of: progress.update(task, completed=read, total=of)

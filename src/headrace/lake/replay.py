@@ -1,0 +1,209 @@
+"""Replay of dead letters: what the stream's definition reads now becomes live, exactly once.
+
+A step takes some files of dead letters. Spark's workers parse them; then ONE commit removes these files, adds
+the readable events as events of that commit, with their own position and arrival, and the rest as dead letters.
+A kill at any point leaves all of a step or nothing of it, and the next replay goes on from there.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.define.model import Stream
+from headrace.errors import ConflictError, CorruptionError, HeadraceError, QuestionError, UnavailableError
+from headrace.failures import one_line
+from headrace.faults import fault_point
+from headrace.lake.file import LakeFileWriter, NewFile
+from headrace.lake.range import later
+from headrace.lake.reread import BATCH_ROWS, REREAD, Reread, dead_file_reader
+from headrace.lake.schema import COMMIT, COMMITTED_AT, NEWEST, OURS
+from headrace.lake.table import LakeFile, LakeState, LakeTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+POOL = "replay"
+MOST_ROWS = 200_000  # of one step, where its first commit has not more
+MOST_FILES = 2_000
+Rereader = Callable[[Reread, Sequence[str]], list[Any]]  # of these files of the table; a row of REREAD for each
+TRIES = 5  # of a step whose files were compacted meanwhile
+
+
+@dataclass(frozen=True)
+class ReplayStep:
+    """What one step did. `cursor` takes the next one; None: all that there was at the beginning has been read."""
+
+    read: int
+    readable: int
+    left: int  # not read yet by this replay
+    commits: int  # of the stream, after it: a view that has applied them all has the events
+    cursor: str | None
+
+    def as_dict(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+def on_spark(spark: SparkSession) -> Rereader:
+    """Reads files again in Spark's workers."""
+
+    def reread(work: Reread, paths: Sequence[str]) -> list[Any]:
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
+        rows = spark.createDataFrame([(path,) for path in paths], "path STRING")
+        return list(rows.mapInArrow(dead_file_reader(work), REREAD).collect())
+
+    return reread
+
+
+class Replay:
+    """Replays the dead letters of one stream, a step at a time."""
+
+    def __init__(
+        self,
+        reread: Rereader,
+        table: LakeTable,
+        scratch: Path,
+        *,
+        on_commit: Callable[[], None] = lambda: None,
+        most_rows: int = MOST_ROWS,
+    ) -> None:
+        self._reread = reread
+        self._table = table
+        self._scratch = scratch
+        self._on_commit = on_commit
+        self._most_rows = most_rows
+        self._one = threading.Lock()
+
+    def step(self, stream: Stream, cursor: str | None = None, *, dry_run: bool = False) -> ReplayStep:
+        """Read the next files again; `dry_run` only says how many of their letters can be read now."""
+        start, end = _read_cursor(cursor, self._table.state.next_commit)
+        if not self._one.acquire(blocking=False):
+            raise ConflictError(f"stream '{stream.name}': a replay is under way", fix="wait until it has ended")
+        try:
+            for _ in range(TRIES):
+                try:
+                    return self._step(stream, start, end, dry_run)
+                except ConflictError as error:  # compaction has put another file in the place of one of ours
+                    conflict = error
+            raise conflict
+        finally:
+            self._one.release()
+
+    def _step(self, stream: Stream, start: int, end: int, dry_run: bool) -> ReplayStep:
+        with self._table.reading(start, end, dead=True) as files:
+            group = _group(files, self._most_rows)
+            aside = Path(tempfile.mkdtemp(prefix="replay-", dir=self._scratch))
+            try:
+                told = self._read(stream, group, None if dry_run else aside)
+                if not dry_run:
+                    self._commit(group, told)
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
+        later_files = files[len(group) :]
+        behind = max((file.last_commit for file in group), default=end) + 1
+        return ReplayStep(
+            sum(t.rows for t in told),
+            sum(t.readable for t in told),
+            sum(file.rows for file in later_files),
+            self._table.state.next_commit,
+            f"{behind}-{end}" if later_files else None,
+        )
+
+    def _read(self, stream: Stream, group: Sequence[LakeFile], aside: Path | None) -> list[Any]:
+        if not group:
+            return []
+        work = Reread(stream, str(self._table.folder), str(aside) if aside else None)
+        try:
+            said = self._reread(work, [file.path for file in group])
+        except HeadraceError:
+            raise
+        except Exception as error:  # Spark's share no narrower base
+            raise UnavailableError(
+                f"stream '{stream.name}': dead letters could not be read again: {one_line(error)}",
+                fix="nothing of this step was changed; replay again",
+            ) from error
+        _check_rows(self._table, {file.path: file.rows for file in group}, {t.path: t.rows for t in said})
+        return said
+
+    def _commit(self, group: Sequence[LakeFile], told: list[Any]) -> None:
+        changed = [t for t in told if t.readable or t.new_reasons]
+        paths = {t.path for t in changed}
+        removes = [file for file in group if file.path in paths]
+        rest = [NewFile(**orjson.loads(t.rest)) for t in changed if t.rest]
+        if not any(t.readable for t in changed):
+            if removes:  # the same dead letters, with the reasons of today
+                self._table.rewrite(removes, rest)
+            return
+        newest = None
+        for t in changed:
+            newest = later(newest, t.newest_us)
+        with self._table.turn:
+            at = self._table.state
+            live = self._stamp(at, [t.aside for t in changed if t.aside])
+            files = [*live, *rest]
+            _check_rows(self._table, {"all": _rows(removes)}, {"all": _rows(files)})
+            fault_point("replay.before_commit")
+            self._table.commit(at, at.position, later(at.newest_us, newest), files, removes)
+            fault_point("replay.after_commit")
+        self._on_commit()
+
+    def _stamp(self, at: LakeState, aside: Sequence[str]) -> list[NewFile]:
+        """The readable events as a file of the commit that is next now."""
+        stamps = {COMMIT: at.next_commit, COMMITTED_AT: time.time_ns() // 1000, NEWEST: at.newest_us}
+        live = LakeFileWriter(self._table.folder, at.next_commit, dead=False)
+        for path in aside:
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(BATCH_ROWS):
+                    rows = pa.Table.from_batches([batch])
+                    for name, value in stamps.items():
+                        of = OURS.field(name).type
+                        column = pa.repeat(pa.scalar(value, pa.int64()).cast(of), len(rows))
+                        rows = rows.set_column(rows.schema.get_field_index(name), name, column)
+                    live.write(rows)
+        told = live.close()
+        return [told] if told else []
+
+
+def _group(files: Sequence[LakeFile], most_rows: int) -> Sequence[LakeFile]:
+    """The first files, as many as one step takes. The next step begins behind their last commit, so none is parted."""
+    count, rows, last = 0, 0, -1
+    for file in files:
+        if count and file.first_commit > last and (rows + file.rows > most_rows or count >= MOST_FILES):
+            break
+        count, rows, last = count + 1, rows + file.rows, max(last, file.last_commit)
+    return files[:count]
+
+
+def _rows(files: Sequence[LakeFile | NewFile]) -> int:
+    return sum(file.rows for file in files)
+
+
+def _check_rows(table: LakeTable, before: dict[str, int], after: dict[str, int]) -> None:
+    """Rows in = rows out."""
+    if before != after:
+        raise CorruptionError(
+            f"lake '{table.folder.name}': dead letters were read again that do not add up",
+            found=f"{sum(after.values())} rows",
+            expected=f"{sum(before.values())} rows",
+            fix="nothing was changed; `headrace doctor` looks at the lake's files",
+        )
+
+
+def _read_cursor(cursor: str | None, next_commit: int) -> tuple[int, int]:
+    if cursor is None:
+        return 0, next_commit
+    try:
+        start, end = (int(part) for part in cursor.split("-"))
+    except ValueError:
+        raise QuestionError("'cursor' is none of a replay's", found=repr(cursor)[:80]) from None
+    return start, min(end, next_commit)

@@ -1,0 +1,123 @@
+"""What a Spark worker does with one file of dead letters: parse them again, and put the readable ones aside.
+
+Nothing that it writes counts until the driver commits it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from headrace.define.model import Stream
+from headrace.lake.file import LakeFileWriter
+from headrace.lake.frames import frame_values
+from headrace.lake.parse import Parsed
+from headrace.lake.range import later, newest_of, parser_of
+from headrace.lake.schema import ARRIVED, COMMIT, DEAD, OURS, REASON, VALUE
+
+BATCH_ROWS = 8192
+REREAD = "path STRING, rows BIGINT, readable BIGINT, new_reasons BIGINT, newest_us BIGINT, aside STRING, rest STRING"
+_SCHEMA = pa.schema(
+    [
+        ("path", pa.string()),
+        ("rows", pa.int64()),
+        ("readable", pa.int64()),
+        ("new_reasons", pa.int64()),  # of those that stay dead letters
+        ("newest_us", pa.int64()),  # of the readable ones
+        ("aside", pa.string()),  # Parquet with the readable ones, which wait for their commit
+        ("rest", pa.string()),  # a file of the lake with the others, to be committed, as JSON
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Reread:
+    """What all files of one step share."""
+
+    stream: Stream
+    table: str
+    aside: str | None  # folder for the readable ones; None: only count
+
+
+def dead_file_reader(work: Reread) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function for mapInArrow: rows (path) in, what became of each file out."""
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for path in batch["path"].to_pylist():
+                yield pa.RecordBatch.from_pylist([_reread(work, path)], _SCHEMA)
+
+    return read
+
+
+def _reread(work: Reread, path: str) -> dict[str, object]:
+    aside = _Aside(work.aside)
+    rest: LakeFileWriter | None = None
+    rows = readable = new_reasons = 0
+    newest: int | None = None
+    with pq.ParquetFile(Path(work.table) / path) as file:
+        for batch in file.iter_batches(BATCH_ROWS, columns=[name for name in OURS.names if name != DEAD]):
+            before = pa.Table.from_batches([batch])
+            parsed = _parse(work.stream, before)
+            now = _rows(before, parsed)
+            is_good = pc.is_null(now.column(REASON))
+            good, bad = now.filter(is_good), now.filter(pc.invert(is_good))
+            rows, readable = rows + len(now), readable + len(good)
+            newest = later(newest, newest_of(work.stream, good))
+            new_reasons += pc.sum(pc.not_equal(now.column(REASON), before.column(REASON))).as_py() or 0
+            if work.aside is not None:
+                rest = rest or LakeFileWriter(Path(work.table), before.column(COMMIT)[0].as_py(), dead=True)
+                aside.write(good)
+                rest.write(bad)
+    left = rest.close() if rest else None
+    return {
+        "path": path,
+        "rows": rows,
+        "readable": readable,
+        "new_reasons": new_reasons,
+        "newest_us": newest,
+        "aside": aside.close(),
+        "rest": orjson.dumps(asdict(left)).decode() if left else None,
+    }
+
+
+def _parse(stream: Stream, letters: pa.Table) -> Parsed:
+    values = letters.column(VALUE).combine_chunks()
+    arrived_us = np.asarray(letters.column(ARRIVED).cast(pa.int64()).to_numpy(), dtype=np.int64)
+    return parser_of(stream).parse(frame_values(stream.format, values), arrived_us)
+
+
+def _rows(letters: pa.Table, parsed: Parsed) -> pa.Table:
+    """The rows as they would be if they came now: the verdict and the fields are new, the rest stays."""
+    reasons = parsed.reasons if parsed.reasons is not None else pa.nulls(len(letters), pa.string())
+    rows = letters.set_column(letters.schema.get_field_index(REASON), REASON, reasons)
+    for field, column in zip(parsed.columns.schema, parsed.columns.columns, strict=True):
+        rows = rows.append_column(field, column)
+    return rows
+
+
+class _Aside:
+    """Rows that wait for the number of their commit, in a file of their own."""
+
+    def __init__(self, folder: str | None) -> None:
+        self._path = Path(folder or ".") / f"{uuid.uuid4().hex}.parquet"
+        self._writer: pq.ParquetWriter | None = None
+
+    def write(self, rows: pa.Table) -> None:
+        if len(rows):
+            self._writer = self._writer or pq.ParquetWriter(self._path, rows.schema, compression="lz4")
+            self._writer.write_table(rows)
+
+    def close(self) -> str | None:
+        if self._writer is None:
+            return None
+        self._writer.close()
+        return str(self._path)
