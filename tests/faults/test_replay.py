@@ -1,0 +1,125 @@
+"""Dead letters, a stream that is loosened while it runs, replays, a kill behind the commit: each event once."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from headrace.faults import VARIABLE
+
+from ..server import UpServer
+
+DEFINITIONS = """
+CREATE STREAM clicks (id BIGINT NOT NULL, who STRING NOT NULL, weight INT, at TIMESTAMP NOT NULL,
+  WATERMARK FOR at AS at - INTERVAL 10 SECONDS);
+CREATE MATERIALIZED VIEW per_minute AS
+  SELECT who, count(*) AS n, sum(weight) AS weight FROM clicks GROUP BY who, window(at, '1 minute');
+CREATE MATERIALIZED VIEW total AS SELECT count(*) AS n, sum(id) AS ids FROM clicks;
+"""
+EVENTS = 240
+
+
+def click(number: int) -> dict[str, Any]:
+    """Every third is too heavy, every fifth has no name, some have both mistakes."""
+    return {
+        "id": number,
+        **({"who": f"w{number % 7}"} if number % 5 else {}),
+        "weight": 10**10 if number % 3 == 0 else number % 10,
+        "at": f"2026-04-01T10:{number // 60 % 30:02d}:{number % 60:02d}Z",
+    }
+
+
+def loosen(server: UpServer, old: str, new: str) -> None:
+    file = server.folder / "definitions" / "clicks.sql"
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+    httpx2.post(f"{server.url}/v1/apply", timeout=60).raise_for_status()
+
+
+def replay(server: UpServer) -> int:
+    """All steps; how many became events."""
+    readable, cursor = 0, None
+    while True:
+        given = {"cursor": cursor} if cursor else {}
+        reply = httpx2.post(f"{server.url}/v1/streams/clicks/dead-letters/replay", params=given, timeout=120)
+        reply.raise_for_status()
+        said = reply.json()
+        readable, cursor = readable + said["readable"], said["cursor"]
+        if cursor is None:
+            return readable
+
+
+def numbers(server: UpServer) -> tuple[int, int]:
+    (stream,) = server.get("/v1/streams")["streams"]
+    return stream["events"], stream["dead_letters"]
+
+
+def wait_for_views(server: UpServer) -> None:
+    """Until both answer from every commit, by the newest definitions."""
+    deadline = time.monotonic() + 120
+    while True:
+        views = server.get("/v1/views")["views"]
+        if all(view["applied_to"] == view["commits"] and not view["building"] for view in views):
+            return
+        assert time.monotonic() < deadline, (views, server.said())
+        time.sleep(0.05)
+
+
+def check(server: UpServer, events: list[dict[str, Any]]) -> None:
+    """The views say what these events say."""
+    wait_for_views(server)
+    counts, weights = Counter[Any](), Counter[Any]()
+    for event in events:
+        key = event["at"][:17] + "00Z", event.get("who")
+        counts[key] += 1
+        weights[key] += event["weight"]
+    found = {(row["window_start"], row["who"]): (row["n"], row["weight"]) for row in server.rows("per_minute")}
+    assert found == {key: (counts[key], weights[key]) for key in counts}
+    (total,) = server.rows("total")
+    assert (total["n"], total["ids"]) == (len(events), sum(event["id"] for event in events))
+
+
+def test_replayed_once_over_a_kill(tmp_path: Path) -> None:
+    (tmp_path / "definitions").mkdir()
+    (tmp_path / "definitions" / "clicks.sql").write_text(DEFINITIONS)
+    (tmp_path / "headrace.toml").write_text("lease_s = 2\n")
+    clicks = [click(number) for number in range(EVENTS)]
+    named = [event for event in clicks if "who" in event]
+    light = [event for event in named if event["weight"] < 10**10]
+    server = UpServer(tmp_path, **{VARIABLE: "replay.after_commit:2"}).wait_until_ready()
+    for start in range(0, EVENTS, 80):
+        lines = [json.dumps(event) for event in clicks[start : start + 80]] + ["broken"]
+        reply = httpx2.post(
+            f"{server.url}/v1/streams/clicks/events", params={"keep_bad": "true"}, content="\n".join(lines),
+            headers={"content-type": "application/x-ndjson"}, timeout=60,
+        ).raise_for_status()  # fmt: skip
+    server.wait_for_token(reply.json()["token"])
+    assert numbers(server) == (len(light), EVENTS + 3 - len(light))
+    check(server, light)
+
+    loosen(server, "weight INT", "weight BIGINT")
+    assert replay(server) == len(named) - len(light)
+    assert numbers(server) == (len(named), EVENTS + 3 - len(named))
+    check(server, named)
+    assert replay(server) == 0
+
+    loosen(server, "who STRING NOT NULL", "who STRING")
+    with suppress(httpx2.HTTPError):
+        replay(server)
+    assert server.process.wait(30) == -9
+
+    server = UpServer(tmp_path).wait_until_ready()
+    assert numbers(server) == (EVENTS, 3)
+    assert replay(server) == 0
+    check(server, clicks)
+    # All came in order, so only what was replayed into a settled minute is a correction.
+    late = [event for event in clicks if event not in light and event["at"] < "2026-04-01T10:03"]
+    assert server.get("/v1/views/per_minute", limit=10_000)["corrections"] == len(late)
+    assert [row["count"] for row in server.get("/v1/streams/clicks/dead-letters/reasons")["reasons"]] == [3]
+    assert server.stop() == 0
