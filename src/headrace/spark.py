@@ -101,6 +101,7 @@ def _settings(scratch: Path, driver_memory: str, java_options: str) -> dict[str,
     return {
         # Right answers
         "spark.sql.session.timeZone": "UTC",
+        "spark.sql.legacy.sizeOfNull": "false",  # size(NULL) is NULL, not -1
         "spark.sql.ansi.enabled": "false",  # one x/0 must not stall a view for ever
         "spark.sql.legacy.timeParserPolicy": "CORRECTED",
         # Small jobs, often: no listener, page or second plan that they do not need

@@ -12,9 +12,32 @@ class Type:
     name: str
     precision: int = 0
     scale: int = 0
+    parts: tuple[tuple[str, Type], ...] = ()  # of a STRUCT its fields, of an ARRAY `element`, of a MAP `key`, `value`
 
     def __str__(self) -> str:
-        return f"DECIMAL({self.precision},{self.scale})" if self.name == "DECIMAL" else self.name
+        match self.name:
+            case "DECIMAL":
+                return f"DECIMAL({self.precision},{self.scale})"
+            case "STRUCT":
+                return f"STRUCT<{', '.join(f'{name}: {of}' for name, of in self.parts)}>"
+            case "ARRAY" | "MAP":
+                return f"{self.name}<{', '.join(str(of) for _, of in self.parts)}>"
+        return self.name
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether a value holds other values."""
+        return self.name in NESTED
+
+    @property
+    def inner(self) -> Type:
+        """The type of an ARRAY's elements or a MAP's values."""
+        return self.parts[-1][1]
+
+    @property
+    def depth(self) -> int:
+        """How many types lie inside each other."""
+        return 1 + max((of.depth for _, of in self.parts), default=0)
 
     @property
     def is_integer(self) -> bool:
@@ -33,6 +56,24 @@ DOUBLE = Type("DOUBLE")
 DATE = Type("DATE")
 TIMESTAMP = Type("TIMESTAMP")
 BINARY = Type("BINARY")  # partials only: no field has it
+
+
+NESTED = ("ARRAY", "STRUCT", "MAP")
+
+
+def array(element: Type) -> Type:
+    """ARRAY<element>."""
+    return Type("ARRAY", parts=(("element", element),))
+
+
+def map_of(value: Type) -> Type:
+    """MAP<STRING, value>: the keys of a JSON object are texts."""
+    return Type("MAP", parts=(("key", STRING), ("value", value)))
+
+
+def struct(*parts: tuple[str, Type]) -> Type:
+    """STRUCT<name: type, …>."""
+    return Type("STRUCT", parts=parts)
 
 
 def decimal(precision: int, scale: int = 0) -> Type:

@@ -15,7 +15,20 @@ from headrace.define.expression import CASTS, Scope, check, parse_expression, pa
 from headrace.define.functions import TABLE
 from headrace.define.tokens import Source, escape
 from headrace.errors import DefinitionError
-from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Expression, decimal
+from headrace.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    STRING,
+    TIMESTAMP,
+    Expression,
+    array,
+    decimal,
+    map_of,
+    struct,
+)
 
 TYPES = {
     "s": STRING, "t": STRING, "i": INT, "b": BIGINT, "d": DOUBLE, "m": decimal(10, 2), "w": decimal(38, 10),
@@ -32,12 +45,22 @@ ROWS = """
   (r'$1 \\1', 'ß😀', -1, -1L, double('-Infinity'), -1, -1, false, DATE '1969-12-31', TIMESTAMP '1969-12-31 23:59:59.999999')
 """
 COLUMNS = ", ".join(f"CAST({name} AS {type_}) AS {name}" for name, type_ in TYPES.items())
+NESTED = {
+    "l": (array(STRING), "if(s IS NULL, NULL, array(s, NULL, t))"),
+    "g": (array(INT), "if(i = 0, array(), array(i, NULL, 2))"),
+    "p": (struct(("a", INT), ("end", STRING), ("in", struct(("x", DOUBLE)))),
+          "if(i IS NULL, NULL, named_struct('a', i, 'end', s, 'in', named_struct('x', d)))"),
+    "q": (array(struct(("n", BIGINT))), "if(b IS NULL, NULL, array(named_struct('n', b), NULL))"),
+    "h": (map_of(INT), "if(i IS NULL, NULL, map('k', i, '', NULL))"),
+}  # fmt: skip
+ALL_TYPES = {**TYPES, **{name: type_ for name, (type_, _) in NESTED.items()}}
 EXAMPLES = {
     "STRING": ["s"], "INT": ["i", "2"], "DOUBLE": ["d"], "NUMBER": ["i", "b", "d", "m", "w", "1", "1.5"],
     "INTEGER": ["i", "b"], "TIME": ["y", "at"], "TIMESTAMP": ["at"], "BOOLEAN": ["k"], "ANY": ["s", "i", "at"],
     "SAME": ["i", "b", "d", "m", "w", "1", "NULL"], "REGEX": ["'(a)(b)'"], "TEXT": ["'$1'"], "UNIT": ["'hour'", "'WEEK'"],
     "FORMAT": ["'yyyy-MM-dd'"], "PART": ["'HOST'"], "GROUP": ["1"], "COUNT": ["1", "-1"], "BITS": ["256"],
-    "INDEX": ["1", "-2"], "STRING|TIME": ["s", "y", "at"],
+    "INDEX": ["1", "-2"], "STRING|TIME": ["s", "y", "at"], "NESTED": ["l", "h", "q"], "ARRAY": ["l", "g"], "MAP": ["h"],
+    "INT|STRING": ["1", "-1", "s"],
 }  # fmt: skip
 NUMBERS = ["i", "b", "d", "m", "w", "1", "10", "1.5", "-3", "5000000000", "1e2", "12345678901234567890"]
 SOME_OF_EACH_TYPE = {"STRING": "s", "BOOLEAN": "k", "DATE": "y", "TIMESTAMP": "at", "INT": "i", "BIGINT": "b",
@@ -54,6 +77,10 @@ FURTHER = [
     "to_timestamp(s, 'yyyy-MM-dd HH:mm:ss')", "date_format(at, 'yyyy-MM-dd')", "b * b", "-b", "b DIV 0", "b DIV -1",
     "b % 0", "b % -1", "pmod(b, -1)", "pmod(b, 0)", "w * w", "w / m", "round(d, 1000)", "round(b, -1000)",
     "round(w, -30)", "width_bucket(d, 0, 1, 10)", "timestamp_micros(b)", "timestamp_seconds(i)", "pow(d, d)",
+    "p.a", "p.`end`", "p.in.x + 1", "P.A", "l[0]", "l[i]", "l[-1]", "g[2147483647] + 1", "q[0].n", "q[1].n", "h['k']", "h[s]",
+    "split(s, ' ')[0]", "split(s, '[lo]+')[i]", "element_at(q, 1).n", "map_keys(h)[0]", "map_values(h)[1]", "p IS NULL",
+    "size(split(t, '-'))", "l IS NOT NULL", "array_contains(g, 2L)", "array_contains(g, 1.5)", "coalesce(h['x'], g[0], p.a)",
+    "CASE WHEN k THEN l END", "array_max(map_values(h))",
 ]  # fmt: skip
 
 
@@ -78,7 +105,7 @@ def accepted() -> list[Expression]:
     expressions = []
     for text in written():
         try:
-            expressions.append(parse_expression(text, TYPES))
+            expressions.append(parse_expression(text, ALL_TYPES))
         except DefinitionError:
             continue
     return list(dict.fromkeys(expressions))
@@ -86,7 +113,10 @@ def accepted() -> list[Expression]:
 
 @pytest.fixture(scope="module")
 def events(spark):
-    frame = spark.sql(f"SELECT {COLUMNS} FROM VALUES {ROWS} AS v({', '.join(TYPES)})").coalesce(1).cache()
+    frame = spark.sql(f"SELECT {COLUMNS} FROM VALUES {ROWS} AS v({', '.join(TYPES)})").coalesce(1)
+    frame = frame.selectExpr(
+        "*", *(f"CAST({sql} AS {type_}) AS {name}" for name, (type_, sql) in NESTED.items())
+    ).cache()
     yield frame
     frame.unpersist()
 
@@ -115,7 +145,8 @@ def test_types_are_sparks(events):
     def mistyped(expressions):
         fields = events.selectExpr(*(f"{e.sql} AS c{i}" for i, e in enumerate(expressions))).schema.fields
         pairs = zip(expressions, (f.dataType.simpleString().upper() for f in fields), strict=True)
-        return [f"{e.sql}: ours {e.type}, Spark's {theirs}" for e, theirs in pairs if theirs != str(e.type)]
+        plain = [(e, theirs, str(e.type).replace(", ", ",").replace(": ", ":").upper()) for e, theirs in pairs]
+        return [f"{e.sql}: ours {e.type}, Spark's {theirs}" for e, theirs, ours in plain if theirs != ours]
 
     found = [failure for chunk in chunks(accepted(), 100) for failure in failures(chunk, mistyped)]
     assert found == []
@@ -127,7 +158,7 @@ def test_no_value_makes_spark_fail(events):
         events.selectExpr(*columns).write.format("noop").mode("overwrite").save()
         return []
 
-    chosen = random.Random(7).sample(accepted(), 60) + [parse_expression(text, TYPES) for text in FURTHER]
+    chosen = random.Random(7).sample(accepted(), 60) + [parse_expression(text, ALL_TYPES) for text in FURTHER]
     by_function = {e.sql.partition("(")[0]: e for e in accepted()}
     found = [f for chunk in chunks([*chosen, *by_function.values()], 50) for f in failures(chunk, run)]
     assert found == []
@@ -200,7 +231,16 @@ SAMPLES = {
     "day": (DATE, ["1970-01-01", "2024-02-29", "2023-12-31", "1969-07-20", None]),
     "time": (TIMESTAMP, ["1970-01-01 00:00:00", "2024-02-29 23:59:59.999999", "1969-12-31 23:59:59.5", None]),
 }  # fmt: skip
+DERIVED = {
+    "words": (array(STRING), "split(text, ' ')"),
+    "pair": (struct(("a", INT), ("b", struct(("c", STRING)))), "if(yes, named_struct('a', n, 'b', struct(text)), NULL)"),
+    "pairs": (map_of(INT), "if(yes, map('k', n, 'ÀÉ', 1), NULL)"),
+}  # fmt: skip
 COMPUTED = [
+    "words[0]", "words[1]", "words[-1]", "words[n]", "pair.a", "pair.b.c", "pairs['k']", "pairs[text]", "size(words)",
+    "size(pairs)", "element_at(words, 1)", "element_at(words, -1)", "element_at(words, 9)", "element_at(pairs, 'k')",
+    "map_keys(pairs)[0]", "map_values(pairs)[0]", "map_contains_key(pairs, text)", "split(text, ',')[1]", "pair IS NULL",
+    "size(split(text, 'l+'))", "split(text, r'[;=]')[3]",
     "coalesce(text, 'none')", "nullif(n, 7)", "nvl2(n, 1, 2)", "if(n > 0, 'up', 'down')", "greatest(n, 0)", "least(n, big)",
     "isnan(x)", "lower(text)", "upper(text)", "trim(text)", "ltrim(text)", "rtrim(text)", "length(text)",
     "substring(text, 2)", "substring(text, 0, 3)", "substring(text, -3, 2)", "substring(text, -30, 28)",
@@ -237,7 +277,9 @@ COMPUTED = [
 def computed_expression(text: str) -> Expression:
     source = Source(text)
     return check(
-        source, parse_tree(source), Scope({name: type_ for name, (type_, _) in SAMPLES.items()}, computed=True)
+        source,
+        parse_tree(source),
+        Scope({name: type_ for name, (type_, _) in {**SAMPLES, **DERIVED}.items()}, computed=True),
     )
 
 
@@ -260,6 +302,8 @@ def test_duckdb_computes_what_spark_would(spark):
     rows = ", ".join(f"({', '.join(map(literal, row))})" for row in sample_rows())
     casts = ", ".join(f"CAST({name} AS {type_}) AS {name}" for name, type_ in types.items())
     frame = spark.sql(f"SELECT {casts} FROM VALUES {rows} AS v({', '.join(types)})").coalesce(1)
+    frame = frame.selectExpr("*", *(f"CAST({sql} AS {type_}) AS {name}" for name, (type_, sql) in DERIVED.items()))
+    types |= {name: type_ for name, (type_, _) in DERIVED.items()}
     expressions = [computed_expression(text) for text in COMPUTED]
     # Times are compared as numbers: Python's own zone and years must not come between.
     texts = [f"unix_micros({e.sql})" if e.type == TIMESTAMP else e.sql for e in expressions]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from headrace.aggregate import REGISTRY, Aggregate
 from headrace.define.expression import Scope, check, check_condition
 from headrace.define.model import Column
-from headrace.define.rules import check_name, located
-from headrace.define.syntax import Call, Case, Cast, Literal, Logic, Name, Node, Operation, Star, Test
+from headrace.define.rules import check_name, located, part_hint
+from headrace.define.syntax import Call, Case, Cast, Item, Literal, Logic, Name, Node, Operation, Part, Star, Test
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError
 from headrace.types import Expression
@@ -43,7 +43,9 @@ def contains_aggregate(node: Node) -> bool:
             return node.name.lower() in REGISTRY or node.name.lower() in REFUSED or _any(node.args)
         case Operation() | Logic() | Test():
             return _any(node.args)
-        case Cast():
+        case Item():
+            return _any((node.value, node.key))
+        case Cast() | Part():
             return contains_aggregate(node.value)
         case Case():
             inner = [part for pair in node.whens for part in pair]
@@ -69,6 +71,10 @@ def make_column(source: Source, scope: Scope, node: Node, alias: str | None) -> 
 def make_aggregate(name: str, expression: Expression | None, where: Expression | None) -> Aggregate:
     """The aggregate of that name, or an error without a place."""
     cls = REGISTRY[name]
+    if expression and expression.type.is_nested and name != "count":
+        raise DefinitionError(
+            f"{name} takes a single value", found=f"{expression.type} ({expression.sql})", fix=part_hint(expression)
+        )
     reason = cls.refuse(expression)
     if reason:
         raise DefinitionError(reason)
@@ -107,7 +113,7 @@ def _default_name(source: Source, call: Call) -> str:
     name = call.name.lower()
     if not call.args or (name == "count" and counts_all(call.args[0])):
         return name
-    if isinstance(call.args[0], Name):
+    if isinstance(call.args[0], Name | Part):
         return f"{name}_{call.args[0].name.lower().lstrip('_')}"
     raise source.error(call.at, f"this {name}(…) has no name", fix=f"write {name}(…) AS total, or another name")
 

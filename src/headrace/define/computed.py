@@ -24,6 +24,13 @@ ALLOWED = tuple(sorted(function.name for function in TABLE if function.duckdb))
 
 def duckdb_type(type_: Type) -> str:
     """The type that values of ours have in DuckDB."""
+    match type_.name:
+        case "ARRAY":
+            return f"{duckdb_type(type_.inner)}[]"
+        case "MAP":
+            return f"MAP(VARCHAR, {duckdb_type(type_.inner)})"
+        case "STRUCT":
+            return f"STRUCT({', '.join(f'{_quote(name)} {duckdb_type(of)}' for name, of in type_.parts)})"
     return {"STRING": "VARCHAR", "INT": "INTEGER", "TIMESTAMP": "TIMESTAMPTZ"}.get(type_.name, str(type_))
 
 
@@ -51,18 +58,22 @@ def refuse_computed(term: Term) -> DefinitionError | None:
 def translate(term: Term) -> str:
     """The term in DuckDB's SQL; arguments are always in parentheses, so that precedence never matters."""
     if term.op == "field":
-        return '"' + term.text.replace('"', '""') + '"'
+        return _quote(term.text)
     if term.op == "literal":
         return _literal(term)
     if term.op == "interval":
         return f"INTERVAL {term.text} MILLISECOND"
     args = [f"({translate(arg)})" for arg in term.args]
+    if term.op == "part":
+        return f"struct_extract({args[0]}, {_text(term.text)})"
+    if term.op == "item":
+        return _item(term, args)
     if term.op in ("CAST", "TRY_CAST"):
         return cast_sql(args[0], term.args[0], term)
     if term.op == "CASE":
         whens = " ".join(f"WHEN {args[i]} THEN {args[i + 1]}" for i in range(0, len(args) - 1, 2))
         return f"CASE {whens}{f' ELSE {args[-1]}' if len(args) % 2 else ''} END"
-    if term.op in ("RLIKE", "regexp_extract") and not fits_re2(term.args[1].text):
+    if term.op in ("RLIKE", "regexp_extract", "split") and not fits_re2(term.args[1].text):
         raise DefinitionError(
             f"a computed field cannot look around or back in a pattern ({render(term)})", fix="write a simpler pattern"
         )
@@ -73,10 +84,25 @@ def translate(term: Term) -> str:
     return _call(term, args)
 
 
+def _quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _item(term: Term, args: list[str]) -> str:
+    if term.args[0].type.name == "MAP":
+        return f"map_extract_value({args[0]}, {args[1]})"
+    # DuckDB counts from 1, and from the end where the index is negative.
+    return f"CASE WHEN {args[1]} >= 0 THEN list_extract({args[0]}, CAST({args[1]} AS BIGINT) + 1) END"
+
+
 def _literal(term: Term) -> str:
     match term.type.name:
         case "STRING":
-            return "'" + term.text.replace("'", "''") + "'"
+            return _text(term.text)
         case "TIMESTAMP":
             return f"TIMESTAMPTZ '{term.text}+00'"
         case "DATE":
@@ -137,6 +163,8 @@ def _call(term: Term, args: list[str]) -> str:
         args.append("1")
     if term.op == "replace" and len(args) == 2:
         args.append("''")
+    if term.args and term.args[0].type.name == "MAP":
+        template = {"size": "cardinality({0})", "element_at": "map_extract_value({0}, {1})"}.get(term.op, template)
     if term.op == "substring":
         return _substring(args)
     joined = {"*": ", ".join(args), "+": " || ".join(args)}

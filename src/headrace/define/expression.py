@@ -17,12 +17,27 @@ from headrace.define.functions import (
 )
 from headrace.define.literals import parse_date, parse_timestamp
 from headrace.define.parser import Parser
+from headrace.define.rules import part_hint
 from headrace.define.signatures import Function
-from headrace.define.syntax import Call, Case, Cast, Interval, Literal, Logic, Name, Node, Operation, Star, Test
+from headrace.define.syntax import (
+    Call,
+    Case,
+    Cast,
+    Interval,
+    Item,
+    Literal,
+    Logic,
+    Name,
+    Node,
+    Operation,
+    Part,
+    Star,
+    Test,
+)
 from headrace.define.terms import Term, render
 from headrace.define.tokens import END, Source
 from headrace.errors import DefinitionError, did_you_mean
-from headrace.types import BOOLEAN, STRING, TIMESTAMP, Expression, Type
+from headrace.types import BOOLEAN, INT, STRING, TIMESTAMP, Expression, Type
 
 COMPARE = ("=", "<>", "<", "<=", ">", ">=", "<=>")
 _NUMBERS = ("INT", "BIGINT", "DOUBLE", "DECIMAL")
@@ -109,6 +124,10 @@ class Checker:
         match node:
             case Name():
                 return self._field(node)
+            case Part():
+                return self._part(node, self.term(node.value), node.name)
+            case Item():
+                return self._item(node)
             case Literal():
                 return Term("literal", node.type or VOID, text=node.text)
             case Interval():
@@ -134,7 +153,10 @@ class Checker:
 
     def _field(self, node: Name) -> Term:
         name, scope = node.name.lower(), self.scope
-        if node.of and node.of.lower() not in scope.qualifiers:
+        of = (node.of or "").lower()
+        if of in scope.fields and not (of in scope.qualifiers and name in scope.fields):
+            return self._part(node, Term("field", scope.fields[of][1], text=scope.fields[of][0]), node.name)
+        if of and of not in scope.qualifiers:
             raise self._error(
                 node,
                 f"'{node.of}.{node.name}' names something that is not read here",
@@ -148,6 +170,44 @@ class Checker:
         raise self._error(
             node, f"{scope.owner} has no field '{node.name}'", fix=did_you_mean(name, scope.fields) or known
         )
+
+    def name(self, node: Node) -> str | None:
+        """What a field or a part is called where nothing else is said."""
+        term = self.term(node)
+        return term.text if term.op in ("field", "part") else None
+
+    def _part(self, node: Node, value: Term, name: str) -> Term:
+        if value.type.name != "STRUCT":
+            fix = {"ARRAY": f"write {render(value)}[0].{name}", "MAP": f"write {render(value)}['{name}']"}
+            raise self._error(
+                node,
+                f"{render(value)} has no parts, so no '{name}'",
+                found=str(value.type),
+                expected="a STRUCT",
+                fix=fix.get(value.type.name),
+            )
+        parts = {part.lower(): (part, of) for part, of in value.type.parts}
+        if name.lower() not in parts:
+            known = "it has " + ", ".join(part for part, _ in parts.values())
+            raise self._error(
+                node, f"{render(value)} has no part '{name}'", fix=did_you_mean(name.lower(), parts) or known
+            )
+        part, of = parts[name.lower()]
+        return Term("part", of, (value,), text=part)
+
+    def _item(self, node: Item) -> Term:
+        value, key = self.term(node.value), self.term(node.key)
+        taken = {"ARRAY": INT, "MAP": STRING}.get(value.type.name)
+        if taken is None:
+            raise self._error(
+                node, f"{render(value)} has no elements", found=str(value.type), expected="an ARRAY or a MAP"
+            )
+        if key.type != taken:
+            what = "an index, from 0" if taken == INT else "a key"
+            raise self._error(
+                node.key, f"[ ] of {value.type} takes {what}", found=f"{key.type} ({render(key)})", expected=str(taken)
+            )
+        return Term("item", value.type.inner, (value, key))
 
     def _condition(self, node: Node, of: str) -> Term:
         term = self.term(node)
@@ -235,6 +295,10 @@ class Checker:
 
     def _compared(self, node: Node, args: list[Term]) -> list[Term]:
         types = [arg.type for arg in args]
+        nested = next((arg for arg in args if arg.type.is_nested), None)
+        if nested:
+            hint = part_hint(Expression(render(nested), nested.type))
+            raise self._error(node, "only single values are compared", found=str(nested.type), fix=hint)
         if INTERVAL in types:
             raise self._error(node, "an INTERVAL cannot be compared", fix="as in a < b - INTERVAL 1 HOUR")
         times = [type_ for type_ in types if type_.name in ("DATE", "TIMESTAMP")]

@@ -8,6 +8,8 @@ from typing import Any
 
 from headrace.aggregate import REGISTRY, Aggregate
 from headrace.define.model import JSON, Column, Field, Key, Stream, View, Window
+from headrace.define.reader import Reader
+from headrace.define.tokens import Source
 from headrace.types import Expression, Type, decimal
 
 FINGERPRINT_DIGITS = 16
@@ -102,6 +104,8 @@ def _aggregate_from_json(value: dict[str, Any]) -> Aggregate:
 
 def parse_type(text: str) -> Type:
     """The type that `str(type)` wrote."""
+    if "<" in text:
+        return Reader(Source(text)).read_type()
     name, _, digits = text.partition("(")
     if not digits:
         return Type(name)

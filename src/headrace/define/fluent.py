@@ -12,12 +12,11 @@ from typing import TypeVar
 from headrace.define import model
 from headrace.define.columns import counts_all, make_aggregate
 from headrace.define.durations import SECOND_MS, parse_duration
-from headrace.define.expression import Scope, check, check_condition, parse_tree
+from headrace.define.expression import Checker, Scope, check, check_condition, parse_tree
 from headrace.define.loosening import fields_read
 from headrace.define.query import Aggregation, Query, caller, written
-from headrace.define.rules import check_distinct, check_event_time, check_format, check_name, make_window
+from headrace.define.rules import check_distinct, check_event_time, check_format, check_key, check_name, make_window
 from headrace.define.statements import Statements, read_fields
-from headrace.define.syntax import Name
 from headrace.define.tokens import END, Source
 from headrace.errors import DefinitionError, Location
 from headrace.types import Expression
@@ -161,9 +160,8 @@ def _key(name: str | None, source: Source, scope: Scope) -> model.Key:
     if reader.next.kind != END:
         raise reader.unexpected("an operator or the end of the key")
     expression = check(source, item.node, scope)
-    name = name or item.alias
-    if name is None and isinstance(item.node, Name):
-        name = scope.fields[item.node.name.lower()][0]
+    check_key(expression)
+    name = name or item.alias or Checker(source, scope).name(item.node)
     if name is None:
         raise DefinitionError(f"the key {expression.sql} has no name", fix=f'write group_by(name="{expression.sql}")')
     check_name(name, "key")

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from headrace.define.coercion import arithmetic_type, common_type
-from headrace.define.patterns import groups, refuse_replacement
+from headrace.define.coercion import VOID, arithmetic_type, common_type
+from headrace.define.patterns import groups, matches_nothing, refuse_replacement
 from headrace.define.signatures import Function
 from headrace.define.terms import Term
-from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Type, decimal
+from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Type, array, decimal
 
 
 def operand_types(args: Sequence[Term]) -> list[Type]:
@@ -54,6 +54,36 @@ def _round(args: Sequence[Term]) -> Type | None:
 
 def _mod(args: Sequence[Term]) -> Type | None:
     return arithmetic_type("%", *operand_types(args))
+
+
+def _element(args: Sequence[Term]) -> Type | None:
+    inner = args[0].type.inner
+    key = INT if args[0].type.name == "ARRAY" else STRING
+    return inner if len(args) == 1 or args[1].type == key else None
+
+
+def _elements(args: Sequence[Term]) -> Type | None:
+    return array(args[0].type.inner)
+
+
+def _contains(args: Sequence[Term]) -> Type | None:
+    inner, value = args[0].type.inner, args[1].type
+    return None if VOID in (inner, value) or common_type([inner, value]) is None else BOOLEAN
+
+
+def _refuse_nested(args: Sequence[Term], computed: bool) -> str | None:
+    inner = args[0].type.inner
+    return f"elements that are single values, found {inner}" if inner.is_nested else None
+
+
+def _refuse_zero(args: Sequence[Term], computed: bool) -> str | None:
+    if args[0].type.name == "MAP" or (args[1].is_literal and args[1].text != "0"):
+        return None
+    return "a constant index of an ARRAY, from 1 or from -1 at its end; x[i] takes any, from 0"
+
+
+def _refuse_empty(args: Sequence[Term], computed: bool) -> str | None:
+    return "a pattern that matches nothing cannot separate" if matches_nothing(args[1].text) else None
 
 
 def _refuse_wide(args: Sequence[Term], computed: bool) -> str | None:
@@ -215,6 +245,18 @@ TABLE = [
         F("xxhash64", "x ANY, more ANY...", BIGINT),
         F("hash", "x ANY, more ANY...", INT),
     ),
+    *_table(
+        "nested values",
+        F("size", "x NESTED", INT, "len({0})", ("cardinality",)),
+        F("element_at", "x NESTED, key INT|STRING", _element, "list_extract({0}, {1})", refuse=_refuse_zero),
+        F("array_contains", "x ARRAY, value ANY", _contains, refuse=_refuse_nested),
+        F("array_max", "x ARRAY", _element, refuse=_refuse_nested),
+        F("array_min", "x ARRAY", _element, refuse=_refuse_nested),
+        F("map_keys", "x MAP", array(STRING), "map_keys({0})"),
+        F("map_values", "x MAP", _elements, "map_values({0})"),
+        F("map_contains_key", "x MAP, key STRING", BOOLEAN, "map_contains({0}, {1})"),
+        F("split", "text STRING, pattern REGEX", array(STRING), "string_split_regex({0}, {1})", refuse=_refuse_empty),
+    ),
 ]  # fmt: skip
 FUNCTIONS = {function.name: function for function in TABLE}
 ALIASES = {alias: function.name for function in TABLE for alias in function.aliases}
@@ -231,7 +273,8 @@ NOT_HERE = {
         ("session", "session_window", "cumulate"), "there are window, TUMBLE and HOP; sessions are not available yet"
     ),
     **dict.fromkeys(
-        ("array", "map", "struct", "named_struct", "explode", "split"), "values are single; split_part gives one part"
+        ("array", "map", "struct", "named_struct", "explode", "flatten", "transform"),
+        "nested values are read, not made; x[0], x.part and x['key'] take a part",
     ),
     **dict.fromkeys(
         ("row_number", "rank", "dense_rank", "lag", "lead"), "a view summarises events, it does not rank rows"

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from headrace.define.literals import number, parse_date, parse_timestamp
 from headrace.define.reader import RESERVED, Reader
-from headrace.define.syntax import Call, Case, Cast, Interval, Literal, Logic, Name, Node, Operation, Star, Test
+from headrace.define.syntax import (
+    Call,
+    Case,
+    Cast,
+    Interval,
+    Item,
+    Literal,
+    Logic,
+    Name,
+    Node,
+    Operation,
+    Part,
+    Star,
+    Test,
+)
 from headrace.define.tokens import NUMBER, QUOTED, STRING, WORD, Token
 from headrace.types import BOOLEAN, DATE, TIMESTAMP
 from headrace.types import STRING as STRING_TYPE
@@ -124,10 +138,19 @@ class Parser(Reader):
 
     def _cast_suffix(self) -> Node:
         node = self._primary()
-        while self.sees_symbol("::"):
-            at = self.take().start
-            node = Cast(at, node, self.read_type(), "CAST")
+        while self.sees_symbol("::", ".", "["):
+            token = self.take()
+            if token.text == "::":
+                node = Cast(token.start, node, self.read_type(), "CAST")
+            elif token.text == ".":
+                node = Part(node.at, node, self._part().text)
+            else:
+                node = Item(node.at, node, self.expression())
+                self.expect_symbol("]", "the index")
         return node
+
+    def _part(self) -> Token:
+        return self.take() if self.next.kind == WORD else self.expect_name("a field")  # any word, as in window.end
 
     def _primary(self) -> Node:
         token = self.next
@@ -175,8 +198,7 @@ class Parser(Reader):
             return self._call()
         name = self.expect_name("a field")
         if self.accept_symbol("."):
-            field = self.take() if self.next.kind == WORD else self.expect_name("a field")  # as in window.end
-            return Name(name.start, field.text, of=name.text)
+            return Name(name.start, self._part().text, of=name.text)
         return Name(name.start, name.text)
 
     def _time_literal(self) -> Node:

@@ -20,6 +20,11 @@ def groups(pattern: str) -> int | None:
     return None if _NOT_JAVA.search(re.sub(r"\\[pP]\{\w+\}", "", pattern)) else compiled.groups
 
 
+def matches_nothing(pattern: str) -> bool:
+    """Whether a valid pattern also matches the empty text."""
+    return re.match(re.sub(r"\(\?<(?![=!])", "(?P<", re.sub(r"\\[pP]\{\w+\}", r"\\w", pattern)), "") is not None
+
+
 def refuse_replacement(pattern: str, replacement: str) -> str | None:
     """Why a replacement does not fit a pattern, or None: $1 names a group, a backslash escapes."""
     rest = re.sub(r"\\.", "", replacement, flags=re.DOTALL)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from headrace.define.durations import parse_duration, unit_ms
 from headrace.define.tokens import END, NUMBER, QUOTED, STRING, SYMBOL, WORD, Source, Token, tokenize
 from headrace.errors import DefinitionError, did_you_mean
-from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, Type, decimal
+from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, Type, array, decimal, map_of, struct
 from headrace.types import STRING as STRING_TYPE
 
 TYPES = {
@@ -19,9 +21,11 @@ NEAREST = {
     "FLOAT": "DOUBLE", "REAL": "DOUBLE", "TINYINT": "INT", "SMALLINT": "INT", "BYTE": "INT", "SHORT": "INT",
     "TIMESTAMP_NTZ": "TIMESTAMP", "TIMESTAMP_LTZ": "TIMESTAMP", "TIMESTAMPTZ": "TIMESTAMP", "DATETIME": "TIMESTAMP",
     "TIME": "STRING", "UUID": "STRING", "JSON": "STRING", "JSONB": "STRING", "VARIANT": "STRING", "INT64": "BIGINT",
-    "BINARY": "STRING", "BYTES": "STRING", "BYTEA": "STRING", "HUGEINT": "DECIMAL(38,0)", "UINT64": "DECIMAL(20,0)",
+    "BINARY": "STRING", "BYTES": "STRING", "BYTEA": "STRING", 
+    "LIST": "ARRAY<…>", "ROW": "STRUCT<…>", "OBJECT": "STRUCT<…>","HUGEINT": "DECIMAL(38,0)", "UINT64": "DECIMAL(20,0)",
 }  # fmt: skip
-NESTED = ("ARRAY", "MAP", "STRUCT", "ROW")
+DEEPEST_TYPE = 8
+_PART = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RESERVED = frozenset({
     "AND", "OR", "NOT", "IS", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "BETWEEN", "CASE", "WHEN", "THEN", "ELSE",
     "END", "NULL", "TRUE", "FALSE", "FROM", "WHERE", "GROUP", "BY", "AS", "SELECT", "DISTINCT", "HAVING", "ORDER",
@@ -108,6 +112,20 @@ class Reader:
     def read_type(self) -> Type:
         """A type that a field or CAST may have."""
         token = self.next
+        read = self._read_type()
+        if read.depth > DEEPEST_TYPE:
+            raise self.error(
+                token.start,
+                f"a type of {read.depth} levels is not supported",
+                expected=f"at most {DEEPEST_TYPE}",
+                fix="declare the inner part STRING and use get_json_object",
+            )
+        if self.sees_symbol("["):
+            raise self.error(self.next.start, "a type has no [ ] here", fix=f"write ARRAY<{read}>")
+        return read
+
+    def _read_type(self) -> Type:
+        token = self.next
         if token.kind != WORD:
             raise self.unexpected(
                 "a type, such as STRING, INT, BIGINT, DOUBLE, BOOLEAN, DATE, TIMESTAMP, DECIMAL(10,2)"
@@ -121,17 +139,56 @@ class Reader:
             if name == "DOUBLE":
                 self.accept("PRECISION")
             return TYPES[name]
-        if name in NESTED:
-            raise self.error(
-                token.start,
-                f"the type {name} is not supported: fields are single values",
-                fix="declare each part as a field of its own, or keep it as STRING and use get_json_object",
-            )
+        if name in ("ARRAY", "MAP", "STRUCT"):
+            return self._read_nested(name)
         if name in NEAREST:
             raise self.error(token.start, f"the type {name} is not supported", fix=f"the nearest is {NEAREST[name]}")
-        fix = did_you_mean(name, [*TYPES, "DECIMAL"])
-        known = "STRING, INT, BIGINT, DOUBLE, DECIMAL(p,s), BOOLEAN, DATE or TIMESTAMP"
+        fix = did_you_mean(name, [*TYPES, "DECIMAL", "ARRAY", "MAP", "STRUCT"])
+        known = "STRING, INT, BIGINT, DOUBLE, DECIMAL(p,s), BOOLEAN, DATE, TIMESTAMP, ARRAY<…>, STRUCT<…> or MAP<…>"
         raise self.error(token.start, f"the type '{token.text}' is unknown", expected=known, fix=fix)
+
+    def _read_nested(self, name: str) -> Type:
+        form = {"ARRAY": "ARRAY<INT>", "MAP": "MAP<STRING, INT>", "STRUCT": "STRUCT<a: INT, b: STRING>"}[name]
+        if not self.accept_symbol("<"):
+            raise self.unexpected(f"the inner types after {name}, as in {form}")
+        if name == "ARRAY":
+            read = array(self._read_type())
+        elif name == "MAP":
+            read = self._read_map()
+        else:
+            read = self._read_struct()
+        self.expect_symbol(">", f"the inner types of {name}")
+        return read
+
+    def _read_map(self) -> Type:
+        at = self.next.start
+        key = self._read_type()
+        if key != STRING_TYPE:
+            raise self.error(
+                at, "the keys of a MAP are texts, as those of a JSON object are", found=str(key), fix="MAP<STRING, …>"
+            )
+        self.expect_symbol(",", "the type of the keys of a MAP")
+        return map_of(self._read_type())
+
+    def _read_struct(self) -> Type:
+        parts: list[tuple[str, Type]] = []
+        while not parts or self.accept_symbol(","):
+            token = self.take() if self.next.kind == WORD else self.expect_name("a part of the STRUCT")
+            if not _PART.fullmatch(token.text):
+                raise self.error(
+                    token.start, f"'{token.text}' cannot name a part of a STRUCT", expected="letters, digits and _"
+                )
+            if any(token.text.lower() == name.lower() for name, _ in parts):
+                raise self.error(token.start, f"the part '{token.text}' of the STRUCT is there twice", fix="rename one")
+            self.accept_symbol(":")
+            parts.append((token.text, self._read_type()))
+            if self.sees("NOT", "NULL"):
+                raise self.error(
+                    self.next.start,
+                    "a part of a STRUCT may always be missing",
+                    fix="remove NOT NULL; a computed field of that part can have it",
+                )
+        return struct(*parts)
 
     def _skip_length(self, name: str) -> None:
         if name in ("VARCHAR", "CHAR") and self.accept_symbol("("):

@@ -13,6 +13,7 @@ BEGIN, END = "<!-- functions: begin -->", "<!-- functions: end -->"
 _RESULTS = {
     "_same": "the common type", "_first": "that of x", "_rest": "the common type",
     "_whole": "BIGINT; DECIMAL of a DECIMAL", "_round": "that of x", "_mod": "as x % y",
+    "_element": "that of the elements", "_elements": "ARRAY of them", "_contains": "BOOLEAN",
 }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from headrace.define.durations import SECOND_MS, format_duration
 from headrace.define.model import FORMATS, JSON, TEXT, Field, Window
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError
-from headrace.types import STRING, TIMESTAMP, Type
+from headrace.types import STRING, TIMESTAMP, Expression, Type
 
 LONGEST_NAME = 63
 OURS = frozenset(("window", "window_start", "window_end", "settled", "key_id", "pane", "events", "corrections"))
@@ -76,6 +76,22 @@ def make_window(size_ms: int, slide_ms: int | None = None) -> Window:
             fix="make size and slide whole seconds",
         )
     return window
+
+
+def part_hint(expression: Expression) -> str:
+    """How to take a single value out of a nested one."""
+    sql, of = expression.sql, expression.type
+    part = {"ARRAY": "[0]", "MAP": "['key']"}.get(of.name) or f".{of.parts[0][0]}"
+    inner = of.parts[0][1] if of.name == "STRUCT" else of.inner
+    return part_hint(Expression(sql + part, inner)) if inner.is_nested else f"take a part of it, as in {sql}{part}"
+
+
+def check_key(expression: Expression) -> None:
+    """Refuse to group by what holds other values."""
+    if expression.type.is_nested:
+        raise DefinitionError(
+            f"the key {expression.sql} is not a single value", found=str(expression.type), fix=part_hint(expression)
+        )
 
 
 def check_format(format_: str, fields: Iterable[Field], stream: str) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.define.columns import contains_aggregate, make_column
-from headrace.define.expression import Scope, check, check_condition
+from headrace.define.expression import Checker, Scope, check, check_condition
 from headrace.define.loosening import fields_read
 from headrace.define.model import Column, Key, Stream, View, Window
-from headrace.define.rules import WINDOW_COLUMNS, check_distinct, check_name, located
+from headrace.define.rules import WINDOW_COLUMNS, check_distinct, check_key, check_name, located
 from headrace.define.syntax import Call, Literal, Name, Node, Star
 from headrace.define.tokens import Source
 from headrace.define.windows import WINDOW_CALLS, is_window_bound, read_window
@@ -131,7 +131,9 @@ class _Builder:
         if contains_aggregate(node):
             raise self._error(node.at, "an aggregate cannot be a key", fix="GROUP BY fields or expressions of fields")
         expression = check(self.source, node, self.scope)
-        name = alias or self._alias_of(expression) or _field_name(node, self.scope)
+        with located(self.source, node.at):
+            check_key(expression)
+        name = alias or self._alias_of(expression) or Checker(self.source, self.scope).name(node)
         if name is None:
             raise self._error(node.at, f"the key {expression.sql} has no name", fix=f"select it: {expression.sql} AS …")
         with located(self.source, node.at):
@@ -185,7 +187,3 @@ class _Builder:
 
 def _is_window_call(node: Node) -> bool:
     return isinstance(node, Call) and node.name.lower() in WINDOW_CALLS
-
-
-def _field_name(node: Node, scope: Scope) -> str | None:
-    return scope.fields[node.name.lower()][0] if isinstance(node, Name) else None

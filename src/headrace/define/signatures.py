@@ -16,6 +16,7 @@ KINDS = {
     "NUMBER": ("INT", "BIGINT", "DOUBLE", "DECIMAL"),
     "INTEGER": ("INT", "BIGINT"),
     "TIME": ("DATE", "TIMESTAMP"),
+    "NESTED": ("ARRAY", "MAP"),
 }
 CONSTANTS = (
     "REGEX",
@@ -45,10 +46,12 @@ class Parameter:
         """What the parameter expects if the argument does not fit; None if it does."""
         if self.kind in CONSTANTS:
             return _refuse_constant(self.kind, term)
+        if self.kind in ("ANY", "SAME") and term.type.is_nested:
+            return "a single value"
         if self.kind in ("ANY", "SAME") or (term.type == VOID and not term.is_literal):
             return None
         allowed = {name for kind in self.kind.split("|") for name in KINDS.get(kind, (kind,))}
-        return None if term.type.name in allowed else self.kind.replace("|", " or ")
+        return None if term.type.name in allowed else self.kind.replace("NESTED", "ARRAY|MAP").replace("|", " or ")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from headrace.define.durations import SECOND_MS
 from headrace.define.expression import Checker, Scope, check
 from headrace.define.model import JSON, Field, Stream
 from headrace.define.parser import Parser
-from headrace.define.rules import check_distinct, check_event_time, check_format, check_name, located
+from headrace.define.rules import check_distinct, check_event_time, check_format, check_name, located, part_hint
 from headrace.define.select import Item, Select
 from headrace.define.syntax import Call, Interval, Name, Node, Operation
 from headrace.define.tokens import END, STRING, Source, Token
@@ -248,6 +248,13 @@ class Statements(Parser):
                 f"the computed field '{name}' is declared {column.type}",
                 found=f"{expression.type} ({expression.sql})",
                 fix=f"write CAST(… AS {column.type}) or declare it {expression.type}",
+            )
+        if expression.type.is_nested:
+            raise self.error(
+                node.at,
+                f"the computed field '{name}' is not a single value",
+                found=str(expression.type),
+                fix=part_hint(expression),
             )
         refused = refuse_computed(Checker(self.source, plain).term(node))
         if refused:

@@ -23,6 +23,22 @@ class Name(Node):
 
 
 @dataclass(frozen=True)
+class Part(Node):
+    """value.name: a part of a STRUCT."""
+
+    value: Node
+    name: str
+
+
+@dataclass(frozen=True)
+class Item(Node):
+    """value[key]: an element of an ARRAY, counted from 0, or the value of a key of a MAP."""
+
+    value: Node
+    key: Node
+
+
+@dataclass(frozen=True)
 class Literal(Node):
     """A constant; `text` is its value, spelled canonically for its type. `type` None is NULL."""
 

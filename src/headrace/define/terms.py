@@ -31,7 +31,7 @@ PREDICATES = ("IS NULL", "IS TRUE", "IS FALSE", "IN", "BETWEEN", "LIKE", "ILIKE"
 class Term:
     """A checked expression. `op` says what it is, and with `args` all that there is to it.
 
-    `field` and `literal` have `text`; CASE has condition, value, …, and an ELSE when their number is odd.
+    `field`, `part` and `literal` have `text`; CASE has condition, value, …, and an ELSE when their number is odd.
     """
 
     op: str
@@ -60,6 +60,10 @@ def render(term: Term) -> str:
             return quote(term.text)
         case "literal":
             return _literal(term)
+        case "part":
+            return f"{_within(args[0], PRIMARY)}.{quote(term.text)}"
+        case "item":
+            return f"{_within(args[0], PRIMARY)}[{render(args[1])}]"
         case "interval":
             return _interval(int(term.text))
         case "CASE":

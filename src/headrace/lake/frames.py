@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +33,13 @@ class Frames:
 
     def __getitem__(self, index: int) -> bytes:
         return self.data[self.starts[index] : self.ends[index]].tobytes()
+
+    def __iter__(self) -> Iterator[bytes]:
+        if len(self):
+            first = int(self.starts.min())
+            body = self.data[first : int(self.ends.max())].tobytes()
+            for start, end in zip((self.starts - first).tolist(), (self.ends - first).tolist(), strict=True):
+                yield body[start:end]
 
     def slice(self, start: int, stop: int) -> Frames:
         """Some of the frames, over the same bytes."""
@@ -106,6 +114,12 @@ def _lines(buffer: bytes | memoryview) -> tuple[npt.NDArray[np.uint8], Offsets, 
         starts[0] = 0
         starts[1:] = ends[:-1] + 1
     return data, starts, ends
+
+
+def one_frame(buffer: bytes) -> Frames:
+    """All of it as one frame, as it is."""
+    data = np.frombuffer(buffer, dtype=np.uint8)
+    return Frames(data, np.zeros(1, dtype=np.int64), np.array([len(data)], dtype=np.int64))
 
 
 def as_lines(frames: Frames, stream_format: str = JSON) -> bytes:

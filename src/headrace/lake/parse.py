@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,16 +10,21 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as pj
 
 from headrace.define.model import TEXT, Stream
-from headrace.lake.frames import Frames
-from headrace.lake.schema import arrow_type, field_schema
+from headrace.lake.columnar import Columnar
+from headrace.lake.frames import Frames, as_lines, frame_lines
+from headrace.lake.schema import field_schema
 from headrace.lake.text import read_text
-from headrace.lake.verdict import Refused, event_reader
+from headrace.lake.verdict import SecondParser
 
-PIECE = 512  # frames that one bad neighbour sends to the second parser
+BLOCK = 32_768  # frames that are read at once
+PIECES = 8  # that a block with a bad event in it is cut into, and each such piece again
+PIECE = 64  # frames that are no longer cut
+TRIES = 3  # pieces of one block with a bad event in them: then bad ones are frequent, and cutting is in vain
 FUTURE_US = 24 * 3600 * 1_000_000  # an event time this far behind arrival is a broken clock's
+
+_Read = tuple[pa.Table, pa.Array | None]  # columns, and reasons as in Parsed
 
 
 @dataclass(frozen=True)
@@ -35,14 +41,11 @@ class Parser:
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         declared = [field for field in stream.fields if not field.computed]
-        self._declared = pa.schema([(field.name, arrow_type(field.type)) for field in declared])
-        # pyarrow reads a DATE from integers only: take it as text and cast.
-        self._json = pa.schema(
-            [(f.name, pa.string() if pa.types.is_date32(f.type) else f.type) for f in self._declared]
-        )
+        self._columnar = Columnar(declared)
+        self._second = SecondParser(declared)
+        self._declared = self._columnar.schema
         self._fields = field_schema(stream)
         self._computed = [field for field in stream.fields if field.computed]
-        self._read_event = event_reader(stream)
         self._duckdb: Any = None  # opened when the first event comes
         self._select = ""
 
@@ -59,68 +62,51 @@ class Parser:
     # Reading JSON
 
     def _read_json(self, frames: Frames) -> tuple[pa.Table, pa.Array | None]:
-        table = self._fast(frames)
-        return self._piecewise(frames) if table is None else (table, None)
+        read = [self._read_block(frames.slice(at, at + BLOCK)) for at in range(0, len(frames), BLOCK)]
+        return _joined(read) if read else (self._declared.empty_table(), None)
 
-    def _fast(self, frames: Frames) -> pa.Table | None:
-        """All frames at once; None if one of them may need a closer look."""
-        if not len(frames):
-            return self._declared.empty_table()
-        data = frames.data
-        if not ((data[frames.starts] == ord("{")).all() and (data[frames.ends - 1] == ord("}")).all()):
-            return None
-        block = data[int(frames.starts[0]) : int(frames.ends[-1])]
-        try:
-            table = pj.read_json(
-                pa.BufferReader(pa.py_buffer(block)),
-                read_options=pj.ReadOptions(use_threads=False, block_size=len(block) + 1),
-                parse_options=pj.ParseOptions(explicit_schema=self._json, unexpected_field_behavior="ignore"),
-            )
-            table.validate(full=True)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            return None
-        if len(table) != len(frames):
-            return None
-        return self._cast_dates(table) if _all_finite(table) else None
+    def _read_block(self, frames: Frames) -> _Read:
+        table = self._columnar.read(frames)
+        return self._read_closer(frames) if table is None else (table, None)
 
-    def _cast_dates(self, table: pa.Table) -> pa.Table | None:
-        for index, field in enumerate(self._declared):
-            if pa.types.is_date32(field.type):
-                text = table.column(index)
-                if pc.all(pc.equal(pc.binary_length(text), 10)).as_py() not in (True, None):
-                    return None
-                try:
-                    table = table.set_column(index, field, text.cast(field.type))
-                except pa.ArrowInvalid:
-                    return None
-        return table
+    def _read_closer(self, frames: Frames) -> _Read:
+        """Piece by piece: the smaller ones without a bad event are still read columnar."""
+        if len(frames) <= PIECE:
+            return self._judged(frames)
+        read: list[_Read] = []
+        step, failed = -(-len(frames) // PIECES), 0
+        for at in range(0, len(frames), step):
+            piece = frames.slice(at, at + step)
+            table = self._columnar.read(piece) if failed < TRIES else None
+            if table is not None:
+                read.append((table, None))
+            elif failed < TRIES:
+                failed += 1
+                read.append(self._read_closer(piece))
+            else:
+                read.append(self._judged(piece))
+        return _joined(read)
 
-    def _piecewise(self, frames: Frames) -> tuple[pa.Table, pa.Array]:
-        tables, reasons = [], []
-        for start in range(0, len(frames), PIECE):
-            piece = frames.slice(start, start + PIECE)
-            table = self._fast(piece) if len(frames) > PIECE else None
-            said: list[str | None] = [None] * len(piece)
-            if table is None:
-                table, said = self._one_by_one(piece)
-            tables.append(table)
-            reasons.append(pa.array(said, pa.string()))
-        return pa.concat_tables(tables), pa.concat_arrays(reasons)
+    def _judged(self, frames: Frames) -> _Read:
+        """One by one; what is good is read columnar all the same, if that can be done."""
+        judge = self._second.judge
+        reasons = [judge(frame) for frame in frames]
+        good = np.array([reason is None for reason in reasons], dtype=bool)
+        if not good.any():
+            return self._declared.empty_table().take(pa.nulls(len(frames), pa.int64())), pa.array(reasons, pa.string())
+        accepted = frame_lines(as_lines(frames.take(good)))
+        table = self._columnar.read(accepted)
+        if table is None:
+            table = self._one_by_one(accepted)
+        if good.all():
+            return table, None
+        rows = pa.array(np.cumsum(good) - 1, mask=~good)
+        return table.take(rows), pa.array(reasons, pa.string())
 
-    def _one_by_one(self, frames: Frames) -> tuple[pa.Table, list[str | None]]:
-        rows: list[list[object]] = []
-        reasons: list[str | None] = []
-        nothing = [None] * len(self._declared)
-        for index in range(len(frames)):
-            try:
-                rows.append(self._read_event(frames[index]))
-                reasons.append(None)
-            except Refused as refused:
-                rows.append(list(nothing))
-                reasons.append(str(refused))
+    def _one_by_one(self, frames: Frames) -> pa.Table:
+        rows = [self._second.read(frame) for frame in frames]
         columns = [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(self._declared)]
-        table = pa.table(columns, schema=self._declared) if columns else pa.table({"_": [None] * len(rows)}).select([])
-        return table, reasons
+        return pa.table(columns, schema=self._declared)
 
     # Computed fields and the checks on all
 
@@ -171,17 +157,18 @@ def _computing(stream: Stream) -> tuple[Any, str]:
     return connection, ", ".join(columns)
 
 
+def _joined(read: Sequence[_Read]) -> _Read:
+    if len(read) == 1:
+        return read[0]
+    tables = pa.concat_tables([table for table, _ in read])
+    if all(reasons is None for _, reasons in read):
+        return tables, None
+    said = [pa.nulls(len(table), pa.string()) if reasons is None else reasons for table, reasons in read]
+    return tables, pa.concat_arrays(said)
+
+
 def _add(reasons: pa.Array | None, broken: pa.ChunkedArray, reason: str) -> pa.Array:
     """The reasons, with this one for the events that are broken and have none yet."""
     broken = pc.fill_null(broken.combine_chunks() if isinstance(broken, pa.ChunkedArray) else broken, False)
     new = pc.if_else(broken, pa.scalar(reason), pa.scalar(None, pa.string()))
     return new if reasons is None else pc.coalesce(reasons, new)
-
-
-def _all_finite(table: pa.Table) -> bool:
-    """JSON has no NaN and no infinity, though pyarrow reads them."""
-    return all(
-        pc.all(pc.is_finite(column)).as_py() is not False
-        for column in table.columns
-        if pa.types.is_floating(column.type)
-    )

@@ -51,6 +51,12 @@ def arrow_type(of: Type) -> pa.DataType:
             return pa.date32()
         case "TIMESTAMP":
             return UTC_US
+        case "ARRAY":
+            return pa.list_(arrow_type(of.inner))
+        case "MAP":
+            return pa.map_(pa.string(), arrow_type(of.inner))
+        case "STRUCT":
+            return pa.struct([pa.field(name, arrow_type(part)) for name, part in of.parts])
         case _:
             return pa.binary()
 

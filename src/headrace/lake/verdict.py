@@ -1,7 +1,7 @@
 """The second parser: one event at a time, with the field and the reason for what it refuses.
 
 It accepts all that the fast one does, with the same values, so an event's verdict never depends on
-its neighbours. It runs only where the fast parser has refused a piece.
+its neighbours. It runs only on pieces that the fast parser said nothing of.
 """
 
 from __future__ import annotations
@@ -9,19 +9,24 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
-from datetime import UTC, date, datetime
+from collections.abc import Callable, Sequence
+from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from headrace.define.model import Stream
+from headrace.define.model import Field
+from headrace.lake.depth import DEEPEST, depths_above
+from headrace.lake.frames import one_frame
+from headrace.lake.glance import glance, look
+from headrace.lake.times import read_date, read_timestamp
 from headrace.types import Type
 
-_TIMESTAMP = re.compile(
-    r"\d{4}-\d\d-\d\d(?:[ T]\d\d(?::\d\d(?::\d\d(?:\.\d{1,6})?)?)?(?:Z|[+-]\d\d(?::?\d\d)?)?)?", re.ASCII
-)
-_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_CONSTANT = re.compile(r"-?Inf(?!inity)|-NaN")
+_CONSTANT_OR_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"|' + _CONSTANT.pattern)
+_SPELLED = {"Inf": "Infinity", "-Inf": "-Infinity", "-NaN": "NaN"}
+_BYTE_ORDER_MARK = "\ufeff"
+_DIGITS = re.compile(rb"\s*([-+0-9.eE]+)")
 _SHOWN = 40
 
 
@@ -49,24 +54,62 @@ def _object(pairs: list[tuple[str, Any]]) -> _Object:
     return made
 
 
-_decoder = json.JSONDecoder(object_pairs_hook=_object, parse_float=_Number, parse_int=_Number, parse_constant=_Number)
+# Frames are trimmed already: the scanner alone is a good deal quicker than a decoder.
+_decoder: Any = json.JSONDecoder(
+    object_pairs_hook=_object, parse_float=_Number, parse_int=_Number, parse_constant=_Number
+)
+_scan: Callable[[str, int], tuple[Any, int]] = _decoder.scan_once
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def event_reader(stream: Stream) -> Callable[[bytes], list[Any]]:
-    """A function that reads one event into the values of the stream's declared fields, or raises Refused."""
-    declared = [(field.name, field.type, _READERS[field.type.name]) for field in stream.fields if not field.computed]
+class SecondParser:
+    """Reads one event at a time."""
 
-    def read(frame: bytes) -> list[Any]:
-        event = _decode(frame)
-        values: list[Any] = []
-        for name, of, reader in declared:
-            if name in event.twice:
-                raise Refused(f"field '{name}' is there twice")
+    def __init__(self, fields: Sequence[Field]) -> None:
+        self._fields = [(field.name, field.type, _READERS[field.type.name]) for field in fields]
+        self._looks = [(i, field.name, field.type, look(field.type)) for i, field in enumerate(fields)]
+
+    def judge(self, frame: bytes) -> str | None:
+        """Why the event is refused; None if it is good."""
+        try:
+            event = glance(frame)
+            if event is None:
+                self.read(frame)
+            else:
+                self._look_closer(frame, event)
+        except Refused as refused:
+            return str(refused).encode("utf-8", "replace").decode()
+        return None
+
+    def _look_closer(self, frame: bytes, event: dict[str, Any]) -> None:
+        for index, name, of, is_good in self._looks:
             value = event.get(name)
-            values.append(None if value is None else reader(name, of, value))
-        return values
+            if value is None or is_good(value):
+                continue
+            number = _written(frame, name, value) if type(value) in (int, float) else value
+            if number is None or of.is_nested:
+                self.read(frame, index)
+                return
+            _READERS[of.name](name, of, number)
 
-    return read
+    def read(self, frame: bytes, first: int = 0) -> list[Any]:
+        """The values of the fields from `first` on; raises Refused."""
+        event = _decode(frame)
+        for name, _, _ in self._fields if event.twice else ():
+            _check_once(event, name, name)
+        values = [(event.get(name), name, of, reader) for name, of, reader in self._fields[first:]]
+        return [None if value is None else reader(name, of, value) for value, name, of, reader in values]
+
+
+def _written(frame: bytes, name: str, value: float) -> _Number | None:
+    """The number that a field of an event has, as it is written there; None where that is not plain to see."""
+    if type(value) is int:
+        return _Number(value)
+    key = b'"%b":' % name.encode()
+    if b"\\" in frame or frame.count(key) != 1:
+        return None
+    digits = _DIGITS.match(frame, frame.index(key) + len(key))
+    return _Number(digits[1].decode()) if digits else None
 
 
 def _decode(frame: bytes) -> _Object:
@@ -74,15 +117,33 @@ def _decode(frame: bytes) -> _Object:
         text = frame.decode()
     except UnicodeDecodeError as error:
         raise Refused(f"not UTF-8 at byte {error.start}") from None
-    try:
-        event = _decoder.decode(text)
-    except json.JSONDecodeError as error:
-        raise Refused(f"not JSON: {error.msg} at character {error.pos + 1}") from None
-    except RecursionError:
-        raise Refused("not JSON that can be read: nested too deeply") from None
+    if frame.count(b"{") + frame.count(b"[") > DEEPEST and depths_above(one_frame(frame))[0]:
+        raise Refused(f"nested more than {DEEPEST} deep")
+    event = _loads(text.removeprefix(_BYTE_ORDER_MARK))
     if not isinstance(event, _Object):
         raise Refused(f"expected a JSON object, found {_kind(event)}")
     return event
+
+
+def _loads(text: str) -> Any:
+    try:
+        event, end = _scan(text, 0)
+        if end == len(text):
+            return event
+        message, at = "Extra data", end
+    except StopIteration as stopped:
+        message, at = "Expecting value", stopped.value
+    except json.JSONDecodeError as error:
+        message, at = error.msg, error.pos
+    if not _CONSTANT.match(text, at):
+        raise Refused(f"not JSON: {message} at character {at + 1}")
+    # The fast parser skips Inf and -NaN as it does Infinity and NaN, in fields that nobody declared.
+    return _loads(_CONSTANT_OR_TEXT.sub(lambda found: _SPELLED.get(found[0], found[0]), text))
+
+
+def _check_once(event: _Object, name: str, path: str) -> None:
+    if name in event.twice:
+        raise Refused(f"field '{path}' is there twice")
 
 
 def _kind(value: Any) -> str:
@@ -94,7 +155,7 @@ def _kind(value: Any) -> str:
         case _Number():
             return f"the number {_short(value)}"
         case str():
-            return f"the string {json.dumps(_short(value), ensure_ascii=False)}"
+            return f"the string {_quoted(_short(value))}"
         case list():
             return "an array"
         case _:
@@ -157,24 +218,50 @@ def _decimal(name: str, of: Type, value: Any) -> Decimal:
 
 
 def _date(name: str, of: Type, value: Any) -> date:
-    if isinstance(value, str) and not isinstance(value, _Number) and _DATE.fullmatch(value):
-        try:
-            return date.fromisoformat(value)
-        except ValueError:
-            pass
-    raise _wrong(name, of, value, ' (as "2024-05-17")')
+    read = read_date(value) if isinstance(value, str) and not isinstance(value, _Number) else None
+    if read is None:
+        raise _wrong(name, of, value, ' (as "2024-05-17")')
+    return read
 
 
 def _timestamp(name: str, of: Type, value: Any) -> datetime:
     if isinstance(value, _Number):
         raise _wrong(name, of, value, " in ISO 8601; an epoch number needs a computed field")
-    if isinstance(value, str) and _TIMESTAMP.fullmatch(value):
-        try:
-            read = datetime.fromisoformat(value)
-            return read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
-        except (ValueError, OverflowError):
-            pass
-    raise _wrong(name, of, value, ' in ISO 8601 (as "2024-05-17T10:05:03Z")')
+    read = read_timestamp(value) if isinstance(value, str) else None
+    if read is None:
+        raise _wrong(name, of, value, ' in ISO 8601 (as "2024-05-17T10:05:03Z")')
+    return read
+
+
+def _array(name: str, of: Type, value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise _wrong(name, of, value)
+    inner, reader = of.inner, _READERS[of.inner.name]
+    return [None if item is None else reader(f"{name}[{index}]", inner, item) for index, item in enumerate(value)]
+
+
+def _struct(name: str, of: Type, value: Any) -> dict[str, Any]:
+    if not isinstance(value, _Object):
+        raise _wrong(name, of, value)
+    read: dict[str, Any] = {}
+    for part, inner in of.parts:
+        path = f"{name}.{part}"
+        _check_once(value, part, path)
+        item = value.get(part)
+        read[part] = None if item is None else _READERS[inner.name](path, inner, item)
+    return read
+
+
+def _map(name: str, of: Type, value: Any) -> list[tuple[str, Any]]:
+    if not isinstance(value, _Object):
+        raise _wrong(name, of, value)
+    inner, reader = of.inner, _READERS[of.inner.name]
+    read: list[tuple[str, Any]] = []
+    for key, item in value.items():
+        path = f"{name}['{_short(key)}']"
+        _check_once(value, key, path)
+        read.append((_string(path, of, key), None if item is None else reader(path, inner, item)))
+    return read
 
 
 _READERS: dict[str, Callable[[str, Type, Any], Any]] = {
@@ -186,4 +273,7 @@ _READERS: dict[str, Callable[[str, Type, Any], Any]] = {
     "DECIMAL": _decimal,
     "DATE": _date,
     "TIMESTAMP": _timestamp,
+    "ARRAY": _array,
+    "STRUCT": _struct,
+    "MAP": _map,
 }

@@ -186,7 +186,7 @@ def test_types(text, type_):
         ("CAST(at AS BIGINT)", "use unix_seconds(x), unix_millis(x)"),
         ("CAST(ok AS DATE)", "CAST of BOOLEAN to DATE is not supported"),
         ("CAST(page AS FLOAT)", "the type FLOAT is not supported; the nearest is DOUBLE"),
-        ("CAST(page AS ARRAY<INT>)", "the type ARRAY is not supported: fields are single values"),
+        ("CAST(page AS ARRAY<INT>)", "CAST of STRING to ARRAY<INT> is not supported"),
         ("CAST(page AS STRNG)", "the type 'STRNG' is unknown"),
         ("CAST(page AS DECIMAL(40,2))", "a DECIMAL has 1 to 38 digits"),
         ("CAST(page AS 5)", "expected a type, such as STRING"),

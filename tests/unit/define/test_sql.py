@@ -270,7 +270,7 @@ def test_what_views_refuse(body, says):
         ("CREATE STREAM s (a INT DEFAULT 5)", "a field has no DEFAULT; write coalesce(a, …)"),
         ("CREATE STREAM s (a INT COMMENT 5)", "expected a text after COMMENT"),
         ("CREATE STREAM s (a REAL)", "the type REAL is not supported; the nearest is DOUBLE"),
-        ("CREATE STREAM s (a MAP<STRING, INT>)", "fields are single values"),
+        ("CREATE STREAM s (a MAP<INT, INT>)", "the keys of a MAP are texts"),
         ("CREATE STREAM s (a INT, WATERMARK FOR a)", "the event time 'a' is a INT; expected a TIMESTAMP; declare a computed field"),
         ("CREATE STREAM s (a STRING, WATERMARK FOR a)", "at TIMESTAMP AS to_timestamp(a)"),
         ("CREATE STREAM s (a INT, WATERMARK FOR b)", "stream 's' has no field 'b' to be its event time"),

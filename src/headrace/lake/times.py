@@ -1,0 +1,32 @@
+"""DATE and TIMESTAMP as an event may write them: ISO 8601, UTC where no zone is named."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_TIMESTAMP = re.compile(
+    r"\d{4}-\d\d-\d\d(?:[ T]\d\d(?::\d\d(?::\d\d(?:\.\d{1,6})?)?)?(?:Z|[+-]\d\d(?::?[0-5]\d)?)?)?", re.ASCII
+)
+
+
+def read_date(text: str) -> date | None:
+    """The date that a text says; None if it says none."""
+    if not _DATE.fullmatch(text):
+        return None
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def read_timestamp(text: str) -> datetime | None:
+    """The time in UTC that a text says; None if it says none of the years 1 to 9999."""
+    if not _TIMESTAMP.fullmatch(text):
+        return None
+    try:
+        read = datetime.fromisoformat(text)
+        return read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
