@@ -12,6 +12,7 @@ demo: setup
 	@$(BIN)/headrace demo
 
 test: setup check
+	@scripts/browser
 	@$(BIN)/python -m pytest
 
 test-fast: setup

@@ -13,6 +13,7 @@ import pytest
 
 from headrace.web.page.cells import number, short, value
 from headrace.web.page.chart import chart
+from headrace.web.page.frame import asset
 from headrace.web.page.hints import send_events
 from headrace.web.page.html import data, join, plain, tag
 from headrace.web.page.kept import Kept
@@ -155,9 +156,9 @@ def test_what_is_kept_is_made_once_for_all_who_ask() -> None:
     assert len(kept._entries) <= 64
 
 
-def test_what_takes_long_is_kept_longer() -> None:
+def test_what_costs_much_is_kept_longer() -> None:
     clock = [0.0]
-    kept: Kept[float] = Kept(1.0, lambda: clock[0])
+    kept: Kept[float] = Kept(1.0, lambda: clock[0], lambda: clock[0])
 
     def slow() -> float:
         clock[0] += 2
@@ -195,3 +196,21 @@ def test_a_session_ends_and_cannot_be_made_up() -> None:
     assert not sessions.holds(cookie)
     assert sessions.is_token("open sesame")
     assert not sessions.is_token("öpen sesame")
+
+
+def luminance(colour: str) -> float:
+    digits = colour * 2 if len(colour) == 3 else colour
+    parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_can_be_read_on_their_ground(scheme: str) -> None:
+    light, dark = asset("style.css").decode().split("@media (prefers-color-scheme: dark)", 1)
+    colours = dict(re.findall(r"--([a-z-]+): #([0-9a-f]{3,6});", dark if scheme == "dark" else light))
+    pairs = [(ink, ground) for ink in ("text", "quiet", "accent", "bad", "warn") for ground in ("ground", "surface")]
+    pairs += [("bad", "bad-ground"), ("warn", "warn-ground"), ("good", "good-ground"), ("text", "bad-ground")]
+    for ink, ground in pairs:
+        low, high = sorted([luminance(colours[ink]), luminance(colours[ground])])
+        assert (high + 0.05) / (low + 0.05) >= 4.5, (ink, ground)

@@ -12,6 +12,8 @@ from headrace.web.page.html import Html, Part, join, tag
 ASSETS = {"style.css": "text/css", "script.js": "text/javascript", "icon.svg": "image/svg+xml"}
 FOLDER = Path(__file__).parent / "assets"
 NO_SCRIPT_S = 5  # how often a page without script loads itself again
+# A form that is sent under no-referrer says that it comes from nowhere, and would be refused as a stranger's.
+WITH_FORMS = {"referrer-policy": "same-origin"}
 HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "

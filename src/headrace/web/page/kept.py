@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 KEEP_S = 1.0
-SHARE = 10  # a thing that took long is kept so many times as long: making it never takes more than a tenth of a core
+SHARE = 10  # a thing that cost much is kept so many times as long: making it never takes more than a tenth of a core
 MOST = 64
 
 Made = TypeVar("Made")
@@ -25,9 +25,15 @@ class _Entry(Generic[Made]):
 class Kept(Generic[Made]):
     """At most one is made per key at a time; those who come meanwhile wait for it and share it."""
 
-    def __init__(self, keep_s: float = KEEP_S, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        keep_s: float = KEEP_S,
+        now: Callable[[], float] = time.monotonic,
+        spent: Callable[[], float] = time.thread_time,
+    ) -> None:
         self._keep_s = keep_s
         self._now = now
+        self._spent = spent  # of the processor by this thread: waiting for others is no cost
         self._lock = threading.Lock()
         self._entries: OrderedDict[Hashable, _Entry[Made]] = OrderedDict()
 
@@ -39,9 +45,8 @@ class Kept(Generic[Made]):
             if len(self._entries) > MOST:
                 self._entries.popitem(last=False)
         with entry.making:
-            began = self._now()
-            if entry.made is None or began >= entry.until:
+            if entry.made is None or self._now() >= entry.until:
+                before = self._spent()
                 entry.made = make()
-                ended = self._now()
-                entry.until = ended + max(self._keep_s, (ended - began) * SHARE)
+                entry.until = self._now() + max(self._keep_s, (self._spent() - before) * SHARE)
             return entry.made

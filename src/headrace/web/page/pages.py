@@ -21,6 +21,7 @@ from headrace.web.page.sections import (
     streams_table,
     trouble,
     view_card,
+    view_inside,
     view_path,
     view_rows,
     views_table,
@@ -43,6 +44,7 @@ class WorkspacePage:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._reasons: Kept[list[dict[str, Any]]] = Kept(REASONS_S)
+        self._inside: dict[str, tuple[Any, Html]] = {}
         self._few = Looker(runtime.ask, rows=ROWS, windows=WINDOWS)
         self._many = Looker(runtime.ask, rows=MORE_ROWS, windows=MORE_WINDOWS)
 
@@ -126,10 +128,16 @@ class WorkspacePage:
         return join(views_table(views), tag("div", cards, class_="cards"), tag("p", note) if note else None)
 
     def _card(self, view: Mapping[str, Any]) -> Html:
-        try:
-            return view_card(view, self._few.look(view))
-        except HeadraceError as error:  # it was dropped between two reads, or is not there yet
-            return view_card(view, None, note=str(error))
+        """A view's card. Its rows change only with its commits, so those of a view at rest are not read again."""
+        at = (view["version"], view["applied_to"], view["newest_event"])
+        known, inside = self._inside.get(view["name"], (None, None))
+        if known != at or inside is None:
+            try:
+                inside = view_inside(view, self._few.look(view))
+            except HeadraceError as error:  # it was dropped between two reads, or is not there yet
+                return view_card(view, tag("p", str(error), class_="quiet"))
+            self._inside[view["name"]] = (at, inside)
+        return view_card(view, inside)
 
     def _failure(self, error: HeadraceError, at: datetime) -> str:
         said = tag("main", tag("h1", "Not found"), tag("p", data(str(error), 500)), id="live", tabindex=-1)

@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from headrace.errors import NotFoundError
 from headrace.web.body import read_body
-from headrace.web.page.frame import ASSETS, HEADERS, asset
+from headrace.web.page.frame import ASSETS, HEADERS, WITH_FORMS, asset
 from headrace.web.page.kept import Kept
 from headrace.web.page.login import login_page
 from headrace.web.page.pages import Page, WorkspacePage
@@ -31,9 +31,12 @@ def page_routes(runtime: Runtime) -> APIRouter:
     pages = WorkspacePage(runtime)
     kept: Kept[Page] = Kept()
 
+    token = runtime.workspace.settings.token
+    headers = {**HEADERS, **WITH_FORMS} if token else HEADERS
+
     def reply(key: str, make: Callable[[], Page]) -> Response:
         status, body = kept.get(key, make)
-        return HTMLResponse(body.encode(errors="replace"), status, headers=HEADERS)
+        return HTMLResponse(body.encode(errors="replace"), status, headers=headers)
 
     @routes.get("/")
     def workspace() -> Response:
@@ -51,16 +54,17 @@ def page_routes(runtime: Runtime) -> APIRouter:
         headers = {**HEADERS, "cache-control": "public, max-age=31536000, immutable"}  # its address names its content
         return Response(asset(name), headers=headers, media_type=ASSETS[name])
 
-    token = runtime.workspace.settings.token
     if token:
         _add_login(routes, runtime.workspace.name, Sessions(token))
     return routes
 
 
 def _add_login(routes: APIRouter, workspace: str, sessions: Sessions) -> None:
+    headers = {**HEADERS, **WITH_FORMS}
+
     @routes.get("/login")
     def ask_token(request: Request) -> Response:
-        return HTMLResponse(login_page(workspace, _target(request.query_params.get("next"))), headers=HEADERS)
+        return HTMLResponse(login_page(workspace, _target(request.query_params.get("next"))), headers=headers)
 
     @routes.post("/login")
     async def sign_in(request: Request) -> Response:
@@ -68,7 +72,7 @@ def _add_login(routes: APIRouter, workspace: str, sessions: Sessions) -> None:
         target = _target(form.get("next", [None])[0])
         if not sessions.is_token(form.get("token", [""])[0].strip()):
             await asyncio.sleep(WRONG_TOKEN_S)
-            return HTMLResponse(login_page(workspace, target, wrong=True), 401, headers=HEADERS)
+            return HTMLResponse(login_page(workspace, target, wrong=True), 401, headers=headers)
         return _go(target, sessions.begin(secure=request.url.scheme == "https"))
 
     @routes.post("/logout")

@@ -122,18 +122,20 @@ def views_table(views: Sequence[Described]) -> Html:
     return table(titles, rows, label="views", numbers=["version", "commits", "rows"], stacked=True, minor=minor)
 
 
-def view_card(view: Described, look: Look | None, *, level: str = "h3", note: str | None = None) -> Html:
-    """One view: chart and rows."""
+def view_card(view: Described, inside: Html | None, *, level: str = "h3") -> Html:
+    """One view: what it is, how it goes, and what is inside."""
     name = view["name"]
     ident = f"view-{name}"
     title = tag(level, tag("a", data(name), href=view_path(name)), id=ident)
     keys = f" by {', '.join(view['keys'])}" if view["keys"] else ""
     what = tag("p", f"{window_words(view)}{keys} of {view['stream']} · ", _view_state(view), class_="quiet")
-    shown = tag("p", note, class_="quiet") if note else None
-    if look is not None:
-        drawn = chart(look.series, f"chart-{name}") if look.series else None
-        shown = tag("div", drawn, rows_table(view, look), class_="inside")
-    return tag("article", title, what, _building(view), shown, class_="view", aria_labelledby=ident)
+    return tag("article", title, what, _building(view), inside, class_="view", aria_labelledby=ident)
+
+
+def view_inside(view: Described, look: Look) -> Html:
+    """Chart and rows, side by side."""
+    drawn = chart(look.series, f"chart-{view['name']}") if look.series else None
+    return tag("div", drawn, rows_table(view, look), class_="inside")
 
 
 def rows_table(view: Described, look: Look) -> Html:

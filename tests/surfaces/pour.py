@@ -1,0 +1,44 @@
+"""Events into a server without Spark: into its lake by the range writer, into its views by the Python face."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+
+from headrace.lake.file import NewFile
+from headrace.lake.formats.layout import Format, Layout
+from headrace.lake.range import Work, range_writer
+from headrace.runtime import Runtime
+from headrace.store.base import Step
+from tests.unit.store.partial_files import Event, write_partials
+
+
+def pour_lines(runtime: Runtime, stream: str, *lines: bytes) -> None:
+    """One lake commit of these lines; what cannot be read is a dead letter."""
+    pipeline = runtime._pipelines[stream]
+    pipeline.ingest.take(b"\n".join(lines), layout=Layout(Format.NDJSON), key=None, keep_bad=True).result()
+    at, end = pipeline.table.state, pipeline.journal.end
+    folders = (str(pipeline.journal.folder), str(pipeline.table.folder))
+    work = Work(pipeline.stream, *folders, at.next_commit, time.time_ns() // 1000, at.newest_us)
+    batch = pa.RecordBatch.from_pylist([{"start": at.position, "end": end}])
+    (told,) = [row for batch in range_writer(work)(iter([batch])) for row in batch.to_pylist()]
+    files = [NewFile(**file) for file in orjson.loads(told["files"])]
+    pipeline.table.commit(at, end, told["newest_us"] or at.newest_us, files)
+
+
+def pour_view(runtime: Runtime, view: str, events: Sequence[Event]) -> None:
+    """One step of a view's serving version; it then stands where its stream's journal ends."""
+    with runtime._store.snapshot() as snapshot:
+        version = snapshot.serving(view)
+    assert version is not None
+    newest_us = max([event.at_ms * 1000 for event in events] + [version.newest_us or 0])
+    stream = version.view.stream
+    path = Path(runtime.workspace.data) / f"{view}-{version.applied_to}.parquet"
+    write_partials(path, version.view, events)
+    end = runtime._pipelines[stream].journal.end
+    step = Step(stream, version.applied_to, version.applied_to + 1, end, newest_us, time.time_ns() // 1000)
+    runtime._store.apply(step, {(view, version.number): [str(path)]})
