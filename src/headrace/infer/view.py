@@ -78,12 +78,13 @@ def _key(fields: list[Candidate]) -> Candidate | None:
     def score(field: Candidate) -> float | None:
         if field.type not in (STRING, BOOLEAN, INT) or field.name.lower() in OURS or field.texts:
             return None
-        if not 2 <= field.distinct <= min(MOST_KEYS, max(2, field.rows // 3)) or field.nulls > field.rows // 2:
-            return None
         words = set(words_of(field.name))
         if is_identity(field.name) or is_time(field.name) or ("name" in words and words & PERSONAL):
             return None
         named = place(field.name, GROUPS)
+        most = min(MOST_KEYS, max(2, field.rows // 3) if named is None else field.rows - 1)
+        if not 2 <= field.distinct <= most or field.nulls > field.rows // 2:
+            return None
         if field.type == INT and named is None:
             return None  # a number of things, rather than the name of one
         few = 1.0 if 3 <= field.distinct <= 50 else 0.6

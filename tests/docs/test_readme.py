@@ -1,0 +1,40 @@
+"""The README's five minutes, without a server: its file is inferred, and its commands are those that `init` names."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_five_minutes(tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text()
+    first, second, third = re.findall(r"^```bash\n(.*?)^```$", text[text.index("## Five minutes") :], re.M | re.S)[:3]
+    make = "\n".join(line for line in first.splitlines() if not line.startswith(("export PATH", "headrace up")))
+    made = run(make, tmp_path)
+    assert "5 of 5 sampled events fit" in made
+    send, ask = second.splitlines()[:2]
+    assert f"  {send}\n  {ask}\n" in made
+    assert run(f"headrace apply --yes && {send.removesuffix(' --wait')}", tmp_path / "shop").count("5 events") == 1
+    event = re.search(r"-d '(.*)'", third)
+    assert event is not None
+    (tmp_path / "shop" / "one.json").write_text(event[1])
+    assert "1 event" in run("headrace send orders one.json", tmp_path / "shop")
+
+
+def run(commands: str, folder: Path) -> str:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    ended = subprocess.run(
+        ["bash", "-ec", commands],
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, (commands, ended.stdout, ended.stderr)
+    return ended.stdout
