@@ -10,8 +10,9 @@ from headrace.define.rules import check_name
 from headrace.define.terms import quote
 from headrace.errors import DefinitionError, IngestError
 from headrace.infer.names import is_identity
+from headrace.infer.nested import guess, parts_of
 from headrace.infer.sample import Sample
-from headrace.infer.seen import NUMBER_TEXT, Seen, guess_type, json_kind, look
+from headrace.infer.seen import NUMBER_TEXT, Seen, json_kind, look
 from headrace.infer.view import Candidate
 from headrace.infer.write import Declared, describe
 from headrace.types import DOUBLE, STRING, Type
@@ -27,7 +28,7 @@ class Fields:
     """What was found, in the order in which the events name it."""
 
     declared: list[Declared] = field(default_factory=list)
-    typed: list[tuple[Seen, Type]] = field(default_factory=list)  # what events hold: no computed fields
+    typed: list[tuple[Seen, Type]] = field(default_factory=list)  # the single values that events hold, by their path
     computed: list[Candidate] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
 
@@ -56,7 +57,7 @@ def find_fields(samples: list[Sample]) -> Fields:
         why = _refuse_name(name, found) or _add(seen, found)
         if why:
             found.left_out[name] = why
-    if not found.typed:
+    if not found.declared:
         reasons = "; ".join(f"'{name}': {why}" for name, why in list(found.left_out.items())[:3])
         raise IngestError(
             f"file '{samples[0].path}' holds nothing that can be a field", found=reasons or "events without fields"
@@ -79,16 +80,16 @@ def _add(seen: Seen, found: Fields) -> str | None:
     if not seen.values and not seen.texts:
         return "it is always null, so its type is not known"
     kept, note = seen, ""
-    type_ = guess_type(seen)
+    type_ = guess(seen)
     if type_ is None:
         kept = _most_of(seen)
-        type_ = guess_type(kept)
+        type_ = guess(kept)
         if type_ is None or len(kept.values) < NEARLY * len(seen.values):
             return _why_not(seen)
         note = f"; {len(seen.values) - len(kept.values):,} that are not are refused"
     required = is_identity(seen.name) and not seen.nulls
     found.declared.append(Declared(seen.name, type_, not required, describe(seen) + note))
-    found.typed.append((kept, type_))
+    found.typed += [(kept, type_)] if not type_.is_nested else parts_of(kept, type_)
     if type_ == STRING and seen.texts:
         _add_number(kept, found)
     return None
@@ -104,7 +105,7 @@ def _most_of(seen: Seen) -> Seen:
 def _why_not(seen: Seen) -> str:
     kinds = sorted(seen.kinds, key=lambda kind: -seen.kinds[kind])
     if len(kinds) == 1:
-        return f"{'an array' if kinds[0] == 'array' else 'an object'}; a field holds a single value"
+        return "it is always empty, or what it holds is of different kinds"
     return f"its values are of different kinds ({', '.join(f'{seen.kinds[kind]:,} {kind}' for kind in kinds)})"
 
 

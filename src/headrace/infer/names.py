@@ -7,6 +7,7 @@ import unicodedata
 from itertools import takewhile
 
 from headrace.define.rules import LONGEST_NAME
+from headrace.define.terms import quote
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
@@ -53,6 +54,11 @@ GROUPS = (
     "kind", "method", "level", "severity", "city", "symbol", "name", "sensor", "device", "store", "shop", "brand",
     "department", "language", "browser", "platform", "currency", "source", "topic", "host", "gender", "land", "artikel",
 )  # fmt: skip
+
+
+def path_sql(path: str) -> str:
+    """A field, or a part of one such as address.city, as SQL names it."""
+    return ".".join(quote(name) for name in path.split("."))
 
 
 def words_of(name: str) -> list[str]:

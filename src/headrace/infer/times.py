@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.define.terms import quote
 from headrace.define.tokens import escape
-from headrace.infer.names import OTHER_TIMES, is_time, words_of
+from headrace.infer.names import OTHER_TIMES, is_time, path_sql, words_of
 from headrace.infer.seen import Seen
 from headrace.types import BIGINT, DATE, DOUBLE, INT, STRING, TIMESTAMP, Type
 
@@ -63,17 +62,17 @@ def _read(seen: Seen, type_: Type) -> Reading | None:
 
 
 def _score(name: str) -> int:
-    words = words_of(name)
+    words = words_of(name.rpartition(".")[2])
     plain = "_".join(words)
     score = _EXACT.get(plain, 70 if words and is_time(words[-1]) else 55 if is_time(name) else 40)
-    return score - 40 * bool(OTHER_TIMES & set(words))
+    return score - 40 * bool(OTHER_TIMES & set(words_of(name))) - 10 * name.count(".")
 
 
 def _how(seen: Seen, type_: Type) -> tuple[str | None, int, str] | None:
     """The expression, how much to prefer it, and what to say of it."""
-    name = quote(seen.name)
+    name = path_sql(seen.name)
     if type_ == TIMESTAMP:
-        return None, 8, "times in ISO 8601"
+        return (name if "." in seen.name else None), 8, "times in ISO 8601"
     if type_ == DATE:
         return f"to_timestamp({name})", -20, "dates: the time of day is midnight"
     if type_ in (INT, BIGINT, DOUBLE):

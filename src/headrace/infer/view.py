@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from headrace.define.durations import format_duration
 from headrace.define.rules import LONGEST_NAME, OURS
 from headrace.define.terms import quote
-from headrace.infer.names import AMOUNTS, CODES, GROUPS, WHO, is_identity, is_time, place, words_of
+from headrace.infer.names import AMOUNTS, CODES, GROUPS, WHO, is_identity, is_time, path_sql, place, words_of
 from headrace.types import BOOLEAN, DOUBLE, INT, STRING, Type
 
 MOST_KEYS = 200
@@ -27,6 +27,16 @@ class Candidate:
     distinct: int
     texts: bool = False  # its values are long texts, not names
 
+    @property
+    def label(self) -> str:
+        """What an answer calls it."""
+        return self.name.replace(".", "_")
+
+    @property
+    def selected(self) -> str:
+        """As a key that is selected; a part of a field needs a name of its own."""
+        return path_sql(self.name) if self.label == self.name else f"{path_sql(self.name)} AS {quote(self.label)}"
+
 
 @dataclass(frozen=True)
 class Suggestion:
@@ -41,19 +51,19 @@ def suggest_view(stream: str, fields: list[Candidate], time: str, window_ms: int
     key = _key(fields)
     span = format_duration(window_ms)
     per = NAMES_OF_WINDOWS.get(span, "window")
-    name = _free(f"{stream}_by_{key.name.lower()}" if key else f"{stream}_per_{per}", taken)
-    selected = [quote(key.name)] if key else []
+    name = _free(f"{stream}_by_{key.label.lower()}" if key else f"{stream}_per_{per}", taken)
+    selected = [key.selected] if key else []
     columns = {"count": "count(*)"}
     amount = _best(fields, lambda field: _amount(field, key))
     if amount:
         function = "avg" if place(amount.name, AMOUNTS) is None else "sum"
-        columns[f"{function}_{amount.name.lower()}"] = f"{function}({quote(amount.name)})"
+        columns[f"{function}_{amount.label.lower()}"] = f"{function}({path_sql(amount.name)})"
     who = _best(fields, lambda field: _who(field, key))
     if who:
-        columns[f"distinct_{who.name.lower()}"] = f"approx_count_distinct({quote(who.name)})"
+        columns[f"distinct_{who.label.lower()}"] = f"approx_count_distinct({path_sql(who.name)})"
     width = max(len(expression) for expression in columns.values())
     selected += [f"{expression:<{width}} AS {quote(column[:LONGEST_NAME])}" for column, expression in columns.items()]
-    group = f"{quote(key.name)}, " if key else ""
+    group = f"{quote(key.label)}, " if key else ""
     joined = ",\n       ".join(selected)
     sql = (
         f"CREATE MATERIALIZED VIEW {name} AS\nSELECT {joined}\nFROM {stream}\n"
@@ -76,7 +86,7 @@ def _key(fields: list[Candidate]) -> Candidate | None:
     """The field to count by: few different values, rarely null, and a name that people group by."""
 
     def score(field: Candidate) -> float | None:
-        if field.type not in (STRING, BOOLEAN, INT) or field.name.lower() in OURS or field.texts:
+        if field.type not in (STRING, BOOLEAN, INT) or field.label.lower() in OURS or field.texts:
             return None
         words = set(words_of(field.name))
         if is_identity(field.name) or is_time(field.name) or ("name" in words and words & PERSONAL):
@@ -89,7 +99,7 @@ def _key(fields: list[Candidate]) -> Candidate | None:
             return None  # a number of things, rather than the name of one
         few = 1.0 if 3 <= field.distinct <= 50 else 0.6
         wanted = 3.0 - 0.03 * named if named is not None else 0.5 if words & WHO else 1.0
-        return wanted * few + (field.type == STRING) * 0.2
+        return wanted * few * 0.9 ** field.name.count(".") + (field.type == STRING) * 0.2
 
     return _best(fields, score)
 

@@ -54,6 +54,10 @@ def write_stream(
 
 def describe(seen: Seen) -> str:
     """What was seen of a field, in a few words."""
+    if seen.kind in ("array", "object"):
+        sizes = [len(value) for value in seen.values if isinstance(value, list)]
+        said = f"{min(sizes):,} to {max(sizes):,} elements" if sizes else "an object"
+        return said + (f"; {seen.nulls:,} of {seen.rows:,} are null" if seen.nulls else "")
     many = f"{MOST_DISTINCT:,} or more" if seen.distinct >= MOST_DISTINCT else f"{seen.distinct:,}"
     said = "never the same twice" if seen.distinct == len(seen.values) > 1 else f"{many} different"
     if seen.distinct <= 4 and seen.kind in ("string", "boolean") and all(len(str(v)) <= 12 for v in seen.values[:100]):

@@ -226,3 +226,54 @@ def test_every_event_of_a_known_schema_fits_what_is_inferred(tmp_path: Path, dat
     assert not found.left_out
     # Whichever field is the event time, no more than its share of odd times may be refused.
     assert found.sampled - found.fitting <= 0.01 * found.sampled
+
+
+def test_nested_values_are_arrays_structs_and_maps(tmp_path: Path) -> None:
+    events = [
+        {
+            "meta": {"ts": TIME.format(i, 0), "source": {"country": ["DE", "FR", "IT"][i % 3], "odd name": 1}},
+            "tags": ["a", "b"][: i % 3],
+            "items": [{"sku": "x", "price": 1.5}, {"sku": "y", "price": 2}],
+            "scores": {f"player {i}": i},
+            "empty": [],
+            "mixed": [1, "a"],
+        }
+        for i in range(20)
+    ]
+    found = drafted(tmp_path, *events)
+    assert types(found) == {
+        "meta": "STRUCT<ts: TIMESTAMP, source: STRUCT<country: STRING>>",
+        "tags": "ARRAY<STRING>",
+        "items": "ARRAY<STRUCT<sku: STRING, price: DOUBLE>>",
+        "scores": "MAP<STRING, INT>",
+        "at": "TIMESTAMP",
+    }
+    assert found.fitting == 20
+    assert set(found.left_out) == {"empty", "mixed"}
+    assert "at TIMESTAMP NOT NULL AS meta.ts" in " ".join(found.sql.split())
+    assert "meta.source.country AS meta_source_country" in found.sql
+    assert found.view == "orders_by_meta_source_country"
+
+
+JSON = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-(1 << 70), 1 << 70),
+        st.floats(allow_nan=False, allow_infinity=False),
+        TEXT,
+    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "B", "b", "x y", "end"]), inner),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    events=st.lists(
+        st.dictionaries(st.sampled_from(["a", "A", "at", "id", "x y", "end"]), JSON), min_size=1, max_size=8
+    )
+)
+def test_whatever_json_holds_what_is_inferred_takes_it_or_leaves_it_out(tmp_path: Path, events: list[Any]) -> None:
+    found = drafted(tmp_path, *({**event, "plain": 1} for event in events))
+    assert found.fitting == found.sampled, (found.sql, found.refused)
