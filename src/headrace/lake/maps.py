@@ -58,8 +58,8 @@ class Maps:
 
     def _read_values(self, texts: pa.Array) -> pa.Array | None:
         lines = pc.binary_join_element_wise('{"value":', texts, "}\n", "")
-        data = lines.buffers()[2]
-        table = self._values.read(frame_lines(data if data is not None else b""))
+        size = pc.sum(pc.binary_length(lines)).as_py() or 0
+        table = self._values.read(frame_lines(lines.buffers()[2][:size] if size else b""))
         return None if table is None or len(table) != len(texts) else table.column("value").combine_chunks()
 
 

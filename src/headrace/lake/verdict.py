@@ -130,13 +130,14 @@ def _loads(text: str) -> Any:
         event, end = _scan(text, 0)
         if end == len(text):
             return event
-        message, at = "Extra data", end
+        message, at = "something follows it", end
     except StopIteration as stopped:
-        message, at = "Expecting value", stopped.value
+        message, at = "expecting value", stopped.value
     except json.JSONDecodeError as error:
         message, at = error.msg, error.pos
     if not _CONSTANT.match(text, at):
-        raise Refused(f"not JSON: {message} at character {at + 1}")
+        said = message[0].lower() + message[1:].removesuffix(" at")
+        raise Refused(f"not JSON: {said} at character {at + 1}")
     # The fast parser skips Inf and -NaN as it does Infinity and NaN, in fields that nobody declared.
     return _loads(_CONSTANT_OR_TEXT.sub(lambda found: _SPELLED.get(found[0], found[0]), text))
 
