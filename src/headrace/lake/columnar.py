@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from headrace.define.model import Field
-from headrace.lake.depth import depths_above
+from headrace.lake.depth import too_deep
 from headrace.lake.frames import Frames
 from headrace.lake.maps import Maps
 from headrace.lake.schema import arrow_type
@@ -44,7 +44,7 @@ class Columnar:
             return None
         block = data[int(frames.starts[0]) : int(frames.ends[-1])]
         # Fields that nobody declared are skipped unread: what they hold must not make the difference.
-        if not _is_utf8(block) or depths_above(frames).any():
+        if not _is_utf8(block) or too_deep(frames):
             return None
         try:
             table = pj.read_json(

@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import numpy.typing as npt
 
 from headrace.lake.frames import Frames
 
 DEEPEST = 200
-QUOTE, BACKSLASH = 34, 92
-_DEPTH = np.zeros(256, dtype=np.int8)
-_DEPTH[[ord("["), ord("{")]] = 1
-_DEPTH[[ord("]"), ord("}")]] = -1
+_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_STEP = np.array([_STEPS.get(byte, 0) for byte in range(256)], dtype=np.int8)
+_OTHERS = bytes(byte for byte in range(256) if byte not in _STEPS)
+_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 
 
-def depths_above(frames: Frames, limit: int = DEEPEST) -> npt.NDArray[np.bool_]:
-    """Whether the objects and arrays of each frame lie deeper inside each other than the limit."""
-    above = np.zeros(len(frames), dtype=bool)
-    long = np.flatnonzero(frames.ends - frames.starts > limit)
-    if not len(long):
-        return above
-    opens = np.concatenate(([0], np.cumsum(_DEPTH[frames.data] > 0)))
-    for index in long[opens[frames.ends[long]] - opens[frames.starts[long]] > limit].tolist():
-        event = frames.data[frames.starts[index] : frames.ends[index]]
-        depth = np.cumsum(np.where(_in_string(event), 0, _DEPTH[event]), dtype=np.int32)
-        above[index] = depth.max() > limit
-    return above
+def too_deep(frames: Frames) -> bool:
+    """Whether one of the frames is nested deeper than the limit."""
+    if not (frames.ends - frames.starts > DEEPEST).any():
+        return False
+    first = int(frames.starts[0])
+    opens = _STEP[frames.data[first : int(frames.ends[-1])]] > 0
+    many: npt.NDArray[np.bool_] = np.add.reduceat(opens, frames.starts - first, dtype=np.int32) > DEEPEST
+    return any(is_too_deep(frame) for frame in frames.take(many))
 
 
-def _in_string(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-    """Whether each byte lies in a JSON string (its opening quote included, its closing one not)."""
-    quotes = data == QUOTE
-    slashes = np.flatnonzero(data == BACKSLASH)
-    if len(slashes):
-        # A quote behind an odd run of backslashes is escaped.
-        run_starts = np.concatenate(([True], np.diff(slashes) != 1))
-        run_first = slashes[run_starts]
-        run_length = np.diff(np.append(np.flatnonzero(run_starts), len(slashes)))
-        behind = (run_first + run_length)[run_length % 2 == 1]
-        quotes = quotes.copy()
-        quotes[behind[behind < len(data)]] = False
-    return (np.cumsum(quotes, dtype=np.int32) & 1).astype(bool)
+def is_too_deep(event: bytes) -> bool:
+    """Whether an event is nested deeper than the limit, up to where it stops being JSON."""
+    if event.count(b"{") + event.count(b"[") <= DEEPEST:
+        return False
+    brackets = np.frombuffer(_TEXT.sub(b"", event).translate(None, _OTHERS), dtype=np.uint8)
+    return bool(np.cumsum(_STEP[brackets], dtype=np.int32).max(initial=0) > DEEPEST)

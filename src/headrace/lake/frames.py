@@ -13,7 +13,7 @@ from headrace.define.model import JSON, TEXT
 
 Offsets = npt.NDArray[np.int64]
 NEWLINE, RETURN = 10, 13
-STEPS = 4  # white space that is trimmed byte by byte; more of it is leapt over
+STEPS = 4  # white space that is trimmed byte by byte; more of it is stripped frame by frame
 _SPACE = np.zeros(256, dtype=bool)
 _SPACE[[9, 10, 11, 12, 13, 32]] = True
 _RETURN = np.zeros(256, dtype=bool)
@@ -116,12 +116,6 @@ def _lines(buffer: bytes | memoryview) -> tuple[npt.NDArray[np.uint8], Offsets, 
     return data, starts, ends
 
 
-def one_frame(buffer: bytes) -> Frames:
-    """All of it as one frame, as it is."""
-    data = np.frombuffer(buffer, dtype=np.uint8)
-    return Frames(data, np.zeros(1, dtype=np.int64), np.array([len(data)], dtype=np.int64))
-
-
 def as_lines(frames: Frames, stream_format: str = JSON) -> bytes:
     """The events, each on a line. A line break inside a JSON event, between its tokens, becomes a space."""
     lengths = frames.ends - frames.starts
@@ -155,8 +149,10 @@ def _cut_front(data: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets, cut:
         if not len(at):
             return
         starts[at] += 1
-    kept = np.append(np.flatnonzero(~cut[data]), len(data))
-    starts[at] = np.minimum(kept[np.searchsorted(kept, starts[at])], ends[at])
+    removed = _bytes(cut)
+    for index in at.tolist():
+        event = data[starts[index] : ends[index]].tobytes()
+        starts[index] += len(event) - len(event.lstrip(removed))
 
 
 def _cut_back(data: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets, cut: npt.NDArray[np.bool_]) -> None:
@@ -168,5 +164,11 @@ def _cut_back(data: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets, cut: 
         if not len(at):
             return
         ends[at] -= 1
-    kept = np.insert(np.flatnonzero(~cut[data]), 0, -1)
-    ends[at] = np.maximum(kept[np.searchsorted(kept, ends[at]) - 1] + 1, starts[at])
+    removed = _bytes(cut)
+    for index in at.tolist():
+        event = data[starts[index] : ends[index]].tobytes()
+        ends[index] -= len(event) - len(event.rstrip(removed))
+
+
+def _bytes(cut: npt.NDArray[np.bool_]) -> bytes:
+    return np.flatnonzero(cut).astype(np.uint8).tobytes()

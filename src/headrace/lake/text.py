@@ -22,8 +22,8 @@ def read_text(frames: Frames) -> tuple[pa.Array, pa.Array | None]:
 
 def _judged(frames: Frames) -> tuple[pa.Array, pa.Array]:
     reasons: list[str | None] = [None] * len(frames)
-    beyond = np.concatenate(([0], np.cumsum(frames.data >= _BEYOND_ASCII)))
-    for index in np.flatnonzero(beyond[frames.ends] > beyond[frames.starts]).tolist():
+    beyond = np.maximum.reduceat(frames.data, frames.starts) >= _BEYOND_ASCII
+    for index in np.flatnonzero(beyond).tolist():
         try:
             frames[index].decode()
         except UnicodeDecodeError as error:

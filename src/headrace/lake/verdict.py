@@ -15,15 +15,14 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from headrace.define.model import Field
-from headrace.lake.depth import DEEPEST, depths_above
-from headrace.lake.frames import one_frame
+from headrace.lake.depth import DEEPEST, is_too_deep
 from headrace.lake.glance import glance, look
 from headrace.lake.times import read_date, read_timestamp
 from headrace.types import Type
 
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _CONSTANT = re.compile(r"-?Inf(?!inity)|-NaN")
-_CONSTANT_OR_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"|' + _CONSTANT.pattern)
+_CONSTANT_OR_TEXT = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|' + _CONSTANT.pattern, re.DOTALL)
 _SPELLED = {"Inf": "Infinity", "-Inf": "-Infinity", "-NaN": "NaN"}
 _BYTE_ORDER_MARK = "\ufeff"
 _DIGITS = re.compile(rb"\s*([-+0-9.eE]+)")
@@ -117,7 +116,7 @@ def _decode(frame: bytes) -> _Object:
         text = frame.decode()
     except UnicodeDecodeError as error:
         raise Refused(f"not UTF-8 at byte {error.start}") from None
-    if frame.count(b"{") + frame.count(b"[") > DEEPEST and depths_above(one_frame(frame))[0]:
+    if is_too_deep(frame):
         raise Refused(f"nested more than {DEEPEST} deep")
     event = _loads(text.removeprefix(_BYTE_ORDER_MARK))
     if not isinstance(event, _Object):

@@ -15,7 +15,7 @@ import pyarrow as pa
 from headrace.define.model import Stream
 from headrace.define.sql import parse
 from headrace.lake.columnar import Columnar
-from headrace.lake.frames import one_frame
+from headrace.lake.frames import frame_lines
 from headrace.lake.parse import Parser
 from headrace.lake.schema import arrow_type
 from headrace.lake.verdict import Refused, SecondParser
@@ -59,7 +59,7 @@ def line(form: str) -> bytes:
 
 def fast(stream: Stream, frame: bytes) -> dict[str, Any] | None:
     """The fast parser's values; None where it says nothing."""
-    table = parsers(stream)[0].read(one_frame(frame))
+    table = parsers(stream)[0].read(frame_lines(frame))
     return None if table is None else comparable(table.to_pylist()[0])
 
 
