@@ -27,7 +27,13 @@ class Settings(BaseSettings):
     spark_master: str = Field("local[*]", description="Spark master")
     spark_memory: str = Field("1g", description="memory of the Spark driver's heap")
     spark_java_options: str = Field(QUICK_JAVA, description="options of Spark's Java, for its compiler and memory")
-    max_body_mb: int = Field(64, ge=1, le=1024, description="largest body of one request")
+    max_body_mb: int = Field(
+        64, ge=1, le=1024, description="largest body of one request, also when unpacked and when written as JSON"
+    )
+    bodies_mb: int = Field(
+        96, ge=1, description="most megabytes of bodies in memory at once (and at least one largest); beyond it 429"
+    )
+    max_connections: int = Field(2000, ge=10, description="most connections at once; beyond it 429")
     append_every_ms: int = Field(700, ge=0, description="shortest time between two lake commits of a stream")
     append_mb: int = Field(96, ge=1, description="most megabytes of the journal in one lake commit")
     sql_timeout_s: float = Field(10.0, ge=0.1, le=3600, description="deadline of one query of `headrace sql`")

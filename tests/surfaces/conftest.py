@@ -89,7 +89,7 @@ def serve() -> Iterator[Callable[..., Served]]:
         logs.configure("info", folder / "test.log", io.StringIO())
         bound = bind("127.0.0.1", settings.get("port", 0))
         runtime = Runtime.open(Workspace.open(folder, **settings), url_of(bound))
-        server = Server(create_app(runtime))
+        server = Server(create_app(runtime), runtime.workspace.settings.max_connections)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
         thread.start()
         http = httpx2.Client(base_url=runtime.url, trust_env=False)

@@ -55,7 +55,7 @@ def up(
         runtime = Runtime.open(opened, url_of(bound))
         try:
             _apply_definitions(runtime)
-            server = Server(create_app(runtime))
+            server = Server(create_app(runtime), runtime.workspace.settings.max_connections)
             _stop_on_signals(server)
             threading.Thread(target=_tell, args=(runtime, server), name="tell", daemon=True).start()
             runtime.start()

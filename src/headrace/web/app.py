@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 
+from headrace.web.admission import Admission
 from headrace.web.answers import answer_routes
 from headrace.web.dead_letters import dead_letter_routes
 from headrace.web.guard import Guard
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from headrace.runtime import Runtime
 
 
+QUESTION_BYTES = 1 << 20
+
+
 def create_app(runtime: Runtime) -> FastAPI:
     """All endpoints. Whoever serves it sets `app.state.stopping` so that waiting requests let go."""
     settings = runtime.workspace.settings
@@ -35,9 +39,9 @@ def create_app(runtime: Runtime) -> FastAPI:
         redoc_url=None,
     )
     app.state.stopping = False
-    app.include_router(ingest_routes(runtime, max_body))
-    app.include_router(answer_routes(runtime, max_body))
-    app.include_router(sql_routes(runtime, max_body))
+    app.include_router(ingest_routes(runtime, max_body, Admission(max(settings.bodies_mb << 20, max_body))))
+    app.include_router(answer_routes(runtime, QUESTION_BYTES))
+    app.include_router(sql_routes(runtime, QUESTION_BYTES))
     app.include_router(dead_letter_routes(runtime))
     app.include_router(overview_routes(runtime))
     registry = make_registry(runtime)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 
 from starlette.requests import Request
@@ -10,9 +11,12 @@ from headrace.errors import TooLargeError
 from headrace.lake.formats.compression import Compression, Unpacked
 from headrace.lake.formats.layout import Format, Layout, make_layout
 from headrace.lake.formats.source import Source
-from headrace.web.refusals import UnsupportedError
+from headrace.web.admission import Claim
+from headrace.web.refusals import SlowError, UnsupportedError
 
 BLOCK_BYTES = 1 << 20
+GRACE_S = 15.0  # a body may take so long, and the time that its bytes take at the slowest pace
+SLOWEST_BYTES_PER_S = 64 << 10
 
 CONTENT_TYPES: dict[str, Format | None] = {
     "application/json": Format.JSON,
@@ -52,19 +56,41 @@ def read_compression(request: Request) -> Compression | None:
     return _COMPRESSIONS[kind]
 
 
-async def read_body(request: Request, limit: int) -> bytes:
-    """The whole body; refused as soon as it is known to be too large, not when it is all in memory."""
-    declared = request.headers.get("content-length")
-    if declared and declared.isdigit() and int(declared) > limit:
-        raise _too_large(int(declared), limit)
+async def read_body(request: Request, limit: int, claim: Claim | None = None) -> bytes:
+    """The whole body; refused as soon as it is known to be too large or too slow, not when it is all in memory."""
+    declared = declared_bytes(request)
+    if declared > limit:
+        raise _too_large(declared, limit)
     chunks: list[bytes] = []
     size = 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > limit:
-            raise _too_large(size, limit)
-        chunks.append(chunk)
+    began = asyncio.get_running_loop().time()
+    stream = request.stream()
+    try:
+        while True:
+            async with asyncio.timeout_at(began + GRACE_S + size / SLOWEST_BYTES_PER_S):
+                chunk = await anext(stream, None)
+            if chunk is None:
+                break
+            size += len(chunk)
+            if size > limit:
+                raise _too_large(size, limit)
+            if claim:
+                claim.grow_to(size)
+            chunks.append(chunk)
+    except TimeoutError as error:
+        raise SlowError(
+            "the body comes too slowly",
+            found=f"{size:,} bytes in {GRACE_S + size / SLOWEST_BYTES_PER_S:.0f} s",
+            expected=f"{SLOWEST_BYTES_PER_S >> 10} kB a second, after {GRACE_S:g} s of grace",
+            fix="send smaller bodies; nothing of it was kept",
+        ) from error
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def declared_bytes(request: Request) -> int:
+    """The length that the request states; 0 if it states none."""
+    declared = request.headers.get("content-length", "")
+    return int(declared) if declared.isdigit() else 0
 
 
 def unpack_body(body: bytes, compression: Compression, limit: int) -> bytes:

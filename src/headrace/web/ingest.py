@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
@@ -12,7 +13,9 @@ from starlette.responses import Response
 
 from headrace.define.durations import parse_duration
 from headrace.errors import DefinitionError
-from headrace.web.body import read_body, read_compression, read_layout, unpack_body
+from headrace.lake.ingest import IngestReply
+from headrace.web.admission import Admission
+from headrace.web.body import declared_bytes, read_body, read_compression, read_layout, unpack_body
 from headrace.web.meter import COUNTED
 from headrace.web.refusals import RequestError
 from headrace.web.replies import reply_json
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from headrace.runtime import Runtime, TokenState
 
 SMALL_BODY = 256 << 10  # parsed in a millisecond or two: a thread would cost more than it frees
+READ_AT_ONCE = 2  # large bodies that are parsed at the same time, beside one packed one: each needs memory of its own
 LONGEST_WAIT_S = 60.0
 WAIT_SLICE_S = 0.5  # how soon a waiting request notices that its client or the server has gone
 MOST_WAITING = 256
@@ -71,9 +75,10 @@ _EVENTS_DOC: dict[str, Any] = {
 }
 
 
-def ingest_routes(runtime: Runtime, max_body: int) -> APIRouter:
+def ingest_routes(runtime: Runtime, max_body: int, admission: Admission) -> APIRouter:
     """The endpoints, over a runtime."""
     routes = APIRouter(tags=["events"])
+    reading, unpacking = anyio.CapacityLimiter(READ_AT_ONCE), anyio.CapacityLimiter(1)
     waiting = anyio.CapacityLimiter(MOST_WAITING)
 
     @routes.post("/v1/streams/{stream}/events", response_class=Response, openapi_extra=_EVENTS_DOC)
@@ -82,16 +87,21 @@ def ingest_routes(runtime: Runtime, max_body: int) -> APIRouter:
         keep_bad = _flag(request, "keep_bad")
         layout, compression = read_layout(request), read_compression(request)
         key = request.headers.get("idempotency-key")
-        body = await read_body(request, max_body)
+        with admission.claim(min(declared_bytes(request), max_body)) as claim:
+            body = [await read_body(request, max_body, claim)]
 
-        def take() -> Any:
-            events = unpack_body(body, compression, max_body) if compression else body
-            return runtime.ingest(stream, events, layout=layout, key=key, keep_bad=keep_bad)
+            def take() -> Future[IngestReply]:
+                events = body.pop()  # so that nobody else holds it: it may be freed before the reply
+                if compression:
+                    events = unpack_body(events, compression, max_body)
+                return runtime.ingest(stream, events, layout=layout, key=key, keep_bad=keep_bad)
 
-        small = len(body) <= SMALL_BODY and compression is None
-        future = take() if small else await anyio.to_thread.run_sync(take)
-        # Shielded: a request that is cut off must not cancel a write that others may share.
-        reply = await asyncio.shield(asyncio.wrap_future(future))
+            if len(body[0]) <= SMALL_BODY and compression is None:
+                future = take()
+            else:
+                future = await anyio.to_thread.run_sync(take, limiter=unpacking if compression else reading)
+            # Shielded: a request that is cut off must not cancel a write that others may share.
+            reply = await asyncio.shield(asyncio.wrap_future(future))
         request.scope[COUNTED] = (reply.accepted, len(reply.refused))
         return reply_json(reply.as_dict())
 

@@ -12,6 +12,20 @@ class UnsupportedError(HeadraceError):
     http_status = 415
 
 
+class SlowError(HeadraceError):
+    """A request does not come, or too slowly; nothing of it was kept."""
+
+    code = "too_slow"
+    http_status = 408
+
+
+class HeaderError(HeadraceError):
+    """The headers of a request are too long."""
+
+    code = "headers_too_long"
+    http_status = 431
+
+
 class UnauthorizedError(HeadraceError):
     """The bearer token is missing or wrong."""
 

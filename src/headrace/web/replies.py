@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from headrace.errors import HeadraceError, OverloadError, TooLargeError
-from headrace.web.refusals import MethodError, RequestError, RouteError, UnauthorizedError
+from headrace.web.refusals import MethodError, RequestError, RouteError, SlowError, UnauthorizedError
 
 JSON = "application/json"
 RETRY_AFTER_S = "1"
@@ -31,7 +31,7 @@ def reply_error(error: HeadraceError, allow: str | None = None) -> Response:
         headers["retry-after"] = RETRY_AFTER_S
     if isinstance(error, UnauthorizedError):
         headers["www-authenticate"] = "Bearer"
-    if isinstance(error, TooLargeError):
+    if isinstance(error, (TooLargeError, SlowError)):
         headers["connection"] = "close"  # else the rest of the body, however long, would be read and thrown away
     if allow:
         headers["allow"] = allow

@@ -1,0 +1,100 @@
+"""Connections: how many there may be, and how long and how much they may take to say what they want."""
+
+from __future__ import annotations
+
+import asyncio
+import http
+from typing import Any
+
+import orjson
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from headrace.errors import HeadraceError, OverloadError
+from headrace.web.refusals import HeaderError, RequestError, SlowError
+
+HEADERS_S = 20.0  # from the first byte of a request, or the connection, to the end of its headers
+HEADER_BYTES = 64 << 10  # without an end of the headers; what comes in one read is not counted apart
+RETRY_AFTER_S = 5
+
+
+class LimitedProtocol(HttpToolsProtocol):
+    """A connection that is closed when it is one too many, or when its headers are too slow or too long.
+
+    What is refused here never reaches the application, and yet has the shape of every failure.
+    """
+
+    def __init__(self, most_connections: int, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._most_connections = most_connections
+        self._deadline: asyncio.TimerHandle | None = None
+        self._header_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self._most_connections:
+            self._refuse(
+                OverloadError(
+                    "the server has too many connections",
+                    found=f"{len(self.connections) - 1:,} that are open",
+                    expected=f"at most {self._most_connections:,} (setting max_connections)",
+                    fix="try again in a moment; close connections that are not used",
+                )
+            )
+        else:
+            self._expect_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._header_bytes = 0
+        self._expect_headers()
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        # The parser tells of a header when it has all of it, and so would hold one without an end.
+        self._header_bytes += len(data)
+        if self._deadline is not None and self._header_bytes > HEADER_BYTES:
+            self._refuse(
+                HeaderError("the headers are too long", expected=f"at most {HEADER_BYTES:,} bytes, the path included")
+            )
+
+    def on_headers_complete(self) -> None:
+        self._stop_waiting()
+        if not self.transport.is_closing():
+            super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(RequestError("this is not a request in HTTP/1.1"))
+
+    def _expect_headers(self) -> None:
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(HEADERS_S, self._too_slow)
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _too_slow(self) -> None:
+        self._deadline = None
+        self._refuse(SlowError("the headers did not come", expected=f"all of them within {HEADERS_S:g} s"))
+
+    def _refuse(self, error: HeadraceError) -> None:
+        """Say why and close, at once: whatever else was sent is not read."""
+        self._stop_waiting()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.transport.close()  # another reply is being written
+            return
+        body = orjson.dumps({"error": error.as_dict()})
+        status = http.HTTPStatus(error.http_status)
+        head = [f"HTTP/1.1 {status.value} {status.phrase}", "content-type: application/json", "connection: close"]
+        if isinstance(error, OverloadError):
+            head.append(f"retry-after: {RETRY_AFTER_S}")
+        head += [f"content-length: {len(body)}", "", ""]
+        self.transport.write("\r\n".join(head).encode() + body)
+        self.transport.close()

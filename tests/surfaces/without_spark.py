@@ -1,0 +1,29 @@
+"""A server without Spark in a process of its own: `python -m tests.surfaces.without_spark FOLDER` prints its URL."""
+
+from __future__ import annotations
+
+import io
+import signal
+import sys
+from pathlib import Path
+
+from headrace import logs
+from headrace.config import Workspace
+from headrace.runtime import Runtime
+from headrace.web.app import create_app
+from headrace.web.server import Server, bind, url_of
+
+
+def main(folder: Path) -> None:
+    logs.configure("info", folder / "test.log", io.StringIO())
+    bound = bind("127.0.0.1", 0)
+    runtime = Runtime.open(Workspace.open(folder), url_of(bound))
+    server = Server(create_app(runtime), runtime.workspace.settings.max_connections)
+    signal.signal(signal.SIGTERM, lambda *_: server.stop())
+    print(runtime.url, flush=True)  # noqa: T201
+    server.run(sockets=[bound])
+    runtime.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
