@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from headrace.errors import IngestError
 from headrace.lake.formats.compression import unpack
@@ -70,7 +70,7 @@ def read_pieces(
     """The events of the files in pieces of about `size` bytes, each of whole lines of one file."""
     for path in files:
         try:
-            with nullcontext(sys.stdin.buffer) if path == STANDARD_INPUT else path.open("rb", buffering=0) as file:
+            with nullcontext(_standard_input()) if path == STANDARD_INPUT else path.open("rb", buffering=0) as file:
                 yield from _pieces_of(path, file, declared, layout, size)
         except OSError as error:
             raise IngestError(f"file '{path}' cannot be read", found=error.strerror or str(error)) from error
@@ -104,6 +104,11 @@ def _cut(lines: bytes, size: int, read_bytes: int) -> Iterator[Piece]:
         start = end
     if start < len(lines):
         yield Piece(lines[start:] if start else lines, read_bytes)
+
+
+def _standard_input() -> BinaryIO:
+    """Without a buffer of its own: what a slow pipe gives can be looked at before all of it has come."""
+    return cast(BinaryIO, getattr(sys.stdin.buffer, "raw", sys.stdin.buffer))
 
 
 def _position(file: BinaryIO, otherwise: int) -> int:

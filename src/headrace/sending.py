@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Protocol
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, TooLargeError
 from headrace.files import Declared, Piece
 from headrace.lake.formats.layout import Format, Layout
 from headrace.lake.ingest import IngestReply, read_token
@@ -44,9 +44,7 @@ class Sending:
         """Send one more piece, once there is room on the way."""
         while len(self._on_their_way) >= IN_FLIGHT:
             self._settle()
-        key = f"{self._run}-{self._number}"
-        self._number += 1
-        self._on_their_way.append((piece, self._send(piece.lines, self._layout, key)))
+        self._on_their_way.append(self._sent(piece))
 
     def finish(self) -> IngestReply:
         """Wait for what is on its way."""
@@ -54,9 +52,22 @@ class Sending:
             self._settle()
         return self.reply
 
+    def _sent(self, piece: Piece) -> tuple[Piece, Future[IngestReply]]:
+        key = f"{self._run}-{self._number}"
+        self._number += 1
+        return piece, self._send(piece.lines, self._layout, key)
+
     def _settle(self) -> None:
         piece, future = self._on_their_way[0]
-        said = future.result()  # an interrupt while waiting leaves it to the next call
+        try:
+            said = future.result()  # an interrupt while waiting leaves it to the next call
+        except TooLargeError:
+            halves = _halves(piece)  # the server takes less at once than we thought
+            if not halves:
+                raise
+            self._on_their_way.popleft()
+            self._on_their_way.extendleft(self._sent(half) for half in halves)
+            return
         self._on_their_way.popleft()
         # A token stands for all positions before its own, and so the furthest stands for all.
         token = max((self.reply.token, said.token), key=_position)
@@ -76,6 +87,15 @@ def send_all(sending: Sending, pieces: Iterable[Piece]) -> IngestReply:
             sent = f"{sending.reply.accepted:,} events before it were sent and stay"
             error.fix = f"{error.fix}; {sent}" if error.fix else sent
         raise
+
+
+def _halves(piece: Piece) -> list[Piece]:
+    """A piece in two, if it has more than one line."""
+    lines = piece.lines
+    cut = lines.rfind(b"\n", 0, len(lines) // 2) + 1 or lines.find(b"\n") + 1
+    if not 0 < cut < len(lines):
+        return []
+    return [Piece(lines[:cut], 0), Piece(lines[cut:], piece.read_bytes)]
 
 
 def _position(token: str) -> int:

@@ -212,6 +212,10 @@ def test_a_piece_beyond_the_limit_says_so(tmp_path: Path, applied: Path, serve: 
     file.write_bytes(b" " * (3 << 20) + b"{}")
     with Connection(Remote(served.url, retry_for_s=0)) as connection, pytest.raises((TooLargeError, UnavailableError)):
         connection.send("visits", file)
+    file.write_bytes((orjson.dumps(visit()) + b"\n") * 40_000)
+    assert file.stat().st_size > 3 << 20
+    with connect(served.url) as connection:
+        assert connection.send("visits", file).accepted == 40_000
 
 
 def test_an_unknown_error_is_still_an_error() -> None:
