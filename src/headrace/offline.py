@@ -65,6 +65,8 @@ class Offline:
 
     def ask(self, question: Question) -> Answer:
         """Answer from the store as the server left it."""
+        if question.view not in self._catalog.views:
+            raise self._unknown_view(question.view)
         if self._store is None:
             raise NotReadyError(f"view '{question.view}' has never been computed", fix="start `headrace up` once")
         return answer(self._store, question, self._freshness, datetime.now(UTC))
@@ -78,6 +80,14 @@ class Offline:
             return run_sql(self._store, children, query, limit, self._freshness, datetime.now(UTC))
         finally:
             children.close()
+
+    def _unknown_view(self, name: str) -> NotFoundError:
+        if name in load(self.workspace.definitions).views:
+            return NotFoundError(f"view '{name}' is declared but does not run yet", fix="`headrace up` runs it")
+        hint = did_you_mean(name, self._catalog.views)
+        return NotFoundError(
+            f"view '{name}' does not exist", fix=f"{hint + ' ' if hint else ''}`headrace views` lists all"
+        )
 
     def plan(self) -> Plan:
         """What the definitions folder asks for, against what ran last."""

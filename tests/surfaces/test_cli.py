@@ -113,12 +113,29 @@ def test_init_from_files_adds_to_a_workspace_one_stream_for_each_shape(folder: P
     assert "'prices' is defined already" in again.err
 
 
+def test_without_arguments_it_shows_help(headrace: Command) -> None:
+    shown = headrace()
+    assert shown.code == 0
+    assert shown.out == headrace("--help").out
+    commands = shown.out.partition("Commands:")[2]
+    assert "..." not in commands  # what each is for fits its line
+
+
+def test_a_view_that_does_not_run_is_named(folder: Path, applied: Path, headrace: Command) -> None:
+    assert "did you mean 'traffic'?" in headrace("ask", "trafic", "-w", applied).err
+    assert "never been computed" in headrace("ask", "traffic", "-w", applied).err
+    sql = "CREATE MATERIALIZED VIEW pages AS SELECT page, count(*) AS n FROM visits GROUP BY page;"
+    (folder / "definitions" / "pages.sql").write_text(sql)
+    assert "declared but does not run yet" in headrace("ask", "pages", "-w", folder).err
+
+
 def test_init_from_a_bad_file_leaves_nothing(tmp_path: Path, headrace: Command) -> None:
     empty = tmp_path / "empty.ndjson"
     empty.write_text("")
     assert "is empty" in headrace("init", tmp_path / "new", "--from", empty).err
     assert "no such file" in headrace("init", tmp_path / "new", "--from", tmp_path / "none").err
     assert "a workspace is one folder" in headrace("init", tmp_path / "a", tmp_path / "b").err
+    assert "--from" in headrace("init", empty).err
     assert not (tmp_path / "new").exists()
 
 
@@ -129,7 +146,7 @@ def test_the_settings_of_a_new_workspace_are_all_there() -> None:
 
 def test_init_says_when_it_cannot_write(tmp_path: Path, headrace: Command) -> None:
     (tmp_path / "file").write_text("")
-    shown = headrace("init", tmp_path / "file")
+    shown = headrace("init", tmp_path / "file" / "inside")
     assert shown.code == 1
     assert "cannot write" in shown.err
 

@@ -60,7 +60,7 @@ def run(arguments: list[str]) -> int:
     """Run one command and give its exit code."""
     as_json = "--json" in arguments
     try:
-        code = app(args=arguments, prog_name="headrace", standalone_mode=False)
+        code = app(args=arguments or ["--help"], prog_name="headrace", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except typer.Abort:

@@ -44,7 +44,7 @@ def dead_letters(
     wait: Annotated[bool, typer.Option("--wait", help="replay: return when every view has the events.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the events of files that a stream could not read, with the reason for each, and read them again.
+    """Show what a stream could not read, and why. Replay reads it again.
 
     After `headrace apply` of a looser definition, `headrace dead-letters STREAM replay` makes events of those that it
     can read. Stopped half way, even by kill -9, it loses none and doubles none: start it again.

@@ -20,7 +20,7 @@ def demo(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the whole thing on the traffic of a web shop, and check every row of every view."""
+    """Run the traffic of a web shop, and check every row. All parts are the real ones."""
     from headrace.demo import run  # the generator, its page and its checks
 
     raise typer.Exit(run(console(), seconds=seconds, rate=rate, seed=seed, keep=keep, json=as_json))
@@ -32,7 +32,7 @@ def bench(
     write: Annotated[Path | None, typer.Option(help="Markdown file that keeps the figures.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure this machine: throughput, memory, freshness, ingest and answer times. Takes some minutes."""
+    """Measure this machine. Throughput, memory, freshness, ingest and answer times; takes some minutes."""
     from headrace.bench import main  # numpy, and the parts of the demo
 
     raise typer.Exit(main(events=events, seconds=seconds, write=write, as_json=as_json))

@@ -13,12 +13,14 @@ from headrace.cli.output import console, print_json
 if TYPE_CHECKING:
     from headrace.doctor import Finding
 
+WIDEST = 24  # of the names of what was checked, in columns
 MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "red")}
 
 
 def doctor(workspace: FolderOption = Path(), as_json: JsonOption = False) -> None:
-    """Check machine, folders, settings, definitions, lake, journal and store; say the fix for each finding.
+    """Say what is wrong here, and what mends it.
 
+    Looks at the machine, folders, settings, definitions, lake, journal and store.
     Changes nothing, starts no Spark, and works beside a running server. Exit code 1 if something is wrong.
     """
     from headrace.doctor import examine  # brings the readers of all data, which --help need not wait for
@@ -37,7 +39,7 @@ def _print(findings: list[Finding], errors: int, warnings: int) -> None:
     from rich.text import Text
 
     out = console()
-    width = max(len(finding.check) for finding in findings)
+    width = min(WIDEST, max(len(finding.check) for finding in findings))
     for finding in findings:
         mark, style = MARKS[finding.level]
         out.print(Text.assemble((mark, style), f" {finding.check:<{width}}  {finding.said}"), soft_wrap=True)

@@ -39,7 +39,9 @@ class Inferred:
     def lines(self) -> list[str]:
         """What was found, for people."""
         found = self.drafted
-        fields = [f"{field.name} {field.type}" for field in found.stream.fields]
+        fields = [
+            f"{field.name} {field.type.name}{'<…>' if field.type.is_nested else ''}" for field in found.stream.fields
+        ]
         time = found.stream.event_time
         said = [
             f"stream {found.name}: {', '.join(fields)}",

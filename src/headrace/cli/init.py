@@ -53,10 +53,13 @@ def init(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a workspace: settings, a definition (an example, or inferred from your file), a .gitignore for its data.
+    """Make a workspace; with --from, for the events of a file.
 
-    In a folder that is a workspace already, --from adds a definition to it.
+    It gets settings, a definition (an example, or one inferred from the file: NDJSON, JSON, CSV with a header, Parquet)
+    and a .gitignore for its data. In a folder that is a workspace already, --from adds a definition.
     """
+    from headrace.config import Settings, Workspace  # its reading of settings is what --help need not wait for
+
     folder, files = _places(places or [], sources or [])
     inferred = _infer(files, folder, fields) if files else []
     written = [
@@ -90,13 +93,17 @@ def init(
         typer.echo("")
         for line in one.lines():
             typer.echo(line)
-    _print_next(where, commands)
+    _print_next(where, commands, Workspace.open(folder).settings.port or Settings.model_fields["port"].default)
 
 
 def _places(places: list[Path], sources: list[Path]) -> tuple[Path, list[Path]]:
     """The folder, and the files: the shell turns `--from *.csv` into one option and many arguments."""
     files = [place for place in places if sources and place.is_file()]
     folders = [place for place in places if place not in files]
+    if folders and folders[0].is_file():
+        raise WorkspaceError(
+            f"'{folders[0]}' is a file, not a folder", fix=f"to infer a definition from it: --from {folders[0]}"
+        )
     if len(folders) > 1:
         raise WorkspaceError(
             "a workspace is one folder",
@@ -129,16 +136,13 @@ def _write_all(written: list[tuple[Path, str]]) -> None:
         ) from error
 
 
-def _print_next(where: str, commands: list[str]) -> None:
-    from headrace.config import Settings
-
-    page = f"http://localhost:{Settings.model_fields['port'].default}"
+def _print_next(where: str, commands: list[str], port: int) -> None:
     typer.echo("\nNext, in this terminal (it runs until Ctrl-C):")
     typer.echo(f"  headrace up{where}")
     typer.echo("and in a second one:")
     for command in commands:
         typer.echo(f"  {command}")
-    typer.echo(f"The page at {page} shows it live.")
+    typer.echo(f"The page at http://localhost:{port} shows it live.")
 
 
 def settings_text() -> str:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 EVERY_S = 1.0
 WIDE = 120  # columns of a screen that has room for everything
-NO_STREAMS = "no streams run yet: write CREATE STREAM into definitions/, then `headrace apply`"
-NO_VIEWS = "no views run yet: write CREATE MATERIALIZED VIEW into definitions/, then `headrace apply`"
+NO_STREAMS = "no streams run yet: `headrace up` runs what definitions/ declares"
+NO_VIEWS = "no views run yet: `headrace up` runs what definitions/ declares"
 
 
 def status(
@@ -30,7 +30,7 @@ def status(
     ] = EVERY_S,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the whole workspace at a glance: server, streams, views."""
+    """Show the workspace at a glance. Server, streams, views."""
     if watch:
         _watch(workspace, every, as_json=as_json)
         return

@@ -25,7 +25,7 @@ def plan(
         bool, typer.Option("--exit-code", help=f"Exit with {CHANGES_EXIT_CODE} if there is something to apply.")
     ] = False,
 ) -> None:
-    """Show what `apply` would change: the definitions folder against what runs. Changes nothing.
+    """Show what `apply` would change. Compares the definitions folder with what runs; changes nothing.
 
     Exits with 0 whether or not there are changes, with 2 if a definition is wrong.
     """
@@ -44,7 +44,7 @@ def apply(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make the definitions folder what runs, on a running server too. Asks first on a terminal."""
+    """Make what the definitions declare run. On a running server too; asks first on a terminal."""
     with open_connection(workspace) as connection:
         found = connection.plan()
         if not as_json:

@@ -54,7 +54,7 @@ def send(
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long --wait waits at most.")] = 600.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Send the events of files: NDJSON, JSON, CSV, Parquet or lines of text, also packed by gzip or zstd.
+    """Send files of events to a stream. NDJSON, JSON, CSV, Parquet or lines of text, also packed by gzip or zstd.
 
     An event that cannot be read is kept as a dead letter.
     """

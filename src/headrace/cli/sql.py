@@ -33,7 +33,7 @@ def sql(
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, with a line of names.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a SELECT in which each view is a table: keys, window_start, window_end, columns, settled."""
+    """Run a SELECT over the views. Each is a table: keys, window_start, window_end, columns, settled."""
     text = _read_query(query, file)
     if as_csv and as_json:
         raise SqlError("--csv and --json are two forms of one output", fix="give one of them")

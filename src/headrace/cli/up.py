@@ -34,7 +34,7 @@ def up(
     ] = None,
     host: Annotated[str | None, typer.Option(metavar="HOST", help="Address that HTTP listens on.")] = None,
 ) -> None:
-    """Run the workspace: take events in, keep views up to date, answer. Until Ctrl-C."""
+    """Run the workspace until Ctrl-C. Takes events in, keeps views up to date, answers."""
     # All of the server: what --help and the other commands need not load.
     from headrace import logs
     from headrace.config import Workspace

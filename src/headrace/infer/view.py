@@ -92,7 +92,7 @@ def _key(fields: list[Candidate]) -> Candidate | None:
         if is_identity(field.name) or is_time(field.name) or ("name" in words and words & PERSONAL):
             return None
         named = place(field.name, GROUPS)
-        most = min(MOST_KEYS, max(2, field.rows // 3) if named is None else field.rows - 1)
+        most = min(MOST_KEYS, max(2, field.rows // 3) if named is None else max(2, field.rows - 1))
         if not 2 <= field.distinct <= most or field.nulls > field.rows // 2:
             return None
         if field.type == INT and named is None:
@@ -119,8 +119,10 @@ def _amount(field: Candidate, key: Candidate | None) -> float | None:
 
 def _who(field: Candidate, key: Candidate | None) -> float | None:
     """Whom to count once each: an identity that comes back, a person's or a thing's first."""
-    if field == key or (field.type not in (STRING, INT) and not field.type.is_integer) or is_time(field.name):
+    if field == key or (field.type != STRING and not field.type.is_numeric) or is_time(field.name):
         return None
+    if field.type == DOUBLE and not is_identity(field.name):
+        return None  # spreadsheets write identities as 17850.0; other fractions are amounts
     person = bool(WHO & set(words_of(field.name)))
     if not (person or is_identity(field.name)) or field.distinct < 2 or field.distinct >= field.rows - field.nulls:
         return None
