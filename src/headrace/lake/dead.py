@@ -7,11 +7,14 @@ import codecs
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
 from headrace.errors import NotFoundError, NotReadyError
+from headrace.lake.batches import rows_at
 from headrace.lake.schema import ARRIVED, COMMIT, POSITION, REASON, VALUE
 from headrace.lake.table import LakeTable
 
@@ -108,12 +111,17 @@ def _find(files: Iterable[str], count: int, before: int | None, reason: str | No
 
 
 def _read(files: Iterable[str], positions: list[int], most_bytes: int | None) -> list[dict[str, Any]]:
-    value = VALUE if most_bytes is None else f"{VALUE}[1:{most_bytes}]"
-    query = f"""
-    SELECT {POSITION}, {COMMIT}, epoch_us({ARRIVED}), {REASON}, {value}, octet_length({VALUE})
-    FROM read_parquet($files) WHERE list_contains($positions, {POSITION})
-    """
-    return [_described(*row) for row in _run(query, files, positions=positions)]
+    """By pyarrow, row group by row group: DuckDB would hold two thousand events at a time, of any size."""
+    found = []
+    for file in files:
+        for rows in rows_at(Path(file), positions, [POSITION, COMMIT, ARRIVED, REASON, VALUE]):
+            arrived = rows.column(ARRIVED).cast(pa.int64()).to_pylist()
+            for index, row in enumerate(rows.drop_columns([ARRIVED, VALUE]).to_pylist()):
+                value = rows.column(VALUE)[index].as_py()
+                found.append(
+                    _described(row[POSITION], row[COMMIT], arrived[index], row[REASON], value[:most_bytes], len(value))
+                )
+    return found
 
 
 def _described(

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headrace.define.model import Stream
 from headrace.errors import ConflictError, CorruptionError, HeadraceError, QuestionError, UnavailableError
 from headrace.failures import one_line
 from headrace.faults import fault_point
+from headrace.lake.batches import batches
 from headrace.lake.file import LakeFileWriter, NewFile
 from headrace.lake.range import later
-from headrace.lake.reread import BATCH_ROWS, REREAD, Reread, dead_file_reader
+from headrace.lake.reread import REREAD, Reread, dead_file_reader
 from headrace.lake.schema import COMMIT, COMMITTED_AT, NEWEST, OURS
 from headrace.lake.table import LakeFile, LakeState, LakeTable
 
@@ -106,7 +106,8 @@ class Replay:
             try:
                 told = self._read(stream, group, None if dry_run else aside)
                 if not dry_run:
-                    self._commit(group, told)
+                    with self._table.turn:
+                        self._commit(group, told, aside)
             finally:
                 shutil.rmtree(aside, ignore_errors=True)
         later_files = files[len(group) :]
@@ -135,26 +136,28 @@ class Replay:
         _check_rows(self._table, {file.path: file.rows for file in group}, {t.path: t.rows for t in said})
         return said
 
-    def _commit(self, group: Sequence[LakeFile], told: list[Any]) -> None:
+    def _commit(self, group: Sequence[LakeFile], told: list[Any], aside: Path) -> None:
+        """Put what was written aside in the place of the files that change. In turn: nobody cleans up meanwhile."""
         changed = [t for t in told if t.readable or t.new_reasons]
         paths = {t.path for t in changed}
         removes = [file for file in group if file.path in paths]
         rest = [NewFile(**orjson.loads(t.rest)) for t in changed if t.rest]
+        for file in rest:
+            shutil.move(aside / file.path, self._table.folder / file.path)
+        for old in removes:  # how long they must stay for readers counts from now
+            (self._table.folder / old.path).touch()
         if not any(t.readable for t in changed):
             if removes:  # the same dead letters, with the reasons of today
                 self._table.rewrite(removes, rest)
             return
-        newest = None
+        at, newest = self._table.state, self._table.state.newest_us
         for t in changed:
             newest = later(newest, t.newest_us)
-        with self._table.turn:
-            at = self._table.state
-            live = self._stamp(at, [t.aside for t in changed if t.aside])
-            files = [*live, *rest]
-            _check_rows(self._table, {"all": _rows(removes)}, {"all": _rows(files)})
-            fault_point("replay.before_commit")
-            self._table.commit(at, at.position, later(at.newest_us, newest), files, removes)
-            fault_point("replay.after_commit")
+        files = [*self._stamp(at, [t.aside for t in changed if t.aside]), *rest]
+        _check_rows(self._table, {"all": _rows(removes)}, {"all": _rows(files)})
+        fault_point("replay.before_commit")
+        self._table.commit(at, at.position, newest, files, removes)
+        fault_point("replay.after_commit")
         self._on_commit()
 
     def _stamp(self, at: LakeState, aside: Sequence[str]) -> list[NewFile]:
@@ -162,14 +165,12 @@ class Replay:
         stamps = {COMMIT: at.next_commit, COMMITTED_AT: time.time_ns() // 1000, NEWEST: at.newest_us}
         live = LakeFileWriter(self._table.folder, at.next_commit, dead=False)
         for path in aside:
-            with pq.ParquetFile(path) as file:
-                for batch in file.iter_batches(BATCH_ROWS):
-                    rows = pa.Table.from_batches([batch])
-                    for name, value in stamps.items():
-                        of = OURS.field(name).type
-                        column = pa.repeat(pa.scalar(value, pa.int64()).cast(of), len(rows))
-                        rows = rows.set_column(rows.schema.get_field_index(name), name, column)
-                    live.write(rows)
+            for rows in batches(Path(path)):
+                stamped = rows
+                for name, value in stamps.items():
+                    column = pa.repeat(pa.scalar(value, pa.int64()).cast(OURS.field(name).type), len(rows))
+                    stamped = stamped.set_column(rows.schema.get_field_index(name), name, column)
+                live.write(stamped)
         told = live.close()
         return [told] if told else []
 

@@ -1,6 +1,6 @@
 """What a Spark worker does with one file of dead letters: parse them again, and put the readable ones aside.
 
-Nothing that it writes counts until the driver commits it.
+It writes nothing into the lake's folder: what becomes of its files is decided when there is a commit for them.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.define.model import Stream
+from headrace.lake.batches import batches
 from headrace.lake.file import LakeFileWriter
 from headrace.lake.frames import frame_values
 from headrace.lake.parse import Parsed
 from headrace.lake.range import later, newest_of, parser_of
 from headrace.lake.schema import ARRIVED, COMMIT, DEAD, OURS, REASON, VALUE
 
-BATCH_ROWS = 8192
 REREAD = "path STRING, rows BIGINT, readable BIGINT, new_reasons BIGINT, newest_us BIGINT, aside STRING, rest STRING"
 _SCHEMA = pa.schema(
     [
@@ -33,7 +33,7 @@ _SCHEMA = pa.schema(
         ("new_reasons", pa.int64()),  # of those that stay dead letters
         ("newest_us", pa.int64()),  # of the readable ones
         ("aside", pa.string()),  # Parquet with the readable ones, which wait for their commit
-        ("rest", pa.string()),  # a file of the lake with the others, to be committed, as JSON
+        ("rest", pa.string()),  # a file with the others, to be moved to the lake, as JSON
     ]
 )
 
@@ -44,7 +44,7 @@ class Reread:
 
     stream: Stream
     table: str
-    aside: str | None  # folder for the readable ones; None: only count
+    aside: str | None  # folder for what is written; None: only count
 
 
 def dead_file_reader(work: Reread) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -63,20 +63,17 @@ def _reread(work: Reread, path: str) -> dict[str, object]:
     rest: LakeFileWriter | None = None
     rows = readable = new_reasons = 0
     newest: int | None = None
-    with pq.ParquetFile(Path(work.table) / path) as file:
-        for batch in file.iter_batches(BATCH_ROWS, columns=[name for name in OURS.names if name != DEAD]):
-            before = pa.Table.from_batches([batch])
-            parsed = _parse(work.stream, before)
-            now = _rows(before, parsed)
-            is_good = pc.is_null(now.column(REASON))
-            good, bad = now.filter(is_good), now.filter(pc.invert(is_good))
-            rows, readable = rows + len(now), readable + len(good)
-            newest = later(newest, newest_of(work.stream, good))
-            new_reasons += pc.sum(pc.not_equal(now.column(REASON), before.column(REASON))).as_py() or 0
-            if work.aside is not None:
-                rest = rest or LakeFileWriter(Path(work.table), before.column(COMMIT)[0].as_py(), dead=True)
-                aside.write(good)
-                rest.write(bad)
+    for before in batches(Path(work.table) / path, [name for name in OURS.names if name != DEAD]):
+        now = _rows(before, _parse(work.stream, before))
+        is_good = pc.is_null(now.column(REASON))
+        good, bad = now.filter(is_good), now.filter(pc.invert(is_good))
+        rows, readable = rows + len(now), readable + len(good)
+        newest = later(newest, newest_of(work.stream, good))
+        new_reasons += pc.sum(pc.not_equal(now.column(REASON), before.column(REASON))).as_py() or 0
+        if work.aside is not None:
+            rest = rest or LakeFileWriter(Path(work.aside), before.column(COMMIT)[0].as_py(), dead=True)
+            aside.write(good)
+            rest.write(bad)
     left = rest.close() if rest else None
     return {
         "path": path,

@@ -17,6 +17,7 @@ import pytest
 
 from headrace.errors import ConflictError, NotReadyError, QuestionError, UnavailableError
 from headrace.faults import VARIABLE
+from headrace.lake.batches import batches
 from headrace.lake.dead import DeadLetters
 from headrace.lake.file import LakeFileWriter
 from headrace.lake.replay import Replay, ReplayStep
@@ -220,3 +221,24 @@ def test_failures_say_what_to_do(lake: DeadLake, tmp_path: Path) -> None:
     running = Replay(in_this_process, lake.table, tmp_path)
     with running._one, pytest.raises(ConflictError, match="a replay is under way"):
         running.step(LOOSE)
+
+
+def test_nothing_is_left_behind(lake: DeadLake, tmp_path: Path) -> None:
+    """Only files of the table, those that left it, and none of a replay that changed nothing."""
+    replay = Replay(in_this_process, lake.table, tmp_path)
+    before = {file.path for dead in (False, True) for file in lake.table.files(0, 9, dead=dead)}
+    replay.step(STRICT)
+    replay.step(LOOSE, dry_run=True)
+    replay.step(LOOSE)
+    replay.step(LOOSE)
+    after = {file.path for dead in (False, True) for file in lake.table.files(0, 9, dead=dead)}
+    on_disk = {str(path.relative_to(lake.table.folder)) for path in lake.table.folder.glob("_dead=*/*.parquet")}
+    assert on_disk == before | after
+    assert not list(tmp_path.glob("replay-*"))
+
+
+def test_events_of_any_size_are_read_a_few_at_a_time(lake: DeadLake, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("headrace.lake.batches.MOST_BYTES", 1)
+    assert replay_all(Replay(in_this_process, lake.table, tmp_path), LOOSER)[0].readable == 3
+    assert [len(rows) for rows in batches(lake.table.folder / lake.table.files(0, 9)[0].path)] == [1]
+    assert lake.dead.page()["dead_letters"][0]["value"] == "broken"

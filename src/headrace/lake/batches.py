@@ -1,0 +1,41 @@
+"""Rows of a Parquet file, some megabytes at a time, however large their events are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from headrace.lake.schema import POSITION
+
+MOST_ROWS = 8192
+MOST_BYTES = 16 << 20  # about: a row group tells the size of its rows only on average
+
+
+def batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    """All rows, in their order."""
+    with pq.ParquetFile(path, pre_buffer=False) as file:
+        for group in range(file.num_row_groups):
+            yield from _of_group(file, group, columns)
+
+
+def rows_at(path: Path, positions: Sequence[int], columns: Sequence[str]) -> Iterator[pa.Table]:
+    """The rows at these positions. Row groups without any are left out by their positions alone."""
+    wanted = pa.array(positions, pa.int64())
+    with pq.ParquetFile(path, pre_buffer=False) as file:
+        for group in range(file.num_row_groups):
+            found = pc.is_in(file.read_row_group(group, [POSITION]).column(POSITION), wanted)
+            if pc.any(found).as_py():
+                for rows in _of_group(file, group, columns):
+                    yield rows.filter(pc.is_in(rows.column(POSITION), wanted))
+
+
+def _of_group(file: pq.ParquetFile, group: int, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+    said = file.metadata.row_group(group)
+    most = max(1, min(MOST_ROWS, MOST_BYTES * said.num_rows // max(1, said.total_byte_size)))
+    chosen = list(columns) if columns is not None else None
+    for batch in file.iter_batches(most, row_groups=[group], columns=chosen, use_threads=False):
+        yield pa.Table.from_batches([batch])
