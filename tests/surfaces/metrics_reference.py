@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.runtime import Runtime
 from headrace.web.meter import RequestNumbers
-from headrace.web.metrics import TIMES, make_registry
+from headrace.web.metrics import OF_STREAMS, TIMES, make_registry
 
 _METRICS = """\
 # Metrics
@@ -51,7 +51,7 @@ def metrics_reference(runtime: Runtime) -> str:
     registry = make_registry(runtime)
     # What has no sample before the first request, or before Spark runs.
     labels = {number._name: number._labelnames for number in vars(RequestNumbers(registry)).values()}
-    labels |= {name: ("stream",) for name, _ in TIMES.values()}
+    labels |= {name: ("stream",) for name, _ in TIMES.values()} | {number.name: ("stream",) for number in OF_STREAMS}
     rows = [
         f"| `{_shown(family)}` | {family.type} | {_labels(family, labels)} | {family.documentation} |\n"
         for family in sorted(registry.collect(), key=lambda family: family.name)

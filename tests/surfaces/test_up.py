@@ -158,6 +158,20 @@ def test_what_the_workspace_says(up: Up, headrace: Callable[..., Ran]) -> None:
     assert httpx2.get(f"{up.url}/health", trust_env=False).json()["status"] == "ok"
 
 
+def test_what_a_browser_and_prometheus_see(up: Up) -> None:
+    page = httpx2.get(up.url, trust_env=False).text
+    for words in ("shop</bdi>", "/cart", "1 dead letter of visits", "hits per 1 minute, page together", "<rect"):
+        assert words in page, words
+    said = httpx2.get(f"{up.url}/metrics", trust_env=False).text
+    assert 'headrace_state{headrace_state="ok"} 1.0' in said
+    assert 'headrace_events_total{stream="visits"} 6.0' in said
+    assert 'headrace_dead_letters_total{stream="visits"} 1.0' in said
+    assert 'headrace_view_lag_commits{view="traffic"} 0.0' in said
+    for times in ("commit", "maintain"):
+        assert f'headrace_{times}_seconds_count{{stream="visits"}} 0' not in said
+        assert f'headrace_{times}_seconds_count{{stream="visits"}}' in said
+
+
 def test_a_view_added_to_a_running_server_has_the_whole_history(up: Up, headrace: Callable[..., Ran]) -> None:
     (up.folder / "definitions" / "more.sql").write_text(
         "CREATE MATERIALIZED VIEW by_status AS SELECT status, count(*) AS n FROM visits GROUP BY status;"

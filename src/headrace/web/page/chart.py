@@ -20,10 +20,20 @@ def chart(series: Series, name: str) -> Html:
     if not drawn:
         return tag("p", f"No chart: {series.column} has no number to draw.", class_="quiet")
     draw = _over_time if series.start is not None else _over_keys
-    return tag("figure", tag("figcaption", series.title), draw(series, drawn, name), class_="chart")
+    return tag("figure", tag("figcaption", _caption(series, drawn)), draw(series, drawn, name), class_="chart")
 
 
 Drawn = list[tuple[Point, float]]
+
+
+def _caption(series: Series, drawn: Drawn) -> str:
+    missing = len(series.points) - len(drawn)
+    parts = [series.title]
+    if missing:
+        parts.append(f"{missing} without a number to draw")
+    if any(not point.settled for point, _ in drawn):
+        parts.append("paler: provisional")
+    return "; ".join(parts)
 
 
 def _over_time(series: Series, drawn: Drawn, name: str) -> Html:

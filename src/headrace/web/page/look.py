@@ -176,11 +176,15 @@ def _over_time(total: Answer, view: Mapping[str, Any], end: int, windows: int, f
 def _over_keys(answer: Answer, rows: Sequence[Row], at: int, keys: int) -> Series:
     names = [name for name, _ in answer.columns[:keys]]
     points = [
-        Point(place, ", ".join("NULL" if key is None else str(key) for key in row[:keys]), row[at], settled=True)
+        Point(place, ", ".join(_key_text(key) for key in row[:keys]), row[at], settled=True)
         for place, row in enumerate(rows)
     ]
     column = answer.columns[at][0]
     return Series(column, f"{column} by {', '.join(names)}: the {len(points)} largest", points, len(points))
+
+
+def _key_text(key: Value) -> str:
+    return "NULL" if key is None else str(key) or '""'
 
 
 def _first_numeric(answer: Answer, keys: int) -> int | None:

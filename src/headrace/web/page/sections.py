@@ -58,7 +58,7 @@ def streams_table(streams: Sequence[Described]) -> Html:
     """A row per stream."""
     titles = ["stream", "events/s", "events", "freshness", "newest event", "backlog", "commits", "commit time",
               "maintain time", "files", "dead letters"]  # fmt: skip
-    if not any("files" in stream for stream in streams):
+    if not any("lake_files" in stream for stream in streams):
         titles.remove("files")
     return table(
         titles,
@@ -81,7 +81,7 @@ def _stream_cells(stream: Described, titles: Sequence[str]) -> list[Any]:
         "commits": count(stream["commits"]),
         "commit time": span(stream["commit_ms"]),
         "maintain time": span(stream["maintain_ms"]),
-        "files": count(stream.get("files")),
+        "files": count(stream.get("lake_files")),
         "dead letters": tag("span", count(dead), class_="warn") if dead else count(dead),
     }
     return [cells[title] for title in titles]
@@ -94,7 +94,7 @@ def dead_letters(stream: str, total: int, reasons: Sequence[Described]) -> Html:
     ]
     return tag(
         "details",
-        tag("summary", f"{total:,} dead letters of {stream}: why"),
+        tag("summary", f"{total:,} dead letter{'' if total == 1 else 's'} of {stream}: why"),
         table(["events", "reason", "the newest"], rows, label=f"dead letters of {stream}", numbers=["events"]),
         tag("p", tag("code", f"headrace dead-letters {stream}"), " shows them.", class_="quiet"),
         id=f"dead-{stream}",
