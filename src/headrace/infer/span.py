@@ -14,6 +14,7 @@ PATIENCES_MS = (
     *(h * HOUR_MS for h in (1, 2, 6, 12)), DAY_MS,
 )  # fmt: skip
 UNKNOWN_MS = MINUTE_MS  # the patience where nothing came late
+MOST_WINDOWS, LEAST_EVENTS = 400, 2  # of the suggested view; events in a window, on average
 MOST = 0.99  # of the events come within the patience
 
 
@@ -24,6 +25,7 @@ class Span:
     first_us: int
     last_us: int
     lateness_ms: int
+    events: int
     late: int  # events that came behind a newer one
     newest_first: bool  # the file is sorted so; sent as it is, all but the first are late
 
@@ -36,11 +38,13 @@ class Span:
 
     @property
     def window_ms(self) -> int:
-        """A window that cuts the span into some tens of pieces."""
+        """The smallest of a minute, an hour and a day that makes neither too many windows nor too empty ones."""
         ms = (self.last_us - self.first_us) // 1000
-        if ms <= 3 * HOUR_MS:
-            return MINUTE_MS
-        return HOUR_MS if ms <= 10 * DAY_MS else DAY_MS
+        for window_ms in (MINUTE_MS, HOUR_MS):
+            windows = ms / window_ms
+            if windows <= MOST_WINDOWS and self.events >= LEAST_EVENTS * windows:
+                return window_ms
+        return DAY_MS
 
 
 def measure(runs: list[npt.NDArray[np.int64]]) -> Span | None:
@@ -56,6 +60,7 @@ def measure(runs: list[npt.NDArray[np.int64]]) -> Span | None:
         first_us=int(min(run.min() for run in runs)),
         last_us=int(max(run.max() for run in runs)),
         lateness_ms=int(np.ceil(np.quantile(lateness, MOST) / 1000)),
+        events=sum(len(run) for run in runs),
         late=int((lateness > 0).sum()),
         newest_first=newest_first,
     )
