@@ -113,6 +113,17 @@ def test_init_from_files_adds_to_a_workspace_one_stream_for_each_shape(folder: P
     assert "'prices' is defined already" in again.err
 
 
+def test_init_names_the_options_that_a_file_needs_to_be_sent(tmp_path: Path, headrace: Command) -> None:
+    file = tmp_path / "export"
+    file.write_text("1,2026-01-01 10:00:00,a b\n2,2026-01-01 10:01:00,c\n")
+    assert "--fields" in headrace("init", tmp_path / "mine", "--from", file).err
+    made = headrace("init", tmp_path / "mine", "--from", file, "--fields", "id,at,what", "--json").json
+    send = made["next"][1].split()
+    assert send[-6:] == [os.path.relpath(file), "--format", "csv", "--fields", "id,at,what", "--wait"]
+    assert headrace("apply", "--yes", "-w", tmp_path / "mine").code == 0
+    assert headrace(*send[1:-1]).out.startswith("2 events accepted")
+
+
 def test_without_arguments_it_shows_help(headrace: Command) -> None:
     shown = headrace()
     assert shown.code == 0
@@ -278,7 +289,18 @@ def test_a_reader_that_stops_early_is_no_error(applied: Path) -> None:
     assert done.stderr == ""
 
 
-def test_completion_is_offered() -> None:
-    environment = {**os.environ, "_HEADRACE_COMPLETE": "complete_bash", "COMP_WORDS": "headrace st", "COMP_CWORD": "1"}
-    done = subprocess.run([str(HEADRACE)], capture_output=True, text=True, env=environment, check=False)
-    assert set(done.stdout.split()) == {"status", "streams"}
+def test_completion_is_offered(applied: Path) -> None:
+    assert complete("headrace st") == {"status", "streams"}
+    assert complete("headrace ask tr", applied) == {"traffic"}
+    assert complete("headrace send ", applied) == {"visits"}
+    assert complete("headrace ask tr", applied.parent) == set()
+
+
+def complete(words: str, folder: Path | None = None) -> set[str]:
+    position = str(len(words.split(" ")) - 1)
+    asked = {"_HEADRACE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": position}
+    done = subprocess.run(
+        [str(HEADRACE)], capture_output=True, text=True, env={**os.environ, **asked}, check=False, cwd=folder
+    )
+    assert done.stderr == ""
+    return set(done.stdout.split())

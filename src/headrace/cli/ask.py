@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
+from headrace.cli.options import JsonOption, WorkspaceOption, complete_view, open_connection
 from headrace.cli.output import console, count, make_table, print_json, span
 from headrace.errors import QuestionError
 
@@ -26,7 +26,7 @@ AROUND_ROWS = 12  # lines of the screen for titles and footer
 
 
 def ask(
-    view: Annotated[str, typer.Argument(help="View to ask.", metavar="VIEW")],
+    view: Annotated[str, typer.Argument(help="View to ask.", metavar="VIEW", autocompletion=complete_view)],
     key: Annotated[
         list[str] | None,
         typer.Option(

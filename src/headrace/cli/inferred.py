@@ -14,7 +14,7 @@ from headrace.errors import WorkspaceError
 from headrace.infer import Drafted, draft
 from headrace.infer.names import stream_name
 from headrace.infer.sample import Sample, read_sample
-from headrace.lake.formats.layout import make_layout
+from headrace.lake.formats.layout import Format, format_of_name, make_layout
 
 SHOWN = 5  # reasons and notes
 
@@ -25,14 +25,13 @@ class Inferred:
 
     drafted: Drafted
     files: list[Path]
-    fields: str | None = None  # the names of the columns, where the files do not say them
+    options: str = ""  # what `send` has to be told, since neither names nor looks of the files say it
 
     def commands(self, where: str) -> list[str]:
         """What to type next, behind `headrace up`."""
         files = " ".join(shlex.quote(str(file)) for file in self.files)
-        files += f" --fields {shlex.quote(self.fields)}" if self.fields else ""
         return [
-            f"headrace send{where} {self.drafted.name} {files} --wait",
+            f"headrace send{where} {self.drafted.name} {files}{self.options} --wait",
             f"headrace ask{where} {self.drafted.view}",
         ]
 
@@ -104,5 +103,14 @@ def infer(files: list[Path], folder: Path, fields: str | None = None) -> list[In
             )
         drafted = draft(name, samples, taken)
         taken |= {name, drafted.view.lower()}
-        made.append(Inferred(drafted, [Path(os.path.relpath(path, Path.cwd())) for path in paths], fields))
+        made.append(
+            Inferred(drafted, [Path(os.path.relpath(path, Path.cwd())) for path in paths], _options(samples, fields))
+        )
     return made
+
+
+def _options(samples: list[Sample], fields: str | None) -> str:
+    if not any(sample.texts for sample in samples):
+        return ""
+    named = all(format_of_name(sample.path.name) is Format.CSV for sample in samples)
+    return ("" if named else " --format csv") + (f" --fields {shlex.quote(fields)}" if fields else "")

@@ -29,6 +29,27 @@ FolderOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
+def complete_view(context: typer.Context, incomplete: str) -> list[str]:
+    """The views that run, for the shell's completion."""
+    return _running(context, "view", incomplete)
+
+
+def complete_stream(context: typer.Context, incomplete: str) -> list[str]:
+    """The streams that run, for the shell's completion."""
+    return _running(context, "stream", incomplete)
+
+
+def _running(context: typer.Context, kind: str, incomplete: str) -> list[str]:
+    import json
+
+    catalog = Path(context.params.get("workspace") or ".") / "data" / "catalog.json"
+    try:
+        declared = json.loads(catalog.read_text())["definitions"]
+        return sorted(d["name"] for d in declared if d["kind"] == kind and d["name"].startswith(incomplete))
+    except (OSError, ValueError, KeyError, TypeError):
+        return []  # a shell has no place for errors
+
+
 def open_connection(workspace: str) -> Connection:
     """A connection to what `--workspace` names."""
     from headrace.client import connect  # brings the parts that read answers, which --help need not wait for

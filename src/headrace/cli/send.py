@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
+from headrace.cli.options import JsonOption, WorkspaceOption, complete_stream, open_connection
 from headrace.cli.output import console, print_json
 from headrace.errors import IngestError, NotReadyError
 
@@ -37,7 +37,9 @@ class FileFormat(StrEnum):
 
 
 def send(
-    stream: Annotated[str, typer.Argument(help="Stream that the events are of.", metavar="STREAM")],
+    stream: Annotated[
+        str, typer.Argument(help="Stream that the events are of.", metavar="STREAM", autocompletion=complete_stream)
+    ],
     paths: Annotated[list[Path], typer.Argument(help="Files, folders, or - for standard input.", metavar="PATH")],
     workspace: WorkspaceOption = ".",
     format: Annotated[
