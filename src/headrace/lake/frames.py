@@ -47,11 +47,15 @@ class Frames:
 
     def packed(self) -> npt.NDArray[np.uint8]:
         """The bytes of all frames, one after the other."""
-        inside = np.zeros(len(self.data) + 1, dtype=np.int8)
-        inside[self.starts] += 1
-        inside[self.ends] -= 1
+        if not len(self):
+            return self.data[:0]
+        first = int(self.starts[0])
+        body = self.data[first : int(self.ends[-1])]  # not all of `data`: this may be one slice of many
+        inside = np.zeros(len(body) + 1, dtype=np.int8)
+        inside[self.starts - first] += 1
+        inside[self.ends - first] -= 1
         kept: npt.NDArray[np.bool_] = np.cumsum(inside[:-1], dtype=np.int8).astype(bool)
-        packed: npt.NDArray[np.uint8] = self.data[kept]
+        packed: npt.NDArray[np.uint8] = body[kept]
         return packed
 
     def values(self) -> pa.Array:

@@ -28,9 +28,15 @@ def glance(frame: bytes) -> dict[str, Any] | None:
     except ValueError:
         return None
     # orjson keeps the last of several equal names: then there are more quotes than its values account for.
-    if frame.count(b'"') != 2 * _texts(event) or frame.count(b"{") + frame.count(b"[") > DEEPEST:
+    if frame.count(b"{") + frame.count(b"[") > DEEPEST or _quotes(frame) != 2 * _texts(event):
         return None
     return event
+
+
+def _quotes(frame: bytes) -> int:
+    """How many quotes begin or end a text."""
+    quotes = frame.count(b'"')
+    return quotes if b"\\" not in frame else quotes - frame.replace(b"\\\\", b"").count(b'\\"')
 
 
 def _texts(value: Any) -> int:

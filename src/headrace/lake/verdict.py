@@ -25,6 +25,7 @@ _CONSTANT = re.compile(r"-?Inf(?!inity)|-NaN")
 _CONSTANT_OR_TEXT = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|' + _CONSTANT.pattern, re.DOTALL)
 _SPELLED = {"Inf": "Infinity", "-Inf": "-Infinity", "-NaN": "NaN"}
 _BYTE_ORDER_MARK = "\ufeff"
+_ESCAPED_NAME = re.compile(rb"\\u00[3-7]")  # a letter, digit or _ of a name
 _DIGITS = re.compile(rb"\s*([-+0-9.eE]+)")
 _SHOWN = 40
 
@@ -105,7 +106,7 @@ def _written(frame: bytes, name: str, value: float) -> _Number | None:
     if type(value) is int:
         return _Number(value)
     key = b'"%b":' % name.encode()
-    if b"\\" in frame or frame.count(key) != 1:
+    if frame.count(key) != 1 or _ESCAPED_NAME.search(frame):
         return None
     digits = _DIGITS.match(frame, frame.index(key) + len(key))
     return _Number(digits[1].decode()) if digits else None
