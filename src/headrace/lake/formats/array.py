@@ -16,13 +16,16 @@ from headrace.lake.formats.source import Source
 
 BLOCK_BYTES = 1 << 20
 LONGEST_EVENT_BYTES = 64 << 20
-_NEWLINE, _RETURN, _SPACE, _QUOTE, _BACKSLASH, _COMMA = (ord(character) for character in '\n\r "\\,')
-_OPEN, _CLOSE = ord("["), ord("]")
-_DEPTH = np.zeros(256, dtype=np.int8)
-_DEPTH[[_OPEN, ord("{")]] = 1
-_DEPTH[[_CLOSE, ord("}")]] = -1
+_NEWLINE, _BACKSLASH = ord("\n"), ord("\\")
+_QUOTE, _COMMA, _OPEN, _CLOSE = 1, 2, 3, 4  # the kinds of bytes that matter; all others are 0
+_KINDS = np.zeros(256, dtype=np.uint8)
+for _kind, _bytes in ((_QUOTE, b'"'), (_COMMA, b","), (_OPEN, b"[{"), (_CLOSE, b"]}")):
+    _KINDS[list(_bytes)] = _kind
+_MATTERS = _KINDS > 0
+_STEPS = np.array([0, 0, 0, 1, -1], dtype=np.int8)  # of the depth, by kind
+_FLAT = bytes.maketrans(b"\r\n", b"  ")
 _BLANK = b" \t\r\n"
-_EMPTY_LINE = re.compile(rb"^[ \t]*$\n", re.MULTILINE)
+_EMPTY_LINE = re.compile(rb"\n[ \t]*\n")
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -34,16 +37,15 @@ def array_lines(source: Source) -> Iterator[bytes]:
     rest = b""  # of the element that the last block ended in
     separated = False  # whether a comma came before it
     while not scan.closed and (block := source.read(BLOCK_BYTES)):
-        data = np.frombuffer(block, dtype=np.uint8)
-        breaks = scan.breaks(data)
-        flat = np.where((data == _NEWLINE) | (data == _RETURN), _SPACE, data).astype(np.uint8)
+        breaks = scan.breaks(np.frombuffer(block, dtype=np.uint8))
+        flat = bytearray(block.translate(_FLAT))  # a line break between tokens would end the line
         if not len(breaks):
             rest = _grown(rest, flat)
             continue
-        flat[breaks] = _NEWLINE
+        np.frombuffer(flat, dtype=np.uint8)[breaks] = _NEWLINE
         end = int(breaks[-1]) + 1
-        piece = rest + flat[:end].tobytes()
-        rest = flat[end:].tobytes()
+        piece = rest + flat[:end]
+        rest = bytes(flat[end:])
         yield _checked(piece, first=not separated, closed=scan.closed)
         separated = True
     if not scan.closed:
@@ -63,39 +65,43 @@ class _Scan:
 
     def breaks(self, data: Bytes) -> npt.NDArray[np.int64]:
         """Where elements end: at each comma between them and at the closing bracket; none lies behind that."""
-        quotes = data == _QUOTE
-        self._drop_escaped(data, quotes)
+        at = np.flatnonzero(_MATTERS[data])
+        kind = _KINDS[data[at]]
+        self._drop_escaped(data, at, kind)
+        quotes = kind == _QUOTE
         parity = np.cumsum(quotes, dtype=np.int32) + self._in_string
-        outside = (parity & 1) == 0  # a closing quote counts as outside, an opening one as inside
-        self._in_string = bool(parity[-1] & 1)
-        depth = np.cumsum(np.where(outside, _DEPTH[data], 0), dtype=np.int32) + self._depth
-        self._depth = int(depth[-1])
+        outside = ((parity & 1) == 0) & ~quotes
+        depth = np.cumsum(np.where(outside, _STEPS[kind], 0), dtype=np.int32) + self._depth
+        if len(at):
+            self._in_string, self._depth = bool(parity[-1] & 1), int(depth[-1])
         ends = np.flatnonzero(depth == 0)
-        last = int(ends[0]) if len(ends) else len(data)
-        commas = np.flatnonzero((data[:last] == _COMMA) & outside[:last] & (depth[:last] == 1))
+        last = int(ends[0]) if len(ends) else len(at)
+        commas: npt.NDArray[np.int64] = at[:last][((kind == _COMMA) & outside & (depth == 1))[:last]]
         if not len(ends):
             return commas
-        if data[last] != _CLOSE:
+        if data[at[last]] != ord("]"):
             raise _broken("a bracket of another kind at its end")
         self.closed = True
-        return np.append(commas, last)
+        return np.append(commas, at[last])
 
-    def _drop_escaped(self, data: Bytes, quotes: npt.NDArray[np.bool_]) -> None:
+    def _drop_escaped(self, data: Bytes, at: npt.NDArray[np.int64], kind: Bytes) -> None:
         """A quote behind an odd run of backslashes ends no string; a run may have begun in the last block."""
         slashes = np.flatnonzero(data == _BACKSLASH)
+        escaped = np.zeros(0, dtype=np.int64)
         if self._escaped:
             # The first byte is escaped: if it is a backslash, it begins no run.
-            quotes[0] = False
+            escaped = np.zeros(1, dtype=np.int64)
             slashes = slashes[1:] if len(slashes) and slashes[0] == 0 else slashes
         self._escaped = False
-        if not len(slashes):
-            return
-        starts = np.concatenate(([True], np.diff(slashes) != 1))
-        first = slashes[starts]
-        length = np.diff(np.append(np.flatnonzero(starts), len(slashes)))
-        behind = (first + length)[length % 2 == 1]
-        self._escaped = len(behind) > 0 and int(behind[-1]) == len(data)
-        quotes[behind[behind < len(data)]] = False
+        if len(slashes):
+            starts = np.concatenate(([True], np.diff(slashes) != 1))
+            length = np.diff(np.append(np.flatnonzero(starts), len(slashes)))
+            behind = (slashes[starts] + length)[length % 2 == 1]
+            self._escaped = len(behind) > 0 and int(behind[-1]) == len(data)
+            escaped = np.append(escaped, behind)
+        if len(escaped) and len(at):
+            place = np.minimum(np.searchsorted(at, escaped), len(at) - 1)
+            kind[place[at[place] == escaped]] = 0
 
 
 def _skip_opening(source: Source) -> None:
@@ -111,7 +117,7 @@ def _checked(piece: bytes, *, first: bool, closed: bool) -> bytes:
     """The lines; an empty element is refused, but for the one of an empty array."""
     if closed and first and not piece.strip(_BLANK) and piece.count(b"\n") == 1:
         return b""
-    if _EMPTY_LINE.search(piece):
+    if piece.lstrip(b" \t").startswith(b"\n") or _EMPTY_LINE.search(piece):
         raise IngestError(
             "the JSON array has an empty element",
             fix="remove the comma too many; nothing from there on was kept",
@@ -119,10 +125,10 @@ def _checked(piece: bytes, *, first: bool, closed: bool) -> bytes:
     return piece
 
 
-def _grown(rest: bytes, flat: Bytes) -> bytes:
+def _grown(rest: bytes, flat: bytearray) -> bytes:
     if len(rest) + len(flat) > LONGEST_EVENT_BYTES:
         raise _broken(f"an element of more than {LONGEST_EVENT_BYTES >> 20} MB")
-    return rest + flat.tobytes()
+    return rest + flat
 
 
 def _has_more(source: Source) -> bool:
