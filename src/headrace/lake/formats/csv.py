@@ -24,6 +24,7 @@ from headrace.lake.formats.titles import match_titles
 from headrace.lake.formats.unicode import Utf8, restore_bytes
 
 BLOCK_BYTES = 4 << 20  # read at once; no row may be longer
+MOST_BAD_ROWS = 200_000  # held until a good one comes: a file without one has another delimiter
 DELIMITERS = ",;\t|"
 
 _NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
@@ -57,6 +58,8 @@ def csv_lines(
         pieces, done = _in_order(json_lines(header, cells, len(batch)), bad, done)
         if pieces:
             yield restore_bytes(b"".join(pieces))
+    if bad:  # pyarrow gives no batch before the first good row
+        yield restore_bytes(b"".join(line for _, line in bad))
 
 
 class _Filled:
@@ -73,8 +76,9 @@ class _Filled:
 
 def _batches(source: Source, header: list[str], delimiter: str, bad: _Bad) -> Iterator[Any]:
     def keep(row: Any) -> str:
-        cells = next(csv.reader(io.StringIO(row.text, newline=""), delimiter=delimiter), [])
-        bad.append((row.number - 1, orjson.dumps(cells) + b"\n"))
+        if len(bad) >= MOST_BAD_ROWS:
+            return "error"
+        bad.append((row.number - 1, orjson.dumps(_cells(row.text, delimiter)) + b"\n"))
         return "skip"
 
     try:
@@ -94,8 +98,16 @@ def _batches(source: Source, header: list[str], delimiter: str, bad: _Bad) -> It
         raise IngestError(
             "the CSV cannot be read",
             found=str(error).partition("\n")[0],
-            expected=f"rows of at most {BLOCK_BYTES >> 20} MB; is there a quote that does not close?",
+            expected=f"as many cells as the header has, and rows of at most {BLOCK_BYTES >> 20} MB; "
+            "is the delimiter right, and is there a quote that does not close?",
         ) from error
+
+
+def _cells(row: str, delimiter: str) -> list[str]:
+    try:
+        return next(csv.reader(io.StringIO(row, newline=""), delimiter=delimiter), [])
+    except csv.Error:  # a cell beyond Python's limit, most often behind a quote that does not close
+        return [row]
 
 
 def _in_order(lines: Text, bad: _Bad, done: int) -> tuple[list[bytes], int]:
@@ -135,7 +147,10 @@ def read_titles(source: Source, delimiter: str) -> list[str]:
             yield line.decode(errors="replace")
 
     rows = csv.reader(lines(), delimiter=delimiter)
-    names = next((row for row in rows if row), [])
+    try:
+        names = next((row for row in rows if row), [])
+    except csv.Error as error:
+        raise IngestError("the header of the CSV cannot be read", found=str(error)) from error
     source.skip(consumed)
     return [name.strip() for name in names]
 

@@ -75,6 +75,25 @@ def test_rows_of_another_width_keep_their_place() -> None:
     ]
 
 
+def test_a_row_with_a_very_long_cell_is_kept_as_it_is() -> None:
+    long = "x" * 200_000
+    assert [json.loads(line) for line in lines(f"name,n\n{long},1\n{long}\na,2\n")] == [
+        {"name": long, "n": 1},
+        [long],
+        {"name": "a", "n": 2},
+    ]
+
+
+def test_only_bad_rows_are_quick_too() -> None:
+    assert lines("name,n\n" + "short\n" * 50_000) == [b'["short"]'] * 50_000
+
+
+def test_a_file_of_another_delimiter_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats_csv, "MOST_BAD_ROWS", 10)
+    with pytest.raises(IngestError, match="Expected 2 columns, got 1.*is the delimiter right"):
+        lines("name,n\n" + "short;1\n" * 100)
+
+
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 def test_the_delimiter_is_guessed_or_given(delimiter: str) -> None:
     text = f'\ufeff"name, or so"{delimiter}n\r\na{delimiter}1\r\n'
