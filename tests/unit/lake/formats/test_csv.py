@@ -90,7 +90,7 @@ def test_only_bad_rows_are_quick_too() -> None:
 
 def test_a_file_of_another_delimiter_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formats_csv, "MOST_BAD_ROWS", 10)
-    with pytest.raises(IngestError, match="Expected 2 columns, got 1.*is the delimiter right"):
+    with pytest.raises(IngestError, match=r"Expected 2 columns, got 1.*is the delimiter right"):
         lines("name,n\n" + "short;1\n" * 100)
 
 
