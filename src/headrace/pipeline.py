@@ -95,12 +95,11 @@ class Pipeline:
 
     def redefine(self, stream: Stream) -> None:
         """Go on by a loosened definition: first what reads the lake's files, then what writes them, then the door."""
+        self.table.redefine(stream)  # writes to disk, so it may fail: then nothing has changed
         if self._speed is not None:
             self._speed.redefine(stream)
-        with self.table.turn:
-            self.table.redefine(stream)
-            if self._append is not None:
-                self._append.redefine(stream)
+        if self._append is not None:
+            self._append.redefine(stream)
         self.ingest.redefine(stream)
         self.stream = stream
 

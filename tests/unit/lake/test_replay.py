@@ -20,9 +20,9 @@ from headrace.faults import VARIABLE
 from headrace.lake.batches import batches
 from headrace.lake.dead import DeadLetters
 from headrace.lake.file import LakeFileWriter
-from headrace.lake.replay import Replay, ReplayStep
+from headrace.lake.replay import Replay, ReplayStep, _group
 from headrace.lake.reread import Reread, dead_file_reader
-from headrace.lake.table import LakeTable
+from headrace.lake.table import LakeFile, LakeTable
 
 from .dead_lake import DeadLake, stream_of
 
@@ -186,7 +186,7 @@ KILLED = """
 import sys
 from pathlib import Path
 from headrace.lake.replay import Replay
-from headrace.lake.table import LakeTable
+from headrace.lake.table import LakeFile, LakeTable
 from tests.unit.lake.test_replay import LOOSE, in_this_process
 table = LakeTable(Path(sys.argv[1]), LOOSE, fence=int(sys.argv[2]))
 Replay(in_this_process, table, Path(sys.argv[3])).step(LOOSE)
@@ -221,6 +221,17 @@ def test_failures_say_what_to_do(lake: DeadLake, tmp_path: Path) -> None:
     running = Replay(in_this_process, lake.table, tmp_path)
     with running._one, pytest.raises(ConflictError, match="a replay is under way"):
         running.step(LOOSE)
+
+
+def test_a_step_never_parts_a_commit() -> None:
+    """The next step begins behind the last commit of this one: what it left of that commit would be passed over."""
+    files = [
+        LakeFile(f"f{n}", 1, 10, True, *commits) for n, commits in enumerate([(0, 0), (0, 0), (0, 3), (2, 2), (4, 4)])
+    ]
+    for most_rows, taken in ((1, 4), (15, 4), (45, 4), (50, 5)):
+        assert len(_group(files, most_rows)) == taken
+    assert list(_group(files[3:], 1)) == files[3:4]
+    assert not _group([], 1)
 
 
 def test_nothing_is_left_behind(lake: DeadLake, tmp_path: Path) -> None:
