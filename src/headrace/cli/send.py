@@ -70,6 +70,7 @@ def send(
         typer.echo(f"{len(files):,} files", err=True)
     began = time.monotonic()
     with open_connection(workspace) as connection:
+        dead_before = _dead_letters(connection, stream) if wait else 0
         with show_progress(files, endless=follow) as progress:
             if follow:
                 reply = _follow(connection, stream, files, layout, progress)
@@ -81,6 +82,7 @@ def send(
         if not as_json:
             _say(reply, took)
         state = _wait(connection, reply.token, timeout, quiet=as_json) if wait and reply.accepted else None
+        dead = _dead_letters(connection, stream) - dead_before if state else 0
     if as_json:
         print_json({**reply.as_dict(), "seconds": round(took, 3), **(state.as_dict() if state else {})})
     if state and not state.complete:
@@ -88,12 +90,20 @@ def send(
         raise NotReadyError(f"the events are safe, but {why}", fix="`headrace views` shows how far each view is")
     if state and not as_json:
         typer.echo("All views have them.")
+        if dead > 0:
+            typer.echo(f"{dead:,} could not be read: `headrace dead-letters {stream}` says why", err=True)
+
+
+def _dead_letters(connection: Connection, stream: str) -> int:
+    """How many events of the stream could not be read so far."""
+    return sum(said["dead_letters"] for said in connection.streams() if said["name"] == stream)
 
 
 def _say(reply: IngestReply, took_s: float) -> None:
     rate = reply.accepted / max(took_s, 1e-3)
     token = f"; token {reply.token}" if reply.token else ""
-    typer.echo(f"{reply.accepted:,} events accepted in {took_s:.1f} s ({rate:,.0f} events/s){token}")
+    events = "1 event" if reply.accepted == 1 else f"{reply.accepted:,} events"
+    typer.echo(f"{events} accepted in {took_s:.1f} s ({rate:,.0f} events/s){token}")
 
 
 def _follow(
