@@ -21,7 +21,7 @@ def value(of: Any) -> Html:
     if isinstance(of, bool):
         return data(str(of).lower())
     if isinstance(of, int | float | Decimal):
-        return data(number(of))
+        return Html(number(of))  # digits and signs: nothing to escape
     if isinstance(of, datetime):
         return moment(of)
     return data(of.isoformat() if isinstance(of, date) else str(of))

@@ -11,7 +11,6 @@ from headrace.web.page.html import Html, Part, join, tag
 
 ASSETS = {"style.css": "text/css", "script.js": "text/javascript", "icon.svg": "image/svg+xml"}
 FOLDER = Path(__file__).parent / "assets"
-NO_SCRIPT_S = 5  # how often a page without script loads itself again
 # A form that is sent under no-referrer says that it comes from nowhere, and would be refused as a stranger's.
 WITH_FORMS = {"referrer-policy": "same-origin"}
 HEADERS = {
@@ -39,8 +38,11 @@ def build() -> str:
     return hashlib.sha256(b"".join(asset(name) for name in ASSETS)).hexdigest()[:12]
 
 
-def document(title: str, *parts: Part, live: datetime | None = None) -> str:
-    """A whole page. `live` is when its numbers were read; such a page keeps itself up to date."""
+def document(title: str, *parts: Part, live: datetime | None = None, reload_s: int = 5) -> str:
+    """A whole page. `live` is when its numbers were read; such a page keeps itself up to date.
+
+    Where there is no script it loads itself again after `reload_s` seconds.
+    """
     head = [
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
@@ -52,7 +54,7 @@ def document(title: str, *parts: Part, live: datetime | None = None) -> str:
     ]
     if live is not None:
         head.append(tag("script", src=f"/page/script.js?{build()}", defer=True))
-        head.append(tag("noscript", Html(f'<meta http-equiv="refresh" content="{NO_SCRIPT_S}">')))
+        head.append(tag("noscript", Html(f'<meta http-equiv="refresh" content="{reload_s}">')))
     body = tag(
         "body",
         tag("a", "Skip to content", href="#live", class_="skip"),

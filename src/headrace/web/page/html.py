@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable
+from functools import cache
 from html import escape
 
 MOST_CHARACTERS = 120  # of one value in a table
@@ -21,19 +22,23 @@ Part = str | None | Iterable["Part"]  # a str that is not Html is escaped
 
 def join(*parts: Part) -> Html:
     """The parts one after another."""
-    return Html("".join(_render(part) for part in parts))
+    return Html("".join(map(_render, parts)))
 
 
 def tag(name: str, /, *parts: Part, **attributes: str | int | float | bool | None) -> Html:
     """An element. `class_` is class, `aria_label` is aria-label; False and None leave an attribute out."""
-    given = "".join(_attribute(key, value) for key, value in attributes.items() if value not in (None, False))
+    given = "".join(
+        [_attribute(key, value) for key, value in attributes.items() if value is not None and value is not False]
+    )
     if name in EMPTY:
         return Html(f"<{name}{given}>")
-    return Html(f"<{name}{given}>{join(*parts)}</{name}>")
+    return Html(f"<{name}{given}>{''.join(map(_render, parts))}</{name}>")
 
 
 def plain(text: str, most: int = MOST_CHARACTERS) -> str:
     """Text of an event, cut, with what would not be seen (or would turn its neighbours round) spelled out."""
+    if len(text) <= most and text.isprintable():
+        return text
     cut = text[:most]
     spelled = "".join(_spell(character) for character in cut)
     return spelled if len(text) <= most else f"{spelled}… ({len(text):,} characters)"
@@ -53,16 +58,19 @@ def _spell(character: str) -> str:
     return f"\\u{ord(character):04x}"
 
 
-def _attribute(key: str, value: str | int | float | bool | None) -> str:
-    name = key.rstrip("_").replace("_", "-")
-    return f" {name}" if value is True else f' {name}="{escape(str(value))}"'
+def _attribute(key: str, value: str | int | float | bool) -> str:
+    return f" {_name(key)}" if value is True else f' {_name(key)}="{escape(str(value))}"'
+
+
+@cache
+def _name(key: str) -> str:
+    return key.rstrip("_").replace("_", "-")
 
 
 def _render(part: Part) -> str:
+    kind = type(part)
+    if kind is Html:
+        return part  # type: ignore[return-value]  # Html is text
     if part is None:
         return ""
-    if isinstance(part, Html):
-        return part
-    if isinstance(part, str):
-        return escape(part)
-    return "".join(_render(each) for each in part)
+    return escape(part) if isinstance(part, str) else "".join(map(_render, part))

@@ -77,7 +77,7 @@ class Looker:
             return self._look_at_all_time(question, len(view["keys"]))
         newest = view["newest_event"]
         if newest is None:
-            return Look(self._ask(replace(question, limit=1)), [], "no rows yet", None, None)
+            return self._look_while_catching_up(question, len(view["keys"]))
         pane = math.gcd(view["window_ms"], view["every_ms"])
         end = _ms(datetime.fromisoformat(newest)) // pane * pane + pane
         if before is not None:
@@ -94,6 +94,12 @@ class Looker:
         what = f"all {len(rows)} rows" if len(rows) <= self._rows else f"{self._rows} of {len(rows)} rows"
         series = None if at is None or len(rows) < 2 else _over_keys(answer, rows[:BARS], at, keys)
         return Look(answer, rows[: self._rows], what, series, None)
+
+    def _look_while_catching_up(self, question: Question, keys: int) -> Look:
+        """A version that is not yet at a known time: rows from the oldest on."""
+        answer = self._ask(question)
+        rows = _newest_first(answer, self._rows, keys)
+        return Look(answer, rows, f"{len(rows)} of the oldest rows, while the view catches up", None, None)
 
     def _look_back(self, question: Question, view: Mapping[str, Any], end: int) -> Look:
         every, keys = view["every_ms"], len(view["keys"])

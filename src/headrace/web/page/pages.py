@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 LIVE_VIEWS = 12  # views whose rows and chart are on the first page; the others are a click away
 ROWS, WINDOWS = 50, 60
 REASONS_S = 15.0
+FORM_S = 60  # a page with a form loads itself seldom, where it must: what is being typed would be lost
 MORE_ROWS, MORE_WINDOWS = 200, 180
 
 Page = tuple[int, str]  # status and body
@@ -92,7 +93,8 @@ class WorkspacePage:
         )
         title = f"{name} · {self._runtime.workspace.name} · Headrace"
         crumb = [" / ", tag("a", data(self._runtime.workspace.name), href="/"), " / ", data(name)]
-        return 400 if problem else 200, document(title, _top(crumb), live, self._foot(), live=at)
+        made = document(title, _top(crumb), live, self._foot(), live=at, reload_s=FORM_S)
+        return 400 if problem else 200, made
 
     def _look(self, view: Mapping[str, Any], keys: Mapping[str, str], before: str | None) -> Look:
         where = Question.from_text(view["name"], [(f"key.{key}", text) for key, text in keys.items()]).where

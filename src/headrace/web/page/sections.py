@@ -41,6 +41,7 @@ def state_line(status: Described, reason: str | None, at: datetime) -> Html:
 def trouble(status: Described) -> Html | None:
     """Everything that is wrong, in one place, first."""
     found = [(f"Stream {s['name']}", s["error"]) for s in status["streams"] if s["error"]]
+    found += [(f"Upkeep of stream {s['name']}", s["upkeep_error"]) for s in status["streams"] if s.get("upkeep_error")]
     found += [(f"View {v['name']} is stalled", v["stalled"]) for v in status["views"] if v["stalled"]]
     if not found:
         return None
