@@ -27,7 +27,12 @@ def start() -> Iterator[Start]:
 
     def command(*arguments: object) -> subprocess.Popen[str]:
         made = subprocess.Popen(
-            [*WATCH, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [*WATCH, *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            # Tests that run in the background of a shell inherit that Ctrl-C is ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         started.append(made)
         return made
