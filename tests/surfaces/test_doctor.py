@@ -43,7 +43,7 @@ def examine(
 ) -> Callable[..., dict[str, Any]]:
     """Runs doctor on a folder: the findings by what was checked, and that the exit code says the same."""
     monkeypatch.setenv("HEADRACE_PORT", "0")
-    # The real one takes a second each time; `test_a_new_workspace_is_well` asks it.
+    # The real one is slower, and asked thirty times; `test_a_new_workspace_is_well` asks it.
     quick = "echo 'version \"17\"' >&2; echo java.base@17; echo jdk.incubator.vector@17"
     monkeypatch.setenv("JAVA_HOME", str(write_java(tmp_path_factory.mktemp("java"), quick)))
 
@@ -103,7 +103,7 @@ def test_it_starts_no_spark_and_is_quick(applied: Path) -> None:
     )
     began = time.monotonic()
     assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0
-    assert time.monotonic() - began < 10  # 1.5 s on a quiet machine
+    assert time.monotonic() - began < 10  # some 2 s beside other work; a JVM with Spark would take more than this
 
 
 @pytest.mark.parametrize(
