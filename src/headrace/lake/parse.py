@@ -21,7 +21,7 @@ from headrace.lake.verdict import SecondParser
 BLOCK = 32_768  # frames that are read at once
 PIECES = 8  # that a block with a bad event in it is cut into, and each such piece again
 PIECE = 64  # frames that are no longer cut
-FEW = 8  # frames that are read one by one sooner than columnar
+FEW, FEW_BYTES = 8, 1 << 16  # frames that are read one by one sooner than columnar
 TRIES = 3  # pieces of one block with a bad event in them: then bad ones are frequent, and cutting is in vain
 FUTURE_US = 24 * 3600 * 1_000_000  # an event time this far behind arrival is a broken clock's
 
@@ -67,7 +67,7 @@ class Parser:
         return _joined(read) if read else (self._declared.empty_table(), None)
 
     def _read_block(self, frames: Frames) -> _Read:
-        if len(frames) <= FEW:
+        if _are_few(frames):
             return self._judged(frames)
         table = self._columnar.read(frames)
         return self._read_closer(frames) if table is None else (table, None)
@@ -98,7 +98,7 @@ class Parser:
         if not good.any():
             return self._declared.empty_table().take(pa.nulls(len(frames), pa.int64())), pa.array(reasons, pa.string())
         accepted = frame_lines(as_lines(frames.take(good)))
-        table = self._columnar.read(accepted) if len(accepted) > FEW else None
+        table = None if _are_few(accepted) else self._columnar.read(accepted)
         if table is None:
             table = self._one_by_one(accepted)
         if good.all():
@@ -158,6 +158,10 @@ def _computing(stream: Stream) -> tuple[Any, str]:
     types = stream.types()
     columns = [f'{duckdb_sql(f.computed, types)} AS "{f.name}"' for f in stream.fields if f.computed]
     return connection, ", ".join(columns)
+
+
+def _are_few(frames: Frames) -> bool:
+    return len(frames) <= FEW and int((frames.ends - frames.starts).sum()) <= FEW_BYTES
 
 
 def _joined(read: Sequence[_Read]) -> _Read:
