@@ -36,6 +36,10 @@ class Settings(BaseSettings):
     max_connections: int = Field(2000, ge=10, description="most connections at once; beyond it 429")
     append_every_ms: int = Field(700, ge=0, description="shortest time between two lake commits of a stream")
     append_mb: int = Field(96, ge=1, description="most megabytes of the journal in one lake commit")
+    upkeep_every_s: float = Field(30.0, ge=0.1, description="pause between two rounds of the lake's upkeep")
+    lake_grace_s: float = Field(
+        3600.0, ge=0, description="how long a file that compaction replaced stays, for readers in other processes"
+    )
     sql_timeout_s: float = Field(10.0, ge=0.1, le=3600, description="deadline of one query of `headrace sql`")
     sql_memory_mb: int = Field(
         1024, ge=64, description="most memory of one query of `headrace sql`, its views included"

@@ -31,6 +31,10 @@ POINTS = (
     "store.after_commit",
     "replay.before_commit",
     "replay.after_commit",
+    "compact.before_commit",
+    "compact.after_commit",
+    "upkeep.before_delete",
+    "upkeep.before_reclaim",
 )
 _passed: dict[str, int] = {}
 

@@ -19,6 +19,7 @@ from headrace.lake.dead import DeadLetters
 from headrace.lake.formats.layout import Layout
 from headrace.lake.ingest import Ingest, IngestReply
 from headrace.lake.table import LakeTable
+from headrace.lake.upkeep import lake_figures
 from headrace.lease import Lease
 from headrace.pipeline import describe_stream, iso
 from headrace.running import read_running, write_running
@@ -174,6 +175,9 @@ class Offline:
             "events_per_second": 0,
             "commit_ms": None,
             "maintain_ms": None,
+            **lake_figures(table),
+            "last_upkeep": None,
+            "upkeep_error": None,
             "error": None,
         }
 

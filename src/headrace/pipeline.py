@@ -18,6 +18,7 @@ from headrace.failures import one_line
 from headrace.lake.dead import DeadLetters
 from headrace.lake.ingest import Ingest
 from headrace.lake.table import LakeTable
+from headrace.lake.upkeep import Upkeep, lake_figures
 from headrace.lease import Lease
 from headrace.store.base import Store, Version
 from headrace.timing import Timing
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from headrace.lake.replay import Replay
     from headrace.maintain.speed import Speed
 
+BUSY_BYTES = 16 << 20  # of journal that the lake has not: beyond it, the lake's upkeep waits
 IDLE_S = 5.0  # how often a pipeline without news looks for stalled versions to try again
 RESTARTS_S = (0.5, 1, 2, 5, 10)  # pauses before a failed append starts again
 
@@ -52,6 +54,7 @@ class Pipeline:
         )
         self.ingest = Ingest(stream, self.journal, workspace.settings.max_body_mb << 20)
         self.ingest.lake_position = self.table.state.position
+        self._upkeep = Upkeep(self.table, self.journal, grace_s=workspace.settings.lake_grace_s)
         self._append: Append | None = None
         self._replay: Replay | None = None
         self._speed: Speed | None = None
@@ -62,6 +65,7 @@ class Pipeline:
         self._rate = _Rate(self.table.rows())
         self._append_error: str | None = None
         self._maintain_error: str | None = None
+        self._upkeep_error: str | None = None
 
     @property
     def error(self) -> str | None:
@@ -141,6 +145,22 @@ class Pipeline:
         self._failures += 1
         append.start()
 
+    def keep_up(self, stopping: Callable[[], bool]) -> None:
+        """A round of the lake's upkeep. What fails is told and tried again: events go on without it."""
+        try:
+            self._upkeep.run(busy=lambda: self.backlog_bytes() > BUSY_BYTES, stopping=stopping)
+            self._upkeep_error = None
+        except HeadraceError as error:
+            self._upkeep_error = str(error)
+            log.warning("upkeep failed", stream=self.stream.name, error=str(error))
+        except Exception as error:  # Arrow's and the system's
+            self._upkeep_error = one_line(error)
+            log.exception("upkeep failed", stream=self.stream.name)
+
+    def backlog_bytes(self) -> int:
+        """How much of the journal the lake has not."""
+        return self.journal.end - self.table.state.position
+
     def stop_spark(self) -> None:
         """Stop append and maintain; events are still taken in."""
         if self._speed is not None:
@@ -166,10 +186,11 @@ class Pipeline:
         age_ms = self.journal.age_ms(version.position)
         if age_ms == 0 and version.applied_to < self.table.state.next_commit:
             return None, "catching up with replayed dead letters"
-        return (
-            age_ms,
-            None if age_ms is not None else "the clock was set back behind the arrival of the events that wait",
-        )
+        if age_ms is not None:
+            return age_ms, None
+        if version.position < self.journal.start:
+            return None, "the events that wait came so long ago that the journal has them no more"
+        return None, "the clock was set back behind the arrival of the events that wait"
 
     def timings(self) -> dict[str, Timing]:
         """How long its lake commits and its steps of maintain took, once Spark has joined."""
@@ -189,12 +210,15 @@ class Pipeline:
             "events": self.table.rows(),
             "dead_letters": self.table.rows(dead=True),
             "commits": state.next_commit,
-            "backlog_bytes": self.journal.end - state.position,
+            "backlog_bytes": self.backlog_bytes(),
             "newest_event": iso(state.newest_us),
             "freshness_ms": self.journal.age_ms(state.position),
             "events_per_second": round(self._rate.per_second()),
             "commit_ms": self._append.last_commit_ms if self._append else None,
             "maintain_ms": self._speed.last_step_ms if self._speed else None,
+            **lake_figures(self.table),
+            "last_upkeep": iso(self._upkeep.last_us),
+            "upkeep_error": self._upkeep_error,
             "error": self.error,
         }
 

@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 SILENT_S = 5.0  # a pipeline whose heartbeat is older cannot say how fresh it is
 BEAT_S = 0.5
+UPKEEP_NICE = 10
 
 log = structlog.get_logger("headrace.runtime")
 
@@ -92,7 +94,8 @@ class Runtime:
     def start(self) -> None:
         """Start Spark and the pipelines in the background."""
         self._started = time.monotonic()
-        for name, target in (("spark", self._start_spark), ("supervisor", self._supervise)):
+        parts = {"spark": self._start_spark, "supervisor": self._supervise, "upkeep": self._keep_up}
+        for name, target in parts.items():
             thread = threading.Thread(target=target, name=name, daemon=True)
             thread.start()
             self._threads.append(thread)
@@ -113,6 +116,9 @@ class Runtime:
                 self._spark = None
         with self._applied:
             self._applied.notify_all()
+        for thread in self._threads:
+            if thread.name == "upkeep":
+                thread.join(timeout=5)
         self._children.close()
         self._store.close()
         self._lease.release()
@@ -186,6 +192,18 @@ class Runtime:
             except Exception:
                 if not self.stopped.is_set():
                     log.exception("supervision failed")
+
+    def _keep_up(self) -> None:
+        """Upkeep of all lakes, one after the other, behind everything else."""
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), UPKEEP_NICE)
+        while not self.stopped.wait(self.workspace.settings.upkeep_every_s):
+            if self._spark is None:
+                continue
+            with self._changing:
+                pipelines = list(self._pipelines.values())
+            for pipeline in pipelines:
+                pipeline.keep_up(self.stopped.is_set)
 
     def _fail(self, error: HeadraceError) -> None:
         """This process must stop: say why, and let whoever waits for it know."""

@@ -10,6 +10,7 @@ from typing import Any
 from headrace.aggregate import Count, Max
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import Column
+from headrace.lake.compact import Compaction
 from headrace.maintain.speed import Speed
 from headrace.store.base import Version
 from headrace.types import BIGINT, Expression
@@ -76,5 +77,27 @@ def test_history_is_read_in_steps_of_whole_commits(spark: Any, tmp_path: Path) -
         reached.append(versions(bench)["v", 1].applied_to)
     assert reached == [2, 4, 5]
     assert [row["n"] for row in bench.ask("v", random.Random(0))] == [5]
+    speed.close()
+    bench.close()
+
+
+def test_steps_begin_and_end_inside_of_compacted_files(spark: Any, tmp_path: Path) -> None:
+    bench = Bench(spark, tmp_path, STREAM)
+    for number in range(5):
+        post_and_commit(bench, number)
+    bench.add_view(VIEW)
+    compaction = Compaction(bench.table, gather=2)
+    speed = Speed(spark, bench.stream, bench.table, bench.store, tmp_path, most_rows=2)
+    reached = []
+    assert compaction.run_once()
+    while speed.run_once():
+        reached.append(versions(bench)["v", 1].applied_to)
+        if len(reached) == 1:
+            post_and_commit(bench, 5)
+            post_and_commit(bench, 6)
+            assert compaction.run_once()
+    assert [(file.first_commit, file.last_commit) for file in bench.table.files(0, 7)] == [(0, 4), (5, 6)]
+    assert reached == [2, 4, 6, 7]
+    assert [row["n"] for row in bench.ask("v", random.Random(0))] == [7]
     speed.close()
     bench.close()

@@ -13,7 +13,8 @@ from .clicks import Clicks
 
 # This one kills a Spark worker, not the server: it goes on by itself.
 WORKER = "append.in_worker"
-ELSEWHERE = "replay."  # points that no click reaches: test_replay.py
+# Points that no click reaches: test_replay.py, tests/unit/lake/test_upkeep.py.
+ELSEWHERE = ("replay.", "compact.", "upkeep.")
 
 
 def test_killed_at_every_named_point(workspace: Path) -> None:

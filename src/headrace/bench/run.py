@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace.bench.figures import Figure
+from headrace.bench.lake import COMMITS, many_commits
 from headrace.bench.measure import file_to_view, serving
 
 EVENTS = 5_000_000
@@ -27,7 +28,7 @@ def main(*, events: int = EVENTS, seconds: float = FLOW_S, write: Path | None = 
     def tell(what: str) -> None:
         progress.print(f"[dim]{time.monotonic() - began:5.0f} s[/]  {what}")
 
-    figures = [*file_to_view(events, tell), *serving(seconds, tell)]
+    figures = [*many_commits(COMMITS, tell), *file_to_view(events, tell), *serving(seconds, tell)]
     out = Console()
     if as_json:
         out.print_json(orjson.dumps({"machine": machine(), "figures": [f.as_dict() for f in figures]}).decode())
@@ -58,6 +59,8 @@ def document(figures: list[Figure]) -> str:
         "  count, sum and max. *File to answered view* is `headrace send` until every view has every event.\n"
         "- *Freshness* is the time from the acknowledgement of a post until every view has its events.\n"
         "- A *point answer* is one key merged over one hour, over an open connection.\n"
+        "- The *lake of many commits* is made through the lake layer alone, with upkeep as in the background, and\n"
+        "  compared with the same events in one commit. A scan reads three columns of all events with DuckDB.\n"
         "- *Memory* is that of the server, the JVM and all workers; pages that they share count once.\n"
     )
 

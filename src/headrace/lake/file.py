@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,8 +33,10 @@ class NewFile:
 class LakeFileWriter:
     """Comes to be with its first rows, durable when closed. It counts only once a commit adds it."""
 
-    def __init__(self, folder: Path, commit: int, *, dead: bool) -> None:
+    def __init__(self, folder: Path, commit: int, *, dead: bool, statistics: Sequence[str] = ()) -> None:
+        """`commit` is the first whose rows it holds; `statistics` are columns whose bounds each row group tells."""
         self._folder = folder
+        self._statistics = list(statistics)
         self._dead = dead
         self._name = f"{DEAD}={'true' if dead else 'false'}/{commit:012d}-{uuid.uuid4().hex}.parquet"
         self._path = folder / self._name
@@ -52,7 +56,7 @@ class LakeFileWriter:
                 rows.schema,
                 compression="zstd",
                 compression_level=1,
-                write_statistics=False,
+                write_statistics=self._statistics,
                 **_encodings(rows.schema),
             )
         self._writer.write_table(rows)
@@ -61,6 +65,14 @@ class LakeFileWriter:
             bounds = pc.min_max(rows.column(name)).as_py()
             self._low[name] = min(bounds["min"], self._low.get(name, bounds["min"]))
             self._high[name] = max(bounds["max"], self._high.get(name, bounds["max"]))
+
+    def abandon(self) -> None:
+        """Leave nothing behind."""
+        if self._writer is not None:
+            with suppress(OSError):  # a full disk is why it is abandoned
+                self._writer.close()
+            self._path.unlink(missing_ok=True)
+            self._writer = None
 
     def close(self) -> NewFile | None:
         """Make it durable; None if it has no rows, and then there is no file."""

@@ -55,6 +55,11 @@ class DeltaLog:
         sync(self._folder)
         self.version += 1
 
+    def check(self) -> None:
+        """Raise FencedError if another process has written to the log."""
+        if self._entry(self.version + 1).exists() or not self._entry(self.version).exists():
+            raise self._overtaken()
+
     def entries(self) -> int:
         """How many entries lie behind the last checkpoint: what opening the table reads one by one."""
         checkpoints = self._versions(".checkpoint.parquet")
@@ -84,7 +89,7 @@ class DeltaLog:
         return FencedError(
             f"lake '{self._table.name}' was taken over by another process",
             found=f"version {self.version + 1} of its log, written by that process",
-            fix="this process stops, nothing of this commit was kept; the other one goes on",
+            fix="this process stops, nothing of it was kept; the other one goes on",
         )
 
     def _entry(self, version: int) -> Path:

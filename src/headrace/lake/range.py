@@ -25,7 +25,7 @@ from headrace.lake.file import LakeFileWriter
 from headrace.lake.frames import Frames, frame
 from headrace.lake.parse import Parsed, Parser
 from headrace.lake.schema import ARRIVED, DEAD, UTC_US, table_schema
-from headrace.transport.record import Record, Segment, list_segments, walk
+from headrace.transport.record import Record, Segment, spans, walk
 
 CHUNK_BYTES = 4 << 20
 TOLD = "start BIGINT, end BIGINT, newest_us BIGINT, files STRING"
@@ -88,13 +88,11 @@ def _write_range(work: Work, start: int, end: int) -> dict[str, object]:
 
 def _chunks(work: Work, start: int, end: int) -> Iterator[tuple[Frames, npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
     """Frames of some megabytes, with the position and arrival of each."""
-    for segment in list_segments(Path(work.journal)):
-        if segment.end <= start or segment.start >= end:
-            continue
+    for segment, first, last in spans(Path(work.journal), start, end):
         with segment.path.open("rb") as file:
             group: list[Record] = []
             size = 0
-            for record in walk(segment, max(start, segment.start), min(end, segment.end)):
+            for record in walk(segment, first, last):
                 group.append(record)
                 size += record.payload_bytes
                 if size >= CHUNK_BYTES:

@@ -74,6 +74,7 @@ class LakeTable:
         self._files = {file.path: file for file in _list_files(table)}
         self._rows = {dead: sum(f.rows for f in self._files.values() if f.dead == dead) for dead in (False, True)}
         self._pins: Counter[str] = Counter()  # paths that somebody reads
+        self._doomed: set[str] = set()  # paths that are being deleted
         self._ends: dict[int, LakeState] = {}  # next_commit -> state there, for recent commits
 
     def commit(
@@ -151,13 +152,22 @@ class LakeTable:
                 self._pins.subtract(file.path for file in found)
                 self._pins += Counter()  # forgets what nobody reads
 
-    def unused(self, paths: Iterable[str]) -> list[str]:
-        """Those of these paths that are not in the table and that nobody in this process reads.
+    def doom(self, paths: Iterable[str]) -> list[str]:
+        """Those of these paths that are not in the table and that nobody in this process reads: to be deleted.
 
-        A path that is unused once stays so: a reader only takes what is in the table.
+        From here on no commit can add them, and no reader can find them. Raises FencedError if another
+        process writes the table now: what was found in its folder may be that one's.
         """
         with self._lock:
-            return [path for path in paths if path not in self._files and not self._pins[path]]
+            self.log.check()
+            found = [path for path in paths if path not in self._files and not self._pins[path]]
+            self._doomed.update(found)
+            return found
+
+    def forget(self, path: str) -> None:
+        """A doomed file was deleted."""
+        with self._lock:
+            self._doomed.discard(path)
 
     def rows(self, *, dead: bool = False) -> int:
         """How many events, or dead letters, the log holds."""
@@ -242,6 +252,12 @@ class LakeTable:
     ) -> None:
         if self._fence is None:
             raise FencedError(f"lake '{self.folder.name}' was opened for reading", fix="nothing was written")
+        for file in add:
+            if file.path in self._doomed or not (self.folder / file.path).exists():
+                raise ConflictError(
+                    f"lake '{self.folder.name}': file '{file.path}' was cleaned up before it was committed",
+                    fix="nothing was written; repeat what made it",
+                )
         # A name must be on disk before the log speaks of it: then all that the log holds outlives a loss of power.
         sync_folders(self.folder, (file.path for file in add))
         actions = _actions(add, remove, data_change=data_change)

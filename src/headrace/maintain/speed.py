@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.define.model import Stream
 from headrace.errors import HeadraceError
 from headrace.faults import fault_point
-from headrace.lake.table import LakeTable
+from headrace.lake.table import LakeFile, LakeTable
 from headrace.maintain.partials import read_events, write_partials
 from headrace.store.base import Step, Store, Version
 from headrace.timing import Timing
@@ -127,20 +127,12 @@ class Speed:
         return bool(good)
 
     def _next_step(self, from_commit: int) -> Step:
-        to_commit = self._next_commit(from_commit)
+        end = self._table.state.next_commit
+        to_commit = step_end(self._table.files(from_commit, end), from_commit, end, self._most_rows)
         state = self._table.state_at(to_commit)
         # Between old commits the position is not known: the version says that it is catching up.
         position, newest_us = (state.position, state.newest_us) if state else (-1, None)
         return Step(self._stream.name, from_commit, to_commit, position, newest_us, int(self._now() * 1e6))
-
-    def _next_commit(self, from_commit: int) -> int:
-        """Where a step from here ends: as many commits as fit, at least one."""
-        rows, end = 0, self._table.state.next_commit
-        for file in self._table.files(from_commit, end):
-            if rows + file.rows > self._most_rows and file.first_commit > from_commit:
-                return file.first_commit
-            rows += file.rows
-        return end
 
     def _compute(self, step: Step, versions: Sequence[Version], folder: Path) -> list[_Computed]:
         fault_point("maintain.before_partials")
@@ -182,6 +174,22 @@ def one_line(error: Exception) -> str:
         return str(error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
+
+
+def step_end(files: Sequence[LakeFile], from_commit: int, to_commit: int, most_rows: int) -> int:
+    """Where a step from here ends: behind as many commits as fit, at least one.
+
+    A file of several commits is taken to hold equally many rows of each, so a step can end inside of it.
+    """
+    room = float(most_rows)
+    for file in files:
+        each = file.rows / (file.last_commit + 1 - file.first_commit)
+        first = max(from_commit, file.first_commit)
+        rows = each * (file.last_commit + 1 - first)
+        if rows > room:
+            return max(from_commit + 1, first + int(room / each))
+        room -= rows
+    return to_commit
 
 
 def _id(version: Version) -> tuple[str, int]:

@@ -160,6 +160,25 @@ class Journal:
         age_ms = (self._clock_us() - found[0].arrived_us) // 1000 if found else -1
         return age_ms if age_ms >= 0 else None
 
+    def reclaim(self, lake_end: int) -> int:
+        """Delete the files of which all is in the lake, on disk, and no key need be known any more; how many bytes.
+
+        The file being written stays, so what comes next to it is known even if all others are gone.
+        """
+        limit, freed = min(lake_end, self.keys.forgotten_to()), 0
+        for segment in list_segments(self.folder):
+            if segment.end > limit or segment.start >= self._start:
+                break
+            fault_point("upkeep.before_reclaim")
+            freed += segment.path.stat().st_size
+            segment.path.unlink()
+        return freed
+
+    @property
+    def start(self) -> int:
+        """The first position that is still held: what lies before it is in the lake only."""
+        return min((segment.start for segment in list_segments(self.folder)), default=self.end)
+
     def mend(self) -> None:
         """See whether a disk that was full takes a write again, and that the durable end can be read."""
         self._queue.put(_Order.MEND)

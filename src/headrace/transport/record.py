@@ -10,6 +10,7 @@ import re
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,9 +63,10 @@ def list_segments(folder: Path) -> list[Segment]:
     starts = [tuple(int(part) for part in path.stem.split("-")) for path in found]
     segments = []
     for index, (path, (start, fence)) in enumerate(zip(found, starts, strict=True)):
-        written = start + path.stat().st_size
-        end = min(written, starts[index + 1][0]) if index + 1 < len(found) else written
-        segments.append(Segment(path, start, fence, end))
+        with suppress(FileNotFoundError):  # it was reclaimed at this moment
+            written = start + path.stat().st_size
+            end = min(written, starts[index + 1][0]) if index + 1 < len(found) else written
+            segments.append(Segment(path, start, fence, end))
     return segments
 
 
@@ -125,20 +127,35 @@ def damaged(segment: Segment, position: int) -> CorruptionError:
     )
 
 
+def spans(folder: Path, start: int, end: int) -> Iterator[tuple[Segment, int, int]]:
+    """The segments that hold [start, end), each with the part of it. What is missing is an error, never left out."""
+    reached = start
+    for segment in list_segments(folder):
+        if segment.end <= reached or reached >= end:
+            continue
+        if segment.start > reached:
+            break
+        last = min(end, segment.end)
+        yield segment, reached, last
+        reached = last
+    if reached < end:
+        raise CorruptionError(
+            f"journal '{folder}' does not hold position {reached}",
+            expected=f"records from there to {end}",
+            fix="nothing behind it was read; restore its files",
+        )
+
+
 def cut(folder: Path, start: int, end: int, target_bytes: int, most_bytes: int) -> list[tuple[int, int]]:
     """Ranges of whole records that tile [start, e) for the e <= end at which `most_bytes` are reached."""
     ranges: list[tuple[int, int]] = []
-    for segment in list_segments(folder):
-        if segment.end <= start or segment.start >= end:
-            continue
-        first = max(start, segment.start)
+    for segment, first, last in spans(folder, start, end):
         for record in walk(segment, first, end):
             if record.end - start > most_bytes and record.position > start:
                 return ranges if first == record.position else [*ranges, (first, record.position)]
             if record.end - first >= target_bytes:
                 ranges.append((first, record.end))
                 first = record.end
-        last = min(end, segment.end)
         if first < last:
             ranges.append((first, last))
     return ranges

@@ -12,7 +12,7 @@ from headrace.errors import FencedError
 from headrace.lake.log import FOLDER, LAST_CHECKPOINT
 from headrace.lake.table import LakeTable
 
-from .test_table import STREAM, new_file, table_of
+from .test_table import STREAM, Table, new_file, table_of
 
 EVERY = 15  # entries from checkpoint to checkpoint
 
@@ -36,18 +36,18 @@ def test_the_log_stays_short_and_says_the_same(tmp_path: Path) -> None:
         table.log.tidy(EVERY)
     assert len(names(tmp_path)) < 2 * EVERY + 5
     assert table.log.entries() < EVERY
-    again = LakeTable(tmp_path, STREAM, fence=None)
+    again = Table(tmp_path, STREAM, fence=None)
     assert again.state == table.state
     assert again.files(0, 10_000) == table.files(0, 10_000)
     assert again.rows() == 5 * (4 * EVERY + 1)
     # Others read it as they read any Delta table.
     assert len(DeltaTable(tmp_path).file_uris()) == len(table.files(0, 10_000))
-    append(LakeTable(tmp_path, STREAM, fence=2), 3)
+    append(Table(tmp_path, STREAM, fence=2), 3)
 
 
 def test_a_writer_that_slept_while_its_place_was_cleaned_up_is_refused(tmp_path: Path) -> None:
     slept = table_of(tmp_path, 3)
-    new = LakeTable(tmp_path, STREAM, fence=2)
+    new = Table(tmp_path, STREAM, fence=2)
     for _ in range(2):
         append(new, EVERY)
         new.log.tidy(EVERY)
@@ -59,7 +59,7 @@ def test_a_writer_that_slept_while_its_place_was_cleaned_up_is_refused(tmp_path:
         slept.rewrite(slept.files(0, 2), [new_file("r", 0, rows=10, last=1)])
     assert slept.state == state
     assert names(tmp_path) == before
-    assert LakeTable(tmp_path, STREAM, fence=None).files(0, 10_000) == new.files(0, 10_000)
+    assert Table(tmp_path, STREAM, fence=None).files(0, 10_000) == new.files(0, 10_000)
 
 
 def test_what_a_writer_left_that_died_before_it_found_out_is_not_read(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_what_a_writer_left_that_died_before_it_found_out_is_not_read(tmp_path: 
     shutil.copy(log / f"{table.log.version:020d}.json", entry)
     for name, content in old:
         (log / name).write_bytes(content)
-    again = LakeTable(tmp_path, STREAM, fence=2)
+    again = Table(tmp_path, STREAM, fence=2)
     assert again.state == table.state
     assert again.files(0, 10_000) == table.files(0, 10_000)
     append(again, EVERY)
@@ -88,13 +88,13 @@ def test_a_draft_that_a_killed_process_left_is_in_nobodys_way(tmp_path: Path) ->
     table = table_of(tmp_path, 1)
     (tmp_path / ".entry-00000001").write_bytes(b"half an en")
     append(table, 1)
-    assert LakeTable(tmp_path, STREAM, fence=None).state.next_commit == 2
+    assert Table(tmp_path, STREAM, fence=None).state.next_commit == 2
 
 
 def test_a_table_opened_for_reading_writes_nothing(tmp_path: Path) -> None:
     table_of(tmp_path, 1)
     before = names(tmp_path)
-    reader = LakeTable(tmp_path, STREAM, fence=None)
+    reader = Table(tmp_path, STREAM, fence=None)
     with pytest.raises(FencedError, match="opened for reading"):
         append(reader, 1)
     assert names(tmp_path) == before

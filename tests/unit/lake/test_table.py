@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from headrace.define.sql import parse
 from headrace.errors import ConflictError, CorruptionError, FencedError
 from headrace.lake.file import NewFile
-from headrace.lake.table import LakeState, LakeTable
+from headrace.lake.table import LakeFile, LakeState, LakeTable
 
 (STREAM,) = parse("CREATE STREAM s (id BIGINT)").streams.values()
 
@@ -21,20 +22,43 @@ def new_file(name: str, commit: int, *, dead: bool = False, rows: int = 5, last:
     return NewFile(f"_dead={str(dead).lower()}/{name}.parquet", 100, rows, dead, stats)
 
 
-def table_of(folder: Path, commits: int) -> LakeTable:
-    table = LakeTable(folder, STREAM, fence=1)
+class Table(LakeTable):
+    """Makes the files that it is told of: empty, but there."""
+
+    def commit(
+        self,
+        at: LakeState,
+        position: int,
+        newest_us: int | None,
+        files: Sequence[NewFile],
+        removes: Sequence[LakeFile] = (),
+    ) -> LakeState:
+        self._touch(files)
+        return super().commit(at, position, newest_us, files, removes)
+
+    def rewrite(self, old: Sequence[LakeFile], new: Sequence[NewFile]) -> None:
+        self._touch(new)
+        super().rewrite(old, new)
+
+    def _touch(self, files: Sequence[NewFile]) -> None:
+        for file in files:
+            (self.folder / file.path).touch()
+
+
+def table_of(folder: Path, commits: int) -> Table:
+    table = Table(folder, STREAM, fence=1)
     for number in range(commits):
         table.commit(table.state, (number + 1) * 10, None, [new_file(f"f{number}", number)])
     return table
 
 
 def test_state_and_files_survive_opening_again(tmp_path: Path) -> None:
-    table = LakeTable(tmp_path, STREAM, fence=1)
+    table = Table(tmp_path, STREAM, fence=1)
     assert table.state == LakeState(0, 0, None)
     for number in range(3):
         table.commit(table.state, (number + 1) * 10, 1000 + number, [new_file(f"f{number}", number)])
     table.commit(table.state, 40, 1002, [new_file("bad", 3, dead=True)])
-    again = LakeTable(tmp_path, STREAM, fence=2)
+    again = Table(tmp_path, STREAM, fence=2)
     assert again.state == LakeState(4, 40, 1002)
     assert (again.rows(), again.rows(dead=True)) == (15, 5)
     assert [file.path[-10:-8] for file in again.files(1, 3)] == ["f1", "f2"]
@@ -42,37 +66,37 @@ def test_state_and_files_survive_opening_again(tmp_path: Path) -> None:
 
 
 def test_a_stale_writer_is_refused(tmp_path: Path) -> None:
-    table = LakeTable(tmp_path, STREAM, fence=1)
+    table = Table(tmp_path, STREAM, fence=1)
     start = table.state
     table.commit(start, 10, None, [new_file("a", 0)])
     with pytest.raises(FencedError, match="moved on without this process"):
         table.commit(start, 10, None, [new_file("b", 0)])
-    assert LakeTable(tmp_path, STREAM, fence=2).rows() == 5
+    assert Table(tmp_path, STREAM, fence=2).rows() == 5
 
 
 def test_a_fenced_writer_commits_nothing(tmp_path: Path) -> None:
-    old = LakeTable(tmp_path, STREAM, fence=1)
-    new = LakeTable(tmp_path, STREAM, fence=2)
+    old = Table(tmp_path, STREAM, fence=1)
+    new = Table(tmp_path, STREAM, fence=2)
     with pytest.raises(FencedError, match="taken over"):
         old.commit(old.state, 10, None, [new_file("a", 0)])
     new.commit(new.state, 10, None, [new_file("b", 0)])
     assert new.rows() == 5
     with pytest.raises(FencedError, match="taken over"):
-        LakeTable(tmp_path, STREAM, fence=2)  # a fence is used once
+        Table(tmp_path, STREAM, fence=2)  # a fence is used once
 
 
 def test_a_commit_adds_and_removes_at_once(tmp_path: Path) -> None:
-    table = LakeTable(tmp_path, STREAM, fence=1)
+    table = Table(tmp_path, STREAM, fence=1)
     table.commit(table.state, 10, None, [new_file("a", 0), new_file("bad", 0, dead=True)])
     (bad,) = table.files(0, 1, dead=True)
     table.commit(table.state, 10, None, [new_file("good", 1, rows=4), new_file("b2", 0, dead=True, rows=1)], [bad])
-    for seen in (table, LakeTable(tmp_path, STREAM, fence=None)):
+    for seen in (table, Table(tmp_path, STREAM, fence=None)):
         assert seen.state == LakeState(2, 10, None)
         assert (seen.rows(), seen.rows(dead=True)) == (9, 1)
         assert [file.path for file in seen.files(0, 2, dead=True)] == ["_dead=true/b2.parquet"]
     with pytest.raises(ConflictError, match=r"does not hold file '_dead=true/bad\.parquet' any more"):
         table.commit(table.state, 10, None, [new_file("c", 2)], [bad])
-    assert LakeTable(tmp_path, STREAM, fence=None).state == table.state == LakeState(2, 10, None)
+    assert Table(tmp_path, STREAM, fence=None).state == table.state == LakeState(2, 10, None)
 
 
 def test_a_rewrite_moves_no_commit_and_keeps_the_rows(tmp_path: Path) -> None:
@@ -80,7 +104,7 @@ def test_a_rewrite_moves_no_commit_and_keeps_the_rows(tmp_path: Path) -> None:
     state, old = table.state, table.files(0, 3)
     table.rewrite(old, [new_file("all", 0, rows=15, last=2)])
     table.commit(state, 50, None, [new_file("f4", 4)])  # an append that began before is not in its way
-    for seen in (table, LakeTable(tmp_path, STREAM, fence=None)):
+    for seen in (table, Table(tmp_path, STREAM, fence=None)):
         assert seen.rows() == 25
         assert [(f.first_commit, f.last_commit) for f in seen.files(0, 9)] == [(0, 2), (3, 3), (4, 4)]
         assert [(f.first_commit, f.last_commit) for f in seen.files(1, 2)] == [(0, 2)]
@@ -90,25 +114,30 @@ def test_a_rewrite_moves_no_commit_and_keeps_the_rows(tmp_path: Path) -> None:
     for wrong in ([], [new_file("w", 3, rows=9, last=4)], [new_file("w", 2, rows=10, last=4)]):
         with pytest.raises(CorruptionError, match="would change the log"):
             table.rewrite(left, wrong)
-    assert LakeTable(tmp_path, STREAM, fence=None).files(0, 9) == table.files(0, 9)
+    assert Table(tmp_path, STREAM, fence=None).files(0, 9) == table.files(0, 9)
 
 
 def test_a_fenced_process_rewrites_nothing(tmp_path: Path) -> None:
     old = table_of(tmp_path, 2)
-    new = LakeTable(tmp_path, STREAM, fence=2)
+    new = Table(tmp_path, STREAM, fence=2)
     with pytest.raises(FencedError, match="taken over"):
         old.rewrite(old.files(0, 2), [new_file("all", 0, rows=10, last=1)])
     new.rewrite(new.files(0, 2), [new_file("all", 0, rows=10, last=1)])
-    assert LakeTable(tmp_path, STREAM, fence=None).rows() == 10
+    assert Table(tmp_path, STREAM, fence=None).rows() == 10
 
 
-def test_what_is_read_stays_used_until_it_was_read(tmp_path: Path) -> None:
+def test_what_is_read_is_not_deleted_and_what_is_deleted_is_not_committed(tmp_path: Path) -> None:
     table = table_of(tmp_path, 2)
     with table.reading(0, 2) as files, table.reading(1, 2):
         table.rewrite(files, [new_file("all", 0, rows=10, last=1)])
-        assert table.unused(file.path for file in files) == []
-        assert table.unused(["_dead=false/all.parquet", "_dead=false/other.parquet"]) == ["_dead=false/other.parquet"]
-    assert table.unused(file.path for file in files) == [file.path for file in files]
+        assert table.doom(file.path for file in files) == []
+        assert table.doom(["_dead=false/all.parquet", "_dead=false/other.parquet"]) == ["_dead=false/other.parquet"]
+    assert table.doom(file.path for file in files) == [file.path for file in files]
+    for _ in range(2):
+        with pytest.raises(ConflictError, match="cleaned up before it was committed"):
+            LakeTable.commit(table, table.state, 30, None, [new_file("other", 2)])
+        table.forget("_dead=false/other.parquet")  # and it is not on disk
+    assert table.rows() == 10
 
 
 def test_turns_are_taken_one_after_the_other(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from headrace.errors import CorruptionError, DiskFullError, FencedError
 from headrace.faults import VARIABLE
 from headrace.transport.journal import Journal
 from headrace.transport.keys import WINDOW_US
-from headrace.transport.record import cut, list_segments, read_durable, walk
+from headrace.transport.record import cut, list_segments, read_durable, spans, walk
 
 LINE = b'{"a":1}\n'
 
@@ -320,3 +320,19 @@ def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
     filled(tmp_path)
     (tmp_path / "copy of a segment.seg").write_bytes(b"x")
     Journal(tmp_path, fence=2).close()
+
+
+@given(st.integers(0, 3), st.integers(0, 4))
+def test_a_missing_file_is_named_never_skipped(tmp_path_factory: pytest.TempPathFactory, lost: int, first: int) -> None:
+    folder = tmp_path_factory.mktemp("journal")
+    journal = Journal(folder, fence=1, segment_bytes=1)
+    starts = [0, *(journal.submit(LINE, 1, []).result().end for _ in range(4))]
+    list_segments(folder)[lost].path.unlink()
+    for read in (lambda: cut(folder, starts[first], journal.end, 10, 10**6), lambda: list(spans(folder, 0, starts[4]))):
+        if first <= lost:
+            with pytest.raises(CorruptionError, match=f"does not hold position {starts[lost]}"):
+                read()
+    assert cut(folder, starts[lost + 1], journal.end, 10**6, 10**6) == (
+        [] if lost == 3 else [(starts[n], starts[n + 1]) for n in range(lost + 1, 4)]
+    )
+    journal.close()

@@ -1,0 +1,90 @@
+"""Upkeep of one stream's lake and journal: compaction, a short log, and space given back when nobody needs it.
+
+Safe at any point against a kill, against readers and against the append; nothing of it changes what the log says.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from headrace.faults import fault_point
+from headrace.lake.compact import TARGET_BYTES, Compaction
+from headrace.lake.schema import DEAD
+from headrace.lake.table import LakeTable
+from headrace.transport.journal import Journal
+
+GRACE_S = 3600.0  # a file that left the table stays so long, for readers in other processes
+ATTEMPT_S = 60.0  # a file of a failed attempt stays so long: a task of it may still run
+
+
+class Upkeep:
+    """What is done now and then, in the background, by one thread."""
+
+    def __init__(
+        self,
+        table: LakeTable,
+        journal: Journal,
+        *,
+        grace_s: float = GRACE_S,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._table = table
+        self._journal = journal
+        self._compaction = Compaction(table)
+        self._grace_s = grace_s
+        self._now = now
+        self.last_us: int | None = None  # when the last round ended
+
+    def run(self, *, busy: Callable[[], bool] = lambda: False, stopping: Callable[[], bool] = lambda: False) -> None:
+        """One round. While `busy`, events come first: only what is quickly done is done."""
+        self._table.log.tidy()
+        while not busy() and not stopping() and self._compaction.run_once(stopping=lambda: busy() or stopping()):
+            self._table.log.tidy()
+        self.delete_unused()
+        self._journal.reclaim(self._table.state.position)
+        self.last_us = int(self._now() * 1e6)
+
+    def delete_unused(self) -> int:
+        """Delete files that are not in the table, once nobody can need them; how many.
+
+        The modification time of a file says since when it may not be in the table: of one that no commit ever
+        added, when it was written; of one that was compacted, when that was done.
+        """
+        with self._table.turn:
+            # No micro-batch and no commit of a replay is under way in this process, and other processes cannot commit.
+            # A file of a commit that is not made yet was never in the table for anybody to read.
+            next_commit = self._table.state.next_commit
+            found, now = self._found(), self._now()
+            old = [path for path, at in found.items() if at < now - self._grace_s]
+            failed = [path for path, at in found.items() if _first_commit(path) >= next_commit and at < now - ATTEMPT_S]
+            doomed = self._table.doom({*old, *failed})  # after listing: who took over has written none of it
+        for path in doomed:
+            fault_point("upkeep.before_delete")
+            (self._table.folder / path).unlink(missing_ok=True)
+            self._table.forget(path)
+        return len(doomed)
+
+    def _found(self) -> dict[str, float]:
+        """The Parquet files on disk, with the time of their last modification."""
+        folders = [self._table.folder / f"{DEAD}={dead}" for dead in ("false", "true")]
+        entries = [entry for folder in folders for entry in os.scandir(folder) if entry.name.endswith(".parquet")]
+        return {os.path.relpath(entry.path, self._table.folder): entry.stat().st_mtime for entry in entries}
+
+
+def lake_figures(table: LakeTable | None) -> dict[str, int]:
+    """How a stream's lake lies on disk. Files are small while compaction may still make one of several."""
+    files = [f for dead in (False, True) for f in table.files(0, table.state.next_commit, dead=dead)] if table else []
+    return {
+        "lake_files": len(files),
+        "lake_bytes": sum(file.size for file in files),
+        "small_files": sum(file.size < TARGET_BYTES // 2 for file in files),
+    }
+
+
+def _first_commit(path: str) -> int:
+    """The commit that a file was written for, or the first of those compacted into it; a stranger's is old."""
+    head = Path(path).name.split("-")[0]
+    return int(head) if head.isdigit() else 0
