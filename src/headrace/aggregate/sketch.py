@@ -14,6 +14,7 @@ from headrace.aggregate.base import Aggregate, Merge, Partial, PartialColumn, Va
 from headrace.types import BIGINT, BINARY, Expression, Type
 
 LOG2_BUCKETS = 12
+ARRAY_PREAMBLE = 10  # first byte of a sketch that has filled its list and become an array of buckets
 HASH_SEED = 42  # Spark's, for xxhash64
 EPOCH = datetime(1970, 1, 1)
 
@@ -104,7 +105,13 @@ class ApproxCountDistinct(Aggregate):
     def present(self, partial: Partial) -> Value:
         if partial[0] is None:
             return 0
-        from datasketches import hll_sketch
+        from datasketches import hll_sketch, hll_union, tgt_hll_type
 
+        sketch = hll_sketch.deserialize(partial[0])
+        if partial[0][0] < ARRAY_PREAMBLE:  # it still lists what it has seen, in whatever order
+            return round(sketch.get_estimate())
         # A union with itself drops the order-dependent estimator: all splits present one value.
-        return round(hll_sketch.deserialize(union_sketches(partial[0], partial[0])).get_estimate())
+        union = hll_union(LOG2_BUCKETS)
+        union.update(sketch)
+        union.update(sketch)
+        return round(union.get_result(tgt_hll_type.HLL_8).get_estimate())
