@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +20,7 @@ from headrace.errors import SqlError
 if TYPE_CHECKING:
     from headrace.sql import SqlAnswer
 
+REFRESH_S = 0.2
 NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "UBIGINT", "FLOAT", "DOUBLE", "DECIMAL")
 
 
@@ -28,18 +32,73 @@ def sql(
     file: Annotated[
         Path | None, typer.Option("-f", "--file", metavar="FILE", help="Read the SELECT from a file.")
     ] = None,
+    events: Annotated[
+        bool, typer.Option("--events", help="Over the events of the lake, by Spark; the workspace must be a folder.")
+    ] = False,
     limit: Annotated[int | None, typer.Option(metavar="N", help="Most rows to show.", show_default="1000")] = None,
     workspace: WorkspaceOption = ".",
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, with a line of names.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a SELECT over the views. Each is a table: keys, window_start, window_end, columns, settled."""
+    """Run a SELECT over the views. Each is a table: keys, window_start, window_end, columns, settled.
+
+    With --events each stream is a table: its fields, _commit, _committed_at, _arrived, _position and _value, the event
+    as it came; and NAME_dead_letters has what could not be read, with its _reason. Spark takes some seconds to start.
+    """
     text = _read_query(query, file)
     if as_csv and as_json:
         raise SqlError("--csv and --json are two forms of one output", fix="give one of them")
-    with open_connection(workspace) as connection:
-        answer = connection.sql(text, limit=limit)
+    if events:
+        answer = _ask_events(workspace, text, limit)
+    else:
+        with open_connection(workspace) as connection:
+            answer = connection.sql(text, limit=limit)
     _print(answer, as_csv=as_csv, as_json=as_json)
+
+
+def _ask_events(workspace: str, text: str, limit: int | None) -> SqlAnswer:
+    if workspace.startswith(("http://", "https://")):
+        raise SqlError(
+            "events are read where they lie",
+            found=f"URL {workspace}",
+            expected="the folder of a workspace on this machine",
+        )
+    from headrace.config import Workspace
+    from headrace.sql.events import open_events
+    from headrace.sql.query import check_text
+
+    check_text(text, limit)  # before Spark is waited for
+    with waiting("Spark is starting") as show, open_events(Workspace.open(workspace)) as opened:
+        show(opened.tasks)
+        return opened.sql(text, limit)
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[Callable[[Callable[[], tuple[int, int]]], None]]:
+    """A bar on standard error, if that is a terminal: first of what is waited for, then of tasks done."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    out = console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    done = threading.Event()
+    with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as progress:
+        bar = progress.add_task(what, total=None)
+
+        def follow(tasks: Callable[[], tuple[int, int]]) -> None:
+            while not done.wait(REFRESH_S):
+                with suppress(Exception):  # it only shows: a query that ends meanwhile is no failure
+                    finished, known = tasks()
+                    said = f"{finished:,} of {known:,} tasks" if known else "reading the query"
+                    progress.update(bar, description=said, completed=finished, total=known or None)
+
+        def show(tasks: Callable[[], tuple[int, int]]) -> None:
+            if out.is_terminal:
+                threading.Thread(target=follow, args=[tasks], daemon=True).start()
+
+        try:
+            yield show
+        finally:
+            done.set()
 
 
 def _read_query(query: str | None, file: Path | None) -> str:
@@ -109,6 +168,9 @@ def _footer(answer: SqlAnswer) -> list[str]:
     """What the rows stand for."""
     rows = "1 row" if answer.table.num_rows == 1 else f"{answer.table.num_rows:,} rows"
     lines = [f"{rows} · {span(answer.took_ms)}"]
+    if not answer.views and answer.commits:
+        seen = ", ".join(f"{stream} up to commit {number:,}" for stream, number in answer.commits.items())
+        lines.append(f"events of {seen}" + (f" · {answer.freshness_reason}" if answer.freshness_reason else ""))
     for name, view in answer.views.items():
         commits = ", ".join(f"{stream} commit {number:,}" for stream, number in view["commits"].items())
         fresh = view["freshness_reason"] or "unknown"

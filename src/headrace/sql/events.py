@@ -1,0 +1,177 @@
+"""SQL over the lake's events: one SELECT by Spark, in this process. It reads files only, beside a server or without."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deltalake.exceptions import TableNotFoundError
+
+from headrace.config import Workspace
+from headrace.define.catalog import Catalog
+from headrace.define.model import Stream
+from headrace.errors import NotReadyError, SqlError, did_you_mean
+from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, POSITION, REASON, VALUE
+from headrace.lake.table import LakeTable
+from headrace.running import read_running
+from headrace.serve.times import iso
+from headrace.sql.answer import SqlAnswer
+from headrace.sql.query import check_text
+from headrace.transport.record import read_durable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEAD_LETTERS = "_dead_letters"  # behind a stream's name: its other table
+OURS = f"{COMMIT} BIGINT, {COMMITTED_AT} TIMESTAMP, {ARRIVED} TIMESTAMP, {POSITION} BIGINT"
+GROUP = "headrace sql"
+LOGICAL = "org.apache.spark.sql.catalyst.plans.logical"
+REFUSED_PLANS = (f"{LOGICAL}.Command", f"{LOGICAL}.ParsedStatement", f"{LOGICAL}.CompoundPlanStatement")
+_SQLSTATE = re.compile(r"\s*SQLSTATE: \w+")
+_MISSING = re.compile(r"\[TABLE_OR_VIEW_NOT_FOUND\].*?`([^`]+)`")
+
+
+class Events:
+    """The streams of a workspace as tables of a Spark session. Spark is started by whoever makes one, and stopped."""
+
+    def __init__(self, workspace: Workspace, spark: SparkSession) -> None:
+        self._workspace = workspace
+        self._spark = spark
+        self._catalog = running_streams(workspace)
+        self._commits: dict[str, int] = {}
+        self._behind: list[str] = []
+
+    def sql(self, query: str, limit: int | None = None) -> SqlAnswer:
+        """The rows of one SELECT. Ctrl-C cancels its jobs."""
+        query, most = check_text(query, limit)
+        began = time.monotonic()
+        for name, stream in self._catalog.streams.items():
+            # A word that merely looks like it costs a listing of files; a stream that is missed would be an error.
+            if re.search(rf"(?<!\w){re.escape(name)}({DEAD_LETTERS})?(?!\w)", query, re.IGNORECASE):
+                self._add(stream)
+        try:
+            self._refuse_changes(query)
+            self._spark.sparkContext.setJobGroup(GROUP, query[:200], interruptOnCancel=True)
+            frame = self._spark.sql(query)
+            table = frame.limit(most + 1).toArrow()
+        except SqlError:
+            raise
+        except Exception as error:  # Spark's errors of analysis, parsing and running share no base
+            raise self._failure(error) from error
+        return SqlAnswer(
+            columns=tuple(zip(table.column_names, [_type(f.dataType) for f in frame.schema.fields], strict=True)),
+            table=table.slice(0, most),
+            truncated=table.num_rows > most,
+            views={},
+            commits=self._commits,
+            at=iso(datetime.now(UTC)),
+            freshness_ms=None if self._behind else 0,
+            freshness_reason="; ".join(self._behind) or None,
+            took_ms=round((time.monotonic() - began) * 1000),
+        )
+
+    def tasks(self) -> tuple[int, int]:
+        """How many of the tasks that are known so far are done, for whoever shows progress; from any thread."""
+        tracker = self._spark.sparkContext.statusTracker()
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(GROUP)]
+        stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+        return sum(s.numCompletedTasks for s in stages if s), sum(s.numTasks for s in stages if s)
+
+    def _add(self, stream: Stream) -> None:
+        """Make the two tables of a stream, over the files that the lake has now."""
+        folder = self._workspace.lake(stream.name)
+        try:
+            table = LakeTable(folder, stream, fence=None)
+        except TableNotFoundError:
+            table = None
+        commits = table.state.next_commit if table else 0
+        position = table.state.position if table else 0
+        waiting = max(0, (read_durable(self._workspace.journal(stream.name)) or 0) - position)
+        if waiting:
+            self._behind.append(
+                f"{waiting:,} bytes of stream '{stream.name}' are in its journal and not yet in the lake"
+            )
+        fields = ", ".join(f"`{field.name}` {field.type}" for field in stream.fields)
+        for name, dead, columns in (
+            (stream.name, False, f"{OURS}, {VALUE} BINARY, {fields}"),
+            (f"{stream.name}{DEAD_LETTERS}", True, f"{OURS}, {VALUE} BINARY, {REASON} STRING"),
+        ):
+            files = table.files(0, commits, dead=dead) if table else []
+            paths = [str(folder / file.path) for file in files]
+            frame = self._spark.read.schema(columns)
+            rows = frame.parquet(*paths) if paths else self._spark.createDataFrame([], columns)
+            last = [field for field in rows.columns if not field.startswith("_") or field == REASON]
+            kept = [COMMIT, COMMITTED_AT, ARRIVED, POSITION, f"CAST({VALUE} AS STRING) AS {VALUE}"]
+            rows.selectExpr(*(f"`{field}`" for field in last), *kept).createOrReplaceTempView(f"`{name}`")
+        self._commits[stream.name] = commits
+
+    def _refuse_changes(self, query: str) -> None:
+        """Only what reads: Spark would run a command as soon as it is named."""
+        parsed = self._spark._jsparkSession.sessionState().sqlParser().parsePlan(query)
+        jvm = self._spark._jvm
+        assert jvm is not None, "a session has a JVM"
+        refused = [jvm.java.lang.Class.forName(name) for name in REFUSED_PLANS]
+        rest = [parsed]
+        while rest:
+            plan = rest.pop()
+            if any(kind.isInstance(plan) for kind in refused):
+                raise SqlError(
+                    "only SELECT is taken: events are kept as they came",
+                    found=str(plan.getClass().getSimpleName()),
+                    expected="such as SELECT count(*) FROM visits WHERE status >= 500",
+                )
+            children = plan.children()
+            rest += [children.apply(i) for i in range(children.size())]
+
+    def _failure(self, error: Exception) -> SqlError:
+        said = _SQLSTATE.sub("", str(error).strip().splitlines()[0]) if str(error).strip() else type(error).__name__
+        missing = _MISSING.search(said)
+        if missing is None:
+            return SqlError(f"Spark cannot run the query: {said}")
+        streams = list(self._catalog.streams)
+        hint = did_you_mean(missing[1], streams) or f"there are: {', '.join(streams)}"
+        more = f"each also has a table NAME{DEAD_LETTERS}; views are asked without --events"
+        return SqlError(f"stream '{missing[1]}' does not exist", fix=f"{hint}; {more}")
+
+
+def running_streams(workspace: Workspace) -> Catalog:
+    """What runs in a workspace, if anything does."""
+    catalog = read_running(workspace.catalog_file)
+    if not catalog.streams:
+        raise NotReadyError("no stream runs in this workspace", fix="`headrace up` or `headrace apply` once")
+    return catalog
+
+
+@contextmanager
+def open_events(workspace: Workspace) -> Iterator[Events]:
+    """Start Spark for the events of a workspace, and stop it."""
+    running_streams(workspace)  # before Spark is waited for
+    from headrace.spark import build_session
+
+    scratch = Path(tempfile.mkdtemp(prefix="headrace-events-"))
+    settings = workspace.settings
+    try:
+        spark = build_session(
+            scratch,
+            master=settings.spark_master,
+            driver_memory=settings.spark_memory,
+            java_options=settings.spark_java_options,
+            log=workspace.logs / "spark-events.log",
+        )
+        try:
+            yield Events(workspace, spark)
+        finally:
+            spark.stop()
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _type(of: Any) -> str:
+    return str(of.simpleString()).upper()
