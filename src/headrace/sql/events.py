@@ -32,8 +32,15 @@ if TYPE_CHECKING:
 DEAD_LETTERS = "_dead_letters"  # behind a stream's name: its other table
 OURS = f"{COMMIT} BIGINT, {COMMITTED_AT} TIMESTAMP, {ARRIVED} TIMESTAMP, {POSITION} BIGINT"
 GROUP = "headrace sql"
-LOGICAL = "org.apache.spark.sql.catalyst.plans.logical"
-REFUSED_PLANS = (f"{LOGICAL}.Command", f"{LOGICAL}.ParsedStatement", f"{LOGICAL}.CompoundPlanStatement")
+CATALYST = "org.apache.spark.sql.catalyst"
+# What is no query: commands, statements, scripts, and two that are none of these: one writes a folder, one runs text.
+REFUSED_PLANS = (
+    "plans.logical.Command",
+    "plans.logical.ParsedStatement",
+    "plans.logical.CompoundPlanStatement",
+    "plans.logical.InsertIntoDir",
+    "analysis.UnresolvedExecuteImmediate",
+)
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+")
 _MISSING = re.compile(r"\[TABLE_OR_VIEW_NOT_FOUND\].*?`([^`]+)`")
 
@@ -117,7 +124,7 @@ class Events:
         parsed = self._spark._jsparkSession.sessionState().sqlParser().parsePlan(query)
         jvm = self._spark._jvm
         assert jvm is not None, "a session has a JVM"
-        refused = [jvm.java.lang.Class.forName(name) for name in REFUSED_PLANS]
+        refused = [jvm.java.lang.Class.forName(f"{CATALYST}.{name}") for name in REFUSED_PLANS]
         rest = [parsed]
         while rest:
             plan = rest.pop()

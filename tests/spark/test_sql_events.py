@@ -1,0 +1,133 @@
+"""`headrace sql --events`: a SELECT by Spark over what the lake has, and what it is told that is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from headrace.cli.app import run
+from headrace.config import Workspace
+from headrace.errors import NotReadyError, SqlError
+from headrace.running import read_running
+from headrace.sql.answer import SqlAnswer
+from headrace.sql.events import Events, running_streams
+from tests.unit.lake.dead_lake import DeadLake
+
+STREAMS = """
+CREATE STREAM visits (page STRING, tags ARRAY<STRING>, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at);
+CREATE STREAM quiet (n INT);
+"""
+CHANGES = [
+    "DROP VIEW visits",
+    "CREATE TEMP VIEW x AS SELECT 1",
+    "CREATE TABLE x AS SELECT 1 AS a",
+    "INSERT INTO visits SELECT * FROM visits",
+    "FROM visits INSERT INTO a SELECT * INSERT INTO b SELECT *",
+    "WITH a AS (SELECT 1 AS n) INSERT INTO quiet SELECT * FROM a",
+    "SET spark.sql.ansi.enabled = true",
+    "ADD JAR '/tmp/x.jar'",
+    "CACHE TABLE visits",
+    "SHOW TABLES",
+    "EXPLAIN SELECT 1",
+    "INSERT OVERWRITE DIRECTORY '/tmp/headrace-hostile' USING csv SELECT 1",
+    "WITH a AS (SELECT 1) INSERT OVERWRITE DIRECTORY '/tmp/headrace-hostile' USING csv SELECT * FROM a",
+    "BEGIN SELECT 1; END",
+    "DELETE FROM visits",
+    "UPDATE visits SET page = ''",
+    "TRUNCATE TABLE visits",
+    "EXECUTE IMMEDIATE 'DROP VIEW visits'",
+]
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """Two commits of three visits and a dead letter; a stream without any event."""
+    folder = tmp_path_factory.mktemp("events") / "shop"
+    assert run(["init", str(folder)]) == 0
+    (folder / "definitions" / "shop.sql").write_text(STREAMS)
+    assert run(["apply", "--yes", "-w", str(folder)]) == 0
+    made = Workspace.open(folder)
+    stream = read_running(made.catalog_file).streams["visits"]
+    lake = DeadLake(folder, stream, lake=made.lake("visits"), journal=made.journal("visits"))
+    lake.add(_visit("/home", ["a"]), _visit("/cart", ["a", "b"]))
+    lake.add(_visit("/home", []), b"nonsense")
+    lake.close()
+    return made
+
+
+def _visit(page: str, tags: list[str]) -> bytes:
+    return orjson.dumps({"page": page, "tags": tags, "at": "2026-03-01T12:00:00Z"})
+
+
+@pytest.fixture
+def ask(workspace: Workspace, spark: Any) -> Iterator[Any]:
+    def sql(query: str, limit: int | None = None) -> SqlAnswer:
+        return Events(workspace, spark).sql(query, limit)
+
+    yield sql
+    for name in ("visits", "quiet"):
+        for table in (name, f"{name}_dead_letters"):
+            spark.catalog.dropTempView(table)
+
+
+def test_events_are_rows_with_what_is_known_of_them(ask: Any) -> None:
+    answer = ask("SELECT * FROM Visits ORDER BY _position")
+    assert [row["page"] for row in answer.rows()] == ["/home", "/cart", "/home"]
+    first = answer.rows()[0]
+    assert list(first) == ["page", "tags", "at", "_commit", "_committed_at", "_arrived", "_position", "_value"]
+    assert (first["tags"], first["_commit"]) == (["a"], 0)
+    assert first["_value"] == _visit("/home", ["a"]).decode()
+    assert dict(answer.columns)["tags"] == "ARRAY<STRING>"
+    assert (answer.commits, answer.freshness_ms, answer.truncated) == ({"visits": 2}, 0, False)
+
+
+def test_dead_letters_are_a_table_of_their_own(ask: Any) -> None:
+    (dead,) = ask("SELECT _value, _reason, _commit FROM visits_dead_letters").rows()
+    assert (dead["_value"], dead["_commit"]) == ("nonsense", 1)
+    assert "not JSON" in dead["_reason"]
+
+
+def test_rows_are_cut_and_streams_without_events_are_empty(ask: Any) -> None:
+    cut = ask("SELECT explode(tags) AS tag FROM visits", 2)
+    assert (cut.table.num_rows, cut.truncated) == (2, True)
+    assert ask("SELECT count(*) AS n FROM quiet").rows() == [{"n": 0}]
+
+
+def test_progress_counts_tasks(workspace: Workspace, spark: Any) -> None:
+    events = Events(workspace, spark)
+    events.sql("SELECT page, count(*) FROM visits GROUP BY page")
+    done, known = events.tasks()
+    assert done == known > 0
+
+
+@pytest.mark.parametrize("query", CHANGES)
+def test_only_a_select_is_taken(ask: Any, query: str) -> None:
+    with pytest.raises(SqlError, match="only SELECT is taken"):
+        ask(query)
+
+
+def test_sparks_errors_are_one_sentence(ask: Any) -> None:
+    for query, said in (
+        ("SELECT * FROM visit", "stream 'visit' does not exist; did you mean 'visits'?"),
+        ("SELECT * FROM nothing_like_it", "there are: visits, quiet"),
+        ("SELECT pag FROM visits", "`pag` cannot be resolved"),
+        ("SELEC 1", "Syntax error at or near 'SELEC'"),
+        ("SELECT raise_error('oops') FROM visits", "oops"),
+        ("SELECT 1; SELECT 2", "Syntax error"),
+    ):
+        with pytest.raises(SqlError) as caught:
+            ask(query)
+        assert said in str(caught.value)
+        assert "\n" not in str(caught.value), str(caught.value)
+
+
+def test_events_are_read_from_a_folder_where_something_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["sql", "--events", "SELECT 1", "-w", "http://127.0.0.1:1"]) == 1
+    assert "events are read where they lie" in capsys.readouterr().err
+    (tmp_path / "headrace.toml").write_text("")
+    with pytest.raises(NotReadyError, match="no stream runs in this workspace"):
+        running_streams(Workspace.open(tmp_path))
