@@ -23,7 +23,7 @@ scrape_configs:
 ```
 
 Counters of requests count since the process began; those of the log (`headrace_events_total`,
-`headrace_dead_letters_total`, `headrace_commits_total`) count all there ever was. The labels `stream` and `view` take
+`headrace_commits_total`) count all there ever was. The labels `stream` and `view` take
 only names that are defined, so that no client can make up new series.
 
 | metric | kind | labels | what it is |
@@ -38,7 +38,7 @@ only names that are defined, so that no client can make up new series.
 | `headrace_view_freshness_known == 0` for 5 minutes | how fresh a view is cannot be said |
 | `headrace_state{headrace_state="failing"} == 1` or `absent(headrace_up)` | the server fails, or is gone |
 | `headrace_heartbeat_age_seconds > 5` | Spark does not answer |
-| `rate(headrace_dead_letters_total[5m]) > 0` | events come that cannot be read; `headrace status` counts them |
+| `delta(headrace_dead_letters[5m]) > 0` | events come that cannot be read; `headrace status` counts them |
 | `rate(headrace_events_refused_total[5m]) / rate(headrace_events_accepted_total[5m]) > 0.01` | events that do not fit |
 | `rate(headrace_ingest_requests_total{status=~"429\\|5.."}[5m]) > 0` | events are turned away |
 | `deriv(headrace_backlog_bytes[10m]) > 0` for 30 minutes | events come faster than they are appended |

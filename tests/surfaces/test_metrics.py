@@ -39,7 +39,7 @@ def test_every_number_is_there_from_the_start(served: Served) -> None:
     assert found[at("headrace_memory_bytes")] > 1 << 20
     assert found[at("headrace_process_resident_memory_bytes")] > 1 << 20
     assert found[at("headrace_events_total", stream="visits")] == 0
-    assert found[at("headrace_dead_letters_total", stream="visits")] == 0
+    assert found[at("headrace_dead_letters", stream="visits")] == 0
     assert found[at("headrace_view_stalled", view="traffic")] == 0
     assert found[at("headrace_view_lag_commits", view="traffic")] == 0
     assert found[at("headrace_view_freshness_seconds", view="traffic")] == 0

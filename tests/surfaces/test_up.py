@@ -166,7 +166,7 @@ def test_what_a_browser_and_prometheus_see(up: Up) -> None:
     said = httpx2.get(f"{up.url}/metrics", trust_env=False).text
     assert 'headrace_state{headrace_state="ok"} 1.0' in said
     assert 'headrace_events_total{stream="visits"} 6.0' in said
-    assert 'headrace_dead_letters_total{stream="visits"} 1.0' in said
+    assert 'headrace_dead_letters{stream="visits"} 1.0' in said
     assert 'headrace_view_lag_commits{view="traffic"} 0.0' in said
     for times in ("commit", "maintain"):
         assert f'headrace_{times}_seconds_count{{stream="visits"}} 0' not in said

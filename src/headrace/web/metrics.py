@@ -53,7 +53,7 @@ def _ms(described: Described, name: str) -> float | None:
 
 OF_STREAMS = (
     Number("headrace_events", "Events in the log of a stream.", lambda s: s["events"], counts=True),
-    Number("headrace_dead_letters", "Dead letters in the log of a stream.", lambda s: s["dead_letters"], counts=True),
+    Number("headrace_dead_letters", "Dead letters of a stream; a replay takes some away.", lambda s: s["dead_letters"]),
     Number("headrace_commits", "Lake commits of a stream.", lambda s: s["commits"], counts=True),
     Number("headrace_events_per_second", "Events per second over the last seconds.", lambda s: s["events_per_second"]),
     Number("headrace_backlog_bytes", "Bytes of the journal that the lake has not.", lambda s: s["backlog_bytes"]),
