@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,24 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
     yield mount
     for folder in mounted:
         subprocess.run(["umount", "-l", str(folder)], check=False)
+
+
+@pytest.fixture
+def run_python() -> Callable[..., None]:
+    """Runs a program in a process of its own, to its end."""
+
+    def run(program: str, *arguments: str, code: int = 0, **variables: str) -> None:
+        ended = subprocess.run(
+            [sys.executable, "-c", program, *arguments],
+            cwd=Path(__file__).parents[1],
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == code, ended.stderr
+
+    return run
 
 
 @pytest.fixture(scope="session")

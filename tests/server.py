@@ -63,10 +63,14 @@ class UpServer:
             time.sleep(0.05)
         raise AssertionError(f"not ready in time: {self.said()}")
 
-    def post(self, stream: str, events: list[dict[str, Any]], key: str) -> dict[str, Any]:
+    def status_of(self, stream: str) -> dict[str, Any]:
+        """What the server says of one stream."""
+        return next(s for s in self.get("/v1/status")["streams"] if s["name"] == stream)
+
+    def post(self, stream: str, events: list[dict[str, Any]], key: str | None) -> dict[str, Any]:
         """One request; raises httpx2.HTTPError if it was not acknowledged."""
         body = json.dumps(events).encode()
-        headers = {"Idempotency-Key": key, "Content-Type": "application/json"}
+        headers = {"Content-Type": "application/json"} | ({"Idempotency-Key": key} if key else {})
         reply = httpx2.post(f"{self.url}/v1/streams/{stream}/events", content=body, headers=headers, timeout=60)
         reply.raise_for_status()
         return dict(reply.json())

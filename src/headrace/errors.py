@@ -160,6 +160,10 @@ class WorkspaceError(HeadraceError):
     code = "workspace"
 
 
+class HeldError(WorkspaceError):
+    """Another process has a file of the workspace open."""
+
+
 class FencedError(HeadraceError):
     """Another process has taken over; this one must stop without writing."""
 

@@ -10,11 +10,12 @@ from typing import Any
 from deltalake.exceptions import TableNotFoundError
 
 from headrace.config import Workspace
+from headrace.damaged import DamagedPipeline
 from headrace.define.catalog import load
 from headrace.define.model import Stream
 from headrace.define.plan import Plan, compare
 from headrace.describe import describe_view
-from headrace.errors import NotFoundError, NotReadyError, did_you_mean
+from headrace.errors import CorruptionError, NotFoundError, NotReadyError, did_you_mean
 from headrace.lake.dead import DeadLetters
 from headrace.lake.formats.layout import Layout
 from headrace.lake.ingest import Ingest, IngestReply
@@ -23,7 +24,7 @@ from headrace.lake.upkeep import lake_figures
 from headrace.lease import Lease
 from headrace.pipeline import describe_stream, iso
 from headrace.running import read_running, write_running
-from headrace.runtime import checked_plan, store_files
+from headrace.runtime import checked_plan
 from headrace.serve.answer import Answer, answer
 from headrace.serve.question import Question
 from headrace.sql.answer import SqlAnswer
@@ -31,6 +32,7 @@ from headrace.sql.children import Children
 from headrace.sql.query import run_sql
 from headrace.store.base import Version
 from headrace.store.duckdb import DuckStore
+from headrace.stored import store_files, take_lease
 from headrace.transport.journal import Journal
 from headrace.transport.record import read_durable
 
@@ -44,7 +46,12 @@ class Offline:
         self.workspace = workspace
         self._catalog = read_running(workspace.catalog_file)
         files = store_files(workspace)
-        self._store = DuckStore.open(files[-1], 0, read_only=True) if files else None
+        self._damage: CorruptionError | None = None  # of the store
+        self._store: DuckStore | None = None
+        try:
+            self._store = DuckStore.open(files[-1], 0, read_only=True) if files else None
+        except CorruptionError as error:
+            self._damage = error
         self._lease: Lease | None = None
         self._ingests: dict[str, Ingest] = {}
 
@@ -68,6 +75,8 @@ class Offline:
         """Answer from the store as the server left it."""
         if question.view not in self._catalog.views:
             raise self._unknown_view(question.view)
+        if self._damage is not None:
+            raise self._damage
         if self._store is None:
             raise NotReadyError(f"view '{question.view}' has never been computed", fix="start `headrace up` once")
         return answer(self._store, question, self._freshness, datetime.now(UTC))
@@ -129,7 +138,11 @@ class Offline:
             view = self._catalog.views[name]
             serving = next((v for v in versions if v.view.name == name and v.serving), None)
             fresh = self._freshness(serving) if serving else (None, DOWN)
-            table = self._table(self._catalog.streams[view.stream])
+            try:
+                table = self._table(self._catalog.streams[view.stream])
+            except CorruptionError as error:
+                described.append(describe_view(view, versions, None, (None, str(error))))
+                continue
             described.append(describe_view(view, versions, table.state.next_commit if table else 0, fresh))
         return described
 
@@ -162,7 +175,10 @@ class Offline:
         return None
 
     def _describe(self, stream: Stream) -> dict[str, Any]:
-        table = self._table(stream)
+        try:
+            table = self._table(stream)
+        except CorruptionError as error:
+            return DamagedPipeline(stream, error).describe()
         position = table.state.position if table else 0
         return {
             **describe_stream(stream),
@@ -210,5 +226,5 @@ class Offline:
 
     def _hold(self) -> Lease:
         if self._lease is None:
-            self._lease = Lease(self.workspace.lease_file, url=None, silent_after_s=self.workspace.settings.lease_s)
+            self._lease = take_lease(self.workspace, None)
         return self._lease

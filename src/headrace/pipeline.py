@@ -14,10 +14,11 @@ import structlog
 from headrace.config import Workspace
 from headrace.define.model import Stream
 from headrace.errors import FencedError, HeadraceError, NotReadyError
-from headrace.failures import one_line
+from headrace.failures import disk_full, from_system, is_disk_full, one_line
 from headrace.lake.dead import DeadLetters
+from headrace.lake.health import check_files, check_log
 from headrace.lake.ingest import Ingest
-from headrace.lake.table import LakeTable
+from headrace.lake.table import LakeState, LakeTable
 from headrace.lake.upkeep import Upkeep, lake_figures
 from headrace.lease import Lease
 from headrace.store.base import Store, Version
@@ -52,6 +53,7 @@ class Pipeline:
             lake_end=self.table.state.position,
             still_mine=lease.check,
         )
+        self._damage = self._look()
         self.ingest = Ingest(stream, self.journal, workspace.settings.max_body_mb << 20)
         self.ingest.lake_position = self.table.state.position
         self._upkeep = Upkeep(self.table, self.journal, grace_s=workspace.settings.lake_grace_s)
@@ -70,7 +72,26 @@ class Pipeline:
     @property
     def error(self) -> str | None:
         """What keeps it from taking events in or bringing them on, until that is over."""
-        return str(self.journal.trouble) if self.journal.trouble else self._append_error or self._maintain_error
+        if self.journal.trouble:
+            return str(self.journal.trouble)
+        return self._append_error or self._maintain_error or self._damage
+
+    @property
+    def lake(self) -> LakeState | None:
+        """Where its log stands; None if that cannot be told."""
+        return self.table.state
+
+    def _look(self) -> str | None:
+        """What is wrong with the lake's files. New events go on either way; what needs those files says so."""
+        files = [
+            file for dead in (False, True) for file in self.table.files(0, self.table.state.next_commit, dead=dead)
+        ]
+        found = [*check_log(self.table.folder), *check_files(self.table.folder, files)]
+        if not found:
+            return None
+        log.error("the lake is damaged", stream=self.stream.name, files=[str(each.file) for each in found[:100]])
+        more = f" (and {len(found) - 1:,} more files)" if len(found) > 1 else ""
+        return f"lake file {found[0]}{more}"
 
     def start(self, spark: SparkSession, scratch: Path, on_applied: Callable[[], None]) -> None:
         """Start append and maintain on a session."""
@@ -143,7 +164,11 @@ class Pipeline:
             log.error("append failed", stream=self.stream.name, error=self._append_error, restarts=self._failures)
         self._restart_at = time.monotonic() + RESTARTS_S[min(self._failures, len(RESTARTS_S) - 1)]
         self._failures += 1
-        append.start()
+        try:
+            append.start()
+        except Exception as error:
+            self._append_error = one_line(from_system(error) or error if isinstance(error, OSError) else error)
+            log.error("append cannot start", stream=self.stream.name, error=self._append_error)
 
     def keep_up(self, stopping: Callable[[], bool]) -> None:
         """A round of the lake's upkeep. What fails is told and tried again: events go on without it."""
@@ -224,6 +249,7 @@ class Pipeline:
 
     def _on_commit(self) -> None:
         self.ingest.lake_position = self.table.state.position
+        self._failures, self._append_error = 0, None
         self._news.set()
 
     def _maintain(self, speed: Speed, on_applied: Callable[[], None]) -> None:
@@ -238,7 +264,10 @@ class Pipeline:
                 log.error("maintain failed", stream=self.stream.name, error=str(error))
             except Exception as error:  # Spark's: the next round tries again
                 if not speed.stopping.is_set():
-                    self._maintain_error = one_line(error)
+                    full = (
+                        disk_full("views cannot be brought on", self._workspace.data) if is_disk_full(error) else None
+                    )
+                    self._maintain_error = one_line(full or error)
                     log.exception("maintain failed", stream=self.stream.name)
             self._news.wait(IDLE_S)
 

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from headrace.config import Workspace
+from headrace.damaged import DamagedPipeline
 from headrace.define.catalog import Catalog, load
-from headrace.define.fingerprint import fingerprint
+from headrace.define.model import Stream
 from headrace.define.plan import Plan, compare
 from headrace.describe import describe_view, memory_mb
-from headrace.errors import ConflictError, DefinitionError, HeadraceError, NotFoundError, WorkspaceError, did_you_mean
+from headrace.errors import ConflictError, CorruptionError, DefinitionError, HeadraceError, NotFoundError, did_you_mean
 from headrace.lake.dead import DeadLetters
 from headrace.lake.formats.layout import Layout
 from headrace.lake.ingest import IngestReply, read_token
@@ -33,7 +34,7 @@ from headrace.sql.answer import SqlAnswer
 from headrace.sql.children import Children
 from headrace.sql.query import run_sql
 from headrace.store.base import Version
-from headrace.store.duckdb import DuckStore
+from headrace.stored import open_store, reconcile_views, take_lease
 from headrace.timing import Timing
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Runtime:
     @classmethod
     def open(cls, workspace: Workspace, url: str) -> Runtime:
         """Take the lease and open journals and store; Spark comes with `start`."""
-        lease = Lease(workspace.lease_file, url=url, silent_after_s=workspace.settings.lease_s)
+        lease = take_lease(workspace, url)
         try:
             return cls(workspace, url, lease)
         except BaseException:
@@ -251,13 +252,22 @@ class Runtime:
             if running is not None and running.stream != stream:
                 running.redefine(stream)
             if running is None:
-                pipeline = Pipeline(self.workspace, stream, self._lease, self._store)
+                pipeline = self._open_pipeline(stream)
                 if self._spark is not None:
                     pipeline.start(self._spark, self._scratch, self._on_applied)
                 self._pipelines[name] = pipeline
-        reconcile_views(self._store, self._catalog)
+        lakes = {name: pipeline.lake for name, pipeline in self._pipelines.items()}
+        reconcile_views(self._store, self._catalog, {name: lake for name, lake in lakes.items() if lake is not None})
         for pipeline in self._pipelines.values():
             pipeline.wake()
+
+    def _open_pipeline(self, stream: Stream) -> Pipeline:
+        """A stream whose files are damaged stands alone: it says so, and others go on."""
+        try:
+            return Pipeline(self.workspace, stream, self._lease, self._store)
+        except CorruptionError as error:
+            log.error("a stream is damaged", stream=stream.name, error=str(error))
+            return DamagedPipeline(stream, error)
 
     # Events and questions
 
@@ -325,7 +335,7 @@ class Runtime:
             fresh = self._freshness(serving) if serving else (None, "not registered yet")
             pipeline = self._pipelines[view.stream]
             lag_bytes = pipeline.lag_bytes(serving) if serving else None
-            commits = pipeline.table.state.next_commit
+            commits = pipeline.lake.next_commit if pipeline.lake else None
             described.append(describe_view(view, versions, commits, fresh, lag_bytes, rows.get(name)))
         return described
 
@@ -396,41 +406,6 @@ def checked_plan(running: Catalog, wanted: Catalog, expect: str | None) -> Plan:
     if expect is not None and expect != plan.fingerprint:
         raise ConflictError("the definitions have changed since the plan was shown", fix="look at the plan again")
     return plan
-
-
-def reconcile_views(store: DuckStore, catalog: Catalog) -> None:
-    """Register the versions that the catalog asks for, drop the views that it does not name."""
-    with store.snapshot() as snapshot:
-        versions = snapshot.versions()
-    for name in sorted({v.view.name for v in versions} - set(catalog.views)):
-        store.drop(name)
-    for view in catalog.views.values():
-        newest = max((v for v in versions if v.view.name == view.name), key=lambda v: v.number, default=None)
-        if newest is None or newest.fingerprint != fingerprint(view):
-            store.register(view, fingerprint(view), catalog.streams[view.stream].patience_ms)
-
-
-def open_store(workspace: Workspace, fence: int) -> DuckStore:
-    """The newest store file; a new one, to be filled from the lake, if a silent process still holds it."""
-    folder = workspace.data / "store"
-    folder.mkdir(parents=True, exist_ok=True)
-    files = store_files(workspace)
-    fresh = folder / f"views-{fence:08d}.duckdb"
-    try:
-        store = DuckStore.open(files[-1] if files else fresh, fence)
-    except WorkspaceError:
-        log.warning("the store is held by a process that lost its lease; views are computed anew", file=str(files[-1]))
-        store = DuckStore.open(fresh, fence)
-        files.append(fresh)
-    for old in files[:-1]:
-        for left in folder.glob(f"{old.name}*"):
-            left.unlink(missing_ok=True)
-    return store
-
-
-def store_files(workspace: Workspace) -> list[Path]:
-    """The store's files, the current one last."""
-    return sorted((workspace.data / "store").glob("views-*.duckdb"))
 
 
 def _clear(scratch: Path) -> None:

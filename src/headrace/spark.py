@@ -104,6 +104,7 @@ def _settings(scratch: Path, driver_memory: str, java_options: str) -> dict[str,
         "spark.sql.legacy.sizeOfNull": "false",  # size(NULL) is NULL, not -1
         "spark.sql.ansi.enabled": "false",  # one x/0 must not stall a view for ever
         "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+        "spark.hadoop.parquet.page.verify-checksum.enabled": "true",  # of the lake's files: they carry them
         # Small jobs, often: no listener, page or second plan that they do not need
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

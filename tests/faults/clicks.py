@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections import Counter
 from typing import Any
 
@@ -19,13 +20,18 @@ class Clicks:
         self.acknowledged: list[dict[str, Any]] = []
         self.posts = 0
         self.token = ""
+        self.pad = 0  # bytes that each event drags along, to fill a disk
 
-    def post(self, server: UpServer) -> bool:
-        """Send the next post; whether it was acknowledged."""
+    def post(self, server: UpServer, *, strict: bool = False) -> bool:
+        """Send the next post; whether it was acknowledged. `strict` raises if the server refuses it."""
         events = [self._click(self.posts * PER_POST + i) for i in range(PER_POST)]
+        sent = [{**event, "pad": secrets.token_hex(self.pad // 2)} for event in events] if self.pad else events
+        key = f"post-{self.posts}" if not self.pad else None
         try:
-            reply = server.post("clicks", events, f"post-{self.posts}")
+            reply = server.post("clicks", sent, key)
         except httpx2.HTTPError:
+            if strict:
+                raise
             return False
         assert reply["accepted"] == PER_POST
         assert not reply["refused"]

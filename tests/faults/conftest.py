@@ -20,5 +20,5 @@ CREATE MATERIALIZED VIEW total AS SELECT count(*) AS n, sum(id) AS ids, max(id) 
 def workspace(tmp_path: Path) -> Path:
     (tmp_path / "definitions").mkdir()
     (tmp_path / "definitions" / "clicks.sql").write_text(DEFINITIONS)
-    (tmp_path / "headrace.toml").write_text("lease_s = 2\n")
+    (tmp_path / "headrace.toml").write_text("lease_s = 2\nrehearse = false\n")
     return tmp_path

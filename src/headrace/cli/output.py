@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import DefinitionErrors, HeadraceError
+from headrace.failures import from_system
 from headrace.readable import count as count
 from headrace.readable import size as size
 from headrace.readable import span as span
@@ -55,6 +56,8 @@ def print_error(error: BaseException, *, as_json: bool) -> int:
     """Say what failed, on standard error, and give the exit code."""
     if os.environ.get("HEADRACE_DEBUG") == "1":
         traceback.print_exception(error, file=sys.stderr)
+    if isinstance(error, OSError):
+        error = from_system(error) or error
     if isinstance(error, HeadraceError):
         shown, code = error, error.exit_code
     else:

@@ -18,8 +18,8 @@ from headrace.errors import HeadraceError
 from headrace.lake.table import LakeFile, LakeTable
 from headrace.lease import live_holder
 from headrace.running import read_running
-from headrace.runtime import store_files
 from headrace.store.duckdb import DuckStore
+from headrace.stored import store_files
 
 AHEAD_S = 60  # a clock may differ by so much from the one that wrote
 

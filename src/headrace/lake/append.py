@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import orjson
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.define.model import Stream
-from headrace.errors import CorruptionError, HeadraceError
+from headrace.errors import CorruptionError, DiskFullError, HeadraceError, UnavailableError
+from headrace.failures import disk_full, from_spark, is_disk_full, one_line
 from headrace.faults import fault_point
 from headrace.lake.file import NewFile
 from headrace.lake.range import TOLD, Work, range_writer
@@ -59,6 +61,7 @@ class Append:
         """Start the query where the lake ends."""
         self._spark.dataSource.register(JournalSource)
         self.error = None
+        self._scratch.mkdir(parents=True, exist_ok=True)
         checkpoint = tempfile.mkdtemp(prefix=f"append-{self._stream.name}-", dir=self._scratch)
         ranges = (
             self._spark.readStream.format(NAME)
@@ -90,7 +93,10 @@ class Append:
         if self.error is not None:
             return str(self.error)
         reason = self._query.exception() if self._query is not None else None
-        return str(reason).strip().splitlines()[0] if reason else None
+        if reason is None:
+            return None
+        full = disk_full("Spark cannot work", self._scratch) if is_disk_full(reason) else None
+        return one_line(from_spark(reason) or full or reason)
 
     def stop(self) -> None:
         """Stop; a micro-batch under way either commits whole or leaves nothing."""
@@ -103,8 +109,10 @@ class Append:
         try:
             with self._table.turn:
                 self._append_ranges(ranges)
-        except HeadraceError as error:
-            self.error = error
+        except Exception as error:
+            self.error = from_spark(error) or (
+                disk_full("Spark cannot work", self._scratch) if is_disk_full(error) else None
+            )
             raise
         self.last_commit_ms = (time.monotonic() - began) * 1000
         self.commit_times.note(self.last_commit_ms / 1000)
@@ -128,7 +136,13 @@ class Append:
         files = [NewFile(**file) for t in told for file in orjson.loads(t.files)]
         fault_point("append.before_commit")
         newest = at.newest_us if newest is None else max(newest, at.newest_us or newest)
-        self._table.commit(at, end, newest, files)
+        try:
+            self._table.commit(at, end, newest, files)
+        except (DiskFullError, UnavailableError):
+            for file in files:
+                with suppress(OSError):
+                    (self._table.folder / file.path).unlink()
+            raise
         fault_point("append.after_commit")
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headrace.lake.health import footer_crc
 from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, DEAD, NEWEST, POSITION, UTC_US, VALUE
 
 TOLD = (COMMIT, POSITION)  # columns whose smallest and largest value the log keeps
@@ -57,6 +58,7 @@ class LakeFileWriter:
                 compression="zstd",
                 compression_level=1,
                 write_statistics=self._statistics,
+                write_page_checksum=True,  # readers check it: a flipped bit is an error, not another number
                 **_encodings(rows.schema),
             )
         self._writer.write_table(rows)
@@ -67,12 +69,13 @@ class LakeFileWriter:
             self._high[name] = max(bounds["max"], self._high.get(name, bounds["max"]))
 
     def abandon(self) -> None:
-        """Leave nothing behind."""
+        """Leave nothing behind: a file that will not be committed only takes up room."""
         if self._writer is not None:
-            with suppress(OSError):  # a full disk is why it is abandoned
+            with suppress(OSError, pa.ArrowException):  # a full disk may be why it is abandoned
                 self._writer.close()
-            self._path.unlink(missing_ok=True)
             self._writer = None
+        with suppress(OSError):  # also one that came to be without its writer
+            self._path.unlink()
 
     def close(self) -> NewFile | None:
         """Make it durable; None if it has no rows, and then there is no file."""
@@ -82,6 +85,9 @@ class LakeFileWriter:
         fd = os.open(self._path, os.O_RDONLY)
         os.fsync(fd)
         os.close(fd)
+        # Parquet protects pages, not its footer: the name does.
+        name = f"{self._name.removesuffix('.parquet')}-{footer_crc(self._path):08x}.parquet"
+        self._path = self._path.rename(self._folder / name)
         stats = {
             "numRecords": self._rows,
             "minValues": self._low,
@@ -89,7 +95,7 @@ class LakeFileWriter:
             "nullCount": dict.fromkeys(TOLD, 0),
         }
         size = self._path.stat().st_size
-        return NewFile(self._name, size, self._rows, self._dead, orjson.dumps(stats).decode())
+        return NewFile(name, size, self._rows, self._dead, orjson.dumps(stats).decode())
 
 
 def _encodings(schema: pa.Schema) -> dict[str, object]:

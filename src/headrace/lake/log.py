@@ -41,18 +41,22 @@ class DeltaLog:
         """
         info = {"timestamp": int(time.time() * 1000), "operation": "WRITE", "engineInfo": "headrace"}
         lines = [orjson.dumps(action) for action in ({"commitInfo": info}, *actions)]
-        _write_synced(self._draft, b"\n".join(lines) + b"\n")
         target = self._entry(self.version + 1)
         try:
+            _write_synced(self._draft, b"\n".join(lines) + b"\n")
             os.link(self._draft, target)
         except FileExistsError:
             raise self._overtaken() from None
         finally:
-            self._draft.unlink()
+            self._draft.unlink(missing_ok=True)
         if not self._entry(self.version).exists():
             target.unlink(missing_ok=True)
             raise self._overtaken()
-        sync(self._folder)
+        try:
+            sync(self._folder)
+        except OSError:
+            target.unlink(missing_ok=True)  # what was not kept for certain was not kept
+            raise
         self.version += 1
 
     def check(self) -> None:

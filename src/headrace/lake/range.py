@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from headrace.define.model import Stream
 from headrace.errors import CorruptionError
+from headrace.failures import disk_full, is_disk_full
 from headrace.faults import fault_point
 from headrace.lake.file import LakeFileWriter
 from headrace.lake.frames import Frames, frame
@@ -68,6 +69,17 @@ def parser_of(stream: Stream) -> Parser:
 
 def _write_range(work: Work, start: int, end: int) -> dict[str, object]:
     live, dead = (LakeFileWriter(Path(work.table), work.commit, dead=dead) for dead in (False, True))
+    try:
+        return _write_files(work, start, end, live, dead)
+    except BaseException as error:
+        live.abandon()
+        dead.abandon()
+        if is_disk_full(error):
+            raise disk_full(f"the lake of stream '{work.stream.name}' cannot be written", Path(work.table)) from None
+        raise
+
+
+def _write_files(work: Work, start: int, end: int, live: LakeFileWriter, dead: LakeFileWriter) -> dict[str, object]:
     newest: int | None = None
     for chunk in _chunks(work, start, end):
         frames, positions, arrived_us = chunk

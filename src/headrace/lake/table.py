@@ -16,8 +16,10 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headrace.define.model import Stream
-from headrace.errors import ConflictError, CorruptionError, FencedError
+from headrace.errors import ConflictError, CorruptionError, FencedError, HeadraceError, UnavailableError
+from headrace.failures import disk_full, is_disk_full, one_line
 from headrace.lake.file import NewFile
+from headrace.lake.health import check_log, has_events
 from headrace.lake.log import Action, DeltaLog, sync, sync_folders
 from headrace.lake.metadata import schema_change
 from headrace.lake.schema import COMMIT, DEAD, table_schema
@@ -27,6 +29,7 @@ COMMIT_ID = "headrace:commit"
 FENCE_ID = "headrace:fence"
 NEWEST_ID = "headrace:newest"
 POSITION_ID = "journal:0"
+ROWS_ID = "headrace:rows"  # of all commits so far: an entry of the log that lost its lines is noticed
 REWRITE_ID = "headrace:rewrite"
 RECENT = 10_000  # commits whose end is kept in memory
 
@@ -73,6 +76,7 @@ class LakeTable:
         self.state = _read_state(table)
         self._files = {file.path: file for file in _list_files(table)}
         self._rows = {dead: sum(f.rows for f in self._files.values() if f.dead == dead) for dead in (False, True)}
+        self._check_rows(table.transaction_version(ROWS_ID))
         self._pins: Counter[str] = Counter()  # paths that somebody reads
         self._doomed: set[str] = set()  # paths that are being deleted
         self._ends: dict[int, LakeState] = {}  # next_commit -> state there, for recent commits
@@ -102,7 +106,8 @@ class LakeTable:
                 )
             self._check_present(removes)
             after = LakeState(at.next_commit + 1, position, newest_us)
-            self._put(files, removes, self._marks(after), data_change=True)
+            rows = sum(self._rows.values()) + sum(f.rows for f in files) - sum(f.rows for f in removes)
+            self._put(files, removes, self._marks(after, rows), data_change=True)
             self._note(files, removes)
             self.state = after
             self._ends[after.next_commit] = after
@@ -206,9 +211,17 @@ class LakeTable:
         try:
             return DeltaTable(self.folder)
         except TableNotFoundError:
+            if has_events(self.folder):
+                raise self._damaged("its log is gone") from None
             if self._fence is None:
                 raise
-            self.folder.mkdir(parents=True, exist_ok=True)
+            return self._create()
+        except DeltaError as error:
+            raise self._damaged(str(error).splitlines()[0][:200]) from error
+
+    def _create(self) -> DeltaTable:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
             return DeltaTable.create(
                 self.folder,
                 schema=self._schema,
@@ -219,11 +232,29 @@ class LakeTable:
                     "delta.enableExpiredLogCleanup": "false",  # `log.py` does it, when checkpoints are on disk
                 },
             )
-        except DeltaError as error:
-            raise CorruptionError(
-                f"lake '{self.folder}' cannot be read: {str(error).splitlines()[0]}",
-                fix="restore its _delta_log folder; nothing was changed",
-            ) from error
+        except (DeltaError, OSError) as error:
+            raise self._unwritten(error) from error
+
+    def _damaged(self, found: str) -> CorruptionError:
+        """The error for a log that cannot be trusted; it names the file that is wrong, if that can be told."""
+        wrong = next(iter(check_log(self.folder)), None)
+        return CorruptionError(
+            f"lake '{self.folder}' cannot be read",
+            found=f"'{wrong.file}' {wrong.what}" if wrong else found,
+            fix=f"nothing was changed; {wrong.fix if wrong else 'restore its _delta_log folder from a copy'}",
+        )
+
+    def _check_rows(self, expected: int | None) -> None:
+        found = sum(self._rows.values())
+        if expected is not None and expected != found:
+            raise self._damaged(f"files with {found:,} events and dead letters where {expected:,} were written")
+
+    def _unwritten(self, error: Exception) -> HeadraceError:
+        if is_disk_full(error):
+            return disk_full(f"the lake of stream '{self.folder.name}' cannot be written", self.folder)
+        return UnavailableError(
+            f"the lake '{self.folder}' cannot be written: {one_line(error)}", fix="nothing was changed; see its folder"
+        )
 
     def _make_folders(self) -> None:
         for dead in ("false", "true"):
@@ -237,11 +268,15 @@ class LakeTable:
         if found is not None and found >= fence:
             raise FencedError(f"lake '{self.folder.name}' was taken over", found=f"fence {found}", expected=f"{fence}")
         change = schema_change(table, self._schema)
-        self.log.put([_mark(FENCE_ID, fence), *([change] if change else [])])
+        try:
+            self.log.put([_mark(FENCE_ID, fence), *([change] if change else [])])
+        except OSError as error:
+            raise self._unwritten(error) from error
 
-    def _marks(self, after: LakeState) -> dict[str, int | None]:
+    def _marks(self, after: LakeState, rows: int) -> dict[str, int | None]:
         return {
             COMMIT_ID: after.next_commit - 1,
+            ROWS_ID: rows,
             POSITION_ID: after.position,
             NEWEST_ID: after.newest_us,
             FENCE_ID: self._fence,
@@ -258,10 +293,13 @@ class LakeTable:
                     f"lake '{self.folder.name}': file '{file.path}' was cleaned up before it was committed",
                     fix="nothing was written; repeat what made it",
                 )
-        # A name must be on disk before the log speaks of it: then all that the log holds outlives a loss of power.
-        sync_folders(self.folder, (file.path for file in add))
         actions = _actions(add, remove, data_change=data_change)
-        self.log.put([*actions, *(_mark(name, value) for name, value in marks.items() if value is not None)])
+        try:
+            # A name must be on disk before the log speaks of it: then all that the log holds outlives a loss of power.
+            sync_folders(self.folder, (file.path for file in add))
+            self.log.put([*actions, *(_mark(name, value) for name, value in marks.items() if value is not None)])
+        except OSError as error:
+            raise self._unwritten(error) from error
 
     def _note(self, added: Sequence[NewFile], removed: Sequence[LakeFile]) -> None:
         for file in removed:

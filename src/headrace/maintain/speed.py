@@ -13,8 +13,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.define.model import Stream
-from headrace.errors import HeadraceError
+from headrace.failures import disk_full, is_disk_full, one_line
 from headrace.faults import fault_point
+from headrace.lake.health import check_files, check_footers
 from headrace.lake.table import LakeFile, LakeTable
 from headrace.maintain.partials import read_events, write_partials
 from headrace.store.base import Step, Store, Version
@@ -140,6 +141,10 @@ class Speed:
         with self._table.reading(*commits) as files:
             if not files:
                 return [_Computed(version, [], None) for version in versions]
+            folder_of_lake = self._table.folder
+            damage = next(iter(check_files(folder_of_lake, files) or check_footers(folder_of_lake, files)), None)
+            if damage:
+                return [_Computed(version, [], f"lake file {damage}") for version in versions]
             events = read_events(self._spark, self._table.folder, self._stream, files, commits)
             if len(versions) == 1:
                 return [self._compute_one(events, versions[0], folder)]
@@ -154,6 +159,8 @@ class Speed:
         except Exception as error:
             if self.stopping.is_set():
                 raise
+            if is_disk_full(error):  # the machine's fault, not the view's: all of the step is tried again soon
+                raise disk_full("views cannot be brought on", self._scratch) from error
             return _Computed(version, [], one_line(error))
 
     def _settle(self, computed: _Computed, step: Step) -> None:
@@ -166,14 +173,6 @@ class Speed:
             self._store.stall(version.view.name, version.number, None)
         if not version.serving and step.to_commit == self._table.state.next_commit:
             self._store.promote(version.view.name, version.number)
-
-
-def one_line(error: Exception) -> str:
-    """An exception of Spark's as one sentence."""
-    if isinstance(error, HeadraceError):
-        return str(error)
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
 
 
 def step_end(files: Sequence[LakeFile], from_commit: int, to_commit: int, most_rows: int) -> int:

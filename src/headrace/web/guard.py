@@ -13,6 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.errors import HeadraceError, WorkspaceError
+from headrace.failures import from_system
 from headrace.web.refusals import ForbiddenError, InternalError, UnauthorizedError
 from headrace.web.replies import reply_error
 from headrace.web.session import Sessions, is_open, is_page
@@ -50,10 +51,11 @@ class Guard:
             await self._app(scope, receive, watched)
         except ClientDisconnect:
             return  # nobody is left to reply to, and nothing was kept
-        except Exception:
+        except Exception as error:
             log.exception("request failed", method=scope["method"], path=scope["path"])
             if not started:
-                failure = InternalError("the server made a mistake", fix="its log has the details")
+                failure = from_system(error) if isinstance(error, OSError) else None
+                failure = failure or InternalError("the server made a mistake", fix="its log has the details")
                 await reply_error(failure)(scope, receive, send)
 
     def _refuse(self, scope: Scope) -> HeadraceError | None:

@@ -81,7 +81,9 @@ OF_VIEWS = (
 
 
 def _lag_commits(view: Described) -> float | None:
-    return None if view["applied_to"] is None else max(0, view["commits"] - view["applied_to"])
+    if view["applied_to"] is None or view["commits"] is None:
+        return None
+    return float(max(0, view["commits"] - view["applied_to"]))
 
 
 class RuntimeCollector(Collector):

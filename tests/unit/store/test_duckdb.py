@@ -153,7 +153,7 @@ def test_a_missing_store_cannot_be_read(tmp_path: Path) -> None:
 
 def test_a_corrupt_store_says_that_it_can_be_rebuilt(tmp_path: Path) -> None:
     (tmp_path / "store").write_bytes(b"x" * 100_000)
-    with pytest.raises(CorruptionError, match=r"store .* cannot be read.*delete it.*rebuilt from the lake"):
+    with pytest.raises(CorruptionError, match=r"store .* cannot be read.*sets the file aside.*again from the lake"):
         DuckStore.open(tmp_path / "store", fence=1)
 
 

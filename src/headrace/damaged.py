@@ -1,0 +1,63 @@
+"""A stream whose lake or journal cannot be read: it says so to whoever asks, and takes nothing down with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from headrace.define.model import Stream
+from headrace.errors import CorruptionError
+from headrace.pipeline import Pipeline, describe_stream
+from headrace.store.base import Version
+from headrace.timing import Timing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class DamagedPipeline(Pipeline):
+    """Stands where the pipeline would. Views answer what the store has, marked; nothing is taken in."""
+
+    def __init__(self, stream: Stream, damage: CorruptionError) -> None:
+        self.stream = stream
+        self.damage = damage
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Its journal, its lake, its door: whoever wants one is told why there is none."""
+        raise self.damage
+
+    @property
+    def error(self) -> str:
+        return str(self.damage)
+
+    @property
+    def lake(self) -> None:
+        return None
+
+    def start(self, spark: SparkSession, scratch: Path, on_applied: Callable[[], None]) -> None: ...
+
+    def redefine(self, stream: Stream) -> None:
+        self.stream = stream
+
+    def wake(self) -> None: ...
+
+    def supervise(self) -> None: ...
+
+    def stop_spark(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def freshness(self, version: Version) -> tuple[None, str]:
+        return None, f"stream '{self.stream.name}' is damaged: {self.damage}"
+
+    def timings(self) -> dict[str, Timing]:
+        return {}
+
+    def lag_bytes(self, version: Version) -> None:
+        return None
+
+    def describe(self) -> dict[str, Any]:
+        unknown = ("events", "dead_letters", "commits", "backlog_bytes", "newest_event")
+        still = ("events_per_second", "commit_ms", "maintain_ms")
+        return {**describe_stream(self.stream), **dict.fromkeys((*unknown, *still)), "error": self.error}

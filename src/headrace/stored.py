@@ -1,0 +1,115 @@
+"""The store of a workspace: which file it is, and which versions are in it. The lake decides: it is the only truth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import structlog
+from deltalake import DeltaTable
+
+from headrace.config import Workspace
+from headrace.define.catalog import Catalog
+from headrace.define.fingerprint import fingerprint
+from headrace.errors import CorruptionError, HeldError
+from headrace.lake.table import FENCE_ID, LakeState
+from headrace.lease import Lease
+from headrace.store.base import Version
+from headrace.store.database import DAMAGED
+from headrace.store.duckdb import DuckStore
+
+ASIDE = "set-aside-"
+
+log = structlog.get_logger("headrace.store")
+
+
+def take_lease(workspace: Workspace, url: str | None) -> Lease:
+    """The lease of a workspace. If its file was lost, the data tells which fences were used."""
+    return Lease(
+        workspace.lease_file,
+        url=url,
+        silent_after_s=workspace.settings.lease_s,
+        floor=lambda: highest_fence(workspace.data),
+    )
+
+
+def highest_fence(data: Path) -> int:
+    """The highest fence that anything in the data folder was written under; 0 if there is nothing."""
+    found = [int(path.stem.rpartition("-")[2]) for path in data.glob("journal/*/*-*.seg") if path.stem[-8:].isdigit()]
+    found += [int(path.stem[6:]) for path in data.glob("store/views-*.duckdb") if path.stem[6:].isdigit()]
+    for lake in data.glob("lake/*"):
+        with suppress(Exception):  # a log that cannot be read is named by whoever needs it
+            found.append(DeltaTable(lake).transaction_version(FENCE_ID) or 0)
+    return max(found, default=0)
+
+
+def open_store(workspace: Workspace, fence: int) -> DuckStore:
+    """The newest store file; a new one, to be filled from the lake, if that is damaged or held by a silent process."""
+    folder = workspace.data / "store"
+    folder.mkdir(parents=True, exist_ok=True)
+    files = store_files(workspace)
+    fresh = folder / f"views-{fence:08d}.duckdb"
+    newest = files[-1] if files else fresh
+    try:
+        store = _open(newest, fence)
+    except HeldError:
+        log.warning("the store is held by a process that lost its lease; views are computed anew", file=str(newest))
+        files.append(fresh)
+        store = DuckStore.open(fresh, fence)
+    except CorruptionError as error:
+        log.error("the store is damaged and set aside; views are computed anew", error=str(error))
+        _set_aside(newest)
+        store = DuckStore.open(fresh, fence)
+    for old in files[:-1]:
+        for left in folder.glob(f"{old.name}*"):
+            left.unlink(missing_ok=True)
+    return store
+
+
+def _open(file: Path, fence: int) -> DuckStore:
+    note = file.with_name(file.name + DAMAGED)
+    if note.exists():
+        raise CorruptionError(f"store {file} was found damaged while it was in use")
+    if not file.exists() and file.with_name(file.name + ".wal").exists():
+        raise CorruptionError(f"store {file} is gone but for its write-ahead log")
+    return DuckStore.open(file, fence)
+
+
+def _set_aside(file: Path) -> None:
+    """Keep the damaged file for whoever wants to look at it, and none of those before it."""
+    for earlier in file.parent.glob(f"{ASIDE}*"):
+        earlier.unlink()
+    for part in [*file.parent.glob(f"{file.name}*")]:
+        if part.name.endswith(DAMAGED):
+            part.unlink()
+        else:
+            part.rename(part.with_name(ASIDE + part.name))
+
+
+def store_files(workspace: Workspace) -> list[Path]:
+    """The store's files, the current one last."""
+    return sorted((workspace.data / "store").glob("views-*.duckdb"))
+
+
+def reconcile_views(store: DuckStore, catalog: Catalog, lakes: Mapping[str, LakeState]) -> None:
+    """Register the versions that the catalog asks for, drop the views that it does not name.
+
+    A version that is ahead of its lake has commits that the log has lost: it is dropped and computed anew.
+    """
+    with store.snapshot() as snapshot:
+        versions = snapshot.versions()
+    unbacked = {version.view.name for version in versions if _is_ahead(version, lakes.get(version.view.stream))}
+    for name in sorted(unbacked & set(catalog.views)):
+        log.error("the lake has lost commits that this view had; it is computed anew from what the lake has", view=name)
+    for name in sorted({v.view.name for v in versions} - set(catalog.views) | unbacked):
+        store.drop(name)
+    for view in catalog.views.values():
+        own = [v for v in versions if v.view.name == view.name and v.view.name not in unbacked]
+        newest = max(own, key=lambda v: v.number, default=None)
+        if newest is None or newest.fingerprint != fingerprint(view):
+            store.register(view, fingerprint(view), catalog.streams[view.stream].patience_ms)
+
+
+def _is_ahead(version: Version, lake: LakeState | None) -> bool:
+    return lake is not None and (version.applied_to > lake.next_commit or version.position > lake.position)

@@ -1,0 +1,86 @@
+"""A disk that is full: writers are told, what was acknowledged is kept, and it goes on when there is room."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx2
+
+from headrace.faults import VARIABLE
+
+from ..server import UpServer
+from .clicks import Clicks
+
+PAD = 60_000  # bytes that each event drags along
+
+
+def wait_for(server: UpServer, what: Callable[[], object], timeout_s: float = 90) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not what():
+        assert time.monotonic() < deadline, f"{server.get('/v1/status')} {server.said()}"
+        time.sleep(0.1)
+
+
+def refusal(server: UpServer, clicks: Clicks) -> httpx2.Response | None:
+    """What the server says against one more post; None if it takes it."""
+    try:
+        return None if clicks.post(server, strict=True) else None
+    except httpx2.HTTPStatusError as error:
+        return error.response
+
+
+def test_a_really_full_disk(workspace: Path, small_disk: Callable[[int], Path]) -> None:
+    disk = small_disk(128 << 20)
+    (workspace / "data").symlink_to(disk)
+    ballast = disk / "ballast"
+    ballast.write_bytes(bytes(64 << 20))
+    server = UpServer(workspace).wait_until_ready()
+    clicks = Clicks()
+    assert clicks.post(server)
+    clicks.check(server)
+
+    clicks.pad = PAD
+    refused = None
+    while refused is None:
+        refused = refusal(server, clicks)
+        assert clicks.posts < 200
+    assert refused.status_code == 507
+    said = refused.json()["error"]
+    assert said["code"] == "disk_full"
+    assert f"the disk of '{workspace}/data/journal/clicks' is full" in said["message"]
+    assert "nothing of this request was kept" in said["fix"]
+    health = httpx2.get(f"{server.url}/health")
+    assert health.status_code == 503
+    assert "is full" in health.json()["reason"]
+    (total,) = server.rows("total")  # answers go on
+    assert total["n"] >= 20
+    assert refusal(server, clicks) is not None
+    assert server.process.poll() is None
+
+    ballast.unlink()
+    wait_for(server, lambda: refusal(server, clicks) is None)
+    wait_for(server, lambda: server.get("/health")["status"] == "ok")
+    clicks.pad = 0
+    assert clicks.post(server)
+    clicks.check(server)
+    assert server.stop() == 0
+
+
+def test_a_full_disk_at_each_point(workspace: Path, tmp_path: Path) -> None:
+    """One server meets it everywhere, one point after the other, and goes on each time."""
+    wanted = tmp_path / "fault"
+    server = UpServer(workspace, **{VARIABLE: f"@{wanted}"}).wait_until_ready()
+    clicks = Clicks()
+    for point in ("append.in_worker", "append.before_commit", "maintain.before_partials", "store.before_commit"):
+        wanted.write_text(f"{point}=ENOSPC")
+        assert clicks.post(server)  # the journal has room
+        wait_for(server, lambda: "is full" in str(server.status_of("clicks")["error"]))
+        assert not any(view["stalled"] for view in server.get("/v1/status")["views"])
+        wanted.unlink()
+        clicks.check(server)
+        wait_for(server, lambda: server.status_of("clicks")["error"] is None)
+    lake = workspace / "data" / "lake" / "clicks"
+    assert len(list(lake.glob("_dead=*/*.parquet"))) == server.status_of("clicks")["commits"]  # no file is left over
+    assert server.stop() == 0

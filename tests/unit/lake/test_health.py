@@ -1,0 +1,180 @@
+"""Lost and damaged files of a lake: found, named, never read as something else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from headrace.define.sql import parse
+from headrace.errors import CorruptionError, DiskFullError
+from headrace.failures import free_bytes
+from headrace.lake.file import LakeFileWriter
+from headrace.lake.health import check_contents, check_files, check_log
+from headrace.lake.table import LakeTable
+
+(STREAM,) = parse("CREATE STREAM s (id BIGINT)").streams.values()
+COMMITS, ROWS = 5, 1000
+
+
+def write_file(table: LakeTable, commit: int) -> None:
+    writer = LakeFileWriter(table.folder, commit, dead=False)
+    numbers = pa.array(range(ROWS), pa.int64())
+    writer.write(pa.table({"_commit": pa.repeat(pa.scalar(commit), ROWS), "_position": numbers, "id": numbers}))
+    file = writer.close()
+    assert file is not None
+    table.commit(table.state, (commit + 1) * 10, None, [file])
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    table = LakeTable(tmp_path / "s", STREAM, fence=1)
+    for commit in range(COMMITS):
+        write_file(table, commit)
+    return table.folder
+
+
+def reopen(lake: Path) -> LakeTable:
+    return LakeTable(lake, STREAM, fence=None)
+
+
+def entries(lake: Path) -> list[Path]:
+    return sorted((lake / "_delta_log").glob("*.json"))
+
+
+def test_a_whole_lake_has_no_findings(lake: Path) -> None:
+    files = reopen(lake).files(0, COMMITS)
+    assert [*check_log(lake), *check_files(lake, files), *check_contents(lake, files)] == []
+
+
+def cut_short(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def empty(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def drop_a_line(path: Path) -> None:
+    path.write_bytes(path.read_bytes().splitlines(keepends=True)[0])
+
+
+def garble(path: Path) -> None:
+    path.write_bytes(b"garbage\n")
+
+
+def zero(path: Path) -> None:
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, cut_short, empty, garble, zero, drop_a_line])
+@pytest.mark.parametrize("which", [0, 4])
+def test_a_lost_or_damaged_log_entry_is_named(lake: Path, damage: Callable[[Path], None], which: int) -> None:
+    entry = entries(lake)[which]
+    damage(entry)
+    # An entry without its lines is well-formed; the rows of all commits tell that some are gone.
+    named = "events and dead letters where 5,000 were written" if damage is drop_a_line and which else "_delta_log"
+    with pytest.raises(CorruptionError, match=named):
+        reopen(lake)
+
+
+def test_a_lost_newest_entry_is_a_lake_that_was_cut_back(lake: Path) -> None:
+    entries(lake)[-1].unlink()
+    assert reopen(lake).state.next_commit == COMMITS - 1  # whether anything is missing, store and journal tell
+
+
+def test_a_lake_without_its_log_is_not_made_anew(lake: Path) -> None:
+    shutil.rmtree(lake / "_delta_log")
+    for fence in (None, 2):
+        with pytest.raises(CorruptionError, match=r"'.*_delta_log' is gone or empty; nothing was changed"):
+            LakeTable(lake, STREAM, fence)
+    assert not (lake / "_delta_log").exists()
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, cut_short, garble])
+def test_a_lost_or_damaged_checkpoint_is_named(lake: Path, damage: Callable[[Path], None]) -> None:
+    DeltaTable(lake).create_checkpoint()
+    for entry in entries(lake)[:-1]:
+        entry.unlink()
+    assert reopen(lake).rows() == COMMITS * ROWS
+    (checkpoint,) = (lake / "_delta_log").glob("*.checkpoint.parquet")
+    damage(checkpoint)
+    with pytest.raises(CorruptionError, match=r"lake '.*/s' cannot be read; found .*_delta_log"):
+        reopen(lake)
+
+
+def test_a_garbled_hint_at_the_checkpoint_does_not_matter(lake: Path) -> None:
+    DeltaTable(lake).create_checkpoint()
+    garble(lake / "_delta_log" / "_last_checkpoint")
+    assert reopen(lake).rows() == COMMITS * ROWS
+
+
+@pytest.mark.parametrize(
+    ("damage", "what"), [(Path.unlink, "is listed in the log and is gone"), (cut_short, "bytes instead of")]
+)
+def test_a_lost_or_shortened_file_is_named(lake: Path, damage: Callable[[Path], None], what: str) -> None:
+    files = reopen(lake).files(0, COMMITS)
+    damage(lake / files[2].path)
+    (found,) = check_files(lake, files)
+    assert found.file == lake / files[2].path
+    assert what in found.what
+    assert "restore it from a copy" in str(found)
+    assert [each.file for each in check_contents(lake, files)] == [found.file]
+
+
+def test_a_flipped_bit_never_gives_another_value(lake: Path) -> None:
+    files = reopen(lake).files(0, COMMITS)
+    path = lake / files[1].path
+    whole, rows = path.read_bytes(), pq.read_table(path)
+    unseen = 0
+    for at in range(4, len(whole), 3):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
+        assert check_files(lake, files) == []
+        found = [each.file for each in check_contents(lake, files)]
+        assert found in ([], [path])
+        if not found:
+            unseen += 1
+            assert pq.read_table(path) == rows
+    assert unseen < len(whole) / 100  # bits that nothing depends on
+
+
+def test_a_full_disk_commits_nothing_and_goes_on(small_disk: Callable[[int], Path]) -> None:
+    disk = small_disk(1 << 20)
+    table = LakeTable(disk / "s", STREAM, fence=1)
+    while table._table.version() < 98:  # the next but one makes a checkpoint
+        write_file(table, table.state.next_commit)
+    before, ballast = table.state, disk / "ballast"
+    fill(ballast, leave=0)
+    writer = LakeFileWriter(table.folder, before.next_commit, dead=False)
+    numbers = pa.array(range(10**5), pa.int64())
+    rows = pa.table({"_commit": numbers, "_position": numbers, "id": numbers})
+    with pytest.raises(OSError, match="No space left"):
+        writer.write(rows)
+    writer.discard()
+    assert len(list(table.folder.glob("_dead=false/*"))) == before.next_commit
+    with pytest.raises(
+        DiskFullError, match=f"the lake of stream 's' cannot be written: the disk of '{disk}/s' is full"
+    ):
+        table.commit(before, 10**6, None, [])
+    assert table.state == reopen(table.folder).state == before
+    fill(ballast, leave=8192)  # room for an entry of the log, but not for a checkpoint
+    for _ in range(2):
+        table.commit(table.state, table.state.position + 10, None, [])
+    assert table.state == reopen(table.folder).state
+    assert table.state.next_commit == before.next_commit + 2
+    assert not list((table.folder / "_delta_log").glob("*.checkpoint.parquet"))
+    ballast.unlink()
+    write_file(table, table.state.next_commit)
+    assert reopen(table.folder).rows() == table.rows() == (before.next_commit + 1) * ROWS
+
+
+def fill(ballast: Path, leave: int) -> None:
+    ballast.unlink(missing_ok=True)
+    with ballast.open("wb", buffering=0) as out:
+        out.write(bytes(max(0, free_bytes(ballast.parent) - leave)))

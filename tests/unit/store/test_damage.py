@@ -1,0 +1,228 @@
+"""A store whose disk is full or whose file is lost or damaged: it goes on, or is computed anew from the lake."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from headrace.config import Settings, Workspace
+from headrace.define.catalog import Catalog
+from headrace.define.fingerprint import fingerprint
+from headrace.define.sql import parse
+from headrace.errors import CorruptionError, DiskFullError, WorkspaceError
+from headrace.faults import VARIABLE
+from headrace.lake.table import LakeState
+from headrace.store import database
+from headrace.store.duckdb import DuckStore
+from headrace.stored import highest_fence, open_store, reconcile_views
+from tests.unit.store.partial_files import simple_event, write_partials
+from tests.unit.store.test_duckdb import VIEW, counted, serving, step
+
+SOME = 2000  # rows of a step
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path, Settings())
+
+
+def fill_store(workspace: Workspace, commits: int = 3, fence: int = 1) -> Path:
+    """A store with one view and some merges; its file."""
+    store = open_store(workspace, fence)
+    store.register(VIEW, "a", 5)
+    file = write_partials(workspace.folder / "p", VIEW, [simple_event(f"/{i}", 0) for i in range(300)])
+    for commit in range(commits):
+        store.apply(step(commit, commit + 1), {("traffic", 1): [file]})
+    store.close()
+    (path,) = (workspace.data / "store").glob("views-*.duckdb")
+    return path
+
+
+@pytest.mark.parametrize("point", ["store.before_merge", "store.before_commit"])
+def test_a_full_disk_merges_nothing_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+    store = DuckStore.open(tmp_path / "store", fence=1)
+    store.register(VIEW, "a", 5)
+    file = write_partials(tmp_path / "p", VIEW, [simple_event("/a", 0)])
+    monkeypatch.setenv(VARIABLE, f"{point}=ENOSPC")
+    with pytest.raises(DiskFullError, match=f"views cannot be brought on: the disk of '{tmp_path}/store' is full"):
+        store.apply(step(0, 1), {("traffic", 1): [file]})
+    assert (serving(store).applied_to, counted(store, serving(store))) == (0, 0)
+    monkeypatch.delenv(VARIABLE)
+    store.apply(step(0, 1), {("traffic", 1): [file]})
+    assert (serving(store).applied_to, counted(store, serving(store))) == (1, 1)
+    store.close()
+
+
+@pytest.mark.parametrize("threshold", ["100KB", "64MB"])
+def test_a_really_full_disk(
+    small_disk: Callable[[int], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threshold: str
+) -> None:
+    """With the low threshold a checkpoint fails, which makes the database invalid for its process; else its log."""
+    monkeypatch.setitem(database.SETTINGS, "checkpoint_threshold", threshold)
+    disk = small_disk(4 << 20)
+    ballast = disk / "ballast"
+    ballast.write_bytes(bytes(2 << 20))
+    store = DuckStore.open(disk / "store", fence=1)
+    view = replace(VIEW, columns=VIEW.columns[:2])
+    store.register(view, "a", 5)
+    applied = 0
+    full = None
+    while full is None:
+        events = [simple_event(f"/{applied}-{i}", 0) for i in range(SOME)]
+        file = write_partials(tmp_path / f"{applied}", view, events)
+        try:
+            store.apply(step(applied, applied + 1), {("traffic", 1): [file]})
+            applied += 1
+        except DiskFullError as error:
+            full = error
+    assert applied
+    assert f"the disk of '{disk}/store' is full" in str(full)
+    with suppress(DiskFullError):  # answers go on, unless the file cannot even be opened without room
+        assert counted(store, serving(store)) == applied * SOME
+    with suppress(DiskFullError):
+        store.apply(step(applied, applied + 1), {("traffic", 1): [file]})
+    ballast.unlink()
+    at = serving(store).applied_to
+    assert counted(store, serving(store)) == at * SOME
+    if at == applied:
+        store.apply(step(applied, applied + 1), {("traffic", 1): [file]})
+    assert counted(store, serving(store)) == (applied + 1) * SOME
+    store.close()
+    again = DuckStore.open(disk / "store", fence=2)
+    assert counted(again, serving(again)) == (applied + 1) * SOME
+    again.close()
+
+
+def half(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def garble(path: Path) -> None:
+    path.write_bytes(b"x" * path.stat().st_size)
+
+
+def flip_start(path: Path) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[4096 + 20] ^= 255
+    raw[8192 + 20] ^= 255
+    path.write_bytes(raw)
+
+
+@pytest.mark.parametrize("damage", [half, garble, flip_start])
+def test_a_damaged_store_is_set_aside_and_begun_anew(workspace: Workspace, damage: Callable[[Path], None]) -> None:
+    path = fill_store(workspace)
+    damage(path)
+    with pytest.raises(CorruptionError, match=r"cannot be read.*sets the file aside"):
+        DuckStore.open(path, 2)
+    store = open_store(workspace, 2)
+    with store.snapshot() as snapshot:
+        assert snapshot.versions() == []
+    store.close()
+    assert sorted(p.name for p in path.parent.iterdir()) == [f"set-aside-{path.name}", "views-00000002.duckdb"]
+
+
+def test_damage_that_a_reader_meets_is_named_and_remembered(workspace: Workspace) -> None:
+    path = fill_store(workspace, commits=30)
+    raw = bytearray(path.read_bytes())
+    for at in range(12288 + 100, len(raw), 1000):
+        raw[at] ^= 16
+    path.write_bytes(raw)
+    with suppress(CorruptionError):
+        store = DuckStore.open(path, 2)
+        with pytest.raises(CorruptionError, match=r"cannot be read.*again from the lake"):
+            counted(store, serving(store))
+        store.close()
+        assert path.with_name(path.name + ".damaged").exists()
+    again = open_store(workspace, 3)
+    with again.snapshot() as snapshot:
+        assert snapshot.versions() == []
+    again.close()
+
+
+def test_a_lost_store_is_begun_anew(workspace: Workspace) -> None:
+    fill_store(workspace).unlink()
+    store = open_store(workspace, 2)
+    with store.snapshot() as snapshot:
+        assert snapshot.versions() == []
+    store.close()
+
+
+CRASH = """
+import os, sys
+from headrace.store.duckdb import DuckStore
+from tests.unit.store.test_duckdb import VIEW, step
+store = DuckStore.open(sys.argv[1], fence=1)
+store.register(VIEW, "a", 5)
+for commit in range(5):
+    store.apply(step(commit, commit + 1), {("traffic", 1): [sys.argv[2]]})
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, half, garble])
+def test_a_lost_or_damaged_write_ahead_log_costs_no_wrong_number(
+    workspace: Workspace, damage: Callable[[Path], None], run_python: Callable[..., None]
+) -> None:
+    file = write_partials(workspace.folder / "p", VIEW, [simple_event(f"/{i}", 0) for i in range(300)])
+    path = workspace.data / "store" / "views-00000001.duckdb"
+    path.parent.mkdir(parents=True)
+    run_python(CRASH, str(path), file)  # as if killed: all is in the log
+    log = path.with_name(path.name + ".wal")
+    assert log.stat().st_size > 10_000
+    damage(log)
+    store = open_store(workspace, 2)
+    with store.snapshot() as snapshot:
+        versions = snapshot.versions()
+    for version in versions:  # what is there is a whole number of steps: the rest is merged again
+        assert counted(store, version) == version.applied_to * 300
+    store.close()
+
+
+def test_a_store_of_a_newer_format_is_refused_and_left_alone(workspace: Workspace) -> None:
+    path = fill_store(workspace)
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("UPDATE store_format SET version = 99")
+    for read_only in (True, False):
+        with pytest.raises(WorkspaceError, match="written by a newer Headrace; found format 99; expected at most 1"):
+            DuckStore.open(path, 5, read_only=read_only)
+    with pytest.raises(WorkspaceError, match="format 99"):
+        open_store(workspace, 5)
+    assert path.exists()
+
+
+DEFINITIONS = parse("CREATE STREAM s (id BIGINT); CREATE MATERIALIZED VIEW n AS SELECT count(*) AS n FROM s")
+
+
+def reconciled(store: DuckStore, lake: LakeState | None) -> int:
+    catalog = Catalog(DEFINITIONS.streams, DEFINITIONS.views)
+    reconcile_views(store, catalog, {"s": lake} if lake else {})
+    return serving(store, "n").applied_to
+
+
+def test_a_view_that_is_ahead_of_its_lake_is_computed_anew(workspace: Workspace) -> None:
+    store = open_store(workspace, 1)
+    view = DEFINITIONS.views["n"]
+    assert reconciled(store, LakeState(0, 0, None)) == 0
+    assert serving(store, "n").fingerprint == fingerprint(view)
+    store.apply(step(0, 5), {("n", 1): []})
+    assert reconciled(store, LakeState(5, 50, None)) == 5
+    assert reconciled(store, LakeState(9, 90, None)) == 5
+    assert reconciled(store, None) == 5  # a lake that cannot be read tells nothing
+    assert reconciled(store, LakeState(4, 40, None)) == 0
+    store.close()
+
+
+def test_the_highest_fence_is_known_without_the_lease(workspace: Workspace) -> None:
+    assert highest_fence(workspace.data) == 0
+    fill_store(workspace, fence=3)
+    assert highest_fence(workspace.data) == 3
+    segment = workspace.journal("s") / f"{0:020d}-{7:08d}.seg"
+    segment.parent.mkdir(parents=True)
+    segment.touch()
+    assert highest_fence(workspace.data) == 7
