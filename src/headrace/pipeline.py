@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 BUSY_BYTES = 16 << 20  # of journal that the lake has not: beyond it, the lake's upkeep waits
 IDLE_S = 5.0  # how often a pipeline without news looks for stalled versions to try again
+RETRY_S = 1.0  # how soon a step that failed is tried again
 RESTARTS_S = (0.5, 1, 2, 5, 10)  # pauses before a failed append starts again
 
 log = structlog.get_logger("headrace.pipeline")
@@ -269,7 +270,7 @@ class Pipeline:
                     )
                     self._maintain_error = one_line(full or error)
                     log.exception("maintain failed", stream=self.stream.name)
-            self._news.wait(IDLE_S)
+            self._news.wait(RETRY_S if self._maintain_error else IDLE_S)
 
 
 def describe_stream(stream: Stream) -> dict[str, Any]:

@@ -373,7 +373,7 @@ class Runtime:
         if pipeline is None:
             return None, "its stream is gone"
         fresh = pipeline.freshness(version)
-        if fresh[0] == 0:
+        if not fresh[0]:  # all is in it, or there is a reason why that is not known
             return fresh
         if self._beat is None:
             return None, "the pipeline is starting"

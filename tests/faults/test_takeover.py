@@ -1,4 +1,4 @@
-"""A paused writer that wakes after another took over commits nothing and stops; a second `up` is refused."""
+"""A second `up` is refused; a paused writer that wakes after another took over commits nothing and stops."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from .clicks import Clicks
 def test_paused_writer_that_wakes_commits_nothing(workspace: Path) -> None:
     clicks = Clicks()
     first = UpServer(workspace).wait_until_ready()
+    refuse_second(workspace, first)
     for _ in range(20):
         assert clicks.post(first)
     # Paused in the midst of its work: some of these posts are in the journal and not in the lake.
@@ -29,7 +30,7 @@ def test_paused_writer_that_wakes_commits_nothing(workspace: Path) -> None:
     for _ in range(5):
         assert clicks.post(second)
     clicks.check(second)
-    commits = second.get("/v1/status")["streams"][0]["commits"]
+    commits = second.status_of("clicks")["commits"]
 
     outcome: list[object] = []
     events = [{"id": 10**6, "at": "2026-04-01T10:00:00Z"}]
@@ -41,10 +42,22 @@ def test_paused_writer_that_wakes_commits_nothing(workspace: Path) -> None:
     assert first.process.wait(30) == 3, first.said()
     assert "taken" in first.said()
 
-    assert second.get("/v1/status")["streams"][0]["commits"] == commits
+    assert second.status_of("clicks")["commits"] == commits
     assert clicks.post(second)
     clicks.check(second)
+    began = time.monotonic()
     assert second.stop() == 0
+    assert time.monotonic() - began < 10
+
+
+def refuse_second(workspace: Path, first: UpServer) -> None:
+    """A second `up` fails at once and names the first."""
+    began = time.monotonic()
+    ended = subprocess.run([*COMMAND, "up", "--port", "0"], cwd=workspace, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert f"process {first.process.pid} at {first.url}" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert time.monotonic() - began < 20
 
 
 def _try(server: UpServer, events: list[dict[str, object]]) -> object:
@@ -52,16 +65,3 @@ def _try(server: UpServer, events: list[dict[str, object]]) -> object:
         return server.post("clicks", events, "late")
     except httpx2.HTTPError:
         return "not acknowledged"
-
-
-def test_second_up_fails_at_once_and_names_the_first(workspace: Path) -> None:
-    first = UpServer(workspace).wait_for_http()
-    began = time.monotonic()
-    ended = subprocess.run([*COMMAND, "up", "--port", "0"], cwd=workspace, capture_output=True, text=True, check=False)
-    assert ended.returncode == 1
-    assert f"process {first.process.pid} at {first.url}" in ended.stderr
-    assert "Traceback" not in ended.stderr
-    assert time.monotonic() - began < 20
-    began = time.monotonic()
-    first.stop()
-    assert time.monotonic() - began < 10

@@ -156,7 +156,7 @@ def test_a_full_disk_commits_nothing_and_goes_on(small_disk: Callable[[int], Pat
     rows = pa.table({"_commit": numbers, "_position": numbers, "id": numbers})
     with pytest.raises(OSError, match="No space left"):
         writer.write(rows)
-    writer.discard()
+    writer.abandon()
     assert len(list(table.folder.glob("_dead=false/*"))) == before.next_commit
     with pytest.raises(
         DiskFullError, match=f"the lake of stream 's' cannot be written: the disk of '{disk}/s' is full"

@@ -1,0 +1,83 @@
+"""A server whose files were lost or damaged: named, never a wrong number, and other streams go on."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from ..server import UpServer
+from .clicks import Clicks
+
+MORE = """
+CREATE STREAM orders (id BIGINT NOT NULL);
+CREATE MATERIALIZED VIEW order_count AS SELECT count(*) AS n FROM orders;
+CREATE STREAM pages (id BIGINT NOT NULL);
+CREATE MATERIALIZED VIEW page_count AS SELECT count(*) AS n, sum(id) AS ids FROM pages;
+"""
+
+
+def newest_entry(lake: Path) -> Path:
+    return max((lake / "_delta_log").glob("*.json"))
+
+
+def test_a_server_with_damaged_files(workspace: Path) -> None:
+    (workspace / "definitions" / "more.sql").write_text(MORE)
+    data, clicks = workspace / "data", Clicks()
+    first = UpServer(workspace).wait_until_ready()
+    for _ in range(2):
+        assert clicks.post(first)
+        for stream in ("orders", "pages"):
+            token = first.post(stream, [{"id": number} for number in range(1000)], None)["token"]
+            first.wait_for_token(token)
+    clicks.check(first)
+    assert first.stop() == 0
+
+    shutil.rmtree(data / "lake" / "orders" / "_delta_log")
+    for stream in ("clicks", "pages"):  # the store has a commit now that the lake has not
+        newest_entry(data / "lake" / stream).unlink()
+    page = min((data / "lake" / "pages").glob("_dead=false/*.parquet"))
+    raw = bytearray(page.read_bytes())
+    raw[40] ^= 1  # in the first page
+    page.write_bytes(raw)
+    (data / "lease.json").write_text("garbage")
+    second = UpServer(workspace).wait_for_http()
+
+    orders_are_named(second, data)
+    clicks.check(second)
+    pages_are_named(second, page)
+    (data / "lease.json").unlink()
+    (data / "journal" / "clicks" / "durable").unlink()
+    assert clicks.post(second)
+    clicks.check(second)
+    assert second.process.poll() is None
+    assert "Traceback" not in second.said()
+    second.stop()
+
+
+def orders_are_named(server: UpServer, data: Path) -> None:
+    """Its log is gone: what the store has is answered, marked; nothing is taken in."""
+    said = server.status_of("orders")
+    assert f"lake '{data}/lake/orders' cannot be read" in said["error"]
+    assert "_delta_log' is gone or empty" in said["error"]
+    answer = server.get("/v1/views/order_count")
+    assert (answer["rows"][0]["n"], answer["freshness_ms"]) == (2000, None)
+    assert "stream 'orders' is damaged" in answer["freshness_reason"]
+    with pytest.raises(httpx2.HTTPStatusError) as refused:
+        server.post("orders", [{"id": 1}], None)
+    assert refused.value.response.json()["error"]["code"] == "corruption"
+
+
+def pages_are_named(server: UpServer, page: Path) -> None:
+    """A page of a file is damaged: the view that has to read it is stalled, and says which."""
+    deadline = time.monotonic() + 60
+    stalled = None
+    while stalled is None:
+        assert time.monotonic() < deadline, server.said()
+        stalled = next(v["stalled"] for v in server.get("/v1/views")["views"] if v["name"] == "page_count")
+        time.sleep(0.1)
+    assert page.name in stalled
+    assert server.get("/v1/views/page_count")["rows"] == []
