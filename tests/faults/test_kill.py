@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.faults import VARIABLE
+from headrace.faults import POINTS, VARIABLE
 from headrace.store.duckdb import DuckStore
 from headrace.transport.journal import Journal
 from tests.unit.store.partial_files import simple_event, write_partials
@@ -27,8 +27,14 @@ IN_JOURNAL = ("journal.before_write", "journal.before_fsync", "journal.after_fsy
 IN_STORE = ("store.before_merge", "store.before_commit", "store.after_commit")
 IN_SPARK = ("append.before_commit", "append.after_commit", "maintain.before_partials", "maintain.after_partials")
 WORKER = "append.in_worker"  # this one kills a Spark worker, not the server: it goes on by itself
+ELSEWHERE = ("replay.",)  # points that no click reaches have tests of their own
 SEEDS = int(os.environ.get("HEADRACE_FAULT_SEEDS", "0"))
 KILLED = -9
+
+
+def test_every_point_is_tried() -> None:
+    here = {*IN_JOURNAL, *IN_STORE, *IN_SPARK, WORKER}
+    assert here == {point for point in POINTS if not point.startswith(ELSEWHERE)}
 
 
 def die_at(workspace: Path, point: str, clicks: Clicks) -> None:

@@ -59,7 +59,7 @@ class DuckSnapshot:
         return next((v for v in self.versions() if v.serving and v.view.name == view), None)
 
     def count(self, version: Version) -> int:
-        counts = [_run(self._connection, f"SELECT count(*) FROM {quoted(t)}")[0][0] for t in _tables(version)]
+        counts = [run(self._connection, f"SELECT count(*) FROM {quoted(t)}")[0][0] for t in _tables(version)]
         return int(sum(counts))
 
     def fold(self, version: Version, selection: Selection) -> pa.Table:
