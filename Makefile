@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check bench setup clean test-fast
+.PHONY: demo test test-faults check bench setup clean test-fast
 
 demo: setup
 	@$(BIN)/headrace demo
@@ -14,6 +14,9 @@ demo: setup
 test: setup check
 	@scripts/browser
 	@$(BIN)/python -m pytest
+
+test-faults: setup
+	@HEADRACE_FAULT_SEEDS=$(or $(SEEDS),3) $(BIN)/python -m pytest tests/faults
 
 test-fast: setup
 	@$(BIN)/python -m pytest tests/unit tests/laws tests/docs
