@@ -22,6 +22,7 @@ from headrace.define.model import Stream
 from headrace.define.plan import Plan, compare
 from headrace.describe import describe_view, memory_mb
 from headrace.errors import ConflictError, CorruptionError, DefinitionError, HeadraceError, NotFoundError, did_you_mean
+from headrace.failures import disk_full, is_disk_full
 from headrace.lake.dead import DeadLetters
 from headrace.lake.formats.layout import Layout
 from headrace.lake.ingest import IngestReply, read_token
@@ -152,7 +153,9 @@ class Runtime:
         except Exception as error:
             log.exception("spark cannot start")
             self._fail(
-                HeadraceError(
+                disk_full("Spark cannot start", self._scratch)
+                if is_disk_full(error)
+                else HeadraceError(
                     f"Spark cannot start: {str(error).splitlines()[0]}",
                     fix=f"see {self.workspace.logs / 'spark.log'}",
                 )
