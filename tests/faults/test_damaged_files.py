@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import httpx2
+import pyarrow.parquet as pq
 import pytest
 
 from ..server import UpServer
@@ -40,9 +41,7 @@ def test_a_server_with_damaged_files(workspace: Path) -> None:
     for stream in ("clicks", "pages"):  # the store has a commit now that the lake has not
         newest_entry(data / "lake" / stream).unlink()
     page = min((data / "lake" / "pages").glob("_dead=false/*.parquet"))
-    raw = bytearray(page.read_bytes())
-    raw[40] ^= 1  # in the first page
-    page.write_bytes(raw)
+    flip_a_bit(page, "id")
     (data / "lease.json").write_text("garbage")
     second = UpServer(workspace).wait_for_http()
 
@@ -56,6 +55,15 @@ def test_a_server_with_damaged_files(workspace: Path) -> None:
     assert second.process.poll() is None
     assert "Traceback" not in second.said()
     second.stop()
+
+
+def flip_a_bit(file: Path, column: str) -> None:
+    """In the last page of a column that a view reads."""
+    group = pq.read_metadata(file).row_group(0)
+    chunk = next(c for c in map(group.column, range(group.num_columns)) if c.path_in_schema == column)
+    raw = bytearray(file.read_bytes())
+    raw[chunk.data_page_offset + chunk.total_compressed_size - 3] ^= 1
+    file.write_bytes(raw)
 
 
 def orders_are_named(server: UpServer, data: Path) -> None:
