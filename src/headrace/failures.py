@@ -16,6 +16,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 # Arrow, DuckDB, delta-rs and Java each wrap the system's words in their own.
 _FULL_TEXT = re.compile(r"no space left on device|disk quota exceeded|os error 28|errno 28\b", re.IGNORECASE)
 _OURS = re.compile(r"headrace\.errors\.(\w+): (.+)")
+_UNREADABLE = re.compile(r"while reading file (?:file://)?(\S+?\.parquet)")
 _UNUSABLE = {
     errno.EACCES: "permit this user to write there",
     errno.EPERM: "permit this user to write there",
@@ -77,6 +78,9 @@ def one_line(error: BaseException) -> str:
     """Any failure as one sentence."""
     if isinstance(error, HeadraceError):
         return str(error)
+    unreadable = _UNREADABLE.search(str(error))  # Spark names it deep within a stack trace
+    if unreadable:
+        return f"file '{unreadable.group(1)}' cannot be read; restore it from a copy"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
 
