@@ -44,6 +44,8 @@ class DamagedPipeline(Pipeline):
 
     def supervise(self) -> None: ...
 
+    def keep_up(self, stopping: Callable[[], bool]) -> None: ...
+
     def stop_spark(self) -> None: ...
 
     def close(self) -> None: ...
@@ -58,6 +60,8 @@ class DamagedPipeline(Pipeline):
         return None
 
     def describe(self) -> dict[str, Any]:
-        unknown = ("events", "dead_letters", "commits", "backlog_bytes", "newest_event")
-        still = ("events_per_second", "commit_ms", "maintain_ms")
-        return {**describe_stream(self.stream), **dict.fromkeys((*unknown, *still)), "error": self.error}
+        unknown = (
+            "events", "dead_letters", "commits", "backlog_bytes", "newest_event", "freshness_ms", "events_per_second",
+            "commit_ms", "maintain_ms", "lake_files", "lake_bytes", "small_files", "last_upkeep", "upkeep_error",
+        )  # fmt: skip
+        return {**describe_stream(self.stream), **dict.fromkeys(unknown), "error": self.error}
