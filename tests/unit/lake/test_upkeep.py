@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headrace.bench.lake import STREAM as VISITS
-from headrace.bench.lake import add_commit, scan_ratio, scan_s
+from headrace.bench.lake import add_commit
 from headrace.errors import FencedError
 from headrace.faults import VARIABLE
 from headrace.lake.table import LakeTable
@@ -159,11 +159,9 @@ def test_the_journal_gives_back_what_the_lake_holds_and_no_key_needs(tmp_path: P
     again.close()
 
 
-def test_a_lake_of_many_small_commits_scans_as_one_written_at_once(tmp_path: Path) -> None:
+def test_a_lake_of_many_small_commits_becomes_a_few_files(tmp_path: Path) -> None:
     many = small_lake(tmp_path / "lake", 300, rows=200, stream=VISITS)
-    before = scan_s(many)
     upkeep_of(many, tmp_path).run()
-    once = small_lake(tmp_path / "once", 1, rows=300 * 200, stream=VISITS)
-    assert scan_ratio(many, once) < 1.6  # scans of some ms on a busy machine; `headrace bench` asks for 1.3
-    assert scan_s(many) < before / 3
-    assert len(many.files(0, 300)) < 10
+    files = many.files(0, 300)
+    assert len(files) < 10  # `headrace bench` measures what that does for scans
+    assert sum(file.rows for file in files) == 300 * 200
