@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import CorruptionError, FencedError, WorkspaceError
-from headrace.store.base import EVENTS, Selection, Step, Version
+from headrace.store.base import BUCKET, EVENTS, Selection, Step, Version
 from headrace.store.duckdb import DuckStore
 from headrace.store.tables import speed_table
-from tests.unit.store.partial_files import make_view, simple_event, write_partials
+from headrace.types import Type
+from tests.unit.store.partial_files import TYPES, make_view, simple_event, write_partials
 
 VIEW = make_view("traffic")
 ALL = Selection(by=("k0",), bucket_ms=60_000)
@@ -216,3 +217,20 @@ def test_readers_never_see_half_a_merge(store: DuckStore, tmp_path: Path) -> Non
     assert not failures
     assert len({row[0] for row in seen}) > 3, "readers ran beside the merges"
     assert [row for row in seen if row != (row[0], row[0], row[0] * pages, row[0] * pages)] == []
+
+
+@pytest.mark.parametrize("of", TYPES, ids=str)
+def test_a_page_goes_on_behind_a_key_of_any_type_and_behind_null(store: DuckStore, tmp_path: Path, of: Type) -> None:
+    view = make_view("traffic", keys=[of])
+    store.register(view, "f", 0)
+    value = simple_event(None, 0).values[of.name]
+    events = [simple_event(key, 0) for key in (None, value)]
+    store.apply(step(0, 1), {("traffic", 1): [write_partials(tmp_path / "p.parquet", view, events)]})
+    with store.snapshot() as snapshot:
+        found, after = [], None
+        while rows := snapshot.fold(
+            serving(store), Selection(by=("k0",), bucket_ms=60_000, after=after, limit=1)
+        ).to_pylist():
+            found.append(rows[0]["k0"])
+            after = (rows[0][BUCKET], rows[0]["k0"])
+    assert found == [None, value]
