@@ -14,7 +14,12 @@ from headrace.types import Type
 
 SQL_TYPES = {"STRING": "VARCHAR", "TIMESTAMP": "TIMESTAMPTZ", "BINARY": "BLOB", "INT": "INTEGER"}
 # What stands for NULL behind a flag that says so, where rows are compared with a page's last.
-STAND_INS = {"STRING": "''", "BOOLEAN": "false", "DATE": "DATE '1970-01-01'", "TIMESTAMP": "TIMESTAMPTZ '1970-01-01 00:00:00+00'"}
+STAND_INS = {
+    "STRING": "''",
+    "BOOLEAN": "false",
+    "DATE": "DATE '1970-01-01'",
+    "TIMESTAMP": "TIMESTAMPTZ '1970-01-01 00:00:00+00'",
+}
 
 STAGED, ROW = "_staged", "_row"  # the merged rows of a step, and where each one lies in its table
 
