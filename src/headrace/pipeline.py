@@ -84,10 +84,7 @@ class Pipeline:
 
     def _look(self) -> str | None:
         """What is wrong with the lake's files. New events go on either way; what needs those files says so."""
-        files = [
-            file for dead in (False, True) for file in self.table.files(0, self.table.state.next_commit, dead=dead)
-        ]
-        found = [*check_log(self.table.folder), *check_files(self.table.folder, files)]
+        found = [*check_log(self.table.folder), *check_files(self.table.folder, self.table.all_files())]
         if not found:
             return None
         log.error("the lake is damaged", stream=self.stream.name, files=[str(each.file) for each in found[:100]])

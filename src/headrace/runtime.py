@@ -79,7 +79,7 @@ class Runtime:
         self._started: float | None = None
         self._beat: float | None = None
         self._threads: list[threading.Thread] = []
-        self._reconcile()
+        self._reconcile(self._catalog)
 
     @classmethod
     def open(cls, workspace: Workspace, url: str) -> Runtime:
@@ -220,18 +220,22 @@ class Runtime:
 
     def plan(self) -> Plan:
         """What the definitions folder asks for, against what runs."""
-        return compare(self._catalog, load(self.workspace.definitions))
+        return compare(self._running(), load(self.workspace.definitions))
 
     def apply(self, expect: str | None = None) -> Plan:
         """Make what is wanted run. `expect` is the fingerprint of the plan that a person said yes to."""
         with self._changing:
             wanted = load(self.workspace.definitions)
-            plan = checked_plan(self._catalog, wanted, expect)
+            plan = checked_plan(self._running(), wanted, expect)
             self._analyse(wanted)
             write_running(self.workspace.catalog_file, wanted)
-            self._catalog = wanted
-            self._reconcile()
+            self._reconcile(wanted)
         return plan
+
+    def _running(self) -> Catalog:
+        """What runs. After an apply that failed half-way this is not what was asked for: it can be repeated."""
+        pipelines = dict(self._pipelines)
+        return Catalog({name: pipeline.stream for name, pipeline in pipelines.items()}, self._catalog.views)
 
     def _analyse(self, wanted: Catalog) -> None:
         """Let Spark look at each new view before anything changes."""
@@ -246,11 +250,9 @@ class Runtime:
                     where = wanted.locations.get(view.name)
                     raise DefinitionError(f"view '{view.name}': Spark refuses it: {reason}", where=where)
 
-    def _reconcile(self) -> None:
-        """Make pipelines and store what the catalog says. Safe to repeat after a crash at any point."""
-        for name in [name for name in self._pipelines if name not in self._catalog.streams]:
-            self._pipelines.pop(name).close()
-        for name, stream in self._catalog.streams.items():
+    def _reconcile(self, wanted: Catalog) -> None:
+        """Make pipelines and store what a catalog says. Safe to repeat after a crash or a failure at any point."""
+        for name, stream in wanted.streams.items():
             running = self._pipelines.get(name)
             if running is not None and running.stream != stream:
                 running.redefine(stream)
@@ -260,7 +262,11 @@ class Runtime:
                     pipeline.start(self._spark, self._scratch, self._on_applied)
                 self._pipelines[name] = pipeline
         lakes = {name: pipeline.lake for name, pipeline in self._pipelines.items()}
-        reconcile_views(self._store, self._catalog, {name: lake for name, lake in lakes.items() if lake is not None})
+        reconcile_views(self._store, wanted, {name: lake for name, lake in lakes.items() if lake is not None})
+        self._catalog = wanted
+        # Last, for the views of the catalog before need them until here.
+        for name in [name for name in self._pipelines if name not in wanted.streams]:
+            self._pipelines.pop(name).close()
         for pipeline in self._pipelines.values():
             pipeline.wake()
 

@@ -191,7 +191,23 @@ def test_a_lake_that_lost_a_file_or_cannot_be_read(sent: Path, examine: Command)
     assert "is gone" in examine(sent)["lake visits"]["said"]
     log = sorted((sent / "data/lake/visits/_delta_log").glob("*.json"))[0]
     log.write_text("{broken")
-    assert examine(sent)["lake visits"]["level"] == "error"
+    assert f"'{log}' is empty, cut off or not JSON" in examine(sent)["lake visits"]["said"]
+
+
+def test_a_lake_whose_file_was_garbled(sent: Path, examine: Command, headrace: Command) -> None:
+    """Its size is right: a footer is always looked at, the rest only where that is asked for."""
+    [found] = [
+        f for f in headrace("doctor", "-w", sent, "--deep", "--json").json["findings"] if f["check"] == "lake visits"
+    ]
+    assert "a.parquet' cannot be read" in found["said"]
+    workspace = Workspace.open(sent)
+    table = LakeTable(workspace.lake("visits"), load(workspace.definitions).streams["visits"], fence=101)
+    path = table.folder / "_dead=false" / "1-00000000.parquet"
+    path.write_bytes(b"x" * 100)
+    bounds = '"minValues":{"_commit":1},"maxValues":{"_commit":1},"nullCount":{}'
+    file = NewFile("_dead=false/1-00000000.parquet", 100, 2, False, f'{{"numRecords":2,{bounds}}}')
+    table.commit(table.state, 11, None, [file])
+    assert f"'{path}' has a damaged footer" in examine(sent)["lake visits"]["said"]
 
 
 def test_a_journal_that_is_damaged_or_lost(sent: Path, examine: Command) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tests.surfaces.conftest import Served, visit
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.surfaces.conftest import Ran, Served, visit
 
 MORE = "CREATE MATERIALIZED VIEW all_visits AS SELECT count(*) AS hits FROM visits;"
 
@@ -66,3 +69,21 @@ def test_openapi_documents_every_endpoint(served: Served) -> None:
             assert method["description"], path
     named = {p["name"] for p in paths["/v1/views/{view}"]["get"]["parameters"]}
     assert {"view", "key", "by", "start", "end", "window", "every", "limit", "cursor"} <= named
+
+
+def test_an_apply_that_failed_half_way_is_still_to_be_done(
+    served: Served, applied: Path, headrace: Callable[..., Ran]
+) -> None:
+    sql = applied / "definitions" / "shop.sql"
+    sql.write_text(sql.read_text().replace("status  INT", "status  BIGINT"))
+    in_the_way = applied / "data/lake/visits/.entry-00000002"  # where the lake's next log entry is drafted
+    in_the_way.mkdir()
+    failed = headrace("apply", "--yes", "-w", applied)
+    assert failed.code != 0
+    assert "data/lake/visits' cannot be written" in failed.err
+    assert "field loosened: status INT → status BIGINT" in headrace("plan", "-w", applied).out
+    in_the_way.rmdir()
+    assert headrace("apply", "--yes", "-w", applied).out.endswith("Applied.\n")
+    assert headrace("plan", "-w", applied, "--json").json["empty"] is True
+    [stream] = served.http.get("/v1/streams").json()["streams"]
+    assert stream["fields"][2]["type"] == "BIGINT"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,7 +17,11 @@ WIDEST = 24  # of the names of what was checked, in columns
 MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "red")}
 
 
-def doctor(workspace: FolderOption = Path(), as_json: JsonOption = False) -> None:
+def doctor(
+    workspace: FolderOption = Path(),
+    deep: Annotated[bool, typer.Option("--deep", help="Also read every file of the lake whole.")] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Say what is wrong here, and what mends it.
 
     Looks at the machine, folders, settings, definitions, lake, journal and store.
@@ -25,7 +29,7 @@ def doctor(workspace: FolderOption = Path(), as_json: JsonOption = False) -> Non
     """
     from headrace.doctor import examine  # brings the readers of all data, which --help need not wait for
 
-    findings = examine(workspace)
+    findings = examine(workspace, deep=deep)
     errors, warnings = (sum(f.level == level for f in findings) for level in ("error", "warning"))
     if as_json:
         print_json({"errors": errors, "warnings": warnings, "findings": [f.as_dict() for f in findings]})

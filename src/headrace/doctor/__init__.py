@@ -14,8 +14,8 @@ from headrace.errors import HeadraceError
 __all__ = ["Finding", "examine"]
 
 
-def examine(folder: Path) -> list[Finding]:
-    """All findings of a folder: of the machine, and of the workspace if it is one."""
+def examine(folder: Path, *, deep: bool = False) -> list[Finding]:
+    """All findings of a folder: of the machine, and of the workspace if it is one. `deep` reads all data."""
     found = check_machine()
     if not (folder / SETTINGS_FILE).is_file():
         said = f"'{folder.resolve()}' is not a workspace: only the machine was checked (`headrace init` makes one)"
@@ -25,4 +25,4 @@ def examine(folder: Path) -> list[Finding]:
     except HeadraceError as error:
         return [*found, check_disk(folder), Finding.of("settings", error)]
     found.append(good("settings", f"{workspace.folder / SETTINGS_FILE} can be read"))
-    return [*found, *check_workspace(workspace), *check_lakes_and_store(workspace)]
+    return [*found, *check_workspace(workspace), *check_lakes_and_store(workspace, deep=deep)]

@@ -15,7 +15,8 @@ from headrace.define.model import Stream
 from headrace.doctor.finding import Finding, bad, good, many, warn
 from headrace.doctor.journal import check_journal
 from headrace.errors import HeadraceError
-from headrace.lake.table import LakeFile, LakeTable
+from headrace.lake.health import check_contents, check_files, check_footers, check_log
+from headrace.lake.table import LakeTable
 from headrace.lease import live_holder
 from headrace.running import read_running
 from headrace.store.duckdb import DuckStore
@@ -24,8 +25,8 @@ from headrace.stored import store_files
 AHEAD_S = 60  # a clock may differ by so much from the one that wrote
 
 
-def check_lakes_and_store(workspace: Workspace) -> list[Finding]:
-    """All that is kept of the streams that run."""
+def check_lakes_and_store(workspace: Workspace, *, deep: bool = False) -> list[Finding]:
+    """All that is kept of the streams that run; `deep` reads every file of the lakes whole."""
     try:
         catalog = read_running(workspace.catalog_file)
     except HeadraceError as error:
@@ -41,11 +42,11 @@ def check_lakes_and_store(workspace: Workspace) -> list[Finding]:
             continue
         state = table.state if table else None
         commits[name] = state.next_commit if state else 0
-        lake = _check_files(name, table) if table else good(f"lake {name}", "no event has come yet")
+        lake = _check_lake(name, table, deep) if table else good(f"lake {name}", "no event has come yet")
         if lake.level == "error":
             # A server may have put other files in their place meanwhile: what is missing now too is missing.
             again = _open(workspace, catalog.streams[name])
-            lake = _check_files(name, again) if isinstance(again, LakeTable) else lake
+            lake = _check_lake(name, again, deep) if isinstance(again, LakeTable) else lake
         found.append(lake)
         found.append(check_journal(name, workspace.journal(name), state.position if state else 0))
     return [*found, check_clock(workspace), *_check_store(workspace, catalog, commits)]
@@ -63,27 +64,20 @@ def _open(workspace: Workspace, stream: Stream) -> LakeTable | Finding | None:
         return bad(f"lake {stream.name}", f"it cannot be read: {str(error).splitlines()[0]}", fix)
 
 
-def _check_files(name: str, table: LakeTable) -> Finding:
-    """Whether each file that the log names is there, in its size."""
-    check = f"lake {name}"
-    files = [f for dead in (False, True) for f in table.files(0, table.state.next_commit, dead=dead)]
-    wrong = next((said for file in files if (said := _wrong(table, file))), None)
+def _check_lake(name: str, table: LakeTable, deep: bool) -> Finding:
+    """Whether the log is whole, and each file that it names is there as it was written."""
+    check, files = f"lake {name}", table.all_files()
+    wrong = [*check_log(table.folder), *check_files(table.folder, files)]
+    wrong = wrong or (check_contents if deep else check_footers)(table.folder, files)
     if wrong:
-        return bad(check, wrong, "restore it from a copy: its events are in no other place")
+        more = f" (and {len(wrong) - 1:,} more files)" if len(wrong) > 1 else ""
+        return bad(check, f"file '{wrong[0].file}' {wrong[0].what}{more}", wrong[0].fix)
     rows, dead_rows = table.rows(), table.rows(dead=True)
-    said = f"{many(rows, 'event')} in {many(table.state.next_commit, 'commit')}, {many(len(files), 'file')}, all there"
+    how = "each read whole" if deep else "all there"
+    said = f"{many(rows, 'event')} in {many(table.state.next_commit, 'commit')}, {many(len(files), 'file')}, {how}"
     if dead_rows:
         return warn(check, f"{said}; {many(dead_rows, 'dead letter')}", f"`headrace dead-letters {name}` says why")
     return good(check, said)
-
-
-def _wrong(table: LakeTable, file: LakeFile) -> str | None:
-    path = table.folder / file.path
-    size = path.stat().st_size if path.exists() else None
-    if size == file.size:
-        return None
-    found = "is gone" if size is None else f"has {size:,} bytes instead of {file.size:,}"
-    return f"file '{path}' of commits {file.first_commit} to {file.last_commit} {found}"
 
 
 def check_clock(workspace: Workspace) -> Finding:

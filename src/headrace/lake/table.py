@@ -132,7 +132,7 @@ class LakeTable:
         with self._lock:
             change = schema_change(DeltaTable(self.folder), schema)
             if change is not None:
-                self.log.put([change])
+                self._put_entry([change])
             self._schema = schema
 
     def state_at(self, next_commit: int) -> LakeState | None:
@@ -143,6 +143,10 @@ class LakeTable:
         """The files with rows of commits [from_commit, to_commit), oldest first."""
         with self._lock:
             return self._find(from_commit, to_commit, dead)
+
+    def all_files(self) -> list[LakeFile]:
+        """Every file of the table: events first, then dead letters."""
+        return [file for dead in (False, True) for file in self.files(0, self.state.next_commit, dead=dead)]
 
     @contextmanager
     def reading(self, from_commit: int, to_commit: int, *, dead: bool = False) -> Iterator[list[LakeFile]]:
@@ -268,8 +272,11 @@ class LakeTable:
         if found is not None and found >= fence:
             raise FencedError(f"lake '{self.folder.name}' was taken over", found=f"fence {found}", expected=f"{fence}")
         change = schema_change(table, self._schema)
+        self._put_entry([_mark(FENCE_ID, fence), *([change] if change else [])])
+
+    def _put_entry(self, actions: Sequence[Action]) -> None:
         try:
-            self.log.put([_mark(FENCE_ID, fence), *([change] if change else [])])
+            self.log.put(actions)
         except OSError as error:
             raise self._unwritten(error) from error
 
