@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx2
 
@@ -20,6 +20,8 @@ COMMAND = [sys.executable, "-c", "import sys; from headrace.cli import main; sys
 
 class UpServer:
     """One process of the real command, on a free port."""
+
+    started: ClassVar[list[UpServer]] = []  # to be ended if a test fails in the midst
 
     def __init__(self, folder: Path, **variables: str) -> None:
         self.folder = folder
@@ -35,6 +37,7 @@ class UpServer:
                 start_new_session=True,
             )
         self.url = ""
+        self.started.append(self)
 
     def wait_for_http(self, timeout_s: float = 90) -> UpServer:
         """Until it takes events in; Spark may still be starting."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from ..server import UpServer
 
 DEFINITIONS = """
 CREATE STREAM clicks (id BIGINT NOT NULL, who STRING, weight BIGINT, at TIMESTAMP NOT NULL,
@@ -14,6 +17,15 @@ CREATE MATERIALIZED VIEW per_minute AS
   GROUP BY who, window(at, '1 minute');
 CREATE MATERIALIZED VIEW total AS SELECT count(*) AS n, sum(id) AS ids, max(id) AS last FROM clicks;
 """
+
+
+@pytest.fixture(autouse=True)
+def end_servers() -> Iterator[None]:
+    """A test that fails leaves no server behind."""
+    yield
+    for server in UpServer.started:
+        server.kill()
+    UpServer.started.clear()
 
 
 @pytest.fixture
