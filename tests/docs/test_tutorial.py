@@ -62,12 +62,13 @@ def run(text: str, folder: Path, environment: dict[str, str], *, fails: bool) ->
 
 
 def start(text: str, folder: Path, environment: dict[str, str], port: int) -> subprocess.Popen[bytes]:
-    """Run a block in the background until it takes events in."""
+    """Run a block in the background until events flow: what follows waits for views for a limited time."""
     server = subprocess.Popen(["bash", "-c", f"exec {text.strip()}"], cwd=folder, env=environment)
     while server.poll() is None:
         try:
-            httpx2.get(f"http://127.0.0.1:{port}/health")
-            return server
+            if httpx2.get(f"http://127.0.0.1:{port}/health").json()["status"] == "ok":
+                return server
         except httpx2.HTTPError:
-            time.sleep(0.05)
+            pass
+        time.sleep(0.05)
     raise AssertionError("the server ended")
