@@ -28,7 +28,6 @@ from headrace.lake.frames import frame_lines
 from headrace.lake.parse import Parsed, Parser
 from headrace.types import TIMESTAMP
 
-_NO_OBJECT = "expected a JSON object, found an array"  # what becomes of a row of CSV of another width
 TOLERATED = 0.01  # of the events may be refused for their event time before another one is looked for
 
 
@@ -71,8 +70,6 @@ def draft(name: str, samples: list[Sample], taken: Set[str] = frozenset()) -> Dr
     )
     catalog = _load(text)
     refused = _refusals(parsed)
-    if samples[0].texts and _NO_OBJECT in refused:
-        refused["a row has more or fewer cells than there are columns"] = refused.pop(_NO_OBJECT)
     if sum(refused.values()) > len(parsed.columns) // 2:
         raise IngestError(
             f"file '{samples[0].path}': most events would be refused",

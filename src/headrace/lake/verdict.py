@@ -121,8 +121,16 @@ def _decode(frame: bytes) -> _Object:
         raise Refused(f"nested more than {DEEPEST} deep")
     event = _loads(text.removeprefix(_BYTE_ORDER_MARK))
     if not isinstance(event, _Object):
-        raise Refused(f"expected a JSON object, found {_kind(event)}")
+        raise Refused(f"expected a JSON object, found {_kind(event)}{_of_cells(event)}")
     return event
+
+
+def _of_cells(event: Any) -> str:
+    """What to add for somebody who sent CSV and sees an array."""
+    if not isinstance(event, list) or not event or not all(type(cell) is str for cell in event):
+        return ""
+    values = "1 value" if len(event) == 1 else f"{len(event):,} values"
+    return f" of {values} (a CSV row with more or fewer cells than its header is kept so)"
 
 
 def _loads(text: str) -> Any:

@@ -80,6 +80,7 @@ def test_neighbours_do_not_matter(lines: list[bytes]) -> None:
         (b'{"id":1,"at":"2099-01-01T00:00:00Z"}', "event time 'at' is more than a day after arrival"),
         (b'{"id":1,"id":2,"at":"2026-03-01T12:00:00Z"}', "field 'id' is there twice"),
         (b"[1]", "expected a JSON object, found an array"),
+        (b'["1","x"]', "found an array of 2 values (a CSV row with more or fewer cells than its header is kept so)"),
         (b'{"id":1', "not JSON"),
         (b'{"id":1}\xff', "not UTF-8"),
         (b'{"id":1,"word":"\\ud800","at":"2026-03-01T12:00:00Z"}', "half of a surrogate pair"),
