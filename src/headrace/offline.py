@@ -13,7 +13,7 @@ from headrace.config import Workspace
 from headrace.damaged import DamagedPipeline
 from headrace.define.catalog import load
 from headrace.define.model import Stream
-from headrace.define.plan import Plan, compare
+from headrace.define.plan import Plan, checked_plan, compare
 from headrace.describe import describe_view
 from headrace.errors import CorruptionError, NotFoundError, NotReadyError, did_you_mean
 from headrace.lake.dead import DeadLetters
@@ -24,7 +24,6 @@ from headrace.lake.upkeep import lake_figures
 from headrace.lease import Lease
 from headrace.pipeline import describe_stream, iso
 from headrace.running import read_running, write_running
-from headrace.runtime import checked_plan
 from headrace.serve.answer import Answer, answer
 from headrace.serve.question import Question
 from headrace.sql.answer import SqlAnswer

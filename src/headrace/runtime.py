@@ -19,9 +19,9 @@ from headrace.config import Workspace
 from headrace.damaged import DamagedPipeline
 from headrace.define.catalog import Catalog, load
 from headrace.define.model import Stream
-from headrace.define.plan import Plan, compare
+from headrace.define.plan import Plan, checked_plan, compare
 from headrace.describe import describe_view, memory_mb
-from headrace.errors import ConflictError, CorruptionError, DefinitionError, HeadraceError, NotFoundError, did_you_mean
+from headrace.errors import CorruptionError, DefinitionError, HeadraceError, NotFoundError, did_you_mean
 from headrace.failures import disk_full, is_disk_full
 from headrace.lake.dead import DeadLetters
 from headrace.lake.formats.layout import Layout
@@ -402,19 +402,6 @@ class Runtime:
     def _on_applied(self) -> None:
         with self._applied:
             self._applied.notify_all()
-
-
-def checked_plan(running: Catalog, wanted: Catalog, expect: str | None) -> Plan:
-    """The plan, if it can be done and is the one that was shown."""
-    plan = compare(running, wanted)
-    if plan.refused:
-        first = plan.refused[0]
-        raise DefinitionError(
-            f"{first.what} '{first.name}' cannot be changed so: {first.reason}", where=wanted.locations.get(first.name)
-        )
-    if expect is not None and expect != plan.fingerprint:
-        raise ConflictError("the definitions have changed since the plan was shown", fix="look at the plan again")
-    return plan
 
 
 def _clear(scratch: Path) -> None:

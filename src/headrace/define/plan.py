@@ -12,6 +12,7 @@ from headrace.define.durations import format_duration
 from headrace.define.fingerprint import fingerprint
 from headrace.define.loosening import loosens
 from headrace.define.model import Column, Field, Stream, View, Window
+from headrace.errors import ConflictError, DefinitionError
 
 Kind = Literal["create", "change", "drop", "refuse"]
 What = Literal["stream", "view"]
@@ -74,6 +75,19 @@ def compare(running: Catalog, wanted: Catalog) -> Plan:
     """The plan that turns the running catalog into the wanted one."""
     changes = (*_streams(running, wanted), *_views(running, wanted), *_drops(running, wanted))
     return Plan(changes, _fingerprint(running, wanted))
+
+
+def checked_plan(running: Catalog, wanted: Catalog, expect: str | None) -> Plan:
+    """The plan, if it can be done and is the one that was shown."""
+    plan = compare(running, wanted)
+    if plan.refused:
+        first = plan.refused[0]
+        raise DefinitionError(
+            f"{first.what} '{first.name}' cannot be changed so: {first.reason}", where=wanted.locations.get(first.name)
+        )
+    if expect is not None and expect != plan.fingerprint:
+        raise ConflictError("the definitions have changed since the plan was shown", fix="look at the plan again")
+    return plan
 
 
 def _fingerprint(*catalogs: Catalog) -> str:
