@@ -183,12 +183,13 @@ def test_events_of_ten_megabytes_pass(spark: Any, tmp_path: Path) -> None:
     size = 10 << 20
     good = [
         b'{"id":1,"word":"' + b"x" * size + b'","at":"2026-03-01"}',
-        b'{"id":2,"other":[' + b'{"a":[1,"]"]},' * (size // 14) + b'0],"at":"2026-03-01"}',
-        b'{"id":3,"tags":[' + b'"abc",' * (size // 6) + b'null],"at":"2026-03-01"}',
+        b'{"id":2,"other":[' + b'{"a":["%b","]"]},' % (b"x" * 400) * (size // 416) + b'0],"at":"2026-03-01"}',
+        b'{"id":3,"tags":[' + b'"%b",' % (b"x" * 125) * (size // 128) + b'null],"at":"2026-03-01"}',
     ]
     bad = [
         b'{"id":4,"word":"' + b"x" * size,
         b"[" * size,
+        b'{"id":6,"other":[' + b'{"a":[1,"]"]},' * (size // 14) + b'0],"at":"2026-03-01"}',
         b'{"id":5,"at":"2026-03-01","other":"' + b"\xff" * size + b'"}',
     ]
     bench = Bench(spark, tmp_path, STREAM)
@@ -205,7 +206,7 @@ def test_events_of_ten_megabytes_pass(spark: Any, tmp_path: Path) -> None:
         assert all(len(reason) < 300 for reason in dead.values())
         bench.maintain()
         rows = {row["id"]: (row["n"], row["m"]) for row in bench.ask("w", random.Random(1))}
-        assert rows == {1: (size, None), 2: (None, None), 3: (None, size // 6 + 1)}
+        assert rows == {1: (size, None), 2: (None, None), 3: (None, size // 128 + 1)}
     finally:
         bench.close()
 

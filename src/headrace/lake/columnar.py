@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from headrace.define.model import Field
-from headrace.lake.depth import too_deep
 from headrace.lake.frames import Frames
+from headrace.lake.limits import beyond_limits
 from headrace.lake.maps import Maps
 from headrace.lake.schema import arrow_type
 from headrace.types import Type
@@ -24,6 +24,7 @@ _EARLIEST = pa.scalar(datetime.min.replace(tzinfo=UTC), pa.timestamp("us", tz="U
 _LATEST = pa.scalar(datetime.max.replace(tzinfo=UTC), pa.timestamp("us", tz="UTC"))
 _FIRST_DAY, _LAST_DAY = pa.scalar(date.min), pa.scalar(date.max)
 _DATE_LENGTH = 10
+_LARGE_BYTES = 1 << 20  # an event of this size with a MAP in it is read alone: DuckDB takes many times its memory
 
 
 class Columnar:
@@ -42,9 +43,11 @@ class Columnar:
         data = frames.data
         if not self._able or (data[frames.starts] != ord("{")).any() or (data[frames.ends - 1] != ord("}")).any():
             return None
+        if self._maps and int((frames.ends - frames.starts).max()) > _LARGE_BYTES:
+            return None
         block = data[int(frames.starts[0]) : int(frames.ends[-1])]
         # Fields that nobody declared are skipped unread: what they hold must not make the difference.
-        if not _is_utf8(block) or too_deep(frames):
+        if not _is_utf8(block) or beyond_limits(frames):
             return None
         try:
             table = pj.read_json(

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from datetime import MAXYEAR, MINYEAR
 from typing import Any
 
 import orjson
 
-from headrace.lake.depth import DEEPEST
-from headrace.lake.times import read_date, read_timestamp
+from headrace.lake.limits import is_small
+from headrace.lake.times import is_plain_timestamp, read_date
 from headrace.types import Type
 
 _OBJECT = ord("{")
 Look = Callable[[Any], bool]
+
+
+class Number(str):
+    """A JSON number, kept as it was written."""
+
+    __slots__ = ()
 
 
 def glance(frame: bytes) -> dict[str, Any] | None:
@@ -21,16 +27,14 @@ def glance(frame: bytes) -> dict[str, Any] | None:
 
     Integers beyond 64 bits and all fractions are floats here: their digits are lost.
     """
-    if frame[0] != _OBJECT:
+    if frame[0] != _OBJECT or not is_small(frame):
         return None
     try:
         event: dict[str, Any] = orjson.loads(frame)
     except ValueError:
         return None
-    # orjson keeps the last of several equal names: then there are more quotes than its values account for.
-    if frame.count(b"{") + frame.count(b"[") > DEEPEST or _quotes(frame) != 2 * _texts(event):
-        return None
-    return event
+    # orjson keeps the last of several equal names: what it writes then has fewer quotes.
+    return event if _quotes(frame) == _quotes(orjson.dumps(event)) else None
 
 
 def _quotes(frame: bytes) -> int:
@@ -39,22 +43,11 @@ def _quotes(frame: bytes) -> int:
     return quotes if b"\\" not in frame else quotes - frame.replace(b"\\\\", b"").count(b'\\"')
 
 
-def _texts(value: Any) -> int:
-    """How many texts, names included, a JSON value holds."""
-    if type(value) is dict:
-        count = len(value)
-        for item in value.values():
-            kind = type(item)
-            if kind is str:
-                count += 1
-            elif kind is dict or kind is list:
-                count += _texts(item)
-        return count
-    return sum(1 if type(item) is str else _texts(item) if type(item) in (dict, list) else 0 for item in value)
-
-
 def look(of: Type) -> Look:
-    """A function that tells whether a value of such an event, other than null, is certainly good for the type."""
+    """A function that tells whether a value of such an event, other than null, is certainly good for the type.
+
+    The fractions of the event may also be Numbers, which have all their digits.
+    """
     match of.name:
         case "STRING":
             return lambda value: type(value) is str
@@ -65,15 +58,13 @@ def look(of: Type) -> Look:
         case "BIGINT":
             return lambda value: type(value) is int and -(1 << 63) <= value < 1 << 63
         case "DOUBLE":
-            return lambda value: type(value) is float or type(value) is int
+            return lambda value: type(value) is float or type(value) is int or type(value) is Number
         case "DECIMAL":
-            # A fraction has lost its digits here.
-            limit = 10 ** (of.precision - of.scale)
-            return lambda value: type(value) is int and -limit < value < limit
+            return _look_at_digits(of)
         case "DATE":
             return lambda value: type(value) is str and read_date(value) is not None
         case "TIMESTAMP":
-            return _is_time
+            return lambda value: type(value) is str and is_plain_timestamp(value)
         case "ARRAY":
             inner = look(of.inner)
             return lambda value: type(value) is list and all(item is None or inner(item) for item in value)
@@ -95,6 +86,14 @@ def _look_at_parts(of: Type) -> Look:
     return look_at
 
 
-def _is_time(value: Any) -> bool:
-    read = read_timestamp(value) if type(value) is str else None
-    return read is not None and MINYEAR < read.year < MAXYEAR
+def _look_at_digits(of: Type) -> Look:
+    whole = of.precision - of.scale
+    limit = 10**whole
+    fits = re.compile((rf"-?\d{{1,{whole}}}" if whole else "-?0") + rf"\.\d{{1,{of.scale}}}").fullmatch
+
+    def look_at(value: Any) -> bool:
+        if type(value) is int:
+            return bool(-limit < value < limit)
+        return type(value) is Number and of.scale > 0 and fits(value) is not None
+
+    return look_at

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime
+from datetime import MAXYEAR, MINYEAR, UTC, date, datetime
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TIMESTAMP = re.compile(
@@ -30,3 +30,13 @@ def read_timestamp(text: str) -> datetime | None:
         return read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
+
+
+def is_plain_timestamp(text: str) -> bool:
+    """Whether a text says a time that no zone can move out of the years 1 to 9999."""
+    if not _TIMESTAMP.fullmatch(text):
+        return False
+    try:
+        return MINYEAR < datetime.fromisoformat(text).year < MAXYEAR
+    except ValueError:
+        return False

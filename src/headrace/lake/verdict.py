@@ -15,29 +15,22 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from headrace.define.model import Field
-from headrace.lake.depth import DEEPEST, is_too_deep
-from headrace.lake.glance import glance, look
+from headrace.lake.glance import Number, glance, look
+from headrace.lake.limits import is_small, over_limit
 from headrace.lake.times import read_date, read_timestamp
 from headrace.types import Type
 
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _CONSTANT = re.compile(r"-?Inf(?!inity)|-NaN")
-_CONSTANT_OR_TEXT = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|' + _CONSTANT.pattern, re.DOTALL)
+# A text that does not end is one, too: else each quote in it would be tried as the begin of another.
+_CONSTANT_OR_TEXT = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|' + _CONSTANT.pattern, re.DOTALL)
 _SPELLED = {"Inf": "Infinity", "-Inf": "-Infinity", "-NaN": "NaN"}
 _BYTE_ORDER_MARK = "\ufeff"
-_ESCAPED_NAME = re.compile(rb"\\u00[3-7]")  # a letter, digit or _ of a name
-_DIGITS = re.compile(rb"\s*([-+0-9.eE]+)")
 _SHOWN = 40
 
 
 class Refused(ValueError):
     """Why an event cannot be read."""
-
-
-class _Number(str):
-    """A JSON number, kept as it was written."""
-
-    __slots__ = ()
 
 
 class _Object(dict[str, Any]):
@@ -49,16 +42,20 @@ class _Object(dict[str, Any]):
 def _object(pairs: list[tuple[str, Any]]) -> _Object:
     made = _Object(pairs)
     if len(made) != len(pairs):
-        names = [name for name, _ in pairs]
-        made.twice = frozenset(name for name in made if names.count(name) > 1)
+        seen: set[str] = set()
+        twice: set[str] = set()
+        for name, _ in pairs:
+            (twice if name in seen else seen).add(name)
+        made.twice = frozenset(twice)
     return made
 
 
 # Frames are trimmed already: the scanner alone is a good deal quicker than a decoder.
-_decoder: Any = json.JSONDecoder(
-    object_pairs_hook=_object, parse_float=_Number, parse_int=_Number, parse_constant=_Number
-)
+_decoder: Any = json.JSONDecoder(object_pairs_hook=_object, parse_float=Number, parse_int=Number, parse_constant=Number)
 _scan: Callable[[str, int], tuple[Any, int]] = _decoder.scan_once
+# Quicker, for events without names that come twice.
+_plain_decoder: Any = json.JSONDecoder(parse_float=Number, parse_constant=Number)
+_scan_plain: Callable[[str, int], tuple[Any, int]] = _plain_decoder.scan_once
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -67,7 +64,7 @@ class SecondParser:
 
     def __init__(self, fields: Sequence[Field]) -> None:
         self._fields = [(field.name, field.type, _READERS[field.type.name]) for field in fields]
-        self._looks = [(i, field.name, field.type, look(field.type)) for i, field in enumerate(fields)]
+        self._looks = [(name, of, look(of), reader) for name, of, reader in self._fields]
 
     def judge(self, frame: bytes) -> str | None:
         """Why the event is refused; None if it is good."""
@@ -82,34 +79,29 @@ class SecondParser:
         return None
 
     def _look_closer(self, frame: bytes, event: dict[str, Any]) -> None:
-        for index, name, of, is_good in self._looks:
+        spelled = False
+        for name, of, is_good, reader in self._looks:
             value = event.get(name)
             if value is None or is_good(value):
                 continue
-            number = _written(frame, name, value) if type(value) in (int, float) else value
-            if number is None or of.is_nested:
-                self.read(frame, index)
-                return
-            _READERS[of.name](name, of, number)
+            if not spelled and (type(value) is float or of.is_nested):
+                try:
+                    event, spelled = _scan_plain(frame.decode(), 0)[0], True
+                except ValueError:  # Python limits the digits of an int
+                    self.read(frame)
+                    return
+                value = event[name]
+                if is_good(value):
+                    continue
+            reader(name, of, value)
 
-    def read(self, frame: bytes, first: int = 0) -> list[Any]:
-        """The values of the fields from `first` on; raises Refused."""
+    def read(self, frame: bytes) -> list[Any]:
+        """The values of all fields; raises Refused."""
         event = _decode(frame)
         for name, _, _ in self._fields if event.twice else ():
             _check_once(event, name, name)
-        values = [(event.get(name), name, of, reader) for name, of, reader in self._fields[first:]]
+        values = [(event.get(name), name, of, reader) for name, of, reader in self._fields]
         return [None if value is None else reader(name, of, value) for value, name, of, reader in values]
-
-
-def _written(frame: bytes, name: str, value: float) -> _Number | None:
-    """The number that a field of an event has, as it is written there; None where that is not plain to see."""
-    if type(value) is int:
-        return _Number(value)
-    key = b'"%b":' % name.encode()
-    if frame.count(key) != 1 or _ESCAPED_NAME.search(frame):
-        return None
-    digits = _DIGITS.match(frame, frame.index(key) + len(key))
-    return _Number(digits[1].decode()) if digits else None
 
 
 def _decode(frame: bytes) -> _Object:
@@ -117,8 +109,8 @@ def _decode(frame: bytes) -> _Object:
         text = frame.decode()
     except UnicodeDecodeError as error:
         raise Refused(f"not UTF-8 at byte {error.start}") from None
-    if is_too_deep(frame):
-        raise Refused(f"nested more than {DEEPEST} deep")
+    if not is_small(frame) and (limit := over_limit(frame)):
+        raise Refused(limit)
     event = _loads(text.removeprefix(_BYTE_ORDER_MARK))
     if not isinstance(event, _Object):
         raise Refused(f"expected a JSON object, found {_kind(event)}{_of_cells(event)}")
@@ -150,8 +142,8 @@ def _loads(text: str) -> Any:
     return _loads(_CONSTANT_OR_TEXT.sub(lambda found: _SPELLED.get(found[0], found[0]), text))
 
 
-def _check_once(event: _Object, name: str, path: str) -> None:
-    if name in event.twice:
+def _check_once(event: dict[str, Any], name: str, path: str) -> None:
+    if type(event) is _Object and name in event.twice:
         raise Refused(f"field '{path}' is there twice")
 
 
@@ -161,8 +153,8 @@ def _kind(value: Any) -> str:
             return "null"
         case bool():
             return f"the boolean {str(value).lower()}"
-        case _Number():
-            return f"the number {_short(value)}"
+        case Number() | int():
+            return f"the number {_short(str(value))}"
         case str():
             return f"the string {_quoted(_short(value))}"
         case list():
@@ -180,7 +172,7 @@ def _wrong(name: str, of: Type, value: Any, hint: str = "") -> Refused:
 
 
 def _string(name: str, of: Type, value: Any) -> str:
-    if isinstance(value, _Number) or not isinstance(value, str):
+    if isinstance(value, Number) or not isinstance(value, str):
         raise _wrong(name, of, value)
     try:
         value.encode()
@@ -196,16 +188,22 @@ def _boolean(name: str, of: Type, value: Any) -> bool:
 
 
 def _integer(name: str, of: Type, value: Any) -> int:
-    if not isinstance(value, _Number) or not value.lstrip("-").isdigit() or len(value) > _SHOWN:
+    if type(value) is int:
+        number = value
+    elif not isinstance(value, Number) or not value.lstrip("-").isdigit() or len(value) > _SHOWN:
         raise _wrong(name, of, value, " (a whole number)")
-    number, bits = int(value), 31 if of.name == "INT" else 63
+    else:
+        number = int(value)
+    bits = 31 if of.name == "INT" else 63
     if not -(1 << bits) <= number < 1 << bits:
         raise _wrong(name, of, value, f" ({-(1 << bits)} to {(1 << bits) - 1})")
     return number
 
 
 def _double(name: str, of: Type, value: Any) -> float:
-    if not isinstance(value, _Number):
+    if type(value) is int:
+        return float(value)
+    if not isinstance(value, Number):
         raise _wrong(name, of, value)
     number = float(value.replace("Inf", "inf") if "Inf" in value else value)
     if not math.isfinite(number):
@@ -214,7 +212,7 @@ def _double(name: str, of: Type, value: Any) -> float:
 
 
 def _decimal(name: str, of: Type, value: Any) -> Decimal:
-    if not isinstance(value, str) or not _NUMBER.fullmatch(value):
+    if type(value) is not int and (not isinstance(value, str) or not _NUMBER.fullmatch(value)):
         raise _wrong(name, of, value)
     try:
         number = Decimal(value)
@@ -227,14 +225,14 @@ def _decimal(name: str, of: Type, value: Any) -> Decimal:
 
 
 def _date(name: str, of: Type, value: Any) -> date:
-    read = read_date(value) if isinstance(value, str) and not isinstance(value, _Number) else None
+    read = read_date(value) if isinstance(value, str) and not isinstance(value, Number) else None
     if read is None:
         raise _wrong(name, of, value, ' (as "2024-05-17")')
     return read
 
 
 def _timestamp(name: str, of: Type, value: Any) -> datetime:
-    if isinstance(value, _Number):
+    if isinstance(value, Number) or type(value) is int:
         raise _wrong(name, of, value, " in ISO 8601; an epoch number needs a computed field")
     read = read_timestamp(value) if isinstance(value, str) else None
     if read is None:
@@ -250,7 +248,7 @@ def _array(name: str, of: Type, value: Any) -> list[Any]:
 
 
 def _struct(name: str, of: Type, value: Any) -> dict[str, Any]:
-    if not isinstance(value, _Object):
+    if not isinstance(value, dict):
         raise _wrong(name, of, value)
     read: dict[str, Any] = {}
     for part, inner in of.parts:
@@ -262,7 +260,7 @@ def _struct(name: str, of: Type, value: Any) -> dict[str, Any]:
 
 
 def _map(name: str, of: Type, value: Any) -> list[tuple[str, Any]]:
-    if not isinstance(value, _Object):
+    if not isinstance(value, dict):
         raise _wrong(name, of, value)
     inner, reader = of.inner, _READERS[of.inner.name]
     read: list[tuple[str, Any]] = []

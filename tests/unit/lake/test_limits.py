@@ -1,0 +1,81 @@
+"""What one event may hold has a limit that both parsers keep, and no event of 10 MB is dear to judge."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headrace.define.sql import parse
+from headrace.lake.frames import frame_lines
+from headrace.lake.limits import MOST_VALUES
+from headrace.lake.parse import Parser
+from tests.unit.lake.forms import ARRIVED_US, fast, second
+
+SIZE = 10 << 20
+MOST_MB, MOST_CPU_S = 150, 2.0  # it takes half a second on a core that is busy otherwise
+FULL = f"more than {MOST_VALUES:,} values in one event"
+TWICE = "field 'id' is there twice"
+(LINES,) = parse("CREATE STREAM s (id BIGINT NOT NULL, word STRING)").streams.values()
+(STREAM,) = parse(
+    """CREATE STREAM s (id BIGINT NOT NULL, word STRING, price DECIMAL(8,2), tags ARRAY<STRING>,
+    counts MAP<STRING, INT>)"""
+).streams.values()
+
+# What the event has after its id, and the reason for which it is refused.
+HOSTILE: dict[str, tuple[Callable[[], bytes], str | None]] = {
+    "small objects": (lambda: b'"other":[' + b'{"a":[1,"]"]},' * (SIZE // 14) + b"0]", FULL),
+    "and a name twice": (lambda: b'"id":2,"other":[' + b'{"a":[1,"]"]},' * (SIZE // 14) + b"0]", FULL),
+    "an array": (lambda: b'"tags":[' + b'"abc",' * (SIZE // 6) + b"5]", FULL),
+    "names": (lambda: b",".join(b'"k%d":1' % i for i in range(SIZE // 12)), FULL),
+    "as many objects as may be": (lambda: b'"id":2,"other":[' + b'{"a":{"b":0}},' * 33_000 + b"0]", TWICE),
+    "as many names as may be": (lambda: b'"id":2,' + b",".join(b'"%090d":1' % i for i in range(99_000)), TWICE),
+    "a bad MAP": (
+        lambda: b'"counts":{' + b",".join(b'"%090d":1' % i for i in range(99_000)) + b',"x":true}',
+        "field 'counts['x']' takes INT (a whole number), found the boolean true",
+    ),
+    "depth": (lambda: b'"other":' + b'{"a":' * (SIZE // 5), "nested more than 200 deep"),
+    "brackets in a text": (lambda: b'"id":2,"word":"' + b"[,{" * (SIZE // 3) + b'"', TWICE),
+    "escapes": (lambda: b'"id":2,"word":"\xf0\x9f\x98\x80' + b"\\n" * (SIZE // 2) + b'"', TWICE),
+    "quotes in a text without an end": (
+        lambda: b'"other":Inf,"' + b'\\"' * (SIZE // 2),
+        "not JSON: unterminated string starting at character 26",
+    ),
+    "digits": (
+        lambda: b'"price":0.' + b"9" * SIZE,
+        f"field 'price' takes DECIMAL(8,2), found the number 0.{'9' * 38}…",
+    ),
+}
+
+
+@pytest.mark.parametrize("filler", ["0", '"[,{"', r'"\\\",,"', "{}", '{"a":"]"}'])
+def test_values_have_one_limit_for_both_parsers(filler: str) -> None:
+    # Each has a comma after it, but for the last, and may have a bracket; three more marks stand before them.
+    most = (MOST_VALUES - 2) // (1 + filler.startswith("{"))
+    for count, good in ((most - 1, True), (most, True), (most + 1, False)):
+        frame = b'{"id":1,"other":[' + b",".join([filler.encode()] * count) + b"]}"
+        values = {"id": "1", "word": "None"}
+        assert fast(LINES, frame) == (values if good else None), count
+        assert second(LINES, frame) == (values if good else FULL), count
+
+
+@pytest.mark.parametrize("shape", HOSTILE)
+def test_no_event_is_dear_to_judge(shape: str) -> None:
+    make, reason = HOSTILE[shape]
+    parser = Parser(STREAM)
+    parser.parse(frame_lines(b'{"id":1,"counts":{"a":1}}\n' * 70 + b"{"), ARRIVED_US)
+    frames = frame_lines(b'{"id":1,' + make() + b"}")
+    Path("/proc/self/clear_refs").write_text("5")  # the most memory so far is counted anew
+    before_mb, began_s = most_mb(), time.process_time()
+    reasons = parser.parse(frames, ARRIVED_US).reasons
+    took_s = time.process_time() - began_s
+    assert reasons.to_pylist() == [reason]
+    assert took_s < MOST_CPU_S
+    assert most_mb() - before_mb < MOST_MB
+
+
+def most_mb() -> float:
+    (kb,) = [line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line]
+    return int(kb) / 1024
