@@ -17,8 +17,10 @@ def test_five_minutes(tmp_path: Path) -> None:
     make = "\n".join(line for line in first.splitlines() if not line.startswith(("export PATH", "headrace up")))
     made = run(make, tmp_path)
     assert "5 of 5 sampled events fit" in made
-    send, ask = second.splitlines()[:2]
+    send, ask, _, sql = second.splitlines()
     assert f"  {send}\n  {ask}\n" in made
+    declared = (tmp_path / "shop" / "definitions" / "orders.sql").read_text()
+    assert all(name in declared for name in re.findall(r"[a-z]+_[a-z_]+", sql))
     assert "5 events accepted in" in run(f"headrace apply --yes && {send.removesuffix(' --wait')}", tmp_path / "shop")
     event = re.search(r"-d '(.*)'", third)
     assert event is not None

@@ -1,0 +1,35 @@
+"""Every link of the documents leads to a file, and to a heading where it names one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def headings(path: Path) -> set[str]:
+    """As they are written in links."""
+    said = HEADING.findall(path.read_text())
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in said}
+
+
+def test_links_resolve() -> None:
+    wrong, found = [], 0
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+        for target, heading in LINK.findall(page.read_text()):
+            if "://" in target:
+                continue
+            found += 1
+            path = page.parent / target if target else page
+            if not path.exists() or (heading and heading not in headings(path)):
+                wrong.append(f"{page.relative_to(ROOT)}: {target}#{heading}")
+    assert not wrong
+    assert found > 20
+
+
+def test_the_readme_names_every_document() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert not [page.name for page in (ROOT / "docs").glob("*.md") if f"(docs/{page.name})" not in readme]
