@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from headrace.define.model import View
-from headrace.serve.times import EPOCH, iso
+from headrace.readable import iso_us
 from headrace.store.base import Version
 
 
@@ -40,7 +39,7 @@ def describe_view(
         "version": serving.number if serving else None,
         "applied_to": serving.applied_to if serving else None,
         "rows": rows,
-        "newest_event": _iso_us(serving.newest_us) if serving else None,
+        "newest_event": iso_us(serving.newest_us) if serving else None,
         "settled_until": _settled_until(serving) if serving and view.window else None,
         "commits": commits,
         "lag_bytes": lag_bytes,
@@ -54,11 +53,7 @@ def describe_view(
 
 
 def _settled_until(version: Version) -> str | None:
-    return None if version.newest_us is None else _iso_us(version.newest_us - version.patience_ms * 1000)
-
-
-def _iso_us(us: int | None) -> str | None:
-    return None if us is None else iso(EPOCH + timedelta(microseconds=us))
+    return None if version.newest_us is None else iso_us(version.newest_us - version.patience_ms * 1000)
 
 
 def memory_mb() -> int:

@@ -22,7 +22,8 @@ from headrace.lake.ingest import Ingest, IngestReply
 from headrace.lake.table import LakeTable
 from headrace.lake.upkeep import lake_figures
 from headrace.lease import Lease
-from headrace.pipeline import describe_stream, iso
+from headrace.pipeline import describe_stream
+from headrace.readable import iso_us
 from headrace.running import read_running, write_running
 from headrace.serve.answer import Answer, answer
 from headrace.serve.question import Question
@@ -185,7 +186,7 @@ class Offline:
             "dead_letters": table.rows(dead=True) if table else 0,
             "commits": table.state.next_commit if table else 0,
             "backlog_bytes": max(0, (read_durable(self.workspace.journal(stream.name)) or 0) - position),
-            "newest_event": iso(table.state.newest_us) if table else None,
+            "newest_event": iso_us(table.state.newest_us) if table else None,
             "freshness_ms": None,
             "events_per_second": 0,
             "commit_ms": None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from headrace.lake.ingest import Ingest
 from headrace.lake.table import LakeState, LakeTable
 from headrace.lake.upkeep import Upkeep, lake_figures
 from headrace.lease import Lease
+from headrace.readable import iso_us
 from headrace.store.base import Store, Version
 from headrace.timing import Timing
 from headrace.transport.journal import Journal
@@ -234,13 +234,13 @@ class Pipeline:
             "dead_letters": self.table.rows(dead=True),
             "commits": state.next_commit,
             "backlog_bytes": self.backlog_bytes(),
-            "newest_event": iso(state.newest_us),
+            "newest_event": iso_us(state.newest_us),
             "freshness_ms": self.journal.age_ms(state.position),
             "events_per_second": round(self._rate.per_second()),
             "commit_ms": self._append.last_commit_ms if self._append else None,
             "maintain_ms": self._speed.last_step_ms if self._speed else None,
             **lake_figures(self.table),
-            "last_upkeep": iso(self._upkeep.last_us),
+            "last_upkeep": iso_us(self._upkeep.last_us),
             "upkeep_error": self._upkeep_error,
             "error": self.error,
         }
@@ -287,11 +287,6 @@ def describe_stream(stream: Stream) -> dict[str, Any]:
         "event_time": stream.event_time,
         "patience_ms": stream.patience_ms,
     }
-
-
-def iso(us: int | None) -> str | None:
-    """A time in ISO 8601, UTC."""
-    return None if us is None else datetime.fromtimestamp(us / 1e6, UTC).isoformat().replace("+00:00", "Z")
 
 
 class _Rate:

@@ -1,6 +1,20 @@
-"""Numbers, spans of time and sizes as people read them."""
+"""Numbers, times, spans of time and sizes as people read them."""
 
 from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def iso(time: datetime) -> str:
+    """A time in ISO 8601, in UTC with Z, as every answer writes it."""
+    return time.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
+
+
+def iso_us(us: int | None) -> str | None:
+    """The same for microseconds since the epoch."""
+    return None if us is None else iso(EPOCH + timedelta(microseconds=us))
 
 
 def count(number: int | float | None) -> str:

@@ -6,13 +6,12 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headrace.cli.options import JsonOption, WorkspaceOption, complete_view, open_connection
-from headrace.cli.output import console, count, make_table, print_json, span
+from headrace.cli.output import cell, console, freshness, make_table, print_json
 from headrace.errors import QuestionError
 
 if TYPE_CHECKING:
@@ -117,28 +116,14 @@ def render(answer: Answer, most: int | None = None) -> RenderableType:
 def _cell(name: str, value: Any) -> str:
     if name == "settled":
         return "settled" if value else "provisional"
-    if value is None:
-        return "NULL"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int):
-        return count(value)
-    if isinstance(value, float):
-        return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.1f}"
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S") + (
-            f".{value.microsecond:06d}" if value.microsecond else ""
-        )
-    return str(value)
+    return cell(value)
 
 
 def footer(answer: Answer) -> list[str]:
     """What the rows stand for: version, how far, how fresh, how settled, how exact."""
     commits = ", ".join(f"{stream} commit {number:,}" for stream, number in answer.commits.items())
     newest = f", newest event {answer.newest_event:%Y-%m-%d %H:%M:%S} UTC" if answer.newest_event else ""
-    fresh = answer.freshness_reason or "unknown"
-    if answer.freshness_ms is not None:
-        fresh = "up to date" if answer.freshness_ms == 0 else f"{span(answer.freshness_ms)} behind"
+    fresh = freshness(answer.freshness_ms, answer.freshness_reason)
     settled = [name for name, _ in answer.columns].index("settled") if _has_settled(answer) else None
     done = sum(bool(row[settled]) for row in answer.values) if settled is not None else 0
     lines = [

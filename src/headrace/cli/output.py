@@ -6,11 +6,13 @@ import os
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import DefinitionErrors, HeadraceError
 from headrace.failures import from_system
 from headrace.readable import count as count
+from headrace.readable import freshness as freshness
 from headrace.readable import size as size
 from headrace.readable import span as span
 
@@ -50,6 +52,22 @@ def make_table(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Iter
         # Text, not markup: a value such as [red] is data.
         table.add_row(*(Text(cell) for cell in row))
     return table
+
+
+def cell(value: Any) -> str:
+    """A value of an answer; times in UTC, to the second unless they have more to say."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return count(value)
+    if isinstance(value, float):
+        return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.1f}"
+    if isinstance(value, datetime):
+        shown = value.astimezone(UTC) if value.tzinfo else value
+        return shown.strftime("%Y-%m-%d %H:%M:%S") + (f".{value.microsecond:06d}" if value.microsecond else "")
+    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def print_error(error: BaseException, *, as_json: bool) -> int:

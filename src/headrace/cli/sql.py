@@ -7,14 +7,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
-from headrace.cli.output import console, count, make_table, print_json, span
+from headrace.cli.output import cell, console, freshness, make_table, print_json, span
 from headrace.errors import SqlError
 
 if TYPE_CHECKING:
@@ -132,7 +131,7 @@ def _print(answer: SqlAnswer, *, as_csv: bool, as_json: bool) -> None:
 
     titles = [name for name, _ in answer.columns]
     numbers = [name for name, of in answer.columns if of.startswith(NUMBERS)]
-    rows = [[_cell(value) for value in row.values()] for row in answer.rows()]
+    rows = [[cell(value) for value in row.values()] for row in answer.rows()]
     body: Any = make_table(titles, rows, numbers) if rows else Text("no rows")
     lines = [*([_cut(answer)] if answer.truncated else []), *_footer(answer)]
     console().print(Group(body, Text(), *(Text(line, style="dim") for line in lines)))
@@ -149,21 +148,6 @@ def _print_csv(answer: SqlAnswer) -> None:
         out.writerow(["" if value is None else value for value in row.values()])
 
 
-def _cell(value: Any) -> str:
-    if value is None:
-        return "NULL"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int):
-        return count(value)
-    if isinstance(value, float):
-        return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.1f}"
-    if isinstance(value, datetime):
-        shown = value.astimezone(UTC) if value.tzinfo else value
-        return shown.strftime("%Y-%m-%d %H:%M:%S") + (f".{value.microsecond:06d}" if value.microsecond else "")
-    return value.hex() if isinstance(value, bytes) else str(value)
-
-
 def _footer(answer: SqlAnswer) -> list[str]:
     """What the rows stand for."""
     rows = "1 row" if answer.table.num_rows == 1 else f"{answer.table.num_rows:,} rows"
@@ -173,9 +157,7 @@ def _footer(answer: SqlAnswer) -> list[str]:
         lines.append(f"events of {seen}" + (f" · {answer.freshness_reason}" if answer.freshness_reason else ""))
     for name, view in answer.views.items():
         commits = ", ".join(f"{stream} commit {number:,}" for stream, number in view["commits"].items())
-        fresh = view["freshness_reason"] or "unknown"
-        if view["freshness_ms"] is not None:
-            fresh = "up to date" if view["freshness_ms"] == 0 else f"{span(view['freshness_ms'])} behind"
+        fresh = freshness(view["freshness_ms"], view["freshness_reason"])
         lines.append(f"{name}: version {view['version']} · as of {commits} · freshness: {fresh}")
         lines += [f"{name}.{column}: {error}" for column, error in view["approximate"].items()]
         if view["stalled"]:

@@ -6,7 +6,6 @@ import base64
 import codecs
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from headrace.errors import NotFoundError, NotReadyError
 from headrace.lake.batches import rows_at
 from headrace.lake.schema import ARRIVED, COMMIT, POSITION, REASON, VALUE
 from headrace.lake.table import LakeTable
+from headrace.readable import iso_us
 
 DEFAULT_LIMIT = 20
 MOST_LIMIT = 1000
@@ -31,7 +31,6 @@ _SETTINGS = {
     "autoload_known_extensions": "false",
 }
 ReplayNext = Callable[[str | None, bool], dict[str, Any]]  # cursor, whether to count only
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class DeadLetters:
@@ -132,7 +131,7 @@ def _described(
     return {
         "position": position,
         "commit": commit,
-        "arrived": (_EPOCH + timedelta(microseconds=arrived_us)).isoformat().replace("+00:00", "Z"),
+        "arrived": iso_us(arrived_us),
         "reason": reason,
         "value": text,
         "bytes": value_bytes,

@@ -12,11 +12,12 @@ import pyarrow as pa
 from headrace.aggregate import Value
 from headrace.define.fingerprint import parse_type
 from headrace.errors import NotFoundError, did_you_mean
+from headrace.readable import EPOCH, iso
 from headrace.serve.plan import Plan, plan
 from headrace.serve.present import next_cursor, present, result_columns
 from headrace.serve.question import Question
 from headrace.serve.read import read
-from headrace.serve.times import EPOCH, iso, iso_ms
+from headrace.serve.times import iso_ms
 from headrace.serve.values import arrow_type, decoder, encoder
 from headrace.store.base import Snapshot, Store, Version
 from headrace.types import Type

@@ -8,10 +8,11 @@ from typing import Any
 
 from headrace.aggregate import Aggregate, Value
 from headrace.define.model import View
+from headrace.readable import EPOCH
 from headrace.serve.cursor import Cursor
 from headrace.serve.plan import Plan
 from headrace.serve.question import Question
-from headrace.serve.times import EPOCH, MS
+from headrace.serve.times import MS
 from headrace.store.base import Version
 from headrace.types import BIGINT, BOOLEAN, TIMESTAMP, Type
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from headrace.define.durations import parse_duration
 from headrace.errors import DefinitionError, QuestionError
+from headrace.readable import EPOCH, iso
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MS = timedelta(milliseconds=1)
 TIMES = "ISO 8601, such as '2026-03-01T12:00:00Z' (no zone is UTC), or a time before the newest event, such as '-1h'"
 _RELATIVE = re.compile(r"-\s*(.+)")
@@ -27,13 +27,8 @@ class Bound:
         return f"{self.ms} ms" if self.relative else iso_ms(self.ms)
 
 
-def iso(time: datetime) -> str:
-    """UTC with Z, as every answer writes it."""
-    return time.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
-
-
 def iso_ms(ms: int) -> str:
-    """The same for ms since the epoch; a number that no calendar holds is shown as it is."""
+    """Ms since the epoch in ISO 8601; a number that no calendar holds is shown as it is."""
     try:
         return iso(EPOCH + ms * MS)
     except OverflowError:

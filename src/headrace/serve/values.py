@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from headrace.aggregate import Value
 from headrace.errors import QuestionError
-from headrace.serve.times import iso, parse_instant
+from headrace.readable import iso
+from headrace.serve.times import parse_instant
 from headrace.types import Type
 
 BITS = {"INT": 31, "BIGINT": 63}

@@ -13,7 +13,7 @@ import orjson
 import pyarrow as pa
 
 from headrace.aggregate import Value
-from headrace.serve.times import iso
+from headrace.readable import iso
 
 OURS = {
     "VARCHAR": "STRING",

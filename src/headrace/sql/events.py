@@ -20,8 +20,8 @@ from headrace.define.model import Stream
 from headrace.errors import NotReadyError, SqlError, did_you_mean
 from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, POSITION, REASON, VALUE
 from headrace.lake.table import LakeTable
+from headrace.readable import iso
 from headrace.running import read_running
-from headrace.serve.times import iso
 from headrace.sql.answer import SqlAnswer
 from headrace.sql.query import check_text
 from headrace.transport.record import read_durable

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.errors import HeadraceError, NotFoundError, SqlError, did_you_mean
+from headrace.readable import iso, iso_us
 from headrace.serve.answer import Freshness
-from headrace.serve.times import EPOCH, iso
 from headrace.sql.answer import SqlAnswer, make_table
 from headrace.sql.check import EXAMPLE, LONGEST_BYTES
 from headrace.sql.children import MOST_BYTES, Child, Children
@@ -158,12 +158,11 @@ def _read_result(child: Child, types: Sequence[str], children: Children) -> tupl
 
 def _describe(version: Version, freshness: Freshness) -> dict[str, Any]:
     freshness_ms, reason = freshness(version)
-    newest = version.newest_us
     columns = version.view.columns
     return {
         "version": version.number,
         "commits": {version.view.stream: version.applied_to},
-        "newest_event": None if newest is None else iso(EPOCH + timedelta(microseconds=newest)),
+        "newest_event": iso_us(version.newest_us),
         "freshness_ms": freshness_ms,
         "freshness_reason": reason,
         "approximate": {c.name: c.aggregate.approximate for c in columns if c.aggregate.approximate},

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
-import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from headrace.errors import QuestionError, did_you_mean
 from headrace.serve import Question
 from headrace.serve.question import PARAMETERS
-from headrace.web.body import read_body
+from headrace.web.body import read_body, read_object
 from headrace.web.replies import reply_json
 
 if TYPE_CHECKING:
     from headrace.runtime import Runtime
 
+EXAMPLE = {"key": [{"page": "/home"}]}
 _WHAT = {
     "by": "keys to keep, separated by commas; the others are merged. Empty: the grand total",
     "start": "closed bound, ISO 8601 or relative to the newest event (-1h)",
@@ -81,7 +81,7 @@ def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
     @routes.post("/v1/views/{view}/lookup", response_class=Response, openapi_extra=_LOOKUP_DOC)
     async def lookup(view: str, request: Request) -> Response:
         """The same question for many keys at once, as JSON."""
-        asked = _read_object(await read_body(request, max_body))
+        asked = read_object(await read_body(request, max_body), QuestionError, EXAMPLE)
         for name in asked:
             if name not in ("key", *PARAMETERS):
                 raise QuestionError(
@@ -93,15 +93,3 @@ def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
         return await anyio.to_thread.run_sync(ask, question)
 
     return routes
-
-
-def _read_object(body: bytes) -> dict[str, Any]:
-    try:
-        asked = orjson.loads(body or b"{}")
-    except orjson.JSONDecodeError as error:
-        raise QuestionError(
-            f"the body is not JSON: {error}", expected='such as {"key": [{"page": "/home"}]}'
-        ) from error
-    if not isinstance(asked, dict):
-        raise QuestionError("the body is not a JSON object", expected='such as {"key": [{"page": "/home"}]}')
-    return asked

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import io
+from typing import Any
 
+import orjson
 from starlette.requests import Request
 
-from headrace.errors import TooLargeError
+from headrace.errors import HeadraceError, TooLargeError
 from headrace.lake.formats.compression import Compression, Unpacked
 from headrace.lake.formats.layout import Format, Layout, make_layout
 from headrace.lake.formats.source import Source
@@ -111,3 +113,15 @@ def _too_large(size: int, limit: int) -> TooLargeError:
         expected=f"at most {limit:,} bytes (setting max_body_mb)",
         fix="send it in parts; nothing of it was kept",
     )
+
+
+def read_object(body: bytes, refuse: type[HeadraceError], example: Any) -> dict[str, Any]:
+    """A body that is one JSON object; an empty one is empty. What is not is refused, with an example."""
+    expected = f"such as {orjson.dumps(example).decode()}"
+    try:
+        asked = orjson.loads(body or b"{}")
+    except orjson.JSONDecodeError as error:
+        raise refuse(f"the body is not JSON: {error}", expected=expected) from error
+    if not isinstance(asked, dict):
+        raise refuse("the body is not a JSON object", expected=expected)
+    return asked

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
-import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from headrace.errors import SqlError, did_you_mean
 from headrace.sql.answer import ARROW_STREAM
 from headrace.sql.query import DEFAULT_LIMIT, HIGHEST_LIMIT
-from headrace.web.body import read_body
+from headrace.web.body import read_body, read_object
 from headrace.web.replies import reply_json
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def sql_routes(runtime: Runtime, max_body: int) -> APIRouter:
         `Accept: application/vnd.apache.arrow.stream` gives Arrow instead of JSON. A query runs in a process of its
         own with a deadline and a memory limit (settings `sql_*`); 429 when too many run already.
         """
-        asked = _read_object(await read_body(request, max_body))
+        asked = _read_query(await read_body(request, max_body))
         as_arrow = ARROW_STREAM in request.headers.get("accept", "")
 
         def run() -> Response:
@@ -66,15 +65,8 @@ def sql_routes(runtime: Runtime, max_body: int) -> APIRouter:
     return routes
 
 
-def _read_object(body: bytes) -> dict[str, Any]:
-    try:
-        asked = orjson.loads(body or b"{}")
-    except orjson.JSONDecodeError as error:
-        raise SqlError(
-            f"the body is not JSON: {error}", expected=f"such as {orjson.dumps(EXAMPLE).decode()}"
-        ) from error
-    if not isinstance(asked, dict):
-        raise SqlError("the body is not a JSON object", expected=f"such as {orjson.dumps(EXAMPLE).decode()}")
+def _read_query(body: bytes) -> dict[str, Any]:
+    asked = read_object(body, SqlError, EXAMPLE)
     for name in asked:
         if name not in PARAMETERS:
             raise SqlError(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from headrace.readable import iso
 from headrace.web.page.html import Html, data, tag
 
 DAY_S = 86_400
@@ -50,21 +51,21 @@ def short(of: float) -> str:
 
 def moment(of: datetime) -> Html:
     """A time, to the second unless it has more to say. The zone stands in the title of its column."""
-    return tag("time", _date_time(of), datetime=_iso(of))
+    return tag("time", _date_time(of), datetime=iso(of))
 
 
-def moment_text(iso: str | None, zone: str = " UTC") -> Html:
+def moment_text(said: str | None, zone: str = " UTC") -> Html:
     """A time that a description holds, with its zone."""
-    if iso is None:
+    if said is None:
         return tag("span", "none yet", class_="quiet")
-    return tag("time", f"{iso.replace('T', ' ')[:19]}{zone}", datetime=iso)
+    return tag("time", f"{said.replace('T', ' ')[:19]}{zone}", datetime=said)
 
 
 def window(start: datetime, end: datetime, *, dated: bool) -> Html:
     """A window; its date can be left out where the row above has it."""
     if dated or end - start >= timedelta(days=1):
         return tag("span", moment(start), " – ", _end(start, end))
-    begin = tag("time", _time(start), datetime=_iso(start), title=_date_time(start))
+    begin = tag("time", _time(start), datetime=iso(start), title=_date_time(start))
     return tag("span", begin, " – ", _end(start, end))
 
 
@@ -82,10 +83,6 @@ def clock(of: datetime, span_s: float) -> str:
 
 def _end(start: datetime, end: datetime) -> str:
     return _time(end) if end - start < timedelta(days=1) else _date_time(end)
-
-
-def _iso(of: datetime) -> str:
-    return of.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def _date_time(of: datetime) -> str:

@@ -14,8 +14,9 @@ from typing import Any
 
 from headrace.aggregate import Value
 from headrace.define.durations import format_duration
+from headrace.readable import EPOCH
 from headrace.serve import Answer, Question
-from headrace.serve.times import EPOCH, MS, Bound
+from headrace.serve.times import MS, Bound
 from headrace.web.page.cells import window_text
 
 SPANS = (1, 12, 144, 1728, None)  # how many of the last windows to ask for; None is all

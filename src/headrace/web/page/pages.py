@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from headrace.errors import HeadraceError, NotFoundError, QuestionError, did_you_mean
+from headrace.readable import iso
 from headrace.serve.question import Question
 from headrace.serve.times import parse_instant
 from headrace.web.page import hints
@@ -179,5 +180,5 @@ def _older(name: str, keys: Mapping[str, str], look: Look) -> Html | None:
     if look.older is None:
         return None
     asked = {f"key.{key}": text for key, text in keys.items()}
-    asked["before"] = look.older.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    asked["before"] = iso(look.older)
     return tag("p", tag("a", "Older windows", href=f"{view_path(name)}?{urlencode(asked)}"))
