@@ -43,18 +43,20 @@ def over_limit(event: bytes) -> str | None:
 
 
 def _measure(event: bytes) -> tuple[int, int]:
-    """How deep an event is, and how many commas and opening brackets it has outside of texts."""
+    """How deep an event is, and how many commas and opening brackets it has outside of texts; 0 if they are few."""
     if b"\\" in event:
         event = event.replace(b"\\\\", b"").replace(b'\\"', b"")
     marks = event.translate(None, _OTHERS)
     depth = deepest = values = within = 0
     for at in range(0, len(marks), _PIECE_BYTES):
         piece = np.frombuffer(marks[at : at + _PIECE_BYTES], dtype=np.uint8)
-        texts = np.cumsum(piece == _QUOTE, dtype=np.uint8) + np.uint8(within)
+        texts = (piece == _QUOTE).cumsum(dtype=np.uint8) + np.uint8(within)
         outside = piece[texts & 1 == 0]
-        depths = np.cumsum(_STEP[outside], dtype=np.int32)
-        deepest = max(deepest, depth + int(depths.max(initial=0)))
-        depth += int(depths[-1]) if len(depths) else 0
-        values += int(np.count_nonzero(_ADDS[outside]))
+        depths = _STEP[outside].cumsum(dtype=np.int32)
+        if len(depths):
+            deepest = max(deepest, depth + int(depths.max()))
+            depth += int(depths[-1])
+        if len(marks) > MOST_VALUES:
+            values += int(np.count_nonzero(_ADDS[outside]))
         within = int(texts[-1]) & 1
     return deepest, values

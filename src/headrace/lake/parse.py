@@ -22,6 +22,7 @@ BLOCK = 32_768  # frames that are read at once
 PIECES = 8  # that a block with a bad event in it is cut into, and each such piece again
 PIECE = 64  # frames that are no longer cut
 FEW, FEW_BYTES = 8, 1 << 16  # frames that are read one by one sooner than columnar
+PROBE = 16  # frames that tell whether a piece with a bad event in it is bad throughout
 TRIES = 3  # pieces of one block with a bad event in them: then bad ones are frequent, and cutting is in vain
 FUTURE_US = 24 * 3600 * 1_000_000  # an event time this far behind arrival is a broken clock's
 
@@ -47,6 +48,7 @@ class Parser:
         self._declared = self._columnar.schema
         self._fields = field_schema(stream)
         self._computed = [field for field in stream.fields if field.computed]
+        self._were_bad = False  # most of the last events that were looked at closer
         self._duckdb: Any = None  # opened when the first event comes
         self._select = ""
 
@@ -67,14 +69,14 @@ class Parser:
         return _joined(read) if read else (self._declared.empty_table(), None)
 
     def _read_block(self, frames: Frames) -> _Read:
-        if _are_few(frames):
+        if _are_few(frames) or (self._were_bad and self._are_bad(frames)):
             return self._judged(frames)
         table = self._columnar.read(frames)
         return self._read_closer(frames) if table is None else (table, None)
 
     def _read_closer(self, frames: Frames) -> _Read:
         """Piece by piece: the smaller ones without a bad event are still read columnar."""
-        if len(frames) <= PIECE:
+        if len(frames) <= PIECE or self._are_bad(frames):
             return self._judged(frames)
         read: list[_Read] = []
         step, failed = -(-len(frames) // PIECES), 0
@@ -89,6 +91,13 @@ class Parser:
             else:
                 read.append(self._judged(piece))
         return _joined(read)
+
+    def _are_bad(self, frames: Frames) -> bool:
+        """Whether most events seem to be bad, by a few of them."""
+        probe = range(0, len(frames), -(-len(frames) // PROBE))
+        bad = sum(self._second.judge(frames[index]) is not None for index in probe)
+        self._were_bad = 2 * bad > len(probe)
+        return self._were_bad
 
     def _judged(self, frames: Frames) -> _Read:
         """One by one; what is good is read columnar all the same, if that can be done."""

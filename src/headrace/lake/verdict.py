@@ -15,7 +15,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from headrace.define.model import Field
-from headrace.lake.glance import Number, glance, look
+from headrace.lake.glance import Number, glance, look, names_twice
 from headrace.lake.limits import is_small, over_limit
 from headrace.lake.times import read_date, read_timestamp
 from headrace.types import Type
@@ -50,12 +50,19 @@ def _object(pairs: list[tuple[str, Any]]) -> _Object:
     return made
 
 
-# Frames are trimmed already: the scanner alone is a good deal quicker than a decoder.
-_decoder: Any = json.JSONDecoder(object_pairs_hook=_object, parse_float=Number, parse_int=Number, parse_constant=Number)
-_scan: Callable[[str, int], tuple[Any, int]] = _decoder.scan_once
-# Quicker, for events without names that come twice.
-_plain_decoder: Any = json.JSONDecoder(parse_float=Number, parse_constant=Number)
-_scan_plain: Callable[[str, int], tuple[Any, int]] = _plain_decoder.scan_once
+_Scan = Callable[[str, int], tuple[Any, int]]
+
+
+def _scanner(**hooks: Any) -> _Scan:
+    # Frames are trimmed already: the scanner alone is a good deal quicker than a decoder.
+    decoder: Any = json.JSONDecoder(**hooks)
+    scan: _Scan = decoder.scan_once
+    return scan
+
+
+_scan = _scanner(object_pairs_hook=_object, parse_float=Number, parse_int=Number, parse_constant=Number)
+_scan_plain = _scanner(parse_float=Number, parse_constant=Number)  # of events without names that come twice
+_scan_only = _scanner(parse_float=len, parse_int=len, parse_constant=len)  # whether it is JSON; len costs least
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -71,6 +78,8 @@ class SecondParser:
         try:
             event = glance(frame)
             if event is None:
+                self.read(frame, in_doubt=True)
+            elif names_twice(frame, event):
                 self.read(frame)
             else:
                 self._look_closer(frame, event)
@@ -95,23 +104,26 @@ class SecondParser:
                     continue
             reader(name, of, value)
 
-    def read(self, frame: bytes) -> list[Any]:
-        """The values of all fields; raises Refused."""
-        event = _decode(frame)
+    def read(self, frame: bytes, *, in_doubt: bool = False) -> list[Any]:
+        """The values of all fields; raises Refused, all the quicker for what is no JSON if that is in doubt."""
+        event = _decode(frame, in_doubt=in_doubt)
         for name, _, _ in self._fields if event.twice else ():
             _check_once(event, name, name)
         values = [(event.get(name), name, of, reader) for name, of, reader in self._fields]
         return [None if value is None else reader(name, of, value) for value, name, of, reader in values]
 
 
-def _decode(frame: bytes) -> _Object:
+def _decode(frame: bytes, *, in_doubt: bool) -> _Object:
     try:
         text = frame.decode()
     except UnicodeDecodeError as error:
         raise Refused(f"not UTF-8 at byte {error.start}") from None
     if not is_small(frame) and (limit := over_limit(frame)):
         raise Refused(limit)
-    event = _loads(text.removeprefix(_BYTE_ORDER_MARK))
+    text = text.removeprefix(_BYTE_ORDER_MARK)
+    if in_doubt:
+        _loads(text, _scan_only)
+    event = _loads(text, _scan)
     if not isinstance(event, _Object):
         raise Refused(f"expected a JSON object, found {_kind(event)}{_of_cells(event)}")
     return event
@@ -125,9 +137,9 @@ def _of_cells(event: Any) -> str:
     return f" of {values} (a CSV row with more or fewer cells than its header is kept so)"
 
 
-def _loads(text: str) -> Any:
+def _loads(text: str, scan: _Scan) -> Any:
     try:
-        event, end = _scan(text, 0)
+        event, end = scan(text, 0)
         if end == len(text):
             return event
         message, at = "something follows it", end
@@ -139,7 +151,7 @@ def _loads(text: str) -> Any:
         said = message[0].lower() + message[1:].removesuffix(" at")
         raise Refused(f"not JSON: {said} at character {at + 1}")
     # The fast parser skips Inf and -NaN as it does Infinity and NaN, in fields that nobody declared.
-    return _loads(_CONSTANT_OR_TEXT.sub(lambda found: _SPELLED.get(found[0], found[0]), text))
+    return _loads(_CONSTANT_OR_TEXT.sub(lambda found: _SPELLED.get(found[0], found[0]), text), scan)
 
 
 def _check_once(event: dict[str, Any], name: str, path: str) -> None:
