@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.infer.names import is_identity
+from headrace.lake.times import DATE_FORM, TIMESTAMP_FORM
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Type
 
 BELOW_INT = 1_000_000  # a number this large today may pass 2^31 tomorrow
@@ -17,9 +18,6 @@ MOST_DISTINCT = 10_000
 BOOLEAN_TEXT = re.compile(r"true|false", re.IGNORECASE)
 INTEGER_TEXT = re.compile(r"-?(?:0|[1-9]\d{0,18})", re.ASCII)
 NUMBER_TEXT = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d{1,3})?", re.ASCII)
-_ZONE = r"(?:Z|[+-]\d\d(?::?\d\d)?)?"
-TIMESTAMP_TEXT = re.compile(rf"\d{{4}}-\d\d-\d\d(?:[ T]\d\d(?::\d\d(?::\d\d(?:\.\d{{1,6}})?)?)?{_ZONE})?", re.ASCII)
-DATE_TEXT = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -97,8 +95,8 @@ def guess_type(seen: Seen) -> Type | None:
 
 
 def _of_texts(values: list[str]) -> Type:
-    if values and all(DATE_TEXT.fullmatch(value) for value in values):
+    if values and all(DATE_FORM.fullmatch(value) for value in values):
         return DATE
-    if values and all(TIMESTAMP_TEXT.fullmatch(value) for value in values):
+    if values and all(TIMESTAMP_FORM.fullmatch(value) for value in values):
         return TIMESTAMP
     return STRING

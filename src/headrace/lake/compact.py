@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from headrace.errors import CorruptionError
 from headrace.faults import fault_point
+from headrace.lake.batches import batches
 from headrace.lake.file import LakeFileWriter, NewFile
 from headrace.lake.schema import ARRIVED, COMMIT, POSITION, UTC_US
 from headrace.lake.table import LakeFile, LakeTable
@@ -28,7 +29,6 @@ GATHER = 8  # neighbours of one level that make a file of the next
 MOST_FILES = 1000  # in one group
 GROUP_ROWS = 128 << 10  # rows of a row group: what is in memory at a time, and what a reader can leave out
 GROUP_BYTES = 32 << 20
-BATCH_ROWS = 16 << 10
 PIECES = 256  # small tables gathered before they are joined
 
 
@@ -152,14 +152,13 @@ def _row_groups(paths: Sequence[Path], columns: list[str] | None = None) -> Iter
     gathered: list[pa.Table] = []
     rows = size = 0
     for path in paths:
-        with pq.ParquetFile(path, memory_map=False, pre_buffer=False) as file:
-            for batch in file.iter_batches(BATCH_ROWS, columns=columns, use_threads=False):
-                gathered.append(pa.Table.from_batches([batch]))
-                rows, size = rows + len(batch), size + batch.nbytes
-                if len(gathered) >= PIECES:  # many small ones hold more memory than their rows
-                    gathered = [pa.concat_tables(gathered).combine_chunks()]
-                if rows >= GROUP_ROWS or size >= GROUP_BYTES:
-                    yield pa.concat_tables(gathered)
-                    gathered, rows, size = [], 0, 0
+        for batch in batches(path, columns):
+            gathered.append(batch)
+            rows, size = rows + len(batch), size + batch.nbytes
+            if len(gathered) >= PIECES:  # many small ones hold more memory than their rows
+                gathered = [pa.concat_tables(gathered).combine_chunks()]
+            if rows >= GROUP_ROWS or size >= GROUP_BYTES:
+                yield pa.concat_tables(gathered)
+                gathered, rows, size = [], 0, 0
     if gathered:
         yield pa.concat_tables(gathered)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from datetime import MAXYEAR, MINYEAR, UTC, date, datetime
 
-_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-_TIMESTAMP = re.compile(
+DATE_FORM = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+TIMESTAMP_FORM = re.compile(
     r"\d{4}-\d\d-\d\d(?:[ T]\d\d(?::\d\d(?::\d\d(?:\.\d{1,6})?)?)?(?:Z|[+-]\d\d(?::?[0-5]\d)?)?)?", re.ASCII
 )
 
 
 def read_date(text: str) -> date | None:
     """The date that a text says; None if it says none."""
-    if not _DATE.fullmatch(text):
+    if not DATE_FORM.fullmatch(text):
         return None
     try:
         return date.fromisoformat(text)
@@ -23,7 +23,7 @@ def read_date(text: str) -> date | None:
 
 def read_timestamp(text: str) -> datetime | None:
     """The time in UTC that a text says; None if it says none of the years 1 to 9999."""
-    if not _TIMESTAMP.fullmatch(text):
+    if not TIMESTAMP_FORM.fullmatch(text):
         return None
     try:
         read = datetime.fromisoformat(text)
@@ -34,7 +34,7 @@ def read_timestamp(text: str) -> datetime | None:
 
 def is_plain_timestamp(text: str) -> bool:
     """Whether a text says a time that no zone can move out of the years 1 to 9999."""
-    if not _TIMESTAMP.fullmatch(text):
+    if not TIMESTAMP_FORM.fullmatch(text):
         return False
     try:
         return MINYEAR < datetime.fromisoformat(text).year < MAXYEAR
