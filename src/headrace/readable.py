@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -20,6 +22,19 @@ def iso_us(us: int | None) -> str | None:
 def count(number: int | float | None) -> str:
     """A number with its thousands apart."""
     return "–" if number is None else f"{number:,}"
+
+
+def number(of: int | float | Decimal) -> str:
+    """A number whole, or with as many places as tell something: `--json` has them all."""
+    if isinstance(of, int):
+        return f"{of:,}"
+    if isinstance(of, Decimal):
+        return f"{of:,f}"
+    if not math.isfinite(of):
+        return "NaN" if math.isnan(of) else "Infinity" if of > 0 else "-Infinity"
+    if 1 <= abs(of) < 1e15:
+        return f"{of:,.4f}".rstrip("0").rstrip(".")
+    return f"{of:.6g}"
 
 
 def span(ms: int | float | None) -> str:

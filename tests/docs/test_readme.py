@@ -21,11 +21,11 @@ def test_five_minutes(tmp_path: Path) -> None:
     assert f"  {send}\n  {ask}\n" in made
     declared = (tmp_path / "shop" / "definitions" / "orders.sql").read_text()
     assert all(name in declared for name in re.findall(r"[a-z]+_[a-z_]+", sql))
-    assert "5 events accepted in" in run(f"headrace apply --yes && {send.removesuffix(' --wait')}", tmp_path / "shop")
+    assert "5 events sent in" in run(f"headrace apply --yes && {send.removesuffix(' --wait')}", tmp_path / "shop")
     event = re.search(r"-d '(.*)'", third)
     assert event is not None
     (tmp_path / "shop" / "one.json").write_text(event[1])
-    assert "1 event accepted in" in run("headrace send orders one.json", tmp_path / "shop")
+    assert "1 event sent in" in run("headrace send orders one.json", tmp_path / "shop")
 
 
 def run(commands: str, folder: Path) -> str:

@@ -97,7 +97,7 @@ def test_init_from_a_file_makes_a_workspace_that_takes_it(tmp_path: Path, headra
     assert f"headrace send -w {folder} page_views '{os.path.relpath(file)}' --wait" in made.out
     assert f"headrace ask -w {folder} page_views_by_page" in made.out
     assert headrace("apply", "-w", folder, "--yes").code == 0
-    assert headrace("send", "-w", folder, "page_views", file).out.startswith("40 events accepted")
+    assert headrace("send", "-w", folder, "page_views", file).out.startswith("40 events sent")
 
 
 def test_init_from_files_adds_to_a_workspace_one_stream_for_each_shape(folder: Path, headrace: Command) -> None:
@@ -121,7 +121,7 @@ def test_init_names_the_options_that_a_file_needs_to_be_sent(tmp_path: Path, hea
     send = made["next"][1].split()
     assert send[-6:] == [os.path.relpath(file), "--format", "csv", "--fields", "id,at,what", "--wait"]
     assert headrace("apply", "--yes", "-w", tmp_path / "mine").code == 0
-    assert headrace(*send[1:-1]).out.startswith("2 events accepted")
+    assert headrace(*send[1:-1]).out.startswith("2 events sent")
 
 
 def test_without_arguments_it_shows_help(headrace: Command) -> None:
@@ -210,7 +210,7 @@ def test_send_without_a_server_writes_to_the_journal(applied: Path, headrace: Co
     shown = headrace("send", "visits", first, second, "-w", applied, "--json")
     assert shown.json["accepted"] == 4
     assert shown.json["token"].startswith("visits.")
-    assert headrace("send", "visits", first, "-w", applied).out.startswith("2 events accepted in ")
+    assert headrace("send", "visits", first, "-w", applied).out.startswith("2 events sent in ")
     [stream] = headrace("streams", "-w", applied, "--json").json
     assert stream["backlog_bytes"] > 0
     waited = headrace("send", "visits", first, "-w", applied, "--wait")

@@ -7,12 +7,14 @@ import sys
 import traceback
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import DefinitionErrors, HeadraceError
 from headrace.failures import from_system
 from headrace.readable import count as count
 from headrace.readable import freshness as freshness
+from headrace.readable import number
 from headrace.readable import size as size
 from headrace.readable import span as span
 
@@ -60,10 +62,8 @@ def cell(value: Any) -> str:
         return "NULL"
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, int):
-        return count(value)
-    if isinstance(value, float):
-        return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.1f}"
+    if isinstance(value, int | float | Decimal):
+        return number(value)
     if isinstance(value, datetime):
         shown = value.astimezone(UTC) if value.tzinfo else value
         return shown.strftime("%Y-%m-%d %H:%M:%S") + (f".{value.microsecond:06d}" if value.microsecond else "")

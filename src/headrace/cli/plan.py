@@ -27,7 +27,7 @@ def plan(
 ) -> None:
     """Show what `apply` would change. Compares the definitions folder with what runs; changes nothing.
 
-    Exits with 0 whether or not there are changes, with 2 if a definition is wrong.
+    Exits with 0 whether or not there are changes, with 2 if a definition is wrong or a change is refused.
     """
     with open_connection(workspace) as connection:
         found = connection.plan()
@@ -35,6 +35,8 @@ def plan(
         print_json(found.as_dict())
     else:
         print_plan(found)
+    if found.refused:
+        raise typer.Exit(DefinitionError.exit_code)
     if exit_code and not found.empty:
         raise typer.Exit(CHANGES_EXIT_CODE)
 

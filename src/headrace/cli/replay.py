@@ -44,7 +44,8 @@ def print_replay(done: dict[str, Any], stream: str) -> None:
     if not read:
         typer.echo(f"stream {stream} has no dead letters")
     elif not readable:
-        typer.echo(f"none of {count(read)} dead letters is readable; {why}")
+        typer.echo(f"none of {count(read)} dead letters is readable by the definition that runs; {why}")
+        typer.echo("A definition that was edited runs when it is applied: `headrace plan` shows what waits.")
     elif done["dry_run"]:
         typer.echo(f"{count(readable)} of {count(read)} dead letters are readable now; nothing was changed")
     else:

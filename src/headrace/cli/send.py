@@ -51,8 +51,12 @@ def send(
     fields: Annotated[
         str | None, typer.Option(metavar="A,B,C", help="Names of the columns of CSV whose first row is no header.")
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on sending what is added to one file of lines.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Return when every view has the events.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on sending what is added to one file of NDJSON or text.")
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Return when every view has the events; says how many could not be read.")
+    ] = False,
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long --wait waits at most.")] = 600.0,
     as_json: JsonOption = False,
 ) -> None:
@@ -103,7 +107,7 @@ def _say(reply: IngestReply, took_s: float) -> None:
     rate = reply.accepted / max(took_s, 1e-3)
     token = f"; token {reply.token}" if reply.token else ""
     events = "1 event" if reply.accepted == 1 else f"{reply.accepted:,} events"
-    typer.echo(f"{events} accepted in {took_s:.1f} s ({rate:,.0f} events/s){token}")
+    typer.echo(f"{events} sent in {took_s:.1f} s ({rate:,.0f} events/s){token}")
 
 
 def _follow(

@@ -13,6 +13,7 @@ from headrace.types import BOOLEAN, DOUBLE, INT, STRING, Type
 
 MOST_KEYS = 200
 PERSONAL = WHO | {"first", "last", "full", "sur", "family", "given"}
+PER_ONE = {"unit", "per", "each", "average", "avg", "mean", "rate"}  # a price of one is nothing to add up
 NAMES_OF_WINDOWS = {"1 minute": "minute", "1 hour": "hour", "1 day": "day"}
 
 
@@ -56,7 +57,8 @@ def suggest_view(stream: str, fields: list[Candidate], time: str, window_ms: int
     columns = {"count": "count(*)"}
     amount = _best(fields, lambda field: _amount(field, key))
     if amount:
-        function = "avg" if place(amount.name, AMOUNTS) is None else "sum"
+        of_one = place(amount.name, AMOUNTS) is None or PER_ONE & set(words_of(amount.name))
+        function = "avg" if of_one else "sum"
         columns[f"{function}_{amount.label.lower()}"] = f"{function}({path_sql(amount.name)})"
     who = _best(fields, lambda field: _who(field, key))
     if who:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.define.model import TEXT, Stream
+from headrace.define.model import TEXT, Field, Stream
 from headrace.lake.columnar import Columnar
 from headrace.lake.frames import Frames, as_lines, frame_lines
 from headrace.lake.schema import field_schema
@@ -24,6 +24,7 @@ PIECE = 64  # frames that are no longer cut
 FEW, FEW_BYTES = 8, 1 << 16  # frames that are read one by one sooner than columnar
 PROBE = 16  # frames that tell whether a piece with a bad event in it is bad throughout
 TRIES = 3  # pieces of one block with a bad event in them: then bad ones are frequent, and cutting is in vain
+LONGEST_SQL = 100  # of an expression that a reason shows
 FUTURE_US = 24 * 3600 * 1_000_000  # an event time this far behind arrival is a broken clock's
 
 _Read = tuple[pa.Table, pa.Array | None]  # columns, and reasons as in Parsed
@@ -138,13 +139,14 @@ class Parser:
         for field in self._stream.fields:
             column = table.column(field.name)
             if not field.nullable and column.null_count:
-                reasons = _add(reasons, column.is_null(), f"field '{field.name}' is missing or null")
+                reasons = _add(reasons, column.is_null(), _absent(f"field '{field.name}'", field))
         if self._stream.event_time is None:
             return reasons
         name = self._stream.event_time
         times = table.column(name)
         if times.null_count:
-            reasons = _add(reasons, times.is_null(), f"event time '{name}' is missing or null")
+            field = next(field for field in self._stream.fields if field.name == name)
+            reasons = _add(reasons, times.is_null(), _absent(f"event time '{name}'", field))
         us = times.cast(pa.int64())
         if (pc.min(us).as_py() or 0) < 0:
             reasons = _add(reasons, pc.less(us, 0), f"event time '{name}' is before 1970")
@@ -153,6 +155,14 @@ class Parser:
             late = pc.greater(us, pa.scalar(latest) if isinstance(latest, int) else pa.array(latest))
             reasons = _add(reasons, late, f"event time '{name}' is more than a day after arrival")
         return reasons
+
+
+def _absent(what: str, field: Field) -> str:
+    """Why there is no value: the event has none, or the expression gives none for what the event has."""
+    if field.computed is None:
+        return f"{what} is missing or null"
+    sql = field.computed.sql
+    return f"{what} is NULL; it is computed as {sql if len(sql) <= LONGEST_SQL else sql[:LONGEST_SQL] + '…'}"
 
 
 def _computing(stream: Stream) -> tuple[Any, str]:

@@ -156,6 +156,7 @@ def _said(error: Exception, query: str) -> dict[str, Any]:
     text = str(error).split("Stack Trace")[0]
     line = re.search(r"^LINE (\d+):", text, re.MULTILINE)
     sentence = " ".join(text.split("\n\nLINE ")[0].split())[:600]
+    sentence = re.sub(r"^(\w+ )+Error: ", "", sentence)
     sentence = _PATH.sub(lambda path: path[0] if path[0] in query else "…", sentence)
     many = line and "\n" in query.strip()
     return {"message": sentence, "found": f"line {line[1]} of the query" if line and many else None}

@@ -111,7 +111,10 @@ def _named(snapshot: Snapshot, names: Sequence[str], own: Sequence[str]) -> list
             if name.lower() in map(str.lower, own):
                 continue  # a name that the query gives itself
             hint = did_you_mean(name, serving) or f"there are: {', '.join(sorted(serving)) or 'none yet'}"
-            raise NotFoundError(f"view '{name}' does not exist", fix=hint)
+            raise NotFoundError(
+                f"view '{name}' does not exist",
+                fix=f"{hint}; events of a stream are asked with `headrace sql --events`",
+            )
         other = found.setdefault(view.lower(), serving[view])
         if other.view.name != view:
             raise SqlError(

@@ -83,6 +83,8 @@ def format_of(name: str, head: bytes, stream_format: str, fields: Collection[str
     looks = format_by_looks(head, fields)
     if looks is Format.PARQUET:
         return looks
+    if b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):  # UTF-16 is told apart where it is read
+        raise IngestError("this is no text", found="NUL bytes", expected=", ".join(Format), fix="nothing was sent")
     if stream_format == Format.TEXT:
         return Format.TEXT
     named = format_of_name(name)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from headrace.readable import iso
+from headrace.readable import iso, number
 from headrace.web.page.html import Html, data, tag
 
 DAY_S = 86_400
@@ -26,19 +25,6 @@ def value(of: Any) -> Html:
     if isinstance(of, datetime):
         return moment(of)
     return data(of.isoformat() if isinstance(of, date) else str(of))
-
-
-def number(of: int | float | Decimal) -> str:
-    """A number, whole or with as many places as tell something."""
-    if isinstance(of, int):
-        return f"{of:,}"
-    if isinstance(of, Decimal):
-        return f"{of:,f}"
-    if not math.isfinite(of):
-        return "NaN" if math.isnan(of) else "Infinity" if of > 0 else "-Infinity"
-    if of == 0 or 1e-4 <= abs(of) < 1e15:
-        return f"{of:,.4f}".rstrip("0").rstrip(".")
-    return f"{of:.6g}"
 
 
 def short(of: float) -> str:

@@ -6,7 +6,8 @@ import math
 from datetime import datetime
 from typing import Any
 
-from headrace.web.page.cells import clock, number, short
+from headrace.readable import number
+from headrace.web.page.cells import clock, short
 from headrace.web.page.html import Html, plain, tag
 from headrace.web.page.look import Point, Series
 

@@ -57,8 +57,8 @@ def trouble(status: Described) -> Html | None:
 
 def streams_table(streams: Sequence[Described]) -> Html:
     """A row per stream."""
-    titles = ["stream", "events/s", "events", "freshness", "newest event", "backlog", "commits", "commit time",
-              "maintain time", "files", "dead letters"]  # fmt: skip
+    titles = ["stream", "events/s", "events", "dead letters", "freshness", "newest event", "backlog", "commits",
+              "commit time", "maintain time", "files"]  # fmt: skip
     if not any("lake_files" in stream for stream in streams):
         titles.remove("files")
     return table(
