@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import View
 from headrace.define.sql import parse
@@ -58,6 +60,12 @@ class Bench:
         """Make one lake commit of these ranges of the journal, as the streaming query does."""
         rows = self.spark.createDataFrame(ranges, "start BIGINT, end BIGINT").repartition(len(ranges))
         self.append._append(rows, 0)
+
+    def lines(self, *, dead: bool) -> list[tuple[bytes, str | None]]:
+        """The events or dead letters in the lake's files, as they came, with the reason."""
+        files = self.table.folder.glob(f"_dead={str(dead).lower()}/*.parquet")
+        tables = [pq.read_table(file, columns=["_value", "_reason"]) for file in files]
+        return [pair for read in tables for pair in zip(*(column.to_pylist() for column in read.columns), strict=True)]
 
     def maintain(self) -> None:
         """Bring all views up to the lake."""
