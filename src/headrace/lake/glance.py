@@ -104,11 +104,12 @@ def _are_good(items: Iterable[Any], inner: Look) -> bool:
 def _look_at_digits(of: Type) -> Look:
     whole = of.precision - of.scale
     limit = 10**whole
-    fits = re.compile((rf"-?\d{{1,{whole}}}" if whole else "-?0") + rf"\.\d{{1,{of.scale}}}").fullmatch
+    before = rf"-?\d{{1,{whole}}}" if whole else "-?0"
+    fits = re.compile(rf"{before}\.\d{{1,{of.scale}}}" if of.scale else before).fullmatch
 
     def look_at(value: Any) -> bool:
         if type(value) is int:
             return bool(-limit < value < limit)
-        return type(value) is Number and of.scale > 0 and fits(value) is not None
+        return type(value) is Number and fits(value) is not None
 
     return look_at

@@ -112,3 +112,21 @@ def test_lines_are_framed_without_blank_ones() -> None:
 def test_white_space_of_any_length_is_trimmed_quickly() -> None:
     framed = frame_lines(b" " * 3_000_000 + b"{}" + b"\t" * 3_000_000 + b"\n" + b" " * 3_000_000)
     assert [framed[i] for i in range(len(framed))] == [b"{}"]
+
+
+@pytest.mark.parametrize("digits", ["5,0", "38,0", "3,3", "38,38", "8,2"])
+def test_decimals_of_any_digits_are_judged_alike_alone_and_together(digits: str) -> None:
+    (stream,) = parse(f"CREATE STREAM d (x DECIMAL({digits}))").streams.values()
+    numbers = ["0", "5", "-5", "99999", "100000", "0.5", "-0.125", "0.1234", "1.0", "1e2", "5.", '"7"', "1" * 38, "NaN"]
+    frames_of = frame_lines(b"\n".join(f'{{"x":{number}}}'.encode() for number in numbers))
+    parser = Parser(stream)
+
+    def said(start: int, stop: int) -> list[tuple[Any, bool]]:
+        parsed = parser.parse(frames_of.slice(start, stop), ARRIVED_US)
+        reasons = parsed.reasons.to_pylist() if parsed.reasons is not None else [None] * (stop - start)
+        return [(v, r is None) for v, r in zip(parsed.columns["x"].to_pylist(), reasons, strict=True)]
+
+    together = said(0, len(numbers))
+    assert together == [said(i, i + 1)[0] for i in range(len(numbers))]
+    assert any(good for _, good in together)
+    assert not all(good for _, good in together)
