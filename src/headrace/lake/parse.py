@@ -16,7 +16,7 @@ from headrace.lake.columnar import Columnar
 from headrace.lake.frames import Frames, as_lines, frame_lines
 from headrace.lake.schema import field_schema
 from headrace.lake.text import read_text
-from headrace.lake.verdict import SecondParser
+from headrace.lake.verdict import Refused, SecondParser
 
 BLOCK = 32_768  # frames that are read at once
 PIECES = 8  # that a block with a bad event in it is cut into, and each such piece again
@@ -110,16 +110,27 @@ class Parser:
         accepted = frame_lines(as_lines(frames.take(good)))
         table = None if _are_few(accepted) else self._columnar.read(accepted)
         if table is None:
-            table = self._one_by_one(accepted)
-        if good.all():
+            table, doubts = self._one_by_one(accepted)
+            for at, doubt in zip(np.flatnonzero(good), doubts, strict=True):
+                reasons[at] = doubt
+        if not any(reasons):
             return table, None
         rows = pa.array(np.cumsum(good) - 1, mask=~good)
         return table.take(rows), pa.array(reasons, pa.string())
 
-    def _one_by_one(self, frames: Frames) -> pa.Table:
-        rows = [self._second.read(frame) for frame in frames]
+    def _one_by_one(self, frames: Frames) -> tuple[pa.Table, list[str | None]]:
+        """Rows of events that were judged to be good. Should reading disagree with that, its word counts."""
+        rows: list[Sequence[Any]] = []
+        doubts: list[str | None] = []
+        for frame in frames:
+            try:
+                rows.append(self._second.read(frame))
+                doubts.append(None)
+            except Refused as refused:
+                rows.append([None] * len(self._declared))
+                doubts.append(str(refused))
         columns = [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(self._declared)]
-        return pa.table(columns, schema=self._declared)
+        return pa.table(columns, schema=self._declared), doubts
 
     # Computed fields and the checks on all
 

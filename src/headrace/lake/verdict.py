@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from datetime import date, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
 from headrace.define.model import Field
@@ -27,6 +27,7 @@ _CONSTANT_OR_TEXT = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|' + _CONSTANT.patt
 _SPELLED = {"Inf": "Infinity", "-Inf": "-Infinity", "-NaN": "NaN"}
 _BYTE_ORDER_MARK = "\ufeff"
 _SHOWN = 40
+_EXACT = Context(prec=80)  # Python's own has 28 digits, a DECIMAL up to 38
 
 
 class Refused(ValueError):
@@ -228,7 +229,7 @@ def _decimal(name: str, of: Type, value: Any) -> Decimal:
         raise _wrong(name, of, value)
     try:
         number = Decimal(value)
-        fitted = number.quantize(Decimal(1).scaleb(-of.scale)) if abs(number.adjusted()) < 100 else None
+        fitted = number.quantize(Decimal(1).scaleb(-of.scale), context=_EXACT) if abs(number.adjusted()) < 100 else None
     except InvalidOperation:
         fitted = None
     if fitted is None or fitted != number or len(fitted.as_tuple().digits) > of.precision:
