@@ -16,13 +16,13 @@ from headrace.define.plan import Plan
 from headrace.errors import NotReadyError
 from headrace.files import Declared, find_files, read_pieces
 from headrace.lake.formats.layout import ANY, Format, Layout
-from headrace.lake.ingest import IngestReply
+from headrace.lake.ingest import IngestReply, TokenState
 from headrace.lease import live_holder
 from headrace.sending import Progress, Sending, send_all
 from headrace.serve import Answer, Question
 from headrace.serve.question import Keys
 from headrace.sql.answer import SqlAnswer
-from headrace.web.remote import Remote, RemoteDeadLetters, TokenState
+from headrace.web.remote import Remote, RemoteDeadLetters
 
 if TYPE_CHECKING:
     from headrace.lake.dead import DeadLetters

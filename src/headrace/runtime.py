@@ -8,7 +8,6 @@ import threading
 import time
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,7 @@ from headrace.errors import CorruptionError, DefinitionError, HeadraceError, Not
 from headrace.failures import disk_full, is_disk_full
 from headrace.lake.dead import DeadLetters
 from headrace.lake.formats.layout import Layout
-from headrace.lake.ingest import IngestReply, read_token
+from headrace.lake.ingest import IngestReply, TokenState, read_token
 from headrace.lease import Lease
 from headrace.pipeline import Pipeline
 from headrace.running import read_running, write_running
@@ -46,17 +45,6 @@ BEAT_S = 0.5
 UPKEEP_NICE = 10
 
 log = structlog.get_logger("headrace.runtime")
-
-
-@dataclass(frozen=True)
-class TokenState:
-    """Whether every serving view has what a token stands for."""
-
-    complete: bool
-    stalled: list[str]
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"complete": self.complete, "stalled": self.stalled}
 
 
 class Runtime:

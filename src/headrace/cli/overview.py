@@ -115,7 +115,7 @@ def _streams_table(found: list[dict[str, Any]], width: int) -> Table:
             "commits": count(s["commits"]),
             "commit time": span(s["commit_ms"]),
             "maintain time": span(s["maintain_ms"]),
-            "files": count(s.get("lake_files")),
+            "files": count(s["lake_files"]),
             "backlog": size(s["backlog_bytes"]),
             "newest event": _time(s["newest_event"]),
             "trouble": s["error"] or "–",

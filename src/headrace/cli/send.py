@@ -18,9 +18,8 @@ from headrace.errors import IngestError, NotReadyError
 if TYPE_CHECKING:
     from headrace.client import Connection
     from headrace.lake.formats.layout import Layout
-    from headrace.lake.ingest import IngestReply
+    from headrace.lake.ingest import IngestReply, TokenState
     from headrace.sending import Progress
-    from headrace.web.remote import TokenState
 
 WAIT_SLICE_S = 5.0
 

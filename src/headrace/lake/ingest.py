@@ -30,6 +30,17 @@ class IngestReply:
         return {"accepted": self.accepted, "refused": self.refused, "token": self.token}
 
 
+@dataclass(frozen=True)
+class TokenState:
+    """Whether every serving view has what a token stands for."""
+
+    complete: bool
+    stalled: list[str]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"complete": self.complete, "stalled": self.stalled}
+
+
 class Ingest:
     """Takes requests for one stream. What it accepts never becomes a dead letter, but for `keep_bad`."""
 

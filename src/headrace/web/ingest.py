@@ -21,7 +21,8 @@ from headrace.web.refusals import RequestError
 from headrace.web.replies import reply_json
 
 if TYPE_CHECKING:
-    from headrace.runtime import Runtime, TokenState
+    from headrace.lake.ingest import TokenState
+    from headrace.runtime import Runtime
 
 SMALL_BODY = 256 << 10  # parsed in a millisecond or two: a thread would cost more than it frees
 READ_AT_ONCE = 2  # large bodies that are parsed at the same time, beside one packed one: each needs memory of its own

@@ -57,8 +57,8 @@ OF_STREAMS = (
     Number("headrace_commits", "Lake commits of a stream.", lambda s: s["commits"], counts=True),
     Number("headrace_events_per_second", "Events per second over the last seconds.", lambda s: s["events_per_second"]),
     Number("headrace_backlog_bytes", "Bytes of the journal that the lake has not.", lambda s: s["backlog_bytes"]),
-    Number("headrace_lake_files", "Files of a stream's lake.", lambda s: s.get("lake_files")),
-    Number("headrace_lake_bytes", "Bytes of a stream's lake.", lambda s: s.get("lake_bytes")),
+    Number("headrace_lake_files", "Files of a stream's lake.", lambda s: s["lake_files"]),
+    Number("headrace_lake_bytes", "Bytes of a stream's lake.", lambda s: s["lake_bytes"]),
     Number("headrace_stream_failing", "1 while a stream is in trouble.", lambda s: int(s["error"] is not None)),
 )
 OF_VIEWS = (

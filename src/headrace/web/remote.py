@@ -7,7 +7,6 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -25,7 +24,7 @@ from headrace.errors import (
     did_you_mean,
 )
 from headrace.lake.formats.layout import Format, Layout
-from headrace.lake.ingest import IngestReply
+from headrace.lake.ingest import IngestReply, TokenState
 from headrace.sending import IN_FLIGHT
 from headrace.serve import Answer, Question
 from headrace.serve.times import Bound, iso_ms
@@ -44,18 +43,6 @@ _CONTENT_TYPES = {
     Format.TEXT: "text/plain",
     None: "application/octet-stream",
 }
-
-
-@dataclass(frozen=True)
-class TokenState:
-    """Whether every serving view has what a token stands for."""
-
-    complete: bool
-    stalled: list[str]
-
-    def as_dict(self) -> dict[str, Any]:
-        """As HTTP shows it."""
-        return {"complete": self.complete, "stalled": self.stalled}
 
 
 class UnreachableError(UnavailableError):

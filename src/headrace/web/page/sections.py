@@ -41,7 +41,7 @@ def state_line(status: Described, reason: str | None, at: datetime) -> Html:
 def trouble(status: Described) -> Html | None:
     """Everything that is wrong, in one place, first."""
     found = [(f"Stream {s['name']}", s["error"]) for s in status["streams"] if s["error"]]
-    found += [(f"Upkeep of stream {s['name']}", s["upkeep_error"]) for s in status["streams"] if s.get("upkeep_error")]
+    found += [(f"Upkeep of stream {s['name']}", s["upkeep_error"]) for s in status["streams"] if s["upkeep_error"]]
     found += [(f"View {v['name']} is stalled", v["stalled"]) for v in status["views"] if v["stalled"]]
     if not found:
         return None
@@ -59,8 +59,6 @@ def streams_table(streams: Sequence[Described]) -> Html:
     """A row per stream."""
     titles = ["stream", "events/s", "events", "dead letters", "freshness", "newest event", "backlog", "commits",
               "commit time", "maintain time", "files"]  # fmt: skip
-    if not any("lake_files" in stream for stream in streams):
-        titles.remove("files")
     return table(
         titles,
         [_stream_cells(stream, titles) for stream in streams],
@@ -82,7 +80,7 @@ def _stream_cells(stream: Described, titles: Sequence[str]) -> list[Any]:
         "commits": count(stream["commits"]),
         "commit time": span(stream["commit_ms"]),
         "maintain time": span(stream["maintain_ms"]),
-        "files": count(stream.get("lake_files")),
+        "files": count(stream["lake_files"]),
         "dead letters": tag("span", count(dead), class_="warn") if dead else count(dead),
     }
     return [cells[title] for title in titles]
