@@ -12,6 +12,7 @@ from deltalake.exceptions import TableNotFoundError
 from headrace.config import Workspace
 from headrace.damaged import DamagedPipeline
 from headrace.define.catalog import load
+from headrace.define.cost import Costs, Size
 from headrace.define.model import Stream
 from headrace.define.plan import Plan, checked_plan, compare
 from headrace.describe import describe_view
@@ -19,6 +20,7 @@ from headrace.errors import CorruptionError, NotFoundError, NotReadyError, did_y
 from headrace.lake.dead import DeadLetters
 from headrace.lake.formats.layout import Layout
 from headrace.lake.ingest import Ingest, IngestReply
+from headrace.lake.size import lake_size, unread_size
 from headrace.lake.table import LakeTable
 from headrace.lake.upkeep import lake_figures
 from headrace.lease import Lease
@@ -101,16 +103,25 @@ class Offline:
 
     def plan(self) -> Plan:
         """What the definitions folder asks for, against what ran last."""
-        return compare(self._catalog, load(self.workspace.definitions))
+        return compare(self._catalog, load(self.workspace.definitions), Costs(self._size))
 
     def apply(self, expect: str | None = None) -> Plan:
         """Make the definitions those that the next `headrace up` runs."""
         wanted = load(self.workspace.definitions)
-        plan = checked_plan(self._catalog, wanted, expect)
+        plan = checked_plan(self._catalog, wanted, expect, Costs(self._size))
         self._hold()
         write_running(self.workspace.catalog_file, wanted)
         self._catalog = wanted
         return plan
+
+    def _size(self, stream: str) -> Size | None:
+        """How much a build over a stream would read."""
+        if stream not in self._catalog.streams:
+            return unread_size(self.workspace.lake(stream))
+        with suppress(CorruptionError):
+            table = self._table(self._catalog.streams[stream])
+            return lake_size(table) if table else Size(0, 0)
+        return None
 
     def ingest(
         self, stream: str, body: bytes, *, layout: Layout, key: str | None, keep_bad: bool

@@ -50,6 +50,17 @@ def span(ms: int | float | None) -> str:
     return f"{ms / 3_600_000:.1f} h"
 
 
+def about(seconds: float) -> str:
+    """A span of time that was estimated: no finer than one would believe."""
+    if seconds < 1:
+        return "under a second"
+    if seconds < 90:
+        return f"about {seconds:.0f} s"
+    if seconds < 5400:
+        return f"about {seconds / 60:.0f} min"
+    return f"about {seconds / 3600:.0f} h"
+
+
 def size(number: int | None) -> str:
     """A number of bytes."""
     if number is None:

@@ -17,6 +17,7 @@ import structlog
 from headrace.config import Workspace
 from headrace.damaged import DamagedPipeline
 from headrace.define.catalog import Catalog, load
+from headrace.define.cost import Costs, Size
 from headrace.define.model import Stream
 from headrace.define.plan import Plan, checked_plan, compare
 from headrace.describe import describe_view, memory_mb
@@ -25,6 +26,7 @@ from headrace.failures import disk_full, is_disk_full
 from headrace.lake.dead import DeadLetters
 from headrace.lake.formats.layout import Layout
 from headrace.lake.ingest import IngestReply, TokenState, read_token
+from headrace.lake.size import lake_size, unread_size
 from headrace.lease import Lease
 from headrace.pipeline import Pipeline
 from headrace.running import read_running, write_running
@@ -208,17 +210,28 @@ class Runtime:
 
     def plan(self) -> Plan:
         """What the definitions folder asks for, against what runs."""
-        return compare(self._running(), load(self.workspace.definitions))
+        return compare(self._running(), load(self.workspace.definitions), self._costs())
 
     def apply(self, expect: str | None = None) -> Plan:
         """Make what is wanted run. `expect` is the fingerprint of the plan that a person said yes to."""
         with self._changing:
             wanted = load(self.workspace.definitions)
-            plan = checked_plan(self._running(), wanted, expect)
+            plan = checked_plan(self._running(), wanted, expect, self._costs())
             self._analyse(wanted)
             write_running(self.workspace.catalog_file, wanted)
             self._reconcile(wanted)
         return plan
+
+    def _costs(self) -> Costs:
+        """What builds would read now."""
+
+        def size_of(stream: str) -> Size | None:
+            pipeline = self._pipelines.get(stream)
+            if pipeline is None:
+                return unread_size(self.workspace.lake(stream))
+            return lake_size(pipeline.table) if pipeline.lake else None
+
+        return Costs(size_of)
 
     def _running(self) -> Catalog:
         """What runs. After an apply that failed half-way this is not what was asked for: it can be repeated."""

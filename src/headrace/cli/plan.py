@@ -12,7 +12,7 @@ from headrace.cli.output import console, print_json
 from headrace.errors import DefinitionError, WorkspaceError
 
 if TYPE_CHECKING:
-    from headrace.define.plan import Change, Plan
+    from headrace.define.plan import Plan
 
 CHANGES_EXIT_CODE = 4
 _MARKS = {"create": ("+", "green"), "change": ("~", "yellow"), "drop": ("-", "red"), "refuse": ("!", "red bold")}
@@ -103,10 +103,21 @@ def print_plan(found: Plan, *, stderr: bool = False) -> None:
         out.print(Text.assemble((f"{mark} {change.what} {change.name}", style), f"  {change.reason}"), soft_wrap=True)
         for detail in change.details:
             out.print(Text(f"    {detail}", style="dim"), soft_wrap=True)
-    out.print(Text(_sum_up(found.changes)))
+    out.print(Text(_sum_up(found)))
 
 
-def _sum_up(changes: tuple[Change, ...]) -> str:
+def _sum_up(found: Plan) -> str:
+    from headrace.define.cost import sum_up
+
     said = {"create": "to create", "change": "to change", "drop": "to drop", "refuse": "refused"}
-    counts = {kind: sum(change.kind == kind for change in changes) for kind in said}
-    return ", ".join(f"{number} {said[kind]}" for kind, number in counts.items() if number)
+    counts = {kind: sum(change.kind == kind for change in found.changes) for kind in said}
+    kinds = ", ".join(f"{number} {said[kind]}" for kind, number in counts.items() if number)
+    free = sum(change.kind == "change" and change.how == "free" for change in found.changes)
+    builds = [change.cost for change in found.builds]
+    known = [cost for cost in builds if cost is not None]
+    reading = len(builds) - sum(cost.events == 0 for cost in known)
+    costs = [f"{free} free"] if free else []
+    if reading:
+        total = f" ({sum_up(known)})" if len(known) == len(builds) else ""
+        costs.append(f"{reading} by a build{total}")
+    return f"{kinds}: {', '.join(costs)}" if costs else kinds

@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from headrace.define.catalog import Catalog
+from headrace.define.cost import UNKNOWN, Cost, Costs
 from headrace.define.durations import format_duration
+from headrace.define.edit import How, classify, describe_view
 from headrace.define.fingerprint import fingerprint
 from headrace.define.loosening import loosens
-from headrace.define.model import Column, Field, Stream, View, Window
+from headrace.define.model import Field, Stream, View
 from headrace.errors import ConflictError, DefinitionError
 
 Kind = Literal["create", "change", "drop", "refuse"]
 What = Literal["stream", "view"]
+FREE = "free: no event is read again, the rows stay"
 
 
 @dataclass(frozen=True)
 class Change:
-    """One step of a plan. `details` say to people what differs; `reason` what follows from it, or why it is refused."""
+    """One step of a plan. `details` say to people what differs; `reason` what follows from it, or why it is refused.
+
+    `cost` is that of a build, where it is known how much there is to read.
+    """
 
     kind: Kind
     what: What
     name: str
     reason: str
     details: tuple[str, ...] = ()
+    how: How = "free"
+    cost: Cost | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The change as `--json` shows it."""
@@ -34,9 +42,17 @@ class Change:
             "kind": self.kind,
             "what": self.what,
             "name": self.name,
+            "how": self.how,
             "reason": self.reason,
             "details": list(self.details),
+            "cost": self.cost.as_dict() if self.cost else None,
         }
+
+    @classmethod
+    def from_dict(cls, said: Mapping[str, Any]) -> Change:
+        """The change that `as_dict` shows."""
+        cost = Cost(**said["cost"]) if said["cost"] else None
+        return cls(**{**said, "details": tuple(said["details"]), "cost": cost})
 
 
 @dataclass(frozen=True)
@@ -61,6 +77,11 @@ class Plan:
         """The steps that cannot be taken."""
         return tuple(change for change in self.changes if change.kind == "refuse")
 
+    @property
+    def builds(self) -> tuple[Change, ...]:
+        """The steps that read the log, or would if there were events in it."""
+        return tuple(change for change in self.changes if change.how == "build")
+
     def as_dict(self) -> dict[str, Any]:
         """The plan as `--json` shows it."""
         return {
@@ -71,15 +92,15 @@ class Plan:
         }
 
 
-def compare(running: Catalog, wanted: Catalog) -> Plan:
+def compare(running: Catalog, wanted: Catalog, costs: Costs = UNKNOWN) -> Plan:
     """The plan that turns the running catalog into the wanted one."""
-    changes = (*_streams(running, wanted), *_views(running, wanted), *_drops(running, wanted))
+    changes = (*_streams(running, wanted), *_views(running, wanted, costs), *_drops(running, wanted))
     return Plan(changes, _fingerprint(running, wanted))
 
 
-def checked_plan(running: Catalog, wanted: Catalog, expect: str | None) -> Plan:
+def checked_plan(running: Catalog, wanted: Catalog, expect: str | None, costs: Costs = UNKNOWN) -> Plan:
     """The plan, if it can be done and is the one that was shown."""
-    plan = compare(running, wanted)
+    plan = compare(running, wanted, costs)
     if plan.refused:
         first = plan.refused[0]
         raise DefinitionError(
@@ -121,7 +142,7 @@ def _changed_stream(before: Stream, after: Stream) -> Change:
     if before.patience_ms != after.patience_ms:
         details.append(f"patience: {format_duration(before.patience_ms)} → {format_duration(after.patience_ms)}")
     if not refused:
-        reason = "what was read stays as it is" if loosened else "views use it from their next version on"
+        reason = "what was read stays as it is" if loosened else "its views go on with their rows"
         return Change("change", "stream", after.name, f"free: {reason}", tuple(details))
     return Change(
         "refuse",
@@ -130,6 +151,7 @@ def _changed_stream(before: Stream, after: Stream) -> Change:
         "the log holds events with the old fields; declare the new form as a stream of another name and send to that, "
         "or put the old form back",
         tuple(details),
+        "refused",
     )
 
 
@@ -156,48 +178,35 @@ def _field_changes(before: Stream, after: Stream) -> Iterator[str]:
         yield "the order of the fields"
 
 
-def _views(running: Catalog, wanted: Catalog) -> Iterator[Change]:
+def _views(running: Catalog, wanted: Catalog, costs: Costs) -> Iterator[Change]:
     for name, view in wanted.views.items():
         before = running.views.get(name)
         if before is None:
-            yield Change("create", "view", name, "computed from the whole log", tuple(describe_view(view)))
-        elif before != view:
-            yield _changed_view(before, view)
+            yield _build("create", view, costs, tuple(describe_view(view)))
+            continue
+        edit = classify(before, view, _patience_ms(running, before, wanted, view))
+        if edit.differences and edit.free:
+            yield Change("change", "view", name, FREE, edit.details)
+        elif edit.differences:
+            yield _build("change", view, costs, edit.details)
 
 
-def _changed_view(before: View, after: View) -> Change:
-    details = tuple(_view_changes(before, after))
-    reason = "a new version is computed from the whole log while the old one serves"
-    return Change("change", "view", after.name, reason, details)
+def _patience_ms(running: Catalog, before: View, wanted: Catalog, after: View) -> tuple[int, int]:
+    """That of the stream; a view of another stream is another view anyway."""
+    old, new = running.streams.get(before.stream), wanted.streams[after.stream]
+    return (old.patience_ms, new.patience_ms) if old and old.name == new.name else (0, 0)
 
 
-def _view_changes(before: View, after: View) -> Iterator[str]:
-    if before.stream != after.stream:
-        yield f"stream: {before.stream} → {after.stream}"
-    if before.where != after.where:
-        yield f"where: {before.where or 'all events'} → {after.where or 'all events'}"
-    types = dict(after.reads)
-    for name, of in before.reads:
-        if types.get(name, of) != of:
-            yield f"type of {name}: {of} → {types[name]}"
-    if _keys(before) != _keys(after):
-        yield f"keys: {_keys(before)} → {_keys(after)}"
-    if before.window != after.window:
-        yield f"window: {describe_window(before.window)} → {describe_window(after.window)}"
-    old = {column.name: column for column in before.columns}
-    new = {column.name: column for column in after.columns}
-    for name, column in new.items():
-        if name not in old:
-            yield f"column added: {describe_column(column)}"
-        elif describe_column(old[name]) != describe_column(column):
-            yield f"column changed: {describe_column(old[name])} → {describe_column(column)}"
-    for name, column in old.items():
-        if name not in new:
-            yield f"column removed: {describe_column(column)}"
-    if set(old) == set(new) and list(old) != list(new):
-        yield "the order of the columns"
-    if before.schedule_ms != after.schedule_ms:
-        yield f"schedule: {_schedule(before)} → {_schedule(after)}"
+def _build(kind: Kind, view: View, costs: Costs, details: tuple[str, ...]) -> Change:
+    cost = costs.of(view.stream)
+    until = "the old version serves until then" if kind == "change" else "it answers from then on"
+    if cost is None:
+        reason = f"a build reads the whole log; {until}"
+    elif not cost.events:
+        reason = "no event is there to be read: it serves at once"
+    else:
+        reason = f"a build reads {cost}; {until}"
+    return Change(kind, "view", view.name, reason, details, "build", cost)
 
 
 def _drops(running: Catalog, wanted: Catalog) -> Iterator[Change]:
@@ -213,40 +222,3 @@ def describe_field(field: Field) -> str:
     """A field as CREATE STREAM writes it."""
     computed = f" AS {field.computed}" if field.computed else ""
     return f"{field.name} {field.type}{'' if field.nullable else ' NOT NULL'}{computed}"
-
-
-def describe_column(column: Column) -> str:
-    """A column as SELECT writes it."""
-    aggregate = column.aggregate
-    where = f" FILTER (WHERE {aggregate.where})" if aggregate.where else ""
-    return f"{aggregate.name}({aggregate.expression or '*'}){where} AS {column.name}"
-
-
-def describe_window(window: Window | None) -> str:
-    """A window in words."""
-    if window is None:
-        return "all time"
-    size = format_duration(window.size_ms)
-    return size if window.size_ms == window.slide_ms else f"{size} every {format_duration(window.slide_ms)}"
-
-
-def describe_view(view: View) -> Iterator[str]:
-    """The parts of a view, a line each."""
-    yield f"stream: {view.stream}"
-    if view.where:
-        yield f"where: {view.where}"
-    yield f"keys: {_keys(view)}"
-    yield f"window: {describe_window(view.window)}"
-    for column in view.columns:
-        yield f"column: {describe_column(column)}"
-    if view.schedule_ms:
-        yield f"schedule: {_schedule(view)}"
-
-
-def _keys(view: View) -> str:
-    named = (k.name if k.name == k.expression.sql else f"{k.expression} AS {k.name}" for k in view.keys)
-    return ", ".join(named) or "none"
-
-
-def _schedule(view: View) -> str:
-    return f"every {format_duration(view.schedule_ms)}" if view.schedule_ms else "none"

@@ -267,8 +267,7 @@ def _classes() -> dict[str, type[HeadraceError]]:
 
 
 def _read_plan(said: Mapping[str, Any]) -> Plan:
-    changes = [Change(**{**change, "details": tuple(change["details"])}) for change in said["changes"]]
-    return Plan(tuple(changes), said["fingerprint"])
+    return Plan(tuple(Change.from_dict(change) for change in said["changes"]), said["fingerprint"])
 
 
 def _encode(question: Question) -> bytes:

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from headrace.define.catalog import Catalog
+from headrace.define.cost import UNKNOWN, Cost, Costs, Size
 from headrace.define.plan import Change, compare
 from headrace.define.sql import parse
 
@@ -16,8 +17,11 @@ SELECT page, count(*) AS n, sum(bytes) AS bytes FROM visits WHERE bytes > 0 GROU
 RUNNING = parse(STREAM + VIEW)
 
 
-def only(text):
-    (change,) = compare(RUNNING, parse(text)).changes
+LOG = Size(2_000, 50)
+
+
+def only(text, costs=UNKNOWN):
+    (change,) = compare(RUNNING, parse(text), costs).changes
     return change
 
 
@@ -51,30 +55,39 @@ def test_drop_views_first():
     assert not plan.only_creates
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "detail"),
-    [
-        ("bytes > 0", "bytes > 1", "where: bytes > 0 → bytes > 1"),
-        ("WHERE bytes > 0", "", "where: bytes > 0 → all events"),
-        ("GROUP BY page", "GROUP BY page, at", "keys: page → page, at"),
-        ("SELECT page,", "SELECT page AS p,", "keys: page → page AS p"),
-        ("GROUP BY page, window(at, '1 minute')", "GROUP BY page", "window: 1 minute → all time"),
-        ("'1 minute'", "'1 hour', '5 minutes'", "window: 1 minute → 1 hour every 5 minutes"),
-        ("sum(bytes)", "max(bytes)", "column changed: sum(bytes) AS bytes → max(bytes) AS bytes"),
-        (", sum(bytes) AS bytes", "", "column removed: sum(bytes) AS bytes"),
-        (
-            "sum(bytes)",
-            "min(at) FILTER (WHERE bytes = 1) AS first, sum(bytes)",
-            "column added: min(at) FILTER (WHERE bytes = 1) AS first",
-        ),
-        ("count(*) AS n, sum(bytes) AS bytes", "sum(bytes) AS bytes, count(*) AS n", "the order of the columns"),
-        ("VIEW hits AS", "VIEW hits SCHEDULE EVERY 1 HOUR AS", "schedule: none → every 1 hour"),
-    ],
-)
-def test_a_changed_view_is_a_new_version(old, new, detail):
-    change = only(STREAM + VIEW.replace(old, new))
-    assert (change.kind, change.what, change.details) == ("change", "view", (detail,))
-    assert change.reason == "a new version is computed from the whole log while the old one serves"
+def test_an_edit_that_needs_a_build_says_what_it_reads():
+    wanted = parse(STREAM + VIEW.replace("bytes > 0", "bytes > 1"))
+    (change,) = compare(RUNNING, wanted, Costs({"visits": Size(90_000_000, 4_000)}.get)).changes
+    assert (change.kind, change.what, change.how) == ("change", "view", "build")
+    assert change.details == ("where: bytes > 0 → bytes > 1",)
+    assert change.reason == "a build reads 90,000,000 events, about 3 min; the old version serves until then"
+    assert change.cost == Cost(90_000_000, 4_000, 180.0, measured=False)
+    assert "reads the whole log" in only(STREAM + VIEW.replace("bytes > 0", "bytes > 1")).reason
+
+
+def test_the_speed_of_builds_here_counts_once_it_is_known():
+    (change,) = compare(RUNNING, parse(STREAM + VIEW.replace("> 0", "> 1")), Costs(lambda _: LOG, 1_000)).changes
+    assert change.cost == Cost(2_000, 50, 2.0, measured=True)
+
+
+def test_a_free_edit_reads_nothing():
+    change = only(STREAM + VIEW.replace("count(*) AS n", "count(*) AS hits"), Costs(lambda _: LOG))
+    assert (change.how, change.cost, change.reason) == ("free", None, "free: no event is read again, the rows stay")
+    assert change.details == ("column renamed: count(*) AS n → hits",)
+
+
+def test_an_edit_of_both_kinds_is_a_build_and_names_each():
+    change = only(STREAM + VIEW.replace("count(*) AS n", "count(*) AS hits, max(bytes) AS most"))
+    assert change.how == "build"
+    assert change.details == (
+        "column renamed: count(*) AS n → hits (free by itself)",
+        "column added: max(bytes) AS most",
+    )
+
+
+def test_a_view_over_no_events_serves_at_once():
+    changes = compare(Catalog(), RUNNING, Costs(lambda _: Size(0, 0))).changes
+    assert changes[1].reason == "no event is there to be read: it serves at once"
 
 
 def test_a_view_of_another_stream():
@@ -104,14 +117,11 @@ def test_a_removed_field_is_refused():
     assert (change.kind, change.details) == ("refuse", ("field removed: page STRING",))
 
 
-def test_patience_is_free():
-    assert only(STREAM.replace("1 MINUTE", "5 MINUTES") + VIEW) == Change(
-        "change",
-        "stream",
-        "visits",
-        "free: views use it from their next version on",
-        ("patience: 1 minute → 5 minutes",),
-    )
+def test_patience_is_free_for_the_stream_and_each_of_its_views():
+    changes = compare(RUNNING, parse(STREAM.replace("1 MINUTE", "5 MINUTES") + VIEW)).changes
+    assert [(c.what, c.name, c.how) for c in changes] == [("stream", "visits", "free"), ("view", "hits", "free")]
+    assert {c.details for c in changes} == {("patience: 1 minute → 5 minutes",)}
+    assert changes[0].reason == "free: its views go on with their rows"
 
 
 def test_a_plan_is_json():
@@ -120,10 +130,19 @@ def test_a_plan_is_json():
         "kind": "drop",
         "what": "view",
         "name": "hits",
+        "how": "free",
         "reason": "its numbers are deleted; the log keeps every event",
         "details": [],
+        "cost": None,
     }
     assert (shown["empty"], shown["only_creates"]) == (False, False)
+
+
+def test_a_plan_comes_back_from_json():
+    plan = compare(Catalog(), RUNNING, Costs(lambda _: LOG))
+    shown = json.loads(json.dumps(plan.as_dict()))
+    assert shown["changes"][1]["cost"] == {"events": 2_000, "bytes": 50, "seconds": 0.004, "measured": False}
+    assert tuple(map(Change.from_dict, shown["changes"])) == plan.changes
 
 
 def test_a_yes_to_one_plan_is_not_a_yes_to_another():
@@ -189,7 +208,9 @@ def test_views_that_read_a_widened_field_get_a_new_version():
         parse(f"CREATE STREAM s (x INT, y INT);{views}"), parse(f"CREATE STREAM s (x DOUBLE, y INT);{views}")
     )
     assert [(c.kind, c.name) for c in plan.changes] == [("change", "s"), ("change", "a"), ("change", "b")]
-    assert {c.details for c in plan.changes[1:]} == {("type of x: INT → DOUBLE",)}
+    assert {c.details[0] for c in plan.changes[1:]} == {"type of x: INT → DOUBLE"}
+    assert plan.changes[2].details[1:] == ("types of the keys: INT → DOUBLE", "argument of m: INT → DOUBLE")
+    assert {c.how for c in plan.changes[1:]} == {"build"}
 
 
 def only_stream(old, new):

@@ -1,0 +1,172 @@
+"""An edit of a view, before and after: what differs, and whether the rows that are there can go on under the new form.
+
+A row holds partials by what they compute, not by what an output is called, and panes compose any window of their size:
+what only names, orders or leaves out what is there reads no event again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from headrace.define.durations import format_duration
+from headrace.define.model import Column, View, Window
+
+How = Literal["free", "build", "refused"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that an edit changes, in words, and what it takes."""
+
+    text: str
+    how: How
+
+
+@dataclass(frozen=True)
+class Edit:
+    """All that differs between two forms of a view."""
+
+    differences: tuple[Difference, ...]
+
+    @property
+    def free(self) -> bool:
+        """Whether the rows of the one are rows of the other: no event is read again."""
+        return all(difference.how == "free" for difference in self.differences)
+
+    @property
+    def how(self) -> How:
+        """What it takes as a whole: one thing that needs a build makes a build of all of it."""
+        return "free" if self.free else "build"
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        """The differences; in an edit that mixes them, each free one is marked."""
+        mixed = not self.free and any(difference.how == "free" for difference in self.differences)
+        return tuple(f"{d.text} (free by itself)" if mixed and d.how == "free" else d.text for d in self.differences)
+
+
+def classify(before: View, after: View, patience_ms: tuple[int, int] = (0, 0)) -> Edit:
+    """What differs; `patience_ms` is that of the stream, before and after."""
+    return Edit((*_grouping(before, after), *_columns(before, after), *_promises(before, after, patience_ms)))
+
+
+def _grouping(before: View, after: View) -> Iterator[Difference]:
+    """What decides which events are in which row."""
+    if before.stream != after.stream:
+        yield Difference(f"stream: {before.stream} → {after.stream}", "build")
+    if before.where != after.where:
+        yield Difference(f"where: {before.where or 'all events'} → {after.where or 'all events'}", "build")
+    types = dict(after.reads)
+    for name, of in before.reads:
+        if types.get(name, of) != of:
+            yield Difference(f"type of {name}: {of} → {types[name]}", "build")
+    if describe_keys(before) != describe_keys(after):
+        yield Difference(f"keys: {describe_keys(before)} → {describe_keys(after)}", "build")
+    elif before.keys != after.keys:
+        types_before, types_after = (", ".join(str(k.expression.type) for k in v.keys) for v in (before, after))
+        yield Difference(f"types of the keys: {types_before} → {types_after}", "build")
+    if before.window != after.window:
+        text = f"window: {describe_window(before.window)} → {describe_window(after.window)}"
+        yield Difference(text, "free" if _pane_ms(before) == _pane_ms(after) else "build")
+
+
+def _columns(before: View, after: View) -> Iterator[Difference]:
+    old = {column.name: column for column in before.columns}
+    new = {column.name: column for column in after.columns}
+    renamed = _renamed(before, after)
+    for name, column in new.items():
+        if name in renamed:
+            yield Difference(f"column renamed: {describe_column(renamed[name])} → {name}", "free")
+        elif name not in old:
+            yield _because_there(before, column, f"column added: {describe_column(column)}")
+        elif old[name].aggregate != column.aggregate:
+            yield _because_there(before, column, _change(old[name], column))
+    kept = {column.name for column in renamed.values()}
+    for name, column in old.items():
+        if name not in new and name not in kept:
+            yield Difference(f"column removed: {describe_column(column)}", "free")
+    if set(old) == set(new) and list(old) != list(new):
+        yield Difference("the order of the columns", "free")
+
+
+def _renamed(before: View, after: View) -> dict[str, Column]:
+    """The new names of columns whose old name is gone: for each, the column that it was."""
+    names = {column.name for column in after.columns}
+    gone = [column for column in before.columns if column.name not in names]
+    known = {column.name for column in before.columns}
+    found: dict[str, Column] = {}
+    for column in after.columns:
+        same = next((old for old in gone if old.aggregate == column.aggregate), None)
+        if column.name not in known and same is not None:
+            gone.remove(same)
+            found[column.name] = same
+    return found
+
+
+def _change(before: Column, after: Column) -> str:
+    old, new = describe_column(before), describe_column(after)
+    if old != new:
+        return f"column changed: {old} → {new}"
+    # The same text has another meaning only by the type of what it reads.
+    types = [column.aggregate.expression.type for column in (before, after) if column.aggregate.expression]
+    return f"argument of {after.name}: {' → '.join(map(str, types))}"
+
+
+def _because_there(before: View, column: Column, text: str) -> Difference:
+    """A column with another meaning is free if some column has computed the very same."""
+    same = next((old.name for old in before.columns if old.aggregate == column.aggregate), None)
+    return Difference(text, "build") if same is None else Difference(f"{text}, which is there as {same}", "free")
+
+
+def _promises(before: View, after: View, patience_ms: tuple[int, int]) -> Iterator[Difference]:
+    """What decides when something is done with rows, not what is in them."""
+    old, new = patience_ms
+    if old != new:
+        yield Difference(f"patience: {format_duration(old)} → {format_duration(new)}", "free")
+    if before.schedule_ms != after.schedule_ms:
+        yield Difference(f"schedule: {describe_schedule(before)} → {describe_schedule(after)}", "free")
+
+
+def _pane_ms(view: View) -> int | None:
+    return view.window.pane_ms if view.window else None
+
+
+def describe_column(column: Column) -> str:
+    """A column as SELECT writes it."""
+    aggregate = column.aggregate
+    where = f" FILTER (WHERE {aggregate.where})" if aggregate.where else ""
+    return f"{aggregate.name}({aggregate.expression or '*'}){where} AS {column.name}"
+
+
+def describe_window(window: Window | None) -> str:
+    """A window in words."""
+    if window is None:
+        return "all time"
+    size = format_duration(window.size_ms)
+    return size if window.size_ms == window.slide_ms else f"{size} every {format_duration(window.slide_ms)}"
+
+
+def describe_view(view: View) -> Iterator[str]:
+    """The parts of a view, a line each."""
+    yield f"stream: {view.stream}"
+    if view.where:
+        yield f"where: {view.where}"
+    yield f"keys: {describe_keys(view)}"
+    yield f"window: {describe_window(view.window)}"
+    for column in view.columns:
+        yield f"column: {describe_column(column)}"
+    if view.schedule_ms:
+        yield f"schedule: {describe_schedule(view)}"
+
+
+def describe_keys(view: View) -> str:
+    """The keys as SELECT writes them."""
+    named = (k.name if k.name == k.expression.sql else f"{k.expression} AS {k.name}" for k in view.keys)
+    return ", ".join(named) or "none"
+
+
+def describe_schedule(view: View) -> str:
+    """How often it is refreshed."""
+    return f"every {format_duration(view.schedule_ms)}" if view.schedule_ms else "none"
