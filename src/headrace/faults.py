@@ -29,6 +29,8 @@ POINTS = (
     "store.before_merge",
     "store.before_commit",
     "store.after_commit",
+    "load.before_rename",
+    "load.after_rename",
     "replay.before_commit",
     "replay.after_commit",
     "compact.before_commit",

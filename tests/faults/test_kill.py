@@ -27,7 +27,7 @@ IN_JOURNAL = ("journal.before_write", "journal.before_fsync", "journal.after_fsy
 IN_STORE = ("store.before_merge", "store.before_commit", "store.after_commit")
 IN_SPARK = ("append.before_commit", "append.after_commit", "maintain.before_partials", "maintain.after_partials")
 WORKER = "append.in_worker"  # this one kills a Spark worker, not the server: it goes on by itself
-ELSEWHERE = ("replay.", "compact.", "upkeep.")  # points that no click reaches have tests of their own
+ELSEWHERE = ("load.", "replay.", "compact.", "upkeep.")  # points that no click reaches have tests of their own
 SEEDS = int(os.environ.get("HEADRACE_FAULT_SEEDS", "0"))
 KILLED = -9
 

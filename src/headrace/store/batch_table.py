@@ -1,0 +1,264 @@
+"""Makes batch tables: partials and earlier batch tables folded into one immutable DuckDB file, sorted by key.
+
+It reads no lake and knows no version: what goes into which file is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import orjson
+
+from headrace.define.model import View
+from headrace.errors import CorruptionError, HeadraceError, UnavailableError
+from headrace.failures import disk_full, is_disk_full
+from headrace.faults import fault_point
+from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE
+from headrace.store.database import run
+from headrace.store.sketches import register_functions
+from headrace.store.slices import Slice, cut
+from headrace.store.tables import fold_column, partials_of, quoted, sql_type
+
+FORMAT = 1  # of a batch table's file
+PANES = "panes"
+LEVELS = {"hours": 3_600_000, "days": 86_400_000}  # coarser tables of the same rows, for long windows
+UNFINISHED = ".making"  # behind the name of what is not yet in place
+MEMORY_MB = 512
+SETTINGS = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a batch table holds: rows of (key, pane), and the events in them."""
+
+    rows: int
+    events: int
+
+
+def levels_of(view: View) -> list[tuple[str, int]]:
+    """The coarser tables of a view's batch tables, each with the span of its rows; the finest first."""
+    pane_ms = view.window.pane_ms if view.window else 0
+    return [(name, ms) for name, ms in LEVELS.items() if pane_ms and pane_ms < ms and ms % pane_ms == 0]
+
+
+def make_batch_table(
+    view: View,
+    target: Path,
+    *,
+    partials: Sequence[Path],
+    earlier: Sequence[Path],
+    fingerprint: str | None = None,
+    memory_mb: int = MEMORY_MB,
+    threads: int = 1,
+) -> Made:
+    """Fold Parquet files of partials and earlier batch tables into the file `target`, whole or not at all."""
+    made = write_unfinished(
+        view,
+        target,
+        partials=partials,
+        earlier=earlier,
+        fingerprint=fingerprint,
+        memory_mb=memory_mb,
+        threads=threads,
+    )
+    put_in_place(view, target)
+    return made
+
+
+def write_unfinished(
+    view: View,
+    target: Path,
+    *,
+    partials: Sequence[Path],
+    earlier: Sequence[Path],
+    fingerprint: str | None,
+    memory_mb: int,
+    threads: int,
+) -> Made:
+    """The same, under a name that says that it is not in place; on disk when this returns."""
+    unfinished, spill = _unfinished(target), target.with_name(f"{target.name}.spill{UNFINISHED}")
+    settings = {**SETTINGS, "threads": str(threads), "memory_limit": f"{memory_mb}MB", "temp_directory": str(spill)}
+    _remove(unfinished, spill)
+    try:
+        with (
+            _explained(view, target, [*partials, *earlier]),
+            closing(duckdb.connect(":memory:", config=settings)) as connection,
+        ):
+            run(connection, "SET TimeZone = 'UTC'")
+            register_functions(connection)
+            run(connection, f"ATTACH {_literal(unfinished)} AS made (TYPE duckdb)")
+            made = _fill(connection, view, _source(connection, view, partials, earlier), memory_mb << 20)
+            _sign(connection, view, made, fingerprint)
+            run(connection, "DETACH made")  # writes all of it into the file
+        _sync(unfinished)
+    except BaseException:
+        _remove(unfinished)
+        raise
+    finally:
+        shutil.rmtree(spill, ignore_errors=True)
+    return made
+
+
+def put_in_place(view: View, target: Path) -> None:
+    """Give what `write_unfinished` wrote its name; it has it for good when this returns."""
+    with _explained(view, target, []):
+        fault_point("load.before_rename")
+        _unfinished(target).replace(target)
+        _sync(target.parent)
+        fault_point("load.after_rename")
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what a process that died left of files it was making; for the one that owns the folder."""
+    _remove(*folder.glob(f"*{UNFINISHED}*"))
+
+
+def check_batch_table(
+    path: Path, *, view: str | None = None, rows: int | None = None, events: int | None = None
+) -> str | None:
+    """What is wrong with a batch table's file, as far as a glance tells; None if it is what it says it is."""
+    if not path.is_file():
+        return f"batch table '{path}' is missing"
+    try:
+        with closing(duckdb.connect(str(path), read_only=True, config={**SETTINGS, "threads": "1"})) as connection:
+            about = orjson.loads(run(connection, "SELECT said FROM about")[0][0])
+            ((counted,),) = run(connection, f"SELECT count(*) FROM {PANES}")
+    except (duckdb.Error, OSError, ValueError, IndexError) as error:
+        return f"batch table '{path}' cannot be read: {str(error).splitlines()[0]}"
+    if about["format"] != FORMAT:
+        return f"batch table '{path}' has format {about['format']}, not {FORMAT}"
+    expected = {"view": view, "rows": rows, "events": events}
+    wrong = [
+        f"{name} {about[name]}, not {value}" for name, value in expected.items() if value not in (None, about[name])
+    ]
+    if counted != about["rows"]:
+        wrong.append(f"{counted} rows, though it says {about['rows']}")
+    return f"batch table '{path}' has {', '.join(wrong)}" if wrong else None
+
+
+def source_columns(view: View) -> list[str]:
+    """The columns of partials, in order, as expressions that give each its type in the store."""
+    keys = [(quoted(key.name), sql_type(key.expression.type)) for key in view.keys]
+    columns = [f"CAST({KEY_ID} AS UUID) AS {KEY_ID}", PANE, *(f"CAST({name} AS {of}) AS {name}" for name, of in keys)]
+    return [*columns, EVENTS, CORRECTIONS, *(quoted(name) for name, _ in partials_of(view))]
+
+
+def folded_columns(view: View, pane: str = PANE) -> list[str]:
+    """The same columns of all rows of one key and one pane, or whatever `pane` makes of it."""
+    columns = [KEY_ID, f"{pane} AS {PANE}"]
+    columns += [f"any_value({quoted(key.name)}) AS {quoted(key.name)}" for key in view.keys]
+    columns += [f"CAST(sum({name}) AS BIGINT) AS {name}" for name in (EVENTS, CORRECTIONS)]
+    return columns + [fold_column(name, part) for name, part in partials_of(view)]
+
+
+def _source(
+    connection: duckdb.DuckDBPyConnection, view: View, partials: Sequence[Path], earlier: Sequence[Path]
+) -> str:
+    """A query that gives every row that is to be folded."""
+    columns = ", ".join(source_columns(view))
+    parts = []
+    if partials:
+        parts.append(f"SELECT {columns} FROM read_parquet([{', '.join(map(_literal, partials))}])")
+    for i, path in enumerate(earlier):
+        run(connection, f"ATTACH {_literal(path)} AS earlier_{i} (TYPE duckdb, READ_ONLY)")
+        parts.append(f"SELECT {columns} FROM earlier_{i}.{PANES}")
+    return " UNION ALL ".join(parts)
+
+
+def _fill(connection: duckdb.DuckDBPyConnection, view: View, source: str, memory: int) -> Made:
+    """The tables, slice by slice of (key, pane), so that neither sketches nor sorting need all rows at once."""
+    levels = levels_of(view)
+    for table in (PANES, *(name for name, _ in levels)):
+        run(connection, _create(view, table))
+    for part in cut(connection, view, source, memory) if source else ():
+        _insert(connection, view, PANES, f"({source})", PANE, part)
+        below = PANES
+        for name, ms in levels:
+            _insert(connection, view, name, f"made.{below}", f"({PANE} - ({PANE} % {ms} + {ms}) % {ms})", part)
+            below = name
+    rows, events = run(connection, f"SELECT count(*), coalesce(sum({EVENTS}), 0) FROM made.{PANES}")[0]
+    return Made(int(rows), int(events))
+
+
+def _create(view: View, table: str) -> str:
+    columns = [f"{KEY_ID} UUID NOT NULL", f"{PANE} BIGINT NOT NULL"]
+    columns += [f"{quoted(key.name)} {sql_type(key.expression.type)}" for key in view.keys]
+    columns += [f"{EVENTS} BIGINT NOT NULL", f"{CORRECTIONS} BIGINT NOT NULL"]
+    columns += [f"{quoted(name)} {sql_type(part.type)}" for name, part in partials_of(view)]
+    return f"CREATE TABLE made.{table} ({', '.join(columns)})"
+
+
+def _insert(connection: duckdb.DuckDBPyConnection, view: View, table: str, source: str, pane: str, part: Slice) -> None:
+    """Fold a slice of the source and add it behind the slices before it: the table is sorted as a whole."""
+    columns = ", ".join(folded_columns(view, pane))
+    run(
+        connection,
+        f"INSERT INTO made.{table} SELECT {columns} FROM {source} WHERE {part.condition} GROUP BY {KEY_ID}, {pane} "
+        f"ORDER BY {KEY_ID}, {PANE}",
+    )
+
+
+def _sign(connection: duckdb.DuckDBPyConnection, view: View, made: Made, fingerprint: str | None) -> None:
+    about = {
+        "format": FORMAT,
+        "view": view.name,
+        "fingerprint": fingerprint,
+        "duckdb": duckdb.__version__,
+        "rows": made.rows,
+        "events": made.events,
+        "levels": [name for name, _ in levels_of(view)],
+    }
+    run(connection, "CREATE TABLE made.about AS SELECT ? AS said", [orjson.dumps(about).decode()])
+
+
+@contextmanager
+def _explained(view: View, target: Path, inputs: Sequence[Path]) -> Iterator[None]:
+    try:
+        yield
+    except (duckdb.Error, OSError) as error:
+        raise explain(error, f"view '{view.name}': batch table '{target}' cannot be made", target, inputs) from error
+
+
+def explain(error: Exception, what: str, place: Path, inputs: Sequence[Path]) -> HeadraceError:
+    """What a failure of reading those files or writing at that place means."""
+    said = str(error).splitlines()[0]
+    if is_disk_full(error):
+        return disk_full(what, place.parent, "nothing was changed; free space there; it is then tried again by itself")
+    if isinstance(error, (duckdb.OutOfMemoryException, MemoryError)):
+        return UnavailableError(what, found=said, expected="enough memory", fix="it is tried again by itself")
+    broken = next((path for path in inputs if str(path) in str(error)), None)
+    if broken is None:
+        return HeadraceError(what, found=said)
+    return CorruptionError(
+        f"{what}: file '{broken}' cannot be read", found=said, fix="move it away: it is computed again from the lake"
+    )
+
+
+def _literal(path: Path) -> str:
+    return "'" + str(path).replace("'", "''") + "'"
+
+
+def _unfinished(target: Path) -> Path:
+    return target.with_name(target.name + UNFINISHED)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove(*paths: Path) -> None:
+    for path in paths:
+        shutil.rmtree(path, ignore_errors=True)
+        for each in (path, path.with_name(path.name + ".wal")):
+            with suppress(OSError):
+                each.unlink()

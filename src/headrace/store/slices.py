@@ -1,0 +1,86 @@
+"""Cuts rows of partials into slices by key and pane, in their order, each small enough to be folded in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+
+from headrace.define.model import View
+from headrace.store.base import KEY_ID, PANE
+from headrace.store.database import run
+from headrace.store.tables import partials_of, quoted
+
+DAY_MS = 86_400_000
+PREFIX_DIGITS = 3  # of the key id: 4,096 steps, which hold alike since it is a hash
+SHARE = 8  # a slice takes this part of the memory: DuckDB, Arrow and Python each hold its sketches once
+ROW_BYTES = 100  # beside its sketches
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Rows with a key id in [first, last] (prefixes) and a pane in [start, end); None is unbounded."""
+
+    first: str
+    last: str
+    start_ms: int | None = None
+    end_ms: int | None = None
+
+    @property
+    def condition(self) -> str:
+        """The slice in SQL; bounds are constants, so that sorted tables are read in part."""
+        terms = [f"{KEY_ID} >= UUID '{_filled(self.first, '0')}'", f"{KEY_ID} <= UUID '{_filled(self.last, 'f')}'"]
+        if self.start_ms is not None:
+            terms.append(f"{PANE} >= {self.start_ms}")
+        if self.end_ms is not None:
+            terms.append(f"{PANE} < {self.end_ms}")
+        return " AND ".join(terms)
+
+
+ALL = Slice("0", "f")
+
+
+def cut(connection: duckdb.DuckDBPyConnection, view: View, source: str, memory: int) -> Iterator[Slice]:
+    """Slices of the rows that the query `source` gives, in the order of (key id, pane).
+
+    DuckDB folds and sorts what it knows beyond its memory, but it keeps lists of sketches within: only
+    where there are some, rows are cut. Days are kept whole, so that hours and days can be folded slice by slice.
+    """
+    sketches = [quoted(name) for name, part in partials_of(view) if part.merge.fold is None]
+    if not sketches:
+        yield ALL
+        return
+    weight = " + ".join([str(ROW_BYTES), *(f"coalesce(octet_length({name}), 0)" for name in sketches)])
+    most = memory // SHARE
+    prefix = f"left(CAST({KEY_ID} AS VARCHAR), {PREFIX_DIGITS})"
+    query = f"SELECT {prefix}, CAST(sum({weight}) AS BIGINT) FROM ({source}) GROUP BY ALL ORDER BY ALL"
+    for first, last, size in _gathered(run(connection, query), most):
+        if size <= most:
+            yield Slice(first, last)
+            continue
+        where = Slice(first, last).condition
+        day = f"{PANE} - ({PANE} % {DAY_MS} + {DAY_MS}) % {DAY_MS}"
+        query = f"SELECT {day}, CAST(sum({weight}) AS BIGINT) FROM ({source}) WHERE {where} GROUP BY ALL ORDER BY ALL"
+        for start_ms, last_ms, _ in _gathered(run(connection, query), most):
+            yield Slice(first, last, start_ms, last_ms + DAY_MS)
+
+
+def _gathered(weighed: Iterable[tuple[Any, ...]], most: int) -> Iterator[tuple[Any, Any, int]]:
+    """Neighbours put together while they weigh no more than `most`: first, last, weight."""
+    held: tuple[Any, Any, int] | None = None
+    for step, size in weighed:
+        if held and held[2] + size <= most:
+            held = held[0], step, held[2] + size
+            continue
+        if held:
+            yield held
+        held = step, step, size
+    if held:
+        yield held
+
+
+def _filled(prefix: str, digit: str) -> str:
+    digits = prefix.ljust(32, digit)
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
