@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+LANES ?= 2
 
 .PHONY: demo test test-faults check bench setup clean test-fast
 
@@ -13,7 +14,7 @@ demo: setup
 
 test: setup check
 	@scripts/browser
-	@$(BIN)/python -m pytest
+	@LANES=$(LANES) $(BIN)/python -m tests.lanes
 
 test-faults: setup
 	@HEADRACE_FAULT_SEEDS=$(or $(SEEDS),3) $(BIN)/python -m pytest tests/faults

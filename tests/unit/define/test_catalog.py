@@ -98,9 +98,9 @@ def test_thirty_definitions_load_quickly(tmp_path):
             STREAM.replace("visits", f"visits{i}")
             + VIEW.replace("visits", f"visits{i}").replace("hits AS", f"hits{i} AS")
         )
-    start = time.perf_counter()
+    start = time.process_time()
     assert len(load(tmp_path)) == 30
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 0.5  # of a core, whatever else runs
 
 
 def test_definitions_need_no_engine():

@@ -1,0 +1,199 @@
+"""All tests, in lanes side by side: `make test`, or `python -m tests.lanes [arguments of pytest]`.
+
+A test with a server of its own leaves a machine half idle. So the tests are cut into parts, a pytest each, and a lane
+that is free takes the next part. What a part prints is shown whole when it has ended.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).parent
+LANES = int(os.environ.get("LANES", "2"))
+TOGETHER = (("unit", "laws", "docs"), ("surfaces",), ("spark", "equivalence"))  # each shares a session or a server
+ALONE = ("docs/test_tutorial.py", "surfaces/test_demo.py", "faults/test_*.py")  # tests with servers of their own
+SOONEST = ("unit", "faults/test_kill", "surfaces", "docs/test_tutorial")  # fast ones, then long ones: lanes end alike
+NO_TESTS = 5  # pytest's exit code where its arguments leave nothing to run
+SLOWEST = 15
+SAY_EVERY_S = 30.0
+
+
+@dataclass
+class Part:
+    """Some tests that one process runs, and what became of it."""
+
+    paths: tuple[str, ...]
+    ignored: tuple[str, ...] = ()
+    process: subprocess.Popen[bytes] | None = None
+    began_s: float = 0.0
+    took_s: float = 0.0
+    counts: dict[str, int] = field(default_factory=dict)
+    times: list[tuple[float, str]] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return " ".join(path.removesuffix(".py") for path in self.paths)
+
+    @property
+    def stem(self) -> str:
+        """Short, since sockets and sandboxes limit a path's length."""
+        return re.sub(r"\W+", "-", self.name)
+
+    @property
+    def failed(self) -> bool:
+        return self.process is None or self.process.returncode not in (0, NO_TESTS)
+
+
+def make_parts() -> list[Part]:
+    """Every test is in one part: folders are found, not listed."""
+    alone = sorted(str(file.relative_to(ROOT)) for pattern in ALONE for file in ROOT.glob(pattern))
+    folders = sorted({file.relative_to(ROOT).parts[0] for file in ROOT.glob("*/**/test_*.py")})
+    together = [*TOGETHER, *((folder,) for folder in folders if not any(folder in group for group in TOGETHER))]
+    parts = [Part((path,)) for path in alone]
+    for group in together:
+        files = {str(file.relative_to(ROOT)) for folder in group for file in (ROOT / folder).glob("**/test_*.py")}
+        if files - set(alone):
+            parts.append(Part(group, tuple(path for path in alone if path in files)))
+
+    def rank(part: Part) -> int:
+        return next((i for i, name in enumerate(SOONEST) if part.name.split()[0] == name), len(SOONEST))
+
+    return sorted(parts, key=rank)
+
+
+class Lanes:
+    """Runs parts, so many at a time."""
+
+    def __init__(self, parts: list[Part], arguments: list[str]) -> None:
+        self.waiting = list(parts)
+        self.running: list[Part] = []
+        self.arguments = arguments
+        self.folder = Path(tempfile.mkdtemp(prefix="lanes-"))
+        self.live = sys.stdout.isatty()
+        self.began_s = self.said_s = time.monotonic()
+
+    def run(self) -> None:
+        try:
+            while self.waiting or self.running:
+                while self.waiting and len(self.running) < LANES:
+                    self._start(self.waiting.pop(0))
+                time.sleep(0.2)
+                for part in [part for part in self.running if part.process and part.process.poll() is not None]:
+                    self._finish(part)
+                self._say_progress()
+        finally:
+            self._end()
+
+    def _start(self, part: Part) -> None:
+        command = [sys.executable, "-m", "pytest", *(str(ROOT / path) for path in part.paths)]
+        command += [f"--ignore={ROOT / path}" for path in part.ignored]
+        command += ["-p", "no:cacheprovider", f"--basetemp={self.folder / part.stem}"]
+        command += [f"--junitxml={self._report(part)}", f"--color={'yes' if self.live else 'no'}", *self.arguments]
+        with self._output(part).open("wb") as out:
+            # A session of its own: whoever interrupts us interrupts each part once, and it ends its servers.
+            part.process = subprocess.Popen(
+                command, cwd=ROOT.parent, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+            )
+        part.began_s = time.monotonic()
+        self.running.append(part)
+
+    def _finish(self, part: Part) -> None:
+        self.running.remove(part)
+        part.took_s = time.monotonic() - part.began_s
+        if self._report(part).exists():
+            (suite,) = ElementTree.parse(self._report(part)).getroot()
+            part.counts = {name: int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")}
+            part.times = [(float(case.get("time", 0)), _name(case)) for case in suite]
+        say(f"\n{'=' * 20} {part.name}: {'FAILED' if part.failed else 'passed'} in {part.took_s:.0f} s {'=' * 20}\n")
+        say(self._output(part).read_text(errors="replace"))
+        if not part.failed:
+            shutil.rmtree(self.folder / part.stem, ignore_errors=True)
+
+    def _say_progress(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self.said_s < (1.0 if self.live else SAY_EVERY_S):
+            return
+        self.said_s = now_s
+        parts = " | ".join(f"{part.name} {self._reached(part)}" for part in self.running)
+        line = f"[{now_s - self.began_s:4.0f} s] {parts} | {len(self.waiting)} parts to come"
+        say(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}" if self.live else f"{line}\n")
+
+    def _reached(self, part: Part) -> str:
+        found = re.findall(rb"\[ *(\d+%)\]", self._output(part).read_bytes())
+        return found[-1].decode() if found else "..."
+
+    def _output(self, part: Part) -> Path:
+        return self.folder / f"{part.stem}.txt"
+
+    def _report(self, part: Part) -> Path:
+        return self.folder / f"{part.stem}.xml"
+
+    def _end(self) -> None:
+        """Let what still runs end its servers, then itself."""
+        for part in self.running:
+            if part.process:
+                part.process.send_signal(signal.SIGINT)
+        for part in self.running:
+            if part.process:
+                part.process.wait()
+
+
+def _name(case: ElementTree.Element) -> str:
+    return f"{case.get('classname')}::{case.get('name')}"[:110]
+
+
+def say(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def sum_up(parts: list[Part], took_s: float) -> None:
+    """What each part took and found, and the slowest tests of all."""
+    say(f"\n{'seconds':>8} {'tests':>6} {'failed':>6} {'skipped':>7}  part\n")
+    for part in parts:
+        count = part.counts
+        bad = count.get("failures", 0) + count.get("errors", 0)
+        ended = "" if count and bool(bad) == part.failed else f"  ended with {part.process and part.process.returncode}"
+        say(f"{part.took_s:8.0f} {count.get('tests', 0):6} {bad:6} {count.get('skipped', 0):7}  {part.name}{ended}\n")
+    say("\nslowest tests, in seconds\n")
+    for took, name in sorted((pair for part in parts for pair in part.times), reverse=True)[:SLOWEST]:
+        say(f"{took:8.1f} {name}\n")
+    failed = ", ".join(part.name for part in parts if part.failed)
+    tests = sum(part.counts.get("tests", 0) for part in parts)
+    say(f"\n{tests} tests in {took_s:.0f} s, {LANES} lanes: {f'FAILED: {failed}' if failed else 'all passed'}\n")
+
+
+def _stop(*_: Any) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def main(arguments: list[str]) -> int:
+    signal.signal(signal.SIGTERM, _stop)
+    parts = make_parts()
+    lanes = Lanes(parts, arguments)
+    try:
+        lanes.run()
+    except KeyboardInterrupt:
+        say(f"\nstopped; what was printed is in {lanes.folder}\n")
+        return 130
+    sum_up(parts, time.monotonic() - lanes.began_s)
+    if any(part.failed for part in parts):
+        say(f"what was printed, and the folders of failed tests, are in {lanes.folder}\n")
+        return 1
+    shutil.rmtree(lanes.folder, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
