@@ -24,6 +24,12 @@ JAVA_NICENESS = 5
 QUICK_JAVA = "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000"
 _JAVA_FIX = "install a JDK 17 or newer (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
 
+# New commits before history: a core that comes free goes to the speed layer while it has a task that waits. Builds
+# take the rest. Names are those that append, maintain and the batch layer set for their jobs.
+SPEED_POOLS = ("append", "maintain")
+SPEED_WEIGHT = 8
+BATCH_POOL = "batch"
+
 _LOG4J = """\
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
@@ -76,12 +82,14 @@ def build_session(
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     properties = scratch / "log4j2.properties"
     properties.write_text(_LOG4J.format(log=log or scratch / "spark.log"))
+    pools = scratch / "pools.xml"
+    pools.write_text(_pools(os.cpu_count() or 2))
     from pyspark.sql import SparkSession
 
     options = f"{java_options} -XX:+UseSerialGC -Xss4m -Djava.io.tmpdir={scratch}"
     options += f" -Dlog4j2.configurationFile=file:{properties}"
     builder = SparkSession.builder.appName(app).master(master)
-    for key, value in _settings(scratch, driver_memory, options).items():
+    for key, value in _settings(scratch, driver_memory, options, pools).items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     _yield_to_answers(session)
@@ -96,7 +104,7 @@ def _yield_to_answers(session: SparkSession) -> None:
             os.setpriority(os.PRIO_PROCESS, java.pid, JAVA_NICENESS)
 
 
-def _settings(scratch: Path, driver_memory: str, java_options: str) -> dict[str, str]:
+def _settings(scratch: Path, driver_memory: str, java_options: str, pools: Path) -> dict[str, str]:
     cores = str(os.cpu_count() or 2)
     return {
         # Right answers
@@ -112,6 +120,7 @@ def _settings(scratch: Path, driver_memory: str, java_options: str) -> dict[str,
         "spark.sql.shuffle.partitions": cores,
         "spark.default.parallelism": cores,
         "spark.scheduler.mode": "FAIR",
+        "spark.scheduler.allocation.file": pools.as_uri(),
         "spark.sql.streaming.pollingDelay": "50ms",
         "spark.sql.streaming.numRecentProgressUpdates": "5",
         "spark.sql.streaming.minBatchesToRetain": "2",
@@ -133,6 +142,17 @@ def _settings(scratch: Path, driver_memory: str, java_options: str) -> dict[str,
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.driver.extraJavaOptions": java_options,
     }
+
+
+def _pools(cores: int) -> str:
+    """Spark's allocation file. Pools that it does not name weigh 1, as builds do."""
+    shares = {BATCH_POOL: (1, 0), **dict.fromkeys(SPEED_POOLS, (SPEED_WEIGHT, cores))}
+    pools = "".join(
+        f'<pool name="{name}"><schedulingMode>FAIR</schedulingMode>'
+        f"<weight>{weight}</weight><minShare>{least}</minShare></pool>\n"
+        for name, (weight, least) in shares.items()
+    )
+    return f'<?xml version="1.0"?>\n<allocations>\n{pools}</allocations>\n'
 
 
 def warm_up(spark: SparkSession) -> None:
