@@ -23,6 +23,7 @@ from headrace.define.model import View
 from headrace.errors import HeadraceError, UnavailableError
 from headrace.failures import one_line
 from headrace.store.batch_table import MEMORY_MB, Made, put_in_place, write_unfinished
+from headrace.store.compare import Comparison, Drift, compare
 
 NICE = 10  # below the server and its Spark workers
 LOOK_S = 0.05  # how often it is asked whether to stop
@@ -52,6 +53,29 @@ def make_apart(
     made = Made(**_ask(job, f"view '{view.name}': batch table '{target}' cannot be made", stopping))
     put_in_place(view, target)  # here, and not by a process that may outlive whoever wanted it
     return made
+
+
+def compare_apart(
+    view: View,
+    speed: Path,
+    partials: Sequence[Path],
+    *,
+    corrections: bool = True,
+    memory_mb: int = MEMORY_MB,
+    threads: int = 1,
+    stopping: Callable[[], bool] = lambda: False,
+) -> Comparison:
+    """`compare` in a process of its own. UnavailableError when it is stopped."""
+    job = {
+        "view": to_json(view),
+        "speed": str(speed),
+        "partials": [str(path) for path in partials],
+        "corrections": corrections,
+        "memory_mb": memory_mb,
+        "threads": threads,
+    }
+    found = _ask(job, f"view '{view.name}': its two layers cannot be compared", stopping)
+    return Comparison(found["rows"], found["events"], tuple(Drift(**drift) for drift in found["drift"]))
 
 
 def _ask(job: Mapping[str, Any], what: str, stopping: Callable[[], bool]) -> dict[str, Any]:
@@ -111,7 +135,7 @@ def main() -> None:
     job = orjson.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with_who_asked, daemon=True).start()
     try:
-        result = _work(job)
+        result = asdict(_work(job))
     except HeadraceError as error:
         fields = {name: getattr(error, name) for name in ("message", "found", "expected", "fix")}
         result = {"error": type(error).__name__, **fields}
@@ -127,19 +151,16 @@ def _end_with_who_asked() -> None:
     os._exit(1)
 
 
-def _work(job: dict[str, Any]) -> dict[str, Any]:
+def _work(job: dict[str, Any]) -> Made | Comparison:
     view = from_json(job["view"])
     assert isinstance(view, View), "only views have batch tables"
-    made = write_unfinished(
-        view,
-        Path(job["target"]),
-        partials=[Path(path) for path in job["partials"]],
-        earlier=[Path(path) for path in job["earlier"]],
-        fingerprint=job["fingerprint"],
-        memory_mb=job["memory_mb"],
-        threads=job["threads"],
-    )
-    return asdict(made)
+    partials = [Path(path) for path in job["partials"]]
+    bounds = {"memory_mb": job["memory_mb"], "threads": job["threads"]}
+    if "speed" in job:
+        return compare(view, Path(job["speed"]), partials, corrections=job["corrections"], **bounds)
+    earlier = [Path(path) for path in job["earlier"]]
+    target, fingerprint = Path(job["target"]), job["fingerprint"]
+    return write_unfinished(view, target, partials=partials, earlier=earlier, fingerprint=fingerprint, **bounds)
 
 
 if __name__ == "__main__":

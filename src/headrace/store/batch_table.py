@@ -83,15 +83,12 @@ def write_unfinished(
 ) -> Made:
     """The same, under a name that says that it is not in place; on disk when this returns."""
     unfinished, spill = _unfinished(target), target.with_name(f"{target.name}.spill{UNFINISHED}")
-    settings = {**SETTINGS, "threads": str(threads), "memory_limit": f"{memory_mb}MB", "temp_directory": str(spill)}
     _remove(unfinished, spill)
     try:
         with (
-            _explained(view, target, [*partials, *earlier]),
-            closing(duckdb.connect(":memory:", config=settings)) as connection,
+            explained(_failing(view, target), target, [*partials, *earlier]),
+            closing(connect(spill, memory_mb, threads)) as connection,
         ):
-            run(connection, "SET TimeZone = 'UTC'")
-            register_functions(connection)
             run(connection, f"ATTACH {_literal(unfinished)} AS made (TYPE duckdb)")
             made = _fill(connection, view, _source(connection, view, partials, earlier), memory_mb << 20)
             _sign(connection, view, made, fingerprint)
@@ -107,7 +104,7 @@ def write_unfinished(
 
 def put_in_place(view: View, target: Path) -> None:
     """Give what `write_unfinished` wrote its name; it has it for good when this returns."""
-    with _explained(view, target, []):
+    with explained(_failing(view, target), target, []):
         fault_point("load.before_rename")
         _unfinished(target).replace(target)
         _sync(target.parent)
@@ -142,11 +139,25 @@ def check_batch_table(
     return f"batch table '{path}' has {', '.join(wrong)}" if wrong else None
 
 
-def source_columns(view: View) -> list[str]:
+def connect(spill: Path, memory_mb: int, threads: int) -> duckdb.DuckDBPyConnection:
+    """A database in memory; what is too much for it goes to the folder `spill`."""
+    bounds = {"threads": str(threads), "memory_limit": f"{memory_mb}MB", "temp_directory": str(spill)}
+    connection = duckdb.connect(":memory:", config={**SETTINGS, **bounds})
+    run(connection, "SET TimeZone = 'UTC'")
+    register_functions(connection)
+    return connection
+
+
+def read_files(view: View, files: Sequence[Path]) -> str:
+    """A query that gives every row of Parquet files of partials."""
+    return f"SELECT {_columns(view)} FROM read_parquet([{', '.join(map(_literal, files))}])"
+
+
+def _columns(view: View) -> str:
     """The columns of partials, in order, as expressions that give each its type in the store."""
     keys = [(quoted(key.name), sql_type(key.expression.type)) for key in view.keys]
     columns = [f"CAST({KEY_ID} AS UUID) AS {KEY_ID}", PANE, *(f"CAST({name} AS {of}) AS {name}" for name, of in keys)]
-    return [*columns, EVENTS, CORRECTIONS, *(quoted(name) for name, _ in partials_of(view))]
+    return ", ".join([*columns, EVENTS, CORRECTIONS, *(quoted(name) for name, _ in partials_of(view))])
 
 
 def folded_columns(view: View, pane: str = PANE) -> list[str]:
@@ -161,13 +172,10 @@ def _source(
     connection: duckdb.DuckDBPyConnection, view: View, partials: Sequence[Path], earlier: Sequence[Path]
 ) -> str:
     """A query that gives every row that is to be folded."""
-    columns = ", ".join(source_columns(view))
-    parts = []
-    if partials:
-        parts.append(f"SELECT {columns} FROM read_parquet([{', '.join(map(_literal, partials))}])")
+    parts = [read_files(view, partials)] if partials else []
     for i, path in enumerate(earlier):
         run(connection, f"ATTACH {_literal(path)} AS earlier_{i} (TYPE duckdb, READ_ONLY)")
-        parts.append(f"SELECT {columns} FROM earlier_{i}.{PANES}")
+        parts.append(f"SELECT {_columns(view)} FROM earlier_{i}.{PANES}")
     return " UNION ALL ".join(parts)
 
 
@@ -218,16 +226,16 @@ def _sign(connection: duckdb.DuckDBPyConnection, view: View, made: Made, fingerp
 
 
 @contextmanager
-def _explained(view: View, target: Path, inputs: Sequence[Path]) -> Iterator[None]:
+def explained(what: str, place: Path, inputs: Sequence[Path]) -> Iterator[None]:
+    """Failures of reading those files or of writing at that place come out as sentences that begin so."""
     try:
         yield
-    except (duckdb.Error, OSError) as error:
-        raise explain(error, f"view '{view.name}': batch table '{target}' cannot be made", target, inputs) from error
+    except (duckdb.Error, MemoryError, OSError) as error:
+        raise _explain(error, what, place, inputs) from error
 
 
-def explain(error: Exception, what: str, place: Path, inputs: Sequence[Path]) -> HeadraceError:
-    """What a failure of reading those files or writing at that place means."""
-    said = str(error).splitlines()[0]
+def _explain(error: Exception, what: str, place: Path, inputs: Sequence[Path]) -> HeadraceError:
+    said = str(error).splitlines()[0] if str(error) else type(error).__name__
     if is_disk_full(error):
         return disk_full(what, place.parent, "nothing was changed; free space there; it is then tried again by itself")
     if isinstance(error, (duckdb.OutOfMemoryException, MemoryError)):
@@ -238,6 +246,10 @@ def explain(error: Exception, what: str, place: Path, inputs: Sequence[Path]) ->
     return CorruptionError(
         f"{what}: file '{broken}' cannot be read", found=said, fix="move it away: it is computed again from the lake"
     )
+
+
+def _failing(view: View, target: Path) -> str:
+    return f"view '{view.name}': batch table '{target}' cannot be made"
 
 
 def _literal(path: Path) -> str:
