@@ -1,0 +1,71 @@
+"""The Spark job of the batch layer: partials of a long range of commits, computed by many short tasks.
+
+A task cannot be pre-empted. On few cores those of a build must be short, or new commits would wait for them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from headrace.define.model import Stream
+from headrace.lake.table import LakeFile
+from headrace.maintain.partials import read_events, write_partials
+from headrace.store.base import Version
+
+POOL = "batch"
+SLICE_ROWS = 5_000_000  # events of one job: planning it is then a tenth of its time, and its groups are few
+TASK_S = 0.15
+TASK_ROWS = (150_000, 1_000_000)  # a task has no fewer, since starting it takes 15 ms, and no more
+FIRST_RATE = 500_000.0  # events per second before anything was measured
+WORTH_MEASURING = 500_000  # events: a smaller job says more of the planning than of the reading
+EXCHANGED_BYTES = 4 << 20  # of partials that one task folds
+SETTINGS = {
+    # As many tasks fold partials as these need: one for some thousand groups, dozens for a million.
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": str(EXCHANGED_BYTES),
+    "spark.sql.adaptive.coalescePartitions.minPartitionSize": str(EXCHANGED_BYTES),
+    "spark.sql.shuffle.partitions": "64",
+    "spark.sql.files.openCostInBytes": str(1 << 20),
+}
+
+
+class BatchJob:
+    """Reads long ranges of the lake, in a Spark session with settings of its own; for one thread."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark.newSession()
+        for name, value in SETTINGS.items():
+            self._spark.conf.set(name, value)
+        self._cores = spark.sparkContext.defaultParallelism
+        self.rate = FIRST_RATE  # events per second, of the last job that was worth measuring
+
+    def write(
+        self,
+        folder: Path,
+        stream: Stream,
+        version: Version,
+        files: Sequence[LakeFile],
+        commits: tuple[int, int],
+        target: Path,
+    ) -> list[str]:
+        """Compute a version's partials of commits [from, to) into Parquet files below `target`; these files."""
+        began = time.monotonic()
+        rows = sum(file.rows for file in files)
+        self._spark.conf.set("spark.sql.files.maxPartitionBytes", str(self._task_bytes(files)))
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
+        events = read_events(self._spark, folder, stream, files, commits)
+        written = write_partials(events, stream, version, target)
+        if rows >= WORTH_MEASURING:
+            self.rate = rows / (time.monotonic() - began)
+        return written
+
+    def _task_bytes(self, files: Sequence[LakeFile]) -> int:
+        """How much of these files one task reads so that it takes some 150 ms, going by the last job."""
+        least, most = TASK_ROWS
+        rows = min(most, max(least, self.rate / self._cores * TASK_S))
+        return int(rows * sum(file.size for file in files) / max(1, sum(file.rows for file in files))) + 1
