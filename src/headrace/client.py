@@ -15,11 +15,14 @@ from headrace.config import Workspace
 from headrace.define.plan import Plan
 from headrace.errors import NotReadyError
 from headrace.files import Declared, find_files, read_pieces
+from headrace.history.job import Job
 from headrace.lake.formats.layout import ANY, Format, Layout
 from headrace.lake.ingest import IngestReply, TokenState
 from headrace.lease import live_holder
 from headrace.sending import Progress, Sending, send_all
 from headrace.serve import Answer, Question
+from headrace.serve.cell import CellQuestion
+from headrace.serve.explanation import Explanation
 from headrace.serve.question import Keys
 from headrace.sql.answer import SqlAnswer
 from headrace.web.remote import Remote, RemoteDeadLetters
@@ -43,6 +46,9 @@ class Backend(Protocol):
 
     def ask(self, question: Question) -> Answer:
         """Answer a question."""
+
+    def explain(self, asked: CellQuestion, job: Job | None = None) -> Explanation:
+        """Find the events behind a cell."""
 
     def sql(self, query: str, limit: int | None = None) -> SqlAnswer:
         """Answer a SELECT over views."""
@@ -98,6 +104,23 @@ class Connection:
     def answer(self, question: Question) -> Answer:
         """The answer to a question that is already put."""
         return self._backend.ask(question)
+
+    def explain(
+        self,
+        view: str,
+        key: Mapping[str, Any] | None = None,
+        at: Any = None,
+        window: Any = None,
+        every: Any = None,
+        limit: int | None = None,
+        cursor: int | None = None,
+    ) -> Explanation:
+        """The events of the log behind one cell of a view; see `CellQuestion` for the parameters."""
+        return self.explained(CellQuestion.of(view, key, at, window, every, limit, cursor))
+
+    def explained(self, asked: CellQuestion, job: Job | None = None) -> Explanation:
+        """The same for a question that is already put; a job tells how far its own Spark is, where there is one."""
+        return self._backend.explain(asked, job)
 
     def sql(self, query: str, *, limit: int | None = None) -> SqlAnswer:
         """The rows of a SELECT over the views, each of them a table of its name; at most `limit`, by default 1,000."""

@@ -1,11 +1,11 @@
-"""A workspace whose server is down: reads what the store has, writes to the journal, starts no Spark."""
+"""A workspace whose server is down: reads what the store has, writes to the journal; Spark only reads the lake."""
 
 from __future__ import annotations
 
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deltalake.exceptions import TableNotFoundError
 
@@ -17,6 +17,8 @@ from headrace.define.model import Stream
 from headrace.define.plan import Plan, checked_plan, compare
 from headrace.describe import describe_view
 from headrace.errors import CorruptionError, NotFoundError, NotReadyError, did_you_mean
+from headrace.history import History, Job
+from headrace.history.session import local_session
 from headrace.lake.dead import DeadLetters
 from headrace.lake.formats.layout import Layout
 from headrace.lake.ingest import Ingest, IngestReply
@@ -28,6 +30,8 @@ from headrace.pipeline import describe_stream
 from headrace.readable import iso_us
 from headrace.running import read_running, write_running
 from headrace.serve.answer import Answer, answer
+from headrace.serve.cell import CellQuestion
+from headrace.serve.explanation import Explanation
 from headrace.serve.question import Question
 from headrace.sql.answer import SqlAnswer
 from headrace.sql.children import Children
@@ -37,6 +41,9 @@ from headrace.store.duckdb import DuckStore
 from headrace.stored import store_files, take_lease
 from headrace.transport.journal import Journal
 from headrace.transport.record import read_durable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 DOWN = "the server is not running"
 
@@ -55,6 +62,8 @@ class Offline:
         except CorruptionError as error:
             self._damage = error
         self._lease: Lease | None = None
+        self._spark: SparkSession | None = None
+        self._opened = ExitStack()  # Spark, once a question needs it
         self._ingests: dict[str, Ingest] = {}
 
     @classmethod
@@ -64,6 +73,7 @@ class Offline:
 
     def close(self) -> None:
         """Let the server start."""
+        self._opened.close()
         for ingest in self._ingests.values():
             ingest.journal.close()
         self._ingests.clear()
@@ -75,13 +85,31 @@ class Offline:
 
     def ask(self, question: Question) -> Answer:
         """Answer from the store as the server left it."""
-        if question.view not in self._catalog.views:
-            raise self._unknown_view(question.view)
+        return answer(self._store_of(question.view), question, self._freshness, datetime.now(UTC))
+
+    def explain(self, asked: CellQuestion, job: Job | None = None) -> Explanation:
+        """The events behind a cell, found in the lake by a Spark of our own, which takes some seconds to start."""
+        history = History(self._store_of(asked.view), self._lake_of, self._session, self._freshness)
+        return history.explain(asked, job)
+
+    def _store_of(self, view: str) -> DuckStore:
+        """The store, if it can answer for a view."""
+        if view not in self._catalog.views:
+            raise self._unknown_view(view)
         if self._damage is not None:
             raise self._damage
         if self._store is None:
-            raise NotReadyError(f"view '{question.view}' has never been computed", fix="start `headrace up` once")
-        return answer(self._store, question, self._freshness, datetime.now(UTC))
+            raise NotReadyError(f"view '{view}' has never been computed", fix="start `headrace up` once")
+        return self._store
+
+    def _lake_of(self, stream: str) -> tuple[Stream, LakeTable | None]:
+        declared = self._stream(stream)
+        return declared, self._table(declared)
+
+    def _session(self) -> SparkSession:
+        if self._spark is None:
+            self._spark = self._opened.enter_context(local_session(self.workspace))
+        return self._spark
 
     def sql(self, query: str, limit: int | None = None) -> SqlAnswer:
         """Run a SELECT over the views as the server left them."""

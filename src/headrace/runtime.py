@@ -21,16 +21,20 @@ from headrace.define.cost import Costs, Size
 from headrace.define.model import Stream
 from headrace.define.plan import Plan, checked_plan, compare
 from headrace.describe import describe_view, memory_mb
-from headrace.errors import CorruptionError, DefinitionError, HeadraceError, NotFoundError, did_you_mean
+from headrace.errors import CorruptionError, DefinitionError, HeadraceError, NotFoundError, NotReadyError, did_you_mean
 from headrace.failures import disk_full, is_disk_full
+from headrace.history import History, Job
 from headrace.lake.dead import DeadLetters
 from headrace.lake.formats.layout import Layout
 from headrace.lake.ingest import IngestReply, TokenState, read_token
 from headrace.lake.size import lake_size, unread_size
+from headrace.lake.table import LakeTable
 from headrace.lease import Lease
 from headrace.pipeline import Pipeline
 from headrace.running import read_running, write_running
 from headrace.serve.answer import Answer, answer
+from headrace.serve.cell import CellQuestion
+from headrace.serve.explanation import Explanation
 from headrace.serve.question import Question
 from headrace.sql.answer import SqlAnswer
 from headrace.sql.children import Children
@@ -60,6 +64,7 @@ class Runtime:
         self._lease = lease
         self._store = open_store(workspace, lease.fence)
         self._children = Children.of(workspace.settings)
+        self._history = History(self._store, self._lake_of, self._session, self._freshness)
         self._catalog = read_running(workspace.catalog_file)
         self._pipelines: dict[str, Pipeline] = {}
         self._changing = threading.RLock()  # apply, start and stop of pipelines
@@ -297,6 +302,19 @@ class Runtime:
             return run_sql(self._store, self._children, query, limit, self._freshness, datetime.now(UTC))
         finally:
             self._children.prepare()
+
+    def explain(self, asked: CellQuestion, job: Job | None = None) -> Explanation:
+        """The events behind a cell, found in the lake by Spark."""
+        return self._history.explain(asked, job)
+
+    def _lake_of(self, stream: str) -> tuple[Stream, LakeTable]:
+        pipeline = self._pipeline(stream)
+        return pipeline.stream, pipeline.table
+
+    def _session(self) -> SparkSession:
+        if self._spark is None:
+            raise NotReadyError("Spark is starting", fix="ask again in some seconds")
+        return self._spark
 
     def dead_letters(self, stream: str) -> DeadLetters:
         """What a stream could not read."""

@@ -23,6 +23,7 @@ LAYERS = [
     {"serve"},
     {"spark"},
     {"config", "lease", "running", "logs"},
+    {"history"},
     {"sql"},
     {"stored"},
     {"worker", "describe", "rehearse"},

@@ -130,6 +130,24 @@ def test_ask_on_the_command_line(up: Up, headrace: Callable[..., Ran]) -> None:
     assert headrace("ask", "traffic", "-w", up.url, "--key", "page=/none").out.startswith("no rows\n")
 
 
+def test_the_events_behind_a_cell_by_all_surfaces(up: Up, connection: Connection, headrace: Callable[..., Ran]) -> None:
+    cell = ("--key", "page=/home", "--at", "2026-03-01T12:00:30Z")
+    shown = headrace("explain", "traffic", "-w", up.folder, *cell, "--limit", "1")
+    assert shown.code == 0, shown.err
+    assert shown.out.startswith("traffic · page=/home · 2026-03-01 12:00:00 to 2026-03-01 12:01:00 UTC\n")
+    assert "2 events of 1 commits: 0 late, 0 corrections · the view counts the same: 0 batch, 2 speed" in shown.out
+    cursor = shown.out.split("more events: --cursor ")[1].split()[0]
+    rest = headrace("explain", "traffic", "-w", up.url, *cell, "--cursor", cursor, "--json").json
+    assert [orjson.loads(event["value"])["visitor"] for event in rest["events"]] == ["bob"]
+    asked = {"key.page": "/home", "at": "2026-03-01T12:00:30Z"}
+    reply = httpx2.get(f"{up.url}/v1/views/traffic/explain", params=asked, trust_env=False, timeout=60).json()
+    assert (reply["found"], reply["agrees"], reply["cell"]["rows"][0]["hits"]) == (2, True, 2)
+    said = connection.explain("traffic", {"page": None}, at=datetime(2026, 3, 1, 12, 1, tzinfo=UTC))
+    assert [event.arguments["bytes"] for event in said.events] == [7]
+    empty = headrace("explain", "traffic", "-w", up.url, "--key", "page=/home", "--at", "2026-03-01T12:05:00Z").out
+    assert "the nearest windows of this key with events: --at 2026-03-01T12:00:00Z" in empty
+
+
 def test_watch_follows_until_interrupted(up: Up) -> None:
     watching = subprocess.Popen(
         [str(HEADRACE), "ask", "traffic", "--by", "", "--window", "1h", "--watch", "--json"],
@@ -210,3 +228,16 @@ def test_it_stops_within_ten_seconds_and_answers_from_its_folder(up: Up, headrac
     shown = headrace("ask", "traffic", "-w", up.folder, "--by", "", "--window", "1h", "--json")
     assert shown.json["rows"][0]["hits"] == 5
     assert shown.json["freshness_reason"] == "the server is not running"
+    explained = subprocess.run(  # a Spark of its own is for a process of its own
+        [str(HEADRACE), "explain", "traffic", "-k", "page=/cart", "--at", "2026-03-01T12:01:00Z", "--json"],
+        cwd=up.folder,
+        capture_output=True,
+        check=False,
+    )
+    assert explained.returncode == 0, explained.stderr
+    assert orjson.loads(explained.stdout)["events"][0]["arguments"] == {
+        "hits": 1,
+        "errors": 1,
+        "bytes": 5,
+        "visitors": "ann",
+    }

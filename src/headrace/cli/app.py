@@ -7,7 +7,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from headrace.cli import ask, dead_letters, demo, doctor, init, overview, plan, send, sql, up
+from headrace.cli import ask, dead_letters, demo, doctor, explain, init, overview, plan, send, sql, up
 from headrace.cli.output import print_error
 from headrace.errors import HeadraceError
 
@@ -20,7 +20,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
-    init.init, plan.plan, plan.apply, up.up, send.send, ask.ask, sql.sql,
+    init.init, plan.plan, plan.apply, up.up, send.send, ask.ask, explain.explain, sql.sql,
     overview.status, overview.streams, overview.views, dead_letters.dead_letters, doctor.doctor,
     demo.demo, demo.bench,
 ):  # fmt: skip

@@ -54,7 +54,7 @@ def ask(
     if limit is None and not as_json and sys.stdout.isatty():
         limit = str(SCREENFUL)
     named = {"by": by, "start": start, "end": end, "window": window, "every": every, "limit": limit, "cursor": cursor}
-    parameters = [_read_key(text) for text in key or []]
+    parameters = [read_key_option(text) for text in key or []]
     parameters += [(name, value) for name, value in named.items() if value is not None]
     question = Question.from_text(view, parameters)
     with open_connection(workspace) as connection:
@@ -88,7 +88,8 @@ def _fitting(out: Console) -> int:
     return max(1, out.height - AROUND_ROWS)
 
 
-def _read_key(text: str) -> tuple[str, str]:
+def read_key_option(text: str) -> tuple[str, str]:
+    """NAME=VALUE of --key as the parameter of a question."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise QuestionError(f"--key '{text}' is not a key and a value", expected="such as --key page=/home")

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import csv
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,12 +11,12 @@ import typer
 
 from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
 from headrace.cli.output import cell, console, freshness, make_table, print_json, span
+from headrace.cli.waiting import waiting
 from headrace.errors import SqlError
 
 if TYPE_CHECKING:
     from headrace.sql import SqlAnswer
 
-REFRESH_S = 0.2
 NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "UBIGINT", "FLOAT", "DOUBLE", "DECIMAL")
 
 
@@ -70,34 +67,6 @@ def _ask_events(workspace: str, text: str, limit: int | None) -> SqlAnswer:
     with waiting("Spark is starting") as show, open_events(Workspace.open(workspace)) as opened:
         show(opened.tasks)
         return opened.sql(text, limit)
-
-
-@contextmanager
-def waiting(what: str) -> Iterator[Callable[[Callable[[], tuple[int, int]]], None]]:
-    """A bar on standard error, if that is a terminal: first of what is waited for, then of tasks done."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    out = console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    done = threading.Event()
-    with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as progress:
-        bar = progress.add_task(what, total=None)
-
-        def follow(tasks: Callable[[], tuple[int, int]]) -> None:
-            while not done.wait(REFRESH_S):
-                with suppress(Exception):  # it only shows: a query that ends meanwhile is no failure
-                    finished, known = tasks()
-                    said = f"{finished:,} of {known:,} tasks" if known else "reading the query"
-                    progress.update(bar, description=said, completed=finished, total=known or None)
-
-        def show(tasks: Callable[[], tuple[int, int]]) -> None:
-            if out.is_terminal:
-                threading.Thread(target=follow, args=[tasks], daemon=True).start()
-
-        try:
-            yield show
-        finally:
-            done.set()
 
 
 def _read_query(query: str | None, file: Path | None) -> str:

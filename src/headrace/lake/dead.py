@@ -127,7 +127,7 @@ def _described(
     position: int, commit: int, arrived_us: int, reason: str, value: bytes, value_bytes: int
 ) -> dict[str, Any]:
     whole = len(value) == value_bytes
-    text, is_utf8 = _decoded(value, whole)
+    text, is_utf8 = decoded(value, whole)
     return {
         "position": position,
         "commit": commit,
@@ -140,7 +140,7 @@ def _described(
     }
 
 
-def _decoded(value: bytes, whole: bool) -> tuple[str, bool]:
+def decoded(value: bytes, whole: bool) -> tuple[str, bool]:
     """The bytes as text, with what is not UTF-8 escaped; and whether all of it was."""
     try:
         return codecs.getincrementaldecoder("utf-8")().decode(value, final=whole), True

@@ -19,11 +19,16 @@ OUR_COLUMNS = f"{COMMIT} BIGINT, {ARRIVED} TIMESTAMP, {NEWEST} TIMESTAMP"
 
 
 def read_events(
-    spark: SparkSession, folder: Path, stream: Stream, files: Sequence[LakeFile], commits: tuple[int, int]
+    spark: SparkSession,
+    folder: Path,
+    stream: Stream,
+    files: Sequence[LakeFile],
+    commits: tuple[int, int],
+    columns: str = OUR_COLUMNS,
 ) -> DataFrame:
-    """The good events of commits [from, to), read from the lake's files."""
+    """The good events of commits [from, to), read from the lake's files; `columns` are those of ours to read."""
     fields = ", ".join(f"`{field.name}` {field.type}" for field in stream.fields)
-    events = spark.read.schema(f"{OUR_COLUMNS}, {fields}").parquet(*(str(folder / file.path) for file in files))
+    events = spark.read.schema(f"{columns}, {fields}").parquet(*(str(folder / file.path) for file in files))
     if any(file.first_commit < commits[0] or file.last_commit >= commits[1] for file in files):
         events = events.where((F.col(COMMIT) >= commits[0]) & (F.col(COMMIT) < commits[1]))
     return events.coalesce(1) if sum(file.size for file in files) < SMALL_BYTES else events
@@ -39,11 +44,10 @@ def partials(events: DataFrame, stream: Stream, view: View, patience_ms: int) ->
     """One row per (key, pane), with the columns that a store merges."""
     if view.where is not None:
         events = events.where(view.where.sql)
-    pane, end_us = _pane(stream, view)
-    settled = f"{end_us} + {patience_ms * 1000}L <= unix_micros({NEWEST})" if end_us else "false"
+    pane, _ = _pane(stream, view)
     columns = [
         F.expr("count(*)").alias(EVENTS),
-        F.expr(f"count_if({settled})").alias(CORRECTIONS),
+        F.expr(f"count_if({settled_when(stream, view, patience_ms)})").alias(CORRECTIONS),
     ]
     for column in view.columns:
         names, expressions = partial_columns(column), column.aggregate.spark_columns()
@@ -51,6 +55,12 @@ def partials(events: DataFrame, stream: Stream, view: View, patience_ms: int) ->
     keys = [F.expr(key.expression.sql).alias(key.name) for key in view.keys]
     grouped = events.groupBy(*keys, F.expr(pane).alias(PANE)).agg(*columns)
     return grouped.select(F.expr(_key_id(view)).alias(KEY_ID), "*")
+
+
+def settled_when(stream: Stream, view: View, patience_ms: int) -> str:
+    """SQL for whether an event's pane was settled when it came, which makes the event a correction."""
+    _, end_us = _pane(stream, view)
+    return f"coalesce({end_us} + {patience_ms * 1000}L <= unix_micros({NEWEST}), false)" if end_us else "false"
 
 
 def _pane(stream: Stream, view: View) -> tuple[str, str | None]:

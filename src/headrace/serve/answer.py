@@ -16,7 +16,7 @@ from headrace.readable import EPOCH, iso
 from headrace.serve.plan import Plan, plan
 from headrace.serve.present import next_cursor, present, result_columns
 from headrace.serve.question import Question
-from headrace.serve.read import read
+from headrace.serve.read import Row, read
 from headrace.serve.times import iso_ms
 from headrace.serve.values import arrow_type, decoder, encoder
 from headrace.store.base import Snapshot, Store, Version
@@ -125,11 +125,31 @@ class Answer:
 def answer(store: Store, question: Question, freshness: Freshness, now: datetime) -> Answer:
     """Answer from one snapshot of the store. A view that lags or is stalled answers what it has, and says so."""
     with store.snapshot() as snapshot:
-        version = snapshot.serving(question.view)
-        if version is None:
-            raise _unknown(question.view, snapshot)
+        version = find_serving(snapshot, question.view)
         planned = plan(question, version)
         rows = read(snapshot, version, planned, question.limit + 1)
+    return _make(question, version, planned, rows, freshness, now)
+
+
+def answer_from(
+    snapshot: Snapshot, version: Version, question: Question, freshness: Freshness, now: datetime
+) -> Answer:
+    """The same from a snapshot that somebody holds, by one of its versions."""
+    planned = plan(question, version)
+    return _make(question, version, planned, read(snapshot, version, planned, question.limit + 1), freshness, now)
+
+
+def find_serving(snapshot: Snapshot, view: str) -> Version:
+    """The version that answers for a view; raises if there is none."""
+    version = snapshot.serving(view)
+    if version is None:
+        raise _unknown(view, snapshot)
+    return version
+
+
+def _make(
+    question: Question, version: Version, planned: Plan, rows: list[Row], freshness: Freshness, now: datetime
+) -> Answer:
     page = rows[: question.limit]
     shown = present(version, planned, page)
     freshness_ms, reason = freshness(version)

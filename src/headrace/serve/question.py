@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 from headrace.aggregate import Value
@@ -87,8 +88,7 @@ class Question:
         named: dict[str, Any] = {}
         for name, text in parameters:
             if name.startswith("key."):
-                value = None if text == NULL else text[1:] if text == "\\" + NULL else text
-                keys.setdefault(name.removeprefix("key."), []).append(value)
+                keys.setdefault(name.removeprefix("key."), []).append(read_key(text))
             elif name not in PARAMETERS:
                 raise _unknown_parameter(name)
             elif name == "by":
@@ -98,6 +98,19 @@ class Question:
             else:
                 named[name] = text
         return cls.of(view, keys or None, **named)
+
+
+def read_key(text: str) -> str | None:
+    """A key's value as a URL or a command line writes it."""
+    return None if text == NULL else text[1:] if text == "\\" + NULL else text
+
+
+def key_text(value: Any) -> str:
+    """The text that `read_key` reads back, and that becomes the same value once the type of the key is known."""
+    if value is None:
+        return NULL
+    text = value.isoformat() if isinstance(value, date) else str(value)
+    return "\\" + text if text == NULL else text
 
 
 def _alternatives(key: Keys | None) -> tuple[Mapping[str, Value], ...]:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deltalake.exceptions import TableNotFoundError
@@ -18,6 +15,7 @@ from headrace.config import Workspace
 from headrace.define.catalog import Catalog
 from headrace.define.model import Stream
 from headrace.errors import NotReadyError, SqlError, did_you_mean
+from headrace.history.session import local_session
 from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, POSITION, REASON, VALUE
 from headrace.lake.table import LakeTable
 from headrace.readable import iso
@@ -160,24 +158,8 @@ def running_streams(workspace: Workspace) -> Catalog:
 def open_events(workspace: Workspace) -> Iterator[Events]:
     """Start Spark for the events of a workspace, and stop it."""
     running_streams(workspace)  # before Spark is waited for
-    from headrace.spark import build_session
-
-    scratch = Path(tempfile.mkdtemp(prefix="headrace-events-"))
-    settings = workspace.settings
-    try:
-        spark = build_session(
-            scratch,
-            master=settings.spark_master,
-            driver_memory=settings.spark_memory,
-            java_options=settings.spark_java_options,
-            log=workspace.logs / "spark-events.log",
-        )
-        try:
-            yield Events(workspace, spark)
-        finally:
-            spark.stop()
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    with local_session(workspace) as spark:
+        yield Events(workspace, spark)
 
 
 def _type(of: Any) -> str:

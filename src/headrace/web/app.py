@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from headrace.web.admission import Admission
 from headrace.web.answers import answer_routes
 from headrace.web.dead_letters import dead_letter_routes
+from headrace.web.explain import explain_routes
 from headrace.web.guard import Guard
 from headrace.web.ingest import ingest_routes
 from headrace.web.meter import Meter, RequestNumbers
@@ -41,6 +42,7 @@ def create_app(runtime: Runtime) -> FastAPI:
     app.state.stopping = False
     app.include_router(ingest_routes(runtime, max_body, Admission(max(settings.bodies_mb << 20, max_body))))
     app.include_router(answer_routes(runtime, QUESTION_BYTES))
+    app.include_router(explain_routes(runtime))
     app.include_router(sql_routes(runtime, QUESTION_BYTES))
     app.include_router(dead_letter_routes(runtime))
     app.include_router(overview_routes(runtime))

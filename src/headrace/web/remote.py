@@ -23,10 +23,13 @@ from headrace.errors import (
     UnavailableError,
     did_you_mean,
 )
+from headrace.history.job import Job
 from headrace.lake.formats.layout import Format, Layout
 from headrace.lake.ingest import IngestReply, TokenState
 from headrace.sending import IN_FLIGHT
 from headrace.serve import Answer, Question
+from headrace.serve.cell import CellQuestion
+from headrace.serve.explanation import Explanation
 from headrace.serve.times import Bound, iso_ms
 from headrace.sql.answer import ARROW_STREAM, SqlAnswer
 from headrace.web import refusals
@@ -125,6 +128,11 @@ class Remote:
         """Ask; as JSON, which keeps the types of keys."""
         path = f"/v1/views/{_quote(question.view)}/lookup"
         return Answer.from_dict(self.call("POST", path, content=_encode(question)))
+
+    def explain(self, asked: CellQuestion, job: Job | None = None) -> Explanation:
+        """The events behind a cell. The server reads the log for it, so it may take long."""
+        path, patient = f"/v1/views/{_quote(asked.view)}/explain", httpx2.Timeout(None, connect=5.0)
+        return Explanation.from_dict(self.call("GET", path, params=asked.parameters(), timeout=patient))
 
     def sql(self, query: str, limit: int | None = None) -> SqlAnswer:
         """Run a SELECT; as Arrow, which keeps every type. The server has its own deadline for it."""

@@ -1,0 +1,131 @@
+"""`headrace explain`: the events of the log behind one cell of a view."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.ask import read_key_option
+from headrace.cli.options import JsonOption, WorkspaceOption, complete_view, open_connection
+from headrace.cli.output import cell, console, count, make_table, print_json, printable, size, span
+from headrace.cli.waiting import waiting
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from headrace.serve.explanation import ExplainedEvent, Explanation
+
+SHOWN_CHARACTERS = 120
+
+
+def explain(
+    view: Annotated[str, typer.Argument(help="View to explain.", metavar="VIEW", autocompletion=complete_view)],
+    key: Annotated[
+        list[str] | None,
+        typer.Option("--key", "-k", metavar="NAME=VALUE", help="One for each key of the view. \\N is NULL."),
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Any time in the window: ISO 8601, or -1h before the newest event. Where windows overlap, the last "
+            "one that holds it.",
+        ),
+    ] = None,
+    window: Annotated[
+        str | None, typer.Option(metavar="SPAN", help="Size of the window, such as 1h; by default the view's own.")
+    ] = None,
+    every: Annotated[str | None, typer.Option(metavar="SPAN", help="How far apart windows start, such as 5m.")] = None,
+    limit: Annotated[str | None, typer.Option(metavar="N", help="Most events to show.", show_default="50")] = None,
+    cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Go on where a page ended.")] = None,
+    workspace: WorkspaceOption = ".",
+    as_json: JsonOption = False,
+) -> None:
+    """Show the events behind one cell of a view: which came late, which are corrections, what each brought.
+
+    Spark reads them from the lake: in the server if one runs, else in a Spark of its own, which takes some seconds to
+    start.
+    """
+    from headrace.history.job import Job
+    from headrace.serve.cell import CellQuestion
+
+    named = {"at": at, "window": window, "every": every, "limit": limit, "cursor": cursor}
+    parameters = [read_key_option(text) for text in key or []]
+    parameters += [(name, value) for name, value in named.items() if value is not None]
+    asked, job = CellQuestion.from_text(view, parameters), Job()
+    with open_connection(workspace) as connection, waiting("reading the log") as show:
+        show(job.tasks)
+        explanation = connection.explained(asked, job)
+    if as_json:
+        print_json(explanation.as_dict())
+    else:
+        console().print(render(explanation))
+
+
+def render(explanation: Explanation) -> RenderableType:
+    """The cell, the events behind it, and what they add up to."""
+    from rich.console import Group
+    from rich.text import Text
+
+    shown: list[Any] = [Text(_title(explanation), style="bold")]
+    answer = explanation.cell
+    if answer.values:
+        hidden = (*(name for name, _ in explanation.keys), "window_start", "window_end")
+        columns = [(at, name, of) for at, (name, of) in enumerate(answer.columns) if name not in hidden]
+        values = [
+            ("settled" if value else "provisional") if name == "settled" else cell(value)
+            for (_, name, _), value in ((column, answer.values[0][column[0]]) for column in columns)
+        ]
+        shown += [make_table([name for _, name, _ in columns], [values], [n for _, n, of in columns if of.is_numeric])]
+    shown.append(Text())
+    if explanation.events:
+        numbers = ["position", "commit", "late by", *(name for name, of in explanation.columns if of.is_numeric)]
+        titles = ["position", "commit", "arrived", "event time", "late by", "", *dict(explanation.columns), "event"]
+        rows = [_row(event, [name for name, _ in explanation.columns]) for event in explanation.events]
+        shown += [make_table(titles, rows, numbers), Text()]
+    return Group(*shown, *(Text(line, style="dim") for line in footer(explanation)))
+
+
+def _title(explanation: Explanation) -> str:
+    keys = [f"{name}={printable(cell(value))}" for name, value in explanation.key.items()]
+    start, end = explanation.window_start, explanation.window_end
+    window = [f"{cell(start)} to {cell(end)} UTC"] if start and end else []
+    return " · ".join([explanation.cell.view, *keys, *window])
+
+
+def _row(event: ExplainedEvent, columns: list[str]) -> list[str]:
+    mark = "correction" if event.correction else "late" if event.late else ""
+    given = [printable(cell(event.arguments[name])) if name in event.arguments else "" for name in columns]
+    times = [_to_ms(event.arrived), _to_ms(event.event_time), span(event.lateness_ms)]
+    text = printable(event.value[:SHOWN_CHARACTERS])
+    whole = event.whole and len(event.value) <= SHOWN_CHARACTERS
+    shown = text if whole else f"{text}… ({size(event.bytes)})"
+    not_yet = "" if event.in_view else " not in the view yet"
+    return [str(event.position), count(event.commit), *times, (mark + not_yet).strip(), *given, shown]
+
+
+def _to_ms(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%S}.{time.microsecond // 1000:03d}"
+
+
+def footer(explanation: Explanation) -> list[str]:
+    """What the events add up to, and what is to be known of it."""
+    answer = explanation.cell
+    batch, speed = answer.events.get("batch", 0), answer.events.get("speed", 0)
+    found = "1 event" if explanation.found == 1 else f"{explanation.found:,} events"
+    agrees = "the view counts the same" if explanation.agrees else "the view counts another number"
+    lines = [
+        f"{found} of {explanation.commits:,} commits: {explanation.late:,} late, "
+        f"{explanation.corrections:,} corrections · {agrees}: {batch:,} batch, {speed:,} speed · version "
+        f"{answer.version} · {span(explanation.took_ms)}"
+    ]
+    if explanation.note:
+        lines.append(explanation.note)
+    if not explanation.found:
+        near = " and ".join(f"--at {time:%Y-%m-%dT%H:%M:%SZ}" for time in explanation.nearest)
+        lines.append(f"the nearest windows of this key with events: {near}" if near else "this key has no event at all")
+    if explanation.next_cursor is not None:
+        lines.append(f"more events: --cursor {explanation.next_cursor} (or a larger --limit)")
+    return lines

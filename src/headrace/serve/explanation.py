@@ -1,0 +1,140 @@
+"""What is behind a cell: the events of the log that made it, late ones and corrections marked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from typing import Any
+
+from headrace.aggregate import Value
+from headrace.define.fingerprint import parse_type
+from headrace.readable import iso
+from headrace.serve.answer import Answer
+from headrace.serve.values import decoder, encoder
+from headrace.types import TIMESTAMP, Type
+
+
+@dataclass(frozen=True)
+class ExplainedEvent:
+    """One event of the log, with what it brought to the cell."""
+
+    position: int
+    commit: int
+    arrived: datetime
+    event_time: datetime
+    lateness_ms: int  # from the event to its arrival
+    behind_ms: int  # how far the stream's newest event was ahead of it when it came; 0 if it was not
+    late: bool  # it came behind the newest event
+    correction: bool  # it came when its pane was settled
+    in_view: bool  # the view has it already
+    value: str  # the event as it came; what is not UTF-8 is escaped
+    bytes: int  # the size of the event; `value` may show less of a large one
+    whole: bool  # whether `value` is all of it
+    arguments: Mapping[str, Value]  # per column, what its aggregate was given; without those whose FILTER left it out
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A cell as its view shows it now, and a page of the events behind it, in the order of their arrival."""
+
+    cell: Answer  # a question whose answer is the cell alone: one row, or none
+    key: Mapping[str, Value]
+    window_start: datetime | None
+    window_end: datetime | None
+    found: int  # events of the log that belong to the cell
+    found_in_view: int  # those of them in the commits that the view has
+    late: int
+    corrections: int
+    commits: int  # of the log that were read
+    agrees: bool  # the view counts exactly the events that were found in its commits
+    note: str | None  # what to know about these numbers
+    nearest: tuple[datetime, ...]  # starts of the nearest windows of this key that hold events, if this one holds none
+    events: list[ExplainedEvent]
+    columns: tuple[tuple[str, Type], ...]  # of arguments
+    keys: tuple[tuple[str, Type], ...]
+    next_cursor: int | None
+    took_ms: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """As HTTP and `--json` show it; `from_dict` gives an equal one back."""
+        keys, columns = dict(self.keys), dict(self.columns)
+        shown: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {
+            **shown,
+            "cell": self.cell.as_dict(),
+            "key": _encode(self.key, keys),
+            "window_start": _iso(self.window_start),
+            "window_end": _iso(self.window_end),
+            "nearest": [iso(time) for time in self.nearest],
+            "events": [
+                {
+                    **{f.name: getattr(event, f.name) for f in fields(event)},
+                    "arrived": iso(event.arrived),
+                    "event_time": iso(event.event_time),
+                    "arguments": _encode(event.arguments, columns),
+                }
+                for event in self.events
+            ],
+            "columns": _named(self.columns),
+            "keys": _named(self.keys),
+        }
+
+    @classmethod
+    def from_dict(cls, shown: Mapping[str, Any]) -> Explanation:
+        """The explanation that `as_dict` showed, its values typed again."""
+        keys, columns = _types(shown["keys"]), _types(shown["columns"])
+        events = [
+            replace(
+                ExplainedEvent(**event),
+                arrived=_time(event["arrived"]),
+                event_time=_time(event["event_time"]),
+                arguments=_decode(event["arguments"], dict(columns)),
+            )
+            for event in shown["events"]
+        ]
+        start, end = shown["window_start"], shown["window_end"]
+        typed = {
+            "cell": Answer.from_dict(shown["cell"]),
+            "key": _decode(shown["key"], dict(keys)),
+            "window_start": _time(start) if start else None,
+            "window_end": _time(end) if end else None,
+            "nearest": tuple(_time(text) for text in shown["nearest"]),
+            "events": events,
+            "columns": columns,
+            "keys": keys,
+        }
+        return cls(**{**shown, **typed})
+
+
+def _iso(time: datetime | None) -> str | None:
+    return iso(time) if time else None
+
+
+def _time(text: str) -> datetime:
+    decode = decoder(TIMESTAMP)
+    assert decode is not None, "times are text in JSON"
+    found: datetime = decode(text)
+    return found
+
+
+def _named(columns: tuple[tuple[str, Type], ...]) -> list[dict[str, str]]:
+    return [{"name": name, "type": str(of)} for name, of in columns]
+
+
+def _types(shown: list[dict[str, str]]) -> tuple[tuple[str, Type], ...]:
+    return tuple((column["name"], parse_type(column["type"])) for column in shown)
+
+
+def _encode(values: Mapping[str, Value], types: Mapping[str, Type]) -> dict[str, Any]:
+    coders = {name: encoder(types[name]) for name in values}
+    return {name: _apply(coders[name], value) for name, value in values.items()}
+
+
+def _decode(values: Mapping[str, Any], types: Mapping[str, Type]) -> dict[str, Value]:
+    coders = {name: decoder(types[name]) for name in values}
+    return {name: _apply(coders[name], value) for name, value in values.items()}
+
+
+def _apply(convert: Any, value: Any) -> Any:
+    return value if value is None or convert is None else convert(value)

@@ -1,0 +1,186 @@
+"""Explain: the events behind one cell, as the log has them, on real Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from headrace.errors import CorruptionError, HeadraceError, OverloadError, QuestionError
+from headrace.history import History, Job
+from headrace.history.behind import SHOWN_BYTES
+from headrace.serve.cell import CellQuestion
+from headrace.serve.explanation import Explanation
+from tests.equivalence.bench import Bench
+
+STREAM = """
+CREATE STREAM visits (
+  page STRING, country STRING, status INT, seconds DOUBLE, tags ARRAY<STRING>, at TIMESTAMP NOT NULL,
+  WATERMARK FOR at AS at - INTERVAL 1 MINUTE
+)
+"""
+VIEWS = [
+    """CREATE VIEW traffic AS SELECT page, count(*) AS hits, count(*) FILTER (WHERE status >= 500) AS errors,
+    avg(seconds) AS seconds, count(tags) AS tagged FROM visits WHERE status <> 304 GROUP BY page, window(at, '1 minute')
+    """,
+    "CREATE VIEW hops AS SELECT count(*) AS hits FROM visits GROUP BY window(at, '10 minutes', '5 minutes')",
+    "CREATE VIEW ever AS SELECT page, country, sum(status) AS s FROM visits GROUP BY page, country",
+]
+
+
+def visit(time: str, page: str | None = "/home", **fields: Any) -> dict[str, Any]:
+    return {"page": page, "status": 200, "seconds": 1.5, "at": f"2026-03-01T{time}Z", **fields}
+
+
+COMMITS = [
+    [visit("12:00:10"), visit("12:00:50", status=304), visit("12:01:00", tags=["a", "b"])],
+    [visit("12:00:30", status=500, seconds=None), visit("12:02:30", page=None), visit("12:00:59.999999")],
+    [visit("12:00:20.5", country="de", note="x" * 2 * SHOWN_BYTES), visit("12:40:00", page="/cart")],
+]
+LEFT = [visit("12:00:40")]  # in the lake, and not in the views
+
+
+@dataclass
+class Shop:
+    bench: Bench
+    history: History
+
+    def explain(self, view: str, key: dict[str, Any] | None = None, at: Any = None, **asked: Any) -> Explanation:
+        found = self.history.explain(CellQuestion.of(view, key, at, **asked))
+        assert Explanation.from_dict(json.loads(json.dumps(found.as_dict()))) == found
+        return found
+
+
+@pytest.fixture(scope="module")
+def shop(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    bench = Bench(spark, tmp_path_factory.mktemp("explain"), STREAM)
+    for sql in VIEWS:
+        bench.add_view(sql.replace("CREATE", "CREATE MATERIALIZED"))
+    for number, events in enumerate([*COMMITS, LEFT]):
+        if number == len(COMMITS):
+            bench.maintain()
+        lines = [json.dumps(event).encode() for event in events]
+        bench.post(lines, str(number), keep_bad=True)
+        bench.commit([(bench.table.state.position, bench.journal.end)])
+    fresh = lambda version: (0, None)  # noqa: E731
+    yield Shop(bench, History(bench.store, lambda name: (bench.stream, bench.table), lambda: spark, fresh))
+    bench.close()
+
+
+def test_the_events_behind_a_cell(shop: Shop) -> None:
+    said = shop.explain("traffic", {"page": "/home"}, "2026-03-01T12:00:00Z")
+    assert [json.loads(e.value)["at"][11:-1] for e in said.events[:3]] == ["12:00:10", "12:00:30", "12:00:59.999999"]
+    assert [(e.commit, e.late, e.correction, e.in_view) for e in said.events] == [
+        (0, False, False, True),
+        (1, True, False, True),  # the newest was 12:01:00, and patience is a minute
+        (1, True, False, True),
+        (2, True, True, True),
+        (3, True, True, False),
+    ]
+    assert said.events[1].behind_ms == 30_000
+    assert said.events[1].arguments == {"hits": 1, "errors": 1, "seconds": None, "tagged": None}
+    assert said.events[0].arguments == {"hits": 1, "seconds": 1.5, "tagged": None}
+    large = said.events[3]
+    assert (large.whole, len(large.value)) == (False, SHOWN_BYTES)
+    assert large.bytes > 2 * SHOWN_BYTES
+    assert large.lateness_ms == round((large.arrived - large.event_time).total_seconds() * 1000 - 0.5)
+    assert (said.found, said.found_in_view, said.late, said.corrections, said.commits) == (5, 4, 4, 2, 4)
+    (row,) = said.cell.rows()
+    assert (row["hits"], row["errors"], said.cell.corrections, said.agrees) == (4, 1, 1, True)
+    assert said.note == "1 of these events have not reached the view yet; ask again in a moment"
+
+
+def test_pages_by_position(shop: Shop) -> None:
+    whole = shop.explain("traffic", {"page": "/home"}, "2026-03-01T12:00:00Z")
+    pages, cursor = [], None
+    while True:
+        page = shop.explain("traffic", {"page": "/home"}, "2026-03-01T12:00:59.9999Z", limit=2, cursor=cursor)
+        pages.append(page.events)
+        assert page.found == 5
+        if (cursor := page.next_cursor) is None:
+            break
+    assert [len(page) for page in pages] == [2, 2, 1]
+    assert [event for page in pages for event in page] == whole.events
+
+
+def test_windows_overlap_and_are_composed(shop: Shop) -> None:
+    for at, window, start, found in [
+        ("2026-03-01T12:00:00Z", {}, "12:00", 8),
+        ("2026-03-01T12:04:59Z", {}, "12:00", 8),  # the last window that holds it
+        ("2026-03-01T11:55:00Z", {}, "11:55", 8),
+        ("2026-03-01T12:04:59Z", {"window": "1h"}, "12:00", 9),
+        ("now", {}, "12:40", 1),
+        ("-35m", {}, "12:10", 0),
+    ]:
+        said = shop.explain("hops", None, at, **window)
+        assert said.window_start is not None
+        assert (f"{said.window_start:%H:%M}", said.found) == (start, found), at
+
+
+def test_null_and_several_keys_without_window(shop: Shop) -> None:
+    assert shop.explain("traffic", {"page": None}, "2026-03-01T12:02:00Z").found == 1
+    said = shop.explain("ever", {"page": "/home", "country": "de"})
+    assert (said.found, said.window_start, said.events[0].arguments) == (1, None, {"s": 200})
+    assert shop.explain("ever", {"page": "/home", "country": None}).found == 6
+
+
+def test_a_cell_without_events_names_the_nearest(shop: Shop) -> None:
+    said = shop.explain("traffic", {"page": "/home"}, "2026-03-01T12:20:00Z")
+    assert (said.found, said.agrees, said.events, said.cell.rows()) == (0, True, [], [])
+    assert said.nearest == (datetime(2026, 3, 1, 12, 1, tzinfo=UTC),)
+    assert shop.explain("traffic", {"page": "/nowhere"}, "2026-03-01T12:20:00Z").nearest == ()
+    assert shop.explain("ever", {"page": "/nowhere", "country": None}).found == 0
+
+
+@pytest.mark.parametrize(
+    ("view", "key", "at", "said"),
+    [
+        ("traffic", {}, "2026-03-01T12:00:00Z", "one value of each key; found none of 'page'"),
+        ("ever", {"page": "/home"}, None, "found none of 'country'"),
+        ("traffic", {"pag": "/home"}, "2026-03-01T12:00:00Z", "has no key 'pag'; expected 'page'; did you mean"),
+        ("traffic", {"page": "/home"}, None, "has windows, and a cell lies in one of them"),
+        ("ever", {"page": "/home", "country": "de"}, "2026-03-01", "has no window, so it takes no at"),
+        ("traffic", {"page": "/home"}, "1969-12-31", "no pane holds that time"),
+        ("traffic", {"page": "/home"}, "yesterday", "at is not a time"),
+        ("traffi", {"page": "/home"}, "2026-03-01", "view 'traffi' does not exist; did you mean 'traffic'?"),
+    ],
+)
+def test_mistakes(shop: Shop, view: str, key: dict[str, Any], at: Any, said: str) -> None:
+    with pytest.raises(HeadraceError) as caught:
+        shop.explain(view, key, at)
+    assert said in str(caught.value)
+
+
+def test_a_time_between_windows(shop: Shop) -> None:
+    with pytest.raises(QuestionError, match="expected a time before 2026-03-01T12:05:00Z or from 2026-03-01T12:20:00Z"):
+        shop.explain("hops", None, "2026-03-01T12:08:00Z", window="5m", every="20m")
+
+
+def test_two_at_a_time_and_a_damaged_file(shop: Shop) -> None:
+    history = shop.history
+    with history._turns, history._turns, pytest.raises(OverloadError, match="2 questions"):
+        shop.explain("hops", None, "now")
+    file = shop.bench.table.folder / shop.bench.table.files(0, 1)[0].path
+    content = file.read_bytes()
+    try:
+        file.write_bytes(content[:-1])
+        with pytest.raises(CorruptionError, match=file.name):
+            shop.explain("hops", None, "now")
+    finally:
+        file.write_bytes(content)
+
+
+def test_a_job_is_counted_and_cancelled(spark: Any) -> None:
+    job = Job()
+    assert job.tasks() == (0, 0)
+    with job.running(spark, "a test"):
+        spark.range(10, numPartitions=2).count()
+        done, known = job.tasks()
+        assert done == known > 0
+        job.cancel()
+    assert job.cancelled
+    assert spark.sparkContext.getLocalProperty("spark.scheduler.pool") is None
