@@ -20,8 +20,8 @@ from tests.surfaces.conftest import HEADRACE, Ran, visit
 
 Command = Callable[..., Ran]
 COMMANDS = {
-    "init", "plan", "apply", "up", "send", "ask", "sql", "status", "streams", "views", "dead-letters", "doctor", "demo",
-    "bench",
+    "init", "plan", "apply", "up", "send", "ask", "explain", "sql", "status", "streams", "views", "dead-letters",
+    "doctor", "demo", "bench",
 }  # fmt: skip
 
 

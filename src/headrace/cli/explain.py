@@ -43,9 +43,9 @@ def explain(
     workspace: WorkspaceOption = ".",
     as_json: JsonOption = False,
 ) -> None:
-    """Show the events behind one cell of a view: which came late, which are corrections, what each brought.
+    """Show the events behind one cell of a view.
 
-    Spark reads them from the lake: in the server if one runs, else in a Spark of its own, which takes some seconds to
+    Each with its arrival and lateness, what it brought, and whether it came late or is a correction. Spark reads them from the lake: in the server if one runs, else in a Spark of its own, which takes some seconds to
     start.
     """
     from headrace.history.job import Job
