@@ -45,8 +45,8 @@ def explain(
 ) -> None:
     """Show the events behind one cell of a view.
 
-    Each with its arrival and lateness, what it brought, and whether it came late or is a correction. Spark reads them from the lake: in the server if one runs, else in a Spark of its own, which takes some seconds to
-    start.
+    Each with its arrival and lateness, what it brought, and whether it came late or is a correction. Spark reads them
+    from the lake: in the server if one runs, else in a Spark of its own, which takes some seconds to start.
     """
     from headrace.history.job import Job
     from headrace.serve.cell import CellQuestion
