@@ -23,7 +23,7 @@ class Ledger:
         self._states: dict[int, set[Total]] = {limit: {(0, 0, 0)} for limit in LIMITS}
 
     def make(self, count: int, too_heavy: str | None = None) -> list[Event]:
-        """New events: most follow each other, some come late; `too_heavy` names a field that makes them dead letters."""
+        """New events: most follow each other, some come late; `too_heavy` is a field that makes them dead letters."""
         made = []
         for number in range(self._made, self._made + count):
             second = number if self._chance.random() < 0.8 else self._chance.randrange(number + 1)

@@ -10,7 +10,6 @@ import gc
 import json
 import os
 import select
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ PAUSE_S = 0.01
 
 def load_all() -> None:
     """What `headrace up` imports, now or later."""
-    import pyspark.sql.streaming
+    import pyspark.sql.streaming  # noqa: F401
     import uvicorn.protocols.http.auto  # noqa: F401
 
     import headrace.cli.up
@@ -66,7 +65,7 @@ def join_spark(scratch: Path) -> None:
 
 
 def tell(*words: object) -> None:
-    print(*words, flush=True)
+    os.write(1, (" ".join(map(str, words)) + "\n").encode())
 
 
 def watch() -> None:

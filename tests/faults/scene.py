@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +13,9 @@ import httpx2
 
 from headrace.faults import VARIABLE
 
-from .ledger import LIMITS, Event, Ledger, Total, per_minute, total
+from .ledger import Event, Ledger, per_minute, total
 from .warm import Java, WarmServer
+from .witness import Witness, total_of
 
 KILLED = -9
 REACH_S = 120
@@ -47,7 +47,7 @@ class Scene:
         self._chance = random.Random(seed)
         self._ledger = Ledger(seed)
         self._said: dict[str, Any] = {"a": "INT", "b": "INT", "per_minute": 10, "total": 10}
-        self._limits = dict.fromkeys(VIEWS, {10})  # which definitions of a view may answer now
+        self._limits = {view: {10} for view in VIEWS}  # which definitions of a view may answer now
         self._posts = 0
         self._waiting: tuple[str, list[Event], list[Event]] | None = None  # key, events, those that count
         self._fault = folder / "fault"
@@ -218,52 +218,3 @@ class Scene:
             len(events),
             sum(map(len, self._ledger.dead.values())),
         )
-
-
-class Witness:
-    """Asks a server again and again until it is dead: each answer must be true, and none may fail."""
-
-    def __init__(self, server: WarmServer, ledger: Callable[[], Ledger], limits: Callable[[], set[int]]) -> None:
-        self._server = server
-        self._ledger = ledger
-        self._limits = limits
-        self._wrong: list[object] = []
-        self._enough = threading.Event()
-        self._thread = threading.Thread(target=self._ask, name="witness", daemon=True)
-        self.answers = 0
-
-    def __enter__(self) -> Witness:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._enough.set()
-        self._thread.join(60)
-        assert not self._wrong, self._wrong[:3]
-
-    def _ask(self) -> None:
-        with httpx2.Client(base_url=self._server.url, timeout=60) as http:
-            while not self._enough.is_set():
-                try:
-                    reply = http.get("/v1/views/total")
-                except httpx2.TransportError:
-                    if self._server.process.poll() is None and not self._enough.wait(0.5):
-                        if self._server.process.poll() is None:
-                            self._wrong.append("no answer from a server that runs")
-                    return
-                self._judge(reply)
-                self._enough.wait(0.05)
-
-    def _judge(self, reply: httpx2.Response) -> None:
-        if reply.status_code != httpx2.codes.OK:
-            self._wrong.append(reply.text)
-            return
-        self.answers += 1
-        seen = total_of(reply.json()["rows"])
-        if not self._ledger().shows(seen, self._limits()):
-            self._wrong.append((seen, reply.json()["version"], self._limits()))
-
-
-def total_of(rows: list[dict[str, Any]]) -> Total:
-    """What the view `total` says."""
-    return (rows[0]["n"], rows[0]["ids"], rows[0]["last"]) if rows and rows[0]["n"] else (0, 0, 0)

@@ -1,7 +1,7 @@
 """Real servers that start in two seconds: forked from a loaded process, on a Java that outlives them.
 
-A server is a process of its own, and dies by SIGKILL as any other would. Only Java and Spark's workers are found warm by
-the next one: a kill costs about 3 s instead of 15, so that many can be tried. What the dead one left running
+A server is a process of its own, and dies by SIGKILL as any other would. Only Java and Spark's workers are found
+warm by the next one: a kill costs about 3 s instead of 15, so that many can be tried. What the dead one left running
 in Spark (its query, its jobs) is ended before the next starts, as it ends when Java dies with its server.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-import signal
+import select
 import subprocess
 import sys
 import time
@@ -89,8 +89,6 @@ class Java:
         return self._ended.get(child)
 
     def _is_heard(self) -> bool:
-        import select
-
         return bool(select.select([self._nursery.stdout], [], [], 0)[0])
 
     def _hear(self) -> list[str]:
