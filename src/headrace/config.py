@@ -40,6 +40,10 @@ class Settings(BaseSettings):
     lake_grace_s: float = Field(
         3600.0, ge=0, description="how long a file that compaction replaced stays, for readers in other processes"
     )
+    refresh_every_s: float = Field(
+        3600.0, ge=1, description="how often the batch layer takes over from the speed layer, where no SCHEDULE says"
+    )
+    retire_after_s: float = Field(86400.0, ge=0, description="how long a version that was replaced can be gone back to")
     sql_timeout_s: float = Field(10.0, ge=0.1, le=3600, description="deadline of one query of `headrace sql`")
     sql_memory_mb: int = Field(
         1024, ge=64, description="most memory of one query of `headrace sql`, its views included"
@@ -104,6 +108,10 @@ class Workspace:
     @property
     def logs(self) -> Path:
         return self.data / "logs"
+
+    @property
+    def builds(self) -> Path:
+        return self.data / "builds"
 
     def journal(self, stream: str) -> Path:
         """The folder of a stream's journal."""

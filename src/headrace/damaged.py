@@ -22,6 +22,7 @@ class DamagedPipeline(Pipeline):
     def __init__(self, stream: Stream, damage: CorruptionError) -> None:
         self.stream = stream
         self.damage = damage
+        self.batch = None
 
     def __getattr__(self, name: str) -> NoReturn:
         """Its journal, its lake, its door: whoever wants one is told why there is none."""
@@ -52,6 +53,9 @@ class DamagedPipeline(Pipeline):
 
     def freshness(self, version: Version) -> tuple[None, str]:
         return None, f"stream '{self.stream.name}' is damaged: {self.damage}"
+
+    def progress(self, version: Version) -> dict[str, Any]:
+        return {"version": version.number, "state": version.state, "error": self.error}
 
     def timings(self) -> dict[str, Timing]:
         return {}

@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.define.model import View
 from headrace.readable import iso_us
-from headrace.store.base import Version
+from headrace.store.base import Audit, Version
 
 
 def describe_view(
@@ -18,12 +18,12 @@ def describe_view(
     commits: int | None,
     freshness: tuple[int | None, str | None],
     lag_bytes: int | None = None,
-    rows: int | None = None,
+    rows: tuple[int, int] | None = None,
+    building: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """A view as `headrace views` and HTTP show it."""
     own = [version for version in versions if version.view.name == view.name]
     serving = next((version for version in own if version.serving), None)
-    following = next((version for version in own if not version.serving), None)
     stalled = next((version.stalled for version in own if version.stalled), None)
     return {
         "name": view.name,
@@ -38,7 +38,10 @@ def describe_view(
         "where": view.where.sql if view.where else None,
         "version": serving.number if serving else None,
         "applied_to": serving.applied_to if serving else None,
-        "rows": rows,
+        "rows": sum(rows) if rows else None,
+        "batch_rows": rows[0] if rows else None,
+        "speed_rows": rows[1] if rows else None,
+        "horizon": serving.horizon if serving else None,
         "newest_event": iso_us(serving.newest_us) if serving else None,
         "settled_until": _settled_until(serving) if serving and view.window else None,
         "commits": commits,
@@ -46,9 +49,45 @@ def describe_view(
         "freshness_ms": freshness[0],
         "freshness_reason": freshness[1],
         "stalled": stalled,
-        "building": (
-            {"version": following.number, "applied_to": following.applied_to, "commits": commits} if following else None
-        ),
+        "alarm": serving.alarm if serving else None,
+        "building": building,
+    }
+
+
+def describe_version(version: Version, rows: tuple[int, int] | None) -> dict[str, Any]:
+    """A version as `headrace versions` and HTTP show it."""
+    batch_events = sum(table.events for table in version.batch)
+    return {
+        "version": version.number,
+        "state": version.state,
+        "since": iso_us(version.changed_at_us),
+        "fingerprint": version.fingerprint,
+        "horizon": version.horizon,
+        "next_horizon": version.next_horizon,
+        "built_to": version.built_to,
+        "applied_to": version.applied_to,
+        "batch_tables": len(version.batch),
+        "batch_events": batch_events,
+        "batch_rows": rows[0] if rows else None,
+        "speed_rows": rows[1] if rows else None,
+        "has_rows": version.home is not None,
+        "stalled": version.stalled,
+        "alarm": version.alarm,
+    }
+
+
+def describe_audit(audit: Audit) -> dict[str, Any]:
+    """An audit as `headrace audit` and HTTP show it."""
+    return {
+        "version": audit.number,
+        "at": iso_us(audit.at_us),
+        "from_commit": audit.from_commit,
+        "to_commit": audit.to_commit,
+        "events": audit.events,
+        "rows": audit.rows,
+        "took_ms": audit.took_ms,
+        "agreed": audit.agreed,
+        "drift": [{"column": d.column, "rows": d.rows, "example": d.example} for d in audit.drift],
     }
 
 

@@ -38,7 +38,7 @@ from headrace.sql.children import Children
 from headrace.sql.query import run_sql
 from headrace.store.base import Version
 from headrace.store.duckdb import DuckStore
-from headrace.stored import store_files, take_lease
+from headrace.stored import open_to_read, store_files, take_lease
 from headrace.transport.journal import Journal
 from headrace.transport.record import read_durable
 
@@ -58,7 +58,7 @@ class Offline:
         self._damage: CorruptionError | None = None  # of the store
         self._store: DuckStore | None = None
         try:
-            self._store = DuckStore.open(files[-1], 0, read_only=True) if files else None
+            self._store = open_to_read(workspace, files[-1]) if files else None
         except CorruptionError as error:
             self._damage = error
         self._lease: Lease | None = None

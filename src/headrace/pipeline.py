@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from headrace.lake.append import Append
     from headrace.lake.replay import Replay
+    from headrace.maintain.batch import Batch
     from headrace.maintain.speed import Speed
 
 BUSY_BYTES = 16 << 20  # of journal that the lake has not: beyond it, the lake's upkeep waits
@@ -60,6 +61,7 @@ class Pipeline:
         self._upkeep = Upkeep(self.table, self.journal, grace_s=workspace.settings.lake_grace_s)
         self._append: Append | None = None
         self._replay: Replay | None = None
+        self.batch: Batch | None = None
         self._speed: Speed | None = None
         self._thread: threading.Thread | None = None
         self._news = threading.Event()
@@ -95,6 +97,7 @@ class Pipeline:
         """Start append and maintain on a session."""
         from headrace.lake.append import Append
         from headrace.lake.replay import Replay, on_spark
+        from headrace.maintain.batch import Batch, Pace
         from headrace.maintain.speed import Speed
 
         settings = self._workspace.settings
@@ -111,6 +114,8 @@ class Pipeline:
         self._append.start()
         self._replay = Replay(on_spark(spark), self.table, scratch, on_commit=self._on_commit)
         self._speed = Speed(spark, self.stream, self.table, self._store, scratch)
+        pace = Pace(settings.refresh_every_s, settings.retire_after_s)
+        self.batch = Batch(spark, self.stream, self.table, self._store, self._workspace.builds, pace=pace)
         self._thread = threading.Thread(
             target=self._maintain, args=(self._speed, on_applied), name=f"speed {self.stream.name}", daemon=True
         )
@@ -121,6 +126,8 @@ class Pipeline:
         self.table.redefine(stream)  # writes to disk, so it may fail: then nothing has changed
         if self._speed is not None:
             self._speed.redefine(stream)
+        if self.batch is not None:
+            self.batch.redefine(stream)
         if self._append is not None:
             self._append.redefine(stream)
         self.ingest.redefine(stream)
@@ -188,6 +195,8 @@ class Pipeline:
         """Stop append and maintain; events are still taken in."""
         if self._speed is not None:
             self._speed.stopping.set()
+        if self.batch is not None:
+            self.batch.stopping.set()
         if self._append is not None:
             self._append.stop()
         self._news.set()
@@ -214,6 +223,24 @@ class Pipeline:
         if version.position < self.journal.start:
             return None, "the events that wait came so long ago that the journal has them no more"
         return None, "the clock was set back behind the arrival of the events that wait"
+
+    def progress(self, version: Version) -> dict[str, Any]:
+        """How far the build of a version is."""
+        done, whole = self._rows_to(version.built_to), self._rows_to(version.horizon)
+        rate = self.batch.rate if self.batch else None
+        return {
+            "version": version.number,
+            "state": version.state,
+            "commits_done": version.built_to,
+            "commits": version.horizon,
+            "events_done": done,
+            "events": whole,
+            "eta_s": round((whole - done) / rate, 1) if rate else None,
+            "error": self.batch.errors.get((version.view.name, version.number)) if self.batch else None,
+        }
+
+    def _rows_to(self, commit: int) -> int:
+        return sum(file.rows for file in self.table.files(0, commit)) if commit else 0
 
     def timings(self) -> dict[str, Timing]:
         """How long its lake commits and its steps of maintain took, once Spark has joined."""

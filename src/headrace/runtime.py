@@ -40,8 +40,9 @@ from headrace.sql.answer import SqlAnswer
 from headrace.sql.children import Children
 from headrace.sql.query import run_sql
 from headrace.store.base import Version
-from headrace.stored import open_store, reconcile_views, take_lease
+from headrace.stored import clean, open_store, reconcile_views, take_lease
 from headrace.timing import Timing
+from headrace.versions import Versions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,6 +64,7 @@ class Runtime:
         self.stopped = threading.Event()
         self._lease = lease
         self._store = open_store(workspace, lease.fence)
+        self._versions = Versions(self._store, self._pipeline)
         self._children = Children.of(workspace.settings)
         self._history = History(self._store, self._lake_of, self._session, self._freshness)
         self._catalog = read_running(workspace.catalog_file)
@@ -75,6 +77,7 @@ class Runtime:
         self._beat: float | None = None
         self._threads: list[threading.Thread] = []
         self._reconcile(self._catalog)
+        clean(self._store, workspace.builds)
 
     @classmethod
     def open(cls, workspace: Workspace, url: str) -> Runtime:
@@ -91,7 +94,12 @@ class Runtime:
     def start(self) -> None:
         """Start Spark and the pipelines in the background."""
         self._started = time.monotonic()
-        parts = {"spark": self._start_spark, "supervisor": self._supervise, "upkeep": self._keep_up}
+        parts = {
+            "spark": self._start_spark,
+            "supervisor": self._supervise,
+            "upkeep": self._keep_up,
+            "batch": self._run_batch,
+        }
         for name, target in parts.items():
             thread = threading.Thread(target=target, name=name, daemon=True)
             thread.start()
@@ -203,6 +211,17 @@ class Runtime:
                 pipelines = list(self._pipelines.values())
             for pipeline in pipelines:
                 pipeline.keep_up(self.stopped.is_set)
+
+    def _run_batch(self) -> None:
+        """The batch layer of all streams: a piece of work each in turn, so that none waits for a long build."""
+        while not self.stopped.is_set():
+            with self._changing:
+                pipelines = list(self._pipelines.values())
+            worked = [pipeline.batch.run_once() for pipeline in pipelines if pipeline.batch is not None]
+            if any(worked):
+                self._on_applied()
+            else:
+                self.stopped.wait(BEAT_S)
 
     def _fail(self, error: HeadraceError) -> None:
         """This process must stop: say why, and let whoever waits for it know."""
@@ -316,6 +335,18 @@ class Runtime:
             raise NotReadyError("Spark is starting", fix="ask again in some seconds")
         return self._spark
 
+    def versions(self, view: str) -> list[dict[str, Any]]:
+        """The versions of a view, newest first."""
+        return self._versions.of(view)
+
+    def audits(self, view: str) -> list[dict[str, Any]]:
+        """What came of comparing the two layers of a view, newest first."""
+        return self._versions.audits(view)
+
+    def refresh(self, view: str, *, full: bool = False) -> dict[str, Any]:
+        """Have the batch layer take over what the speed layer has; in full: build the view anew beside it."""
+        return self._versions.refresh(view, full=full)
+
     def dead_letters(self, stream: str) -> DeadLetters:
         """What a stream could not read."""
         return self._pipeline(stream).dead_letters()
@@ -356,15 +387,17 @@ class Runtime:
         with self._store.snapshot() as snapshot:
             versions = snapshot.versions()
             rows = {v.view.name: snapshot.count(v) for v in versions if v.serving}
+        coming = {v.view.name: v for v in versions if v.live and not v.serving}
         described = []
         for name in sorted(self._catalog.views):
             view = self._catalog.views[name]
             serving = next((v for v in versions if v.view.name == name and v.serving), None)
-            fresh = self._freshness(serving) if serving else (None, "not registered yet")
+            fresh = self._freshness(serving) if serving else (None, "it is being built")
             pipeline = self._pipelines[view.stream]
             lag_bytes = pipeline.lag_bytes(serving) if serving else None
             commits = pipeline.lake.next_commit if pipeline.lake else None
-            described.append(describe_view(view, versions, commits, fresh, lag_bytes, rows.get(name)))
+            building = pipeline.progress(coming[name]) if name in coming else None
+            described.append(describe_view(view, versions, commits, fresh, lag_bytes, rows.get(name), building))
         return described
 
     def timings(self) -> dict[str, dict[str, Timing]]:

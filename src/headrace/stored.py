@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -15,9 +16,10 @@ from headrace.define.fingerprint import fingerprint
 from headrace.errors import CorruptionError, HeldError
 from headrace.lake.table import FENCE_ID, LakeState
 from headrace.lease import Lease
-from headrace.store.base import Version
-from headrace.store.database import DAMAGED
+from headrace.store.base import Point, Version
+from headrace.store.database import DAMAGED, OutdatedError
 from headrace.store.duckdb import DuckStore
+from headrace.store.tables import plain_name
 
 ASIDE = "set-aside-"
 
@@ -56,15 +58,26 @@ def open_store(workspace: Workspace, fence: int) -> DuckStore:
     except HeldError:
         log.warning("the store is held by a process that lost its lease; views are computed anew", file=str(newest))
         files.append(fresh)
-        store = DuckStore.open(fresh, fence)
+        store = _open(fresh, fence)
+    except OutdatedError as error:
+        log.warning(
+            "the store is of an older Headrace; views are built anew from the lake", file=str(newest), found=str(error)
+        )
+        files.append(fresh)
+        store = _open(fresh, fence)
     except CorruptionError as error:
         log.error("the store is damaged and set aside; views are computed anew", error=str(error))
         _set_aside(newest)
-        store = DuckStore.open(fresh, fence)
+        store = _open(fresh, fence)
     for old in files[:-1]:
         for left in folder.glob(f"{old.name}*"):
             left.unlink(missing_ok=True)
     return store
+
+
+def open_to_read(workspace: Workspace, file: Path) -> DuckStore:
+    """The store as a server left it."""
+    return DuckStore.open(file, 0, read_only=True, batch_folder=batch_folder(workspace.data))
 
 
 def _open(file: Path, fence: int) -> DuckStore:
@@ -73,7 +86,12 @@ def _open(file: Path, fence: int) -> DuckStore:
         raise CorruptionError(f"store {file} was found damaged while it was in use")
     if not file.exists() and file.with_name(file.name + ".wal").exists():
         raise CorruptionError(f"store {file} is gone but for its write-ahead log")
-    return DuckStore.open(file, fence)
+    return DuckStore.open(file, fence, batch_folder=batch_folder(file.parent.parent))
+
+
+def batch_folder(data: Path) -> Path:
+    """Where the files of batch tables lie."""
+    return data / "batch"
 
 
 def _set_aside(file: Path) -> None:
@@ -108,7 +126,24 @@ def reconcile_views(store: DuckStore, catalog: Catalog, lakes: Mapping[str, Lake
         own = [v for v in versions if v.view.name == view.name and v.view.name not in unbacked]
         newest = max(own, key=lambda v: v.number, default=None)
         if newest is None or newest.fingerprint != fingerprint(view):
-            store.register(view, fingerprint(view), catalog.streams[view.stream].patience_ms)
+            lake = lakes.get(view.stream)
+            if lake is not None:  # else its log cannot be read: there is nothing to compute it from
+                at = Point(lake.next_commit, lake.position, lake.newest_us)
+                store.register(view, fingerprint(view), catalog.streams[view.stream].patience_ms, at)
+
+
+def clean(store: DuckStore, builds: Path) -> None:
+    """Remove what a process that died left: batch tables that no version speaks of, slices that none is made of."""
+    with store.snapshot() as snapshot:
+        versions = snapshot.versions()
+    tables = {table.file for version in versions for table in version.batch}
+    slices = {f"{plain_name(v.view.name)}-{v.home}" for v in versions if v.live}
+    left = [path for path in store.batch_folder.glob("*") if path.name not in tables]
+    for path in [*left, *(path for path in builds.glob("*") if path.name not in slices)]:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _is_ahead(version: Version, lake: LakeState | None) -> bool:

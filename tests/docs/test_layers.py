@@ -28,7 +28,7 @@ LAYERS = [
     {"stored"},
     {"worker", "describe", "rehearse"},
     {"pipeline"},
-    {"damaged"},
+    {"damaged", "versions"},
     {"runtime"},
     {"offline"},
     {"web"},

@@ -16,9 +16,11 @@ from headrace.lake.append import Append
 from headrace.lake.formats.layout import Format, Layout
 from headrace.lake.ingest import Ingest
 from headrace.lake.table import LakeTable
+from headrace.maintain.batch import Batch
 from headrace.maintain.speed import Speed
 from headrace.serve.answer import Answer, answer
 from headrace.serve.question import Question
+from headrace.store.base import Point, Version
 from headrace.store.duckdb import DuckStore
 from headrace.transport.journal import Journal
 
@@ -36,12 +38,14 @@ class Bench:
         self.append = Append(spark, self.stream, folder / "journal", self.table, folder)
         self.store = DuckStore.open(folder / "views.duckdb", 1)
         self.speed = Speed(spark, self.stream, self.table, self.store, folder)
+        self.batch = Batch(spark, self.stream, self.table, self.store, folder / "builds", apart=False)
 
     def redefine(self, stream_sql: str) -> None:
         """Go on by a loosened definition, in the order in which a pipeline does."""
         self.catalog = parse(stream_sql)
         (self.stream,) = self.catalog.streams.values()
         self.speed.redefine(self.stream)
+        self.batch.redefine(self.stream)
         self.table.redefine(self.stream)
         self.append.redefine(self.stream)
         self.ingest.redefine(self.stream)
@@ -51,6 +55,22 @@ class Bench:
         (view,) = parse(sql, known=self.catalog).views.values()
         self.store.register(view, fingerprint(view), self.stream.patience_ms)
         return view
+
+    def edit_view(self, view: View) -> Version:
+        """A new version, whose horizon is where the lake is now."""
+        state = self.table.state
+        at = Point(state.next_commit, state.position, state.newest_us)
+        return self.store.register(view, fingerprint(view), self.stream.patience_ms, at)
+
+    def work(self) -> None:
+        """Let the batch layer do all that is due."""
+        while self.batch.run_once():
+            pass
+
+    def beat(self, view: str) -> None:
+        """Let the batch layer take over what the speed layer has of a view."""
+        self.batch.refresh(view)
+        self.work()
 
     def post(self, lines: list[bytes], key: str, *, keep_bad: bool) -> Any:
         """One request; done when durable."""

@@ -50,19 +50,20 @@ def test_a_broken_view_stalls_alone(spark: Any, tmp_path: Path) -> None:
     bench.close()
 
 
-def test_an_edited_view_serves_its_old_version_until_the_new_one_has_caught_up(spark: Any, tmp_path: Path) -> None:
+def test_an_edited_view_serves_its_old_version_until_the_new_one_is_built(spark: Any, tmp_path: Path) -> None:
     bench = Bench(spark, tmp_path, STREAM)
     view = bench.add_view(VIEW)
     for number in range(3):
         post_and_commit(bench, number)
     bench.maintain()
     edited = replace(view, columns=(*view.columns, Column("ids", Count(Expression("id", BIGINT)))))
-    bench.store.register(edited, fingerprint(edited), 0)
+    bench.edit_view(edited)
     assert list(bench.answer("v").rows()[0]) == ["window_start", "window_end", "n", "settled"]
-    bench.maintain()
+    bench.work()
     assert bench.answer("v").version == 2
     assert bench.answer("v").rows()[0]["ids"] == 3
-    assert list(versions(bench)) == [("v", 2)]
+    assert [(v.number, v.state) for v in versions(bench).values()] == [(1, "retired"), (2, "serving")]
+    assert bench.answer("v").events == {"batch": 3, "speed": 0}
     bench.close()
 
 

@@ -175,4 +175,5 @@ def _building(view: dict[str, Any]) -> str | None:
     building = view["building"]
     if not building:
         return None
-    return f"version {building['version']} is being built: {building['applied_to']} of {building['commits']} commits"
+    done, of = building.get("events_done") or 0, building.get("events") or 0
+    return f"version {building['version']} is being built: {done:,} of {of:,} events"

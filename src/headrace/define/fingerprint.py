@@ -21,6 +21,12 @@ def fingerprint(definition: Stream | View) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:FINGERPRINT_DIGITS]
 
 
+def aggregate_id(aggregate: Aggregate) -> str:
+    """What an aggregate computes, as a name: the same for equal ones, whatever their outputs are called."""
+    canonical = json.dumps(_aggregate_to_json(aggregate), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return f"{aggregate.name}_{hashlib.sha256(canonical.encode()).hexdigest()[:8]}"
+
+
 def to_json(definition: Stream | View) -> dict[str, Any]:
     """A definition as plain JSON values; `from_json` gives an equal definition back."""
     if isinstance(definition, Stream):

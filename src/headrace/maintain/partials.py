@@ -9,9 +9,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from headrace.define.model import Stream, View
+from headrace.lake.health import check_files, check_footers
 from headrace.lake.schema import ARRIVED, COMMIT, NEWEST
 from headrace.lake.table import LakeFile
-from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE, Version, partial_columns
+from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE, Version
+from headrace.store.tables import partial_columns
 from headrace.types import DOUBLE, Type
 
 SMALL_BYTES = 8 << 20  # of Parquet: below it one task, without an exchange, is quickest
@@ -34,6 +36,22 @@ def read_events(
     return events.coalesce(1) if sum(file.size for file in files) < SMALL_BYTES else events
 
 
+def reads(stream: Stream, view: View) -> bool:
+    """Whether a view was made for the types that the stream has now.
+
+    One made for narrower ones must not go on: it would round or lose what they could not hold. It answers
+    as it is until its successor is there.
+    """
+    types = stream.types()
+    return all(types.get(name) == of for name, of in view.reads)
+
+
+def damage_of(folder: Path, files: Sequence[LakeFile]) -> str | None:
+    """What is wrong with files that are about to be read: a number made of them would be wrong."""
+    damage = next(iter(check_files(folder, files) or check_footers(folder, files)), None)
+    return f"lake file {damage}" if damage else None
+
+
 def write_partials(events: DataFrame, stream: Stream, version: Version, folder: Path) -> list[str]:
     """Compute a version's partials of these events; the Parquet files that hold them."""
     partials(events, stream, version.view, version.patience_ms).write.parquet(str(folder))
@@ -49,9 +67,11 @@ def partials(events: DataFrame, stream: Stream, view: View, patience_ms: int) ->
         F.expr("count(*)").alias(EVENTS),
         F.expr(f"count_if({settled_when(stream, view, patience_ms)})").alias(CORRECTIONS),
     ]
+    lifted: dict[str, str] = {}  # equal aggregates are computed once
     for column in view.columns:
-        names, expressions = partial_columns(column), column.aggregate.spark_columns()
-        columns += [F.expr(sql).alias(name) for name, sql in zip(names, expressions, strict=True)]
+        names = [name for name, _ in partial_columns(column.aggregate)]
+        lifted.update(zip(names, column.aggregate.spark_columns(), strict=True))
+    columns += [F.expr(sql).alias(name) for name, sql in lifted.items()]
     keys = [F.expr(key.expression.sql).alias(key.name) for key in view.keys]
     grouped = events.groupBy(*keys, F.expr(pane).alias(PANE)).agg(*columns)
     return grouped.select(F.expr(_key_id(view)).alias(KEY_ID), "*")

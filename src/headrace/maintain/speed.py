@@ -13,11 +13,11 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.define.model import Stream
+from headrace.errors import ConflictError
 from headrace.failures import disk_full, is_disk_full, one_line
 from headrace.faults import fault_point
-from headrace.lake.health import check_files, check_footers
 from headrace.lake.table import LakeFile, LakeTable
-from headrace.maintain.partials import read_events, write_partials
+from headrace.maintain.partials import damage_of, read_events, reads, write_partials
 from headrace.store.base import Step, Store, Version
 from headrace.timing import Timing
 
@@ -73,7 +73,7 @@ class Speed:
             if self.stopping.is_set():
                 return False
             with self._defining:
-                readable = [version for version in group if self._reads(version)]
+                readable = [version for version in group if reads(self._stream, version.view)]
                 moved = bool(readable and self._step(readable)) or moved
         return moved
 
@@ -81,15 +81,6 @@ class Speed:
         """Read by a loosened definition from the next step on; waits for the one under way."""
         with self._defining:
             self._stream = stream
-
-    def _reads(self, version: Version) -> bool:
-        """Whether a version was made for the types that the stream has now.
-
-        A version made for narrower ones must not go on: it would round or lose what they could not hold.
-        It answers as it is until its successor has caught up.
-        """
-        types = self._stream.types()
-        return all(types.get(name) == of for name, of in version.view.reads)
 
     def close(self) -> None:
         """Let go of the threads; a step under way ends by itself."""
@@ -103,7 +94,7 @@ class Speed:
             versions = snapshot.versions()
         for version in versions:
             due = not version.stalled or self._retry_at.get(_id(version), 0.0) <= self._now()
-            if version.view.stream == self._stream.name and due:
+            if version.view.stream == self._stream.name and version.live and due:
                 by_commit.setdefault(version.applied_to, []).append(version)
         at = self._table.state.next_commit
         return [by_commit[commit] for commit in sorted(by_commit, reverse=True) if commit < at]
@@ -120,7 +111,9 @@ class Speed:
             if good:
                 self._store.apply(step, good)
             for each in computed:
-                self._settle(each, step)
+                self._settle(each)
+        except ConflictError:
+            return True  # a version was edited meanwhile: nothing was merged, and the next round sees it
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         self.last_step_ms = (time.monotonic() - began) * 1000
@@ -141,10 +134,9 @@ class Speed:
         with self._table.reading(*commits) as files:
             if not files:
                 return [_Computed(version, [], None) for version in versions]
-            folder_of_lake = self._table.folder
-            damage = next(iter(check_files(folder_of_lake, files) or check_footers(folder_of_lake, files)), None)
+            damage = damage_of(self._table.folder, files)
             if damage:
-                return [_Computed(version, [], f"lake file {damage}") for version in versions]
+                return [_Computed(version, [], damage) for version in versions]
             events = read_events(self._spark, self._table.folder, self._stream, files, commits)
             if len(versions) == 1:
                 return [self._compute_one(events, versions[0], folder)]
@@ -163,7 +155,7 @@ class Speed:
                 raise disk_full("views cannot be brought on", self._scratch) from error
             return _Computed(version, [], one_line(error))
 
-    def _settle(self, computed: _Computed, step: Step) -> None:
+    def _settle(self, computed: _Computed) -> None:
         version = computed.version
         if computed.error is not None:
             self._retry_at[_id(version)] = self._now() + RETRY_S
@@ -171,8 +163,6 @@ class Speed:
             return
         if version.stalled:
             self._store.stall(version.view.name, version.number, None)
-        if not version.serving and step.to_commit == self._table.state.next_commit:
-            self._store.promote(version.view.name, version.number)
 
 
 def step_end(files: Sequence[LakeFile], from_commit: int, to_commit: int, most_rows: int) -> int:

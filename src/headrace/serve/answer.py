@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headrace.aggregate import Value
 from headrace.define.fingerprint import parse_type
-from headrace.errors import NotFoundError, did_you_mean
+from headrace.errors import HeadraceError, NotFoundError, NotReadyError, did_you_mean
 from headrace.readable import EPOCH, iso
 from headrace.serve.plan import Plan, plan
 from headrace.serve.present import next_cursor, present, result_columns
@@ -165,7 +165,7 @@ def _make(
         at=now,
         freshness_ms=freshness_ms,
         freshness_reason=reason,
-        events={"batch": 0, "speed": shown.events},
+        events={"batch": shown.batch_events, "speed": shown.events - shown.batch_events},
         corrections=shown.corrections,
         approximate={c.name: c.aggregate.approximate for c in version.view.columns if c.aggregate.approximate},
         windows=_understood(planned),
@@ -182,7 +182,14 @@ def _understood(planned: Plan) -> dict[str, Any] | None:
     return {**{name: None if ms is None else iso_ms(ms) for name, ms in times.items()}, **spans}
 
 
-def _unknown(view: str, snapshot: Snapshot) -> NotFoundError:
+def _unknown(view: str, snapshot: Snapshot) -> HeadraceError:
+    building = next((version for version in snapshot.versions() if version.view.name == view and version.live), None)
+    if building is not None:
+        return NotReadyError(
+            f"view '{view}' is being built",
+            found=building.stalled or f"{building.built_to:,} of {building.horizon:,} commits read",
+            fix="`headrace versions` shows its progress; ask again when it serves",
+        )
     hint = did_you_mean(view, [version.view.name for version in snapshot.versions()])
     return NotFoundError(
         f"view '{view}' does not exist", fix="; ".join(filter(None, [hint, "`headrace views` lists all"]))

@@ -12,7 +12,7 @@ from headrace.aggregate import Aggregate
 from headrace.aggregate.exact import Avg, Count, Max, Min, Sum
 from headrace.serve.plan import Plan
 from headrace.serve.values import arrow_type
-from headrace.store.base import Version
+from headrace.store.base import COUNTED, Version
 from headrace.types import BOOLEAN, DOUBLE, TIMESTAMP, Type
 
 EXACT_DOUBLE = 2**53  # whole numbers up to here are doubles without rounding
@@ -29,11 +29,11 @@ def shown_columns(version: Version, plan: Plan) -> list[tuple[str, Type]]:
 
 
 def present_columns(version: Version, plan: Plan, piece: pa.RecordBatch) -> pa.RecordBatch:
-    """Columns of (window start, kept keys, events, corrections, partials) as a reader sees them."""
+    """Columns of (window start, kept keys, events, corrections, batch events, partials) as a reader sees them."""
     keys_end = 1 + len(plan.by)
     start, end, settled = _times(version, plan, piece.column(0))
     shown = [*piece.columns[1:keys_end], start, end]
-    at = keys_end + 2
+    at = keys_end + len(COUNTED)
     for column in version.view.columns:
         width = len(column.aggregate.columns)
         shown.append(_present(column.aggregate, piece.columns[at : at + width]))

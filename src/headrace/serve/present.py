@@ -13,7 +13,7 @@ from headrace.serve.cursor import Cursor
 from headrace.serve.plan import Plan
 from headrace.serve.question import Question
 from headrace.serve.times import MS
-from headrace.store.base import Version
+from headrace.store.base import COUNTED, Version
 from headrace.types import BIGINT, BOOLEAN, TIMESTAMP, Type
 
 Row = tuple[Any, ...]
@@ -27,13 +27,14 @@ class Shown:
     values: list[Row]
     events: int
     corrections: int
+    batch_events: int  # those of the events that were read from batch tables
     wide: frozenset[str]  # sums of integers that do not fit BIGINT
 
 
 def present(version: Version, plan: Plan, rows: list[Row]) -> Shown:
-    """Rows of (window start, kept keys, events, corrections, partials) as a reader sees them."""
+    """Rows of (window start, kept keys, events, corrections, batch events, partials) as a reader sees them."""
     keys_end = 1 + len(plan.by)
-    at = keys_end + 2
+    at = keys_end + len(COUNTED)
     parts: list[tuple[Aggregate, int, int]] = []
     for column in version.view.columns:
         width = len(column.aggregate.columns)
@@ -49,7 +50,8 @@ def present(version: Version, plan: Plan, rows: list[Row]) -> Shown:
         presented = [aggregate.present(row[first:last]) for aggregate, first, last in parts]
         values.append((*row[1:keys_end], start, end, *presented, settled))
     wide = _widen(version.view, values, keys_end + 1)
-    return Shown(values, sum(row[keys_end] for row in rows), sum(row[keys_end + 1] for row in rows), wide)
+    events, corrections, batch_events = (sum(row[keys_end + at] for row in rows) for at in range(len(COUNTED)))
+    return Shown(values, events, corrections, batch_events, wide)
 
 
 def result_columns(view: View, plan: Plan, wide: frozenset[str]) -> tuple[tuple[str, Type], ...]:

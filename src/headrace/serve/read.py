@@ -7,9 +7,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from headrace.aggregate import SUM
 from headrace.serve.plan import Plan
-from headrace.serve.windows import slide
+from headrace.serve.windows import COUNTS, slide
 from headrace.store.base import Selection, Snapshot, Version
 
 Row = tuple[Any, ...]
@@ -17,7 +16,7 @@ BUCKETS_AT_ONCE = 10_000
 
 
 def read(snapshot: Snapshot, version: Version, plan: Plan, most: int) -> list[Row]:
-    """Rows of (window start, kept keys, events, corrections, partials), at most so many."""
+    """Rows of (window start, kept keys, events, corrections, batch events, partials), at most so many."""
     if plan.empty:
         return []
     if not plan.overlapping:
@@ -25,7 +24,7 @@ def read(snapshot: Snapshot, version: Version, plan: Plan, most: int) -> list[Ro
     assert plan.windows is not None, "only windows overlap"
     pairs = [part.merge.pair for column in version.view.columns for part in column.aggregate.columns]
     buckets = _buckets(snapshot, version, plan.selection(BUCKETS_AT_ONCE))
-    rows = slide(buckets, plan.windows, len(plan.by), [SUM.pair, SUM.pair, *pairs], plan.after)
+    rows = slide(buckets, plan.windows, len(plan.by), [*COUNTS, *pairs], plan.after)
     return list(islice(rows, most))
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from headrace.aggregate import Value
+from headrace.aggregate import SUM, Value
 from headrace.serve.plan import Windows
+from headrace.store.base import COUNTED
 from headrace.store.few import rank
 
 Row = tuple[Any, ...]
 Pair = Callable[[Any, Any], Any]
+COUNTS: tuple[Pair, ...] = (SUM.pair,) * len(COUNTED)
 
 
 class Merger:

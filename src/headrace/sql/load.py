@@ -9,13 +9,12 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from headrace.aggregate import SUM
 from headrace.define.fingerprint import from_json, to_json
 from headrace.define.model import View
 from headrace.serve.columnar import present_columns
 from headrace.serve.plan import Plan, plan
 from headrace.serve.question import Question
-from headrace.serve.windows import slide
+from headrace.serve.windows import COUNTS, slide
 from headrace.sql.check import Refused
 from headrace.store.base import Version
 from headrace.store.tables import quoted
@@ -37,7 +36,7 @@ def default_plan(version: Version) -> Plan:
 
 
 def load_view(connection: duckdb.DuckDBPyConnection, said: dict[str, Any], pieces: Iterator[pa.RecordBatch]) -> None:
-    """Make the table of a view from pieces of (bucket, keys, events, corrections, partials), the first one empty."""
+    """Make the table of a view from pieces of folded rows, as a snapshot gives them, the first one empty."""
     version = _read_version(said)
     planned = default_plan(version)
     table, rows = quoted(version.view.name), 0
@@ -60,7 +59,7 @@ def load_view(connection: duckdb.DuckDBPyConnection, said: dict[str, Any], piece
 def _read_version(said: dict[str, Any]) -> Version:
     view = from_json(said["view"])
     assert isinstance(view, View), "only views are tables"
-    return Version(view, 0, "", said["patience_ms"], 0, 0, said["newest_us"], 0, serving=True, stalled=None)
+    return Version(view, 0, "", said["patience_ms"], "serving", newest_us=said["newest_us"])
 
 
 def _windows(version: Version, planned: Plan, pieces: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -73,7 +72,7 @@ def _windows(version: Version, planned: Plan, pieces: Iterator[pa.RecordBatch]) 
     yield empty
     pairs = [part.merge.pair for column in version.view.columns for part in column.aggregate.columns]
     buckets = (row for piece in pieces for row in zip(*(c.to_pylist() for c in piece.columns), strict=True))
-    rows = slide(buckets, planned.windows, len(planned.by), [SUM.pair, SUM.pair, *pairs], None)
+    rows = slide(buckets, planned.windows, len(planned.by), [*COUNTS, *pairs], None)
     while some := list(islice(rows, ROWS_AT_ONCE)):
         columns = zip(*some, strict=True)
         arrays = [pa.array(column, field.type) for column, field in zip(columns, empty.schema, strict=True)]

@@ -22,8 +22,9 @@ from headrace.define.fingerprint import from_json, to_json
 from headrace.define.model import View
 from headrace.errors import HeadraceError, UnavailableError
 from headrace.failures import one_line
+from headrace.store.base import Drift
 from headrace.store.batch_table import MEMORY_MB, Made, put_in_place, write_unfinished
-from headrace.store.compare import Comparison, Drift, compare
+from headrace.store.compare import Comparison, compare
 
 NICE = 10  # below the server and its Spark workers
 LOOK_S = 0.05  # how often it is asked whether to stop

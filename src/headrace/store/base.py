@@ -8,40 +8,115 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
 from headrace.aggregate import Value
-from headrace.define.model import Column, View
+from headrace.define.model import View
 
 # Names with a leading underscore are ours: `count(*) AS events` must not meet them.
 KEY_ID = "_key_id"  # 32 hex digits in partials; a 128-bit column in the store
 PANE = "_pane"  # start of the pane, in ms since the epoch; 0 for a view without window
 EVENTS = "_events"  # how many events are in the row
 CORRECTIONS = "_corrections"  # how many of them came when their pane was settled
+BATCH_EVENTS = "_batch_events"  # how many of a folded row's events were read from batch tables
+COUNTED = (EVENTS, CORRECTIONS, BATCH_EVENTS)  # what precedes the partials in a folded row
 BUCKET = "_bucket"  # start of the bucket of a folded row, in ms since the epoch
 
+State = Literal["registered", "building", "ready", "serving", "retired"]
 
-def partial_columns(column: Column) -> list[str]:
-    """The store's column names for one aggregate of a view."""
-    return [f"{column.name}__{part.suffix}" if part.suffix else column.name for part in column.aggregate.columns]
+
+@dataclass(frozen=True)
+class BatchTable:
+    """The partials of commits [from_commit, to_commit), in a file of its own that never changes."""
+
+    file: str  # its name in the folder of batch tables
+    from_commit: int
+    to_commit: int
+    rows: int
+    events: int
 
 
 @dataclass(frozen=True)
 class Version:
-    """One definition of a view with how far it has come. Commits [0, applied_to) are in it."""
+    """One definition of a view, where it stands in its life, and how far it has come.
+
+    The batch layer's tables hold commits [0, horizon), as soon as it is ready; the speed layer's rows
+    [horizon, applied_to). While a beat moves the horizon on, the rows from `next_horizon` on are in a
+    speed table of their own.
+    """
 
     view: View
     number: int
     fingerprint: str
     patience_ms: int
-    applied_to: int
-    position: int  # where the transport goes on behind commit applied_to - 1
-    newest_us: int | None  # newest event time over the stream's commits [0, applied_to)
-    applied_at_us: int  # wall time of the last merge
-    serving: bool
-    stalled: str | None  # the error that keeps it from going on
+    state: State
+    horizon: int = 0
+    next_horizon: int | None = None
+    built_to: int = 0  # of a build: commits [0, built_to) have been computed
+    applied_to: int = 0
+    position: int = 0  # where the transport goes on behind commit applied_to - 1
+    newest_us: int | None = None  # newest event time over the stream's commits [0, applied_to)
+    applied_at_us: int = 0  # wall time of the last merge
+    changed_at_us: int = 0  # when it came into its state
+    stalled: str | None = None  # the error that keeps it from going on
+    alarm: str | None = None  # the drift for which a beat was refused
+    patience_from: int = 0  # the commit from which on its patience has been what it is
+    home: int | None = None  # the number that its tables were made under; None: a free edit took them
+    batch: tuple[BatchTable, ...] = ()  # which tile [0, horizon)
+
+    @property
+    def serving(self) -> bool:
+        """Whether it answers for its view."""
+        return self.state == "serving"
+
+    @property
+    def live(self) -> bool:
+        """Whether the speed layer brings it on."""
+        return self.state != "retired"
+
+
+@dataclass(frozen=True)
+class Point:
+    """A place in a stream's log: behind commit - 1, at a position of the transport."""
+
+    commit: int
+    position: int
+    newest_us: int | None
+
+
+START = Point(0, 0, None)
+
+
+@dataclass(frozen=True)
+class Drift:
+    """Rows of one column for which the two layers do not agree."""
+
+    column: str
+    rows: int
+    example: str
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What came of comparing the two layers over commits [from_commit, to_commit)."""
+
+    view: str
+    number: int
+    from_commit: int
+    to_commit: int
+    at_us: int
+    took_ms: int
+    events: int
+    rows: int  # compared
+    drift: tuple[Drift, ...] = ()  # of the columns that disagree
+
+    @property
+    def agreed(self) -> bool:
+        """Whether both layers say the same."""
+        return not self.drift
 
 
 @dataclass(frozen=True)
@@ -78,11 +153,14 @@ class Snapshot(Protocol):
     def serving(self, view: str) -> Version | None:
         """The version that answers for a view."""
 
-    def count(self, version: Version) -> int:
-        """How many rows a version has: one per key and pane."""
+    def audits(self, view: str) -> list[Audit]:
+        """The comparisons of the two layers, newest first."""
+
+    def count(self, version: Version) -> tuple[int, int]:
+        """How many rows a version has in its batch tables and in its speed tables; a (key, pane) may be in both."""
 
     def fold(self, version: Version, selection: Selection) -> pa.Table:
-        """Merged partials: BUCKET, the kept keys, EVENTS, CORRECTIONS, each partial column.
+        """Merged partials: BUCKET, the kept keys, EVENTS, CORRECTIONS, BATCH_EVENTS, each partial column.
 
         Ordered by bucket, then by the keys, NULL first.
         """
@@ -93,22 +171,56 @@ class Snapshot(Protocol):
     def rows(self, version: Version, selection: Selection) -> list[tuple[Any, ...]]:
         """What `fold` gives, as tuples: the quick way to a few rows."""
 
+    def export_speed(self, version: Version, target: Path) -> None:
+        """Write the speed rows of commits [horizon, next_horizon) as Parquet."""
+
 
 class Store(Protocol):
-    """Where views live."""
+    """Where views live. Each method is one transaction; FencedError says that nothing was changed."""
 
-    def register(self, view: View, fingerprint: str, patience_ms: int) -> Version:
-        """A new version of a view with nothing in it; the first one of a view serves at once."""
+    @property
+    def batch_folder(self) -> Path:
+        """Where batch tables lie."""
+
+    def register(self, view: View, fingerprint: str, patience_ms: int, at: Point = START) -> Version:
+        """A new version whose horizon is `at`; without history it is ready, and the first one serves at once.
+
+        Takes the place of a version of the view that does not serve yet.
+        """
+
+    def adopt(self, view: View, fingerprint: str, patience_ms: int) -> Version:
+        """A new version over the rows of the newest one, whose definition needs nothing that they lack."""
 
     def apply(self, step: Step, partials: Mapping[tuple[str, int], Sequence[str]]) -> None:
         """Merge each version's Parquet files and move it from step.from_commit to step.to_commit.
 
-        One transaction. Raises FencedError, with nothing changed, if a version is not where the
-        step starts or another writer has fenced this one.
+        Raises FencedError, with nothing changed, if a version is not where the step starts or another
+        writer has fenced this one.
         """
 
+    def build(self, view: str, number: int, built_to: int) -> None:
+        """A build has begun, or come so far."""
+
+    def fill(self, view: str, number: int, table: BatchTable) -> None:
+        """The batch table of commits [0, horizon) is there: the version is ready."""
+
     def promote(self, view: str, number: int) -> None:
-        """Make a version serve and drop the older ones, in one transaction."""
+        """Make a version serve; the one that did is retired."""
+
+    def revive(self, view: str, number: int) -> None:
+        """A retired version is brought on again, in the place of one that does not serve yet."""
+
+    def begin_beat(self, view: str, number: int) -> Version:
+        """Fix the next horizon where the version is now; later commits go to a speed table of their own."""
+
+    def end_beat(self, version: Version, tables: Sequence[BatchTable], audit: Audit) -> None:
+        """Move the horizon on, onto these batch tables; the speed rows in front of it are dropped."""
+
+    def refuse_beat(self, version: Version, audit: Audit) -> None:
+        """Record drift: an alarm, and both sides are kept."""
+
+    def forget(self, view: str, number: int) -> None:
+        """Drop a version that does not serve, with its tables."""
 
     def drop(self, view: str) -> None:
         """Forget a view with all its versions."""

@@ -6,9 +6,10 @@ process. What is in the file is right nevertheless: it is opened again, and `app
 
 from __future__ import annotations
 
+import hashlib
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from headrace.errors import CorruptionError, FencedError, HeadraceError, HeldErr
 from headrace.failures import disk_full, is_disk_full
 from headrace.store.sketches import register_functions
 
-FORMAT = 1  # of the file; a newer one is refused
+FORMAT = 2  # of the file; a newer one is refused
 SETTINGS = {
     "threads": "1",
     "memory_limit": "1GB",
@@ -27,31 +28,49 @@ SETTINGS = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
 }
-VERSIONS = """
-CREATE TABLE IF NOT EXISTS versions (
+TABLES = (
+    """CREATE TABLE IF NOT EXISTS versions (
   view VARCHAR NOT NULL, number BIGINT NOT NULL, definition VARCHAR NOT NULL, fingerprint VARCHAR NOT NULL,
-  patience_ms BIGINT NOT NULL, applied_to BIGINT NOT NULL, position BIGINT NOT NULL, newest_us BIGINT,
-  applied_at_us BIGINT NOT NULL, serving BOOLEAN NOT NULL, stalled VARCHAR, fence BIGINT NOT NULL)
-"""
+  patience_ms BIGINT NOT NULL, state VARCHAR NOT NULL, horizon BIGINT NOT NULL, next_horizon BIGINT,
+  built_to BIGINT NOT NULL, applied_to BIGINT NOT NULL, position BIGINT NOT NULL, newest_us BIGINT,
+  applied_at_us BIGINT NOT NULL, changed_at_us BIGINT NOT NULL, stalled VARCHAR, alarm VARCHAR,
+  patience_from BIGINT NOT NULL, home BIGINT, batch VARCHAR NOT NULL,
+  fence BIGINT NOT NULL)""",
+    """CREATE TABLE IF NOT EXISTS audits (
+  view VARCHAR NOT NULL, number BIGINT NOT NULL, from_commit BIGINT NOT NULL, to_commit BIGINT NOT NULL,
+  at_us BIGINT NOT NULL, took_ms BIGINT NOT NULL, events BIGINT NOT NULL, rows BIGINT NOT NULL,
+  drift VARCHAR NOT NULL)""",
+    "CREATE TABLE IF NOT EXISTS numbers (view VARCHAR NOT NULL, last BIGINT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS store_format (version BIGINT NOT NULL)",
+)
 DAMAGED = ".damaged"  # a note beside a file that was found damaged while it was in use
 _CORRUPT = re.compile(r"corrupt|checksum|serializ|not a valid duckdb|read enough bytes", re.IGNORECASE)
 _FATAL = (duckdb.FatalException, duckdb.InternalException)
 
 
-class Database:
-    """One file, opened by `fence`; used by any number of threads, one of which may write."""
+class OutdatedError(CorruptionError):
+    """The file was written by an older Headrace. Nothing in it is needed: the lake has it all."""
 
-    def __init__(self, path: Path, fence: int, *, read_only: bool) -> None:
+
+class Database:
+    """One file, opened by `fence`, and the batch tables; used by any number of threads, one of which may write."""
+
+    def __init__(self, path: Path, batch_folder: Path, fence: int, *, read_only: bool) -> None:
         self.path = path
+        self.batch_folder = batch_folder
+        self._attaching = threading.Lock()
         self._fence = fence
         self._read_only = read_only
         self._gate = threading.Condition()
-        self._users = 0
+        self._turn = 0  # counts uses
+        self._users: set[int] = set()  # the turns of those under way
         self._invalid = False
         self._connect()
 
     def _connect(self) -> None:
         self._spare: list[duckdb.DuckDBPyConnection] = []
+        self._attached: dict[str, str] = {}  # file of a batch table -> its name in SQL
+        self._released: list[tuple[int, str]] = []  # files to go, with the last turn that may read them
         self._root = _connect(self.path, self._read_only)  # runs nothing but set-up: others are made from it
         try:
             run(self._root, "SET GLOBAL TimeZone = 'UTC'")
@@ -75,7 +94,9 @@ class Database:
                 self._gate.wait()
             if self._invalid:
                 self._reopen()
-            self._users += 1
+            self._turn += 1
+            turn = self._turn
+            self._users.add(turn)
         try:
             yield
         except (duckdb.Error, OSError) as error:
@@ -86,8 +107,50 @@ class Database:
             raise explained from error
         finally:
             with self._gate:
-                self._users -= 1
+                self._users.discard(turn)
                 self._gate.notify_all()
+                leaving = self._unused()
+            for file in leaving:
+                self._detach(file)
+
+    def attach(self, file: str) -> str:
+        """The name in SQL of a batch table's file. Inside `use`; readers of any transaction can use it at once."""
+        name = self._attached.get(file)
+        if name is not None:
+            return name
+        with self._attaching:
+            if file not in self._attached:
+                path = self.batch_folder / file
+                if not path.exists():
+                    raise corrupt_batch(path, "it is not there")
+                name = f"batch_{hashlib.md5(file.encode()).hexdigest()}"
+                try:
+                    run(self._root.cursor(), f"ATTACH {literal(path)} AS {name} (READ_ONLY)")
+                except duckdb.Error as error:
+                    raise corrupt_batch(path, str(error).splitlines()[0]) from error
+                self._attached[file] = name
+            return self._attached[file]
+
+    def release(self, files: Sequence[str]) -> None:
+        """Delete files of batch tables as soon as nobody who may still read them is left."""
+        with self._gate:
+            self._released += [(self._turn, file) for file in files]
+
+    def _unused(self) -> list[str]:
+        """Released files that no use under way began early enough to know of; inside the gate."""
+        first = min(self._users, default=self._turn + 1)
+        unused = [file for turn, file in self._released if turn < first]
+        self._released = [(turn, file) for turn, file in self._released if turn >= first]
+        return unused
+
+    def _detach(self, file: str) -> None:
+        with self._attaching:
+            name = self._attached.pop(file, None)
+            if name is not None:
+                with suppress(duckdb.Error):  # of an invalid database: it is opened again without this file
+                    run(self._root.cursor(), f"DETACH {name}")
+        with suppress(OSError):  # what stays is cleaned at the next start
+            (self.batch_folder / file).unlink(missing_ok=True)
 
     @contextmanager
     def reader(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -137,12 +200,26 @@ def run(connection: duckdb.DuckDBPyConnection, query: str, parameters: Any = Non
     return rows
 
 
+def literal(text: object) -> str:
+    """A text as SQL writes it."""
+    return "'" + str(text).replace("'", "''") + "'"
+
+
 def corrupt(path: Path, error: Exception) -> CorruptionError:
     """The error for a file that cannot be read."""
     return CorruptionError(
         f"store {path} cannot be read",
         found=str(error).splitlines()[0],
         fix="start `headrace up` anew: it sets the file aside and computes the views again from the lake",
+    )
+
+
+def corrupt_batch(path: Path, found: str) -> CorruptionError:
+    """The error for a batch table that cannot be read."""
+    return CorruptionError(
+        f"batch table {path} cannot be read",
+        found=found,
+        fix="start `headrace up` anew: its view is built again from the lake",
     )
 
 
@@ -173,6 +250,8 @@ def _connect(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
 def _check_format(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     there = run(connection, "SELECT 1 FROM duckdb_tables() WHERE table_name = 'store_format'")
     found = run(connection, "SELECT max(version) FROM store_format")[0][0] if there else None
+    if found is not None and found < FORMAT:
+        raise OutdatedError(f"store {path} has format {found}; this Headrace writes format {FORMAT}")
     if found is not None and found > FORMAT:
         raise WorkspaceError(
             f"store {path} was written by a newer Headrace",
@@ -183,8 +262,8 @@ def _check_format(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
 
 
 def _take_over(connection: duckdb.DuckDBPyConnection, fence: int) -> None:
-    run(connection, VERSIONS)
-    run(connection, "CREATE TABLE IF NOT EXISTS store_format (version BIGINT NOT NULL)")
+    for table in TABLES:
+        run(connection, table)
     run(connection, f"INSERT INTO store_format SELECT {FORMAT} WHERE NOT EXISTS (FROM store_format)")
     ((highest,),) = run(connection, "SELECT max(fence) FROM versions")
     if highest is not None and highest > fence:

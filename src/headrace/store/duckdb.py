@@ -1,4 +1,4 @@
-"""Views in one DuckDB file: one process writes, several threads read beside it."""
+"""Views in one DuckDB file and a file for each batch table: one process writes, several threads read beside it."""
 
 from __future__ import annotations
 
@@ -6,100 +6,38 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import duckdb
-import orjson
-import pyarrow as pa
 
-from headrace.define.fingerprint import from_json, to_json
 from headrace.define.model import View
 from headrace.errors import FencedError
 from headrace.faults import fault_point
-from headrace.store.base import Selection, Step, Version
+from headrace.store.base import START, Audit, BatchTable, Point, Step, Version
 from headrace.store.database import Database, run
-from headrace.store.few import fold_few
-from headrace.store.tables import create_speed, few, fold, merge_files, nth_bucket, quoted, speed_table
+from headrace.store.snapshot import DuckSnapshot, is_whole, speed_tables
+from headrace.store.tables import create_speed, merge_files, quoted, speed_table
+from headrace.store.versions import (
+    batch_text,
+    change,
+    gone,
+    insert_audit,
+    insert_version,
+    next_number,
+    now_us,
+    read_version,
+    read_versions,
+)
 
-READ_VERSIONS = """
-SELECT definition, number, fingerprint, patience_ms, applied_to, position, newest_us, applied_at_us, serving, stalled
-FROM versions ORDER BY view, number
-"""
 MOVE = """
 UPDATE versions SET applied_to = $to, position = $position, newest_us = $newest, applied_at_us = $at
 WHERE view = $view AND number = $number AND applied_to = $from AND fence = $fence
 """
-FEW = 4_000  # rows that are folded in Python
-PIECE = 20_000  # rows that are read at once: sketches have up to 4 kB each
-OF_VERSION = "WHERE view = ? AND number = ? AND fence = ?"
-
-
-@lru_cache(maxsize=1024)
-def _view(definition: str) -> View:
-    view = from_json(orjson.loads(definition))
-    assert isinstance(view, View), "only views are stored"
-    return view
-
-
-class DuckSnapshot:
-    """One transaction that only reads."""
-
-    def __init__(self, connection: duckdb.DuckDBPyConnection, known: list[Version] | None) -> None:
-        self._connection = connection
-        self._known = known  # the versions as this transaction sees them; None: not read yet
-
-    def versions(self) -> list[Version]:
-        if self._known is None:
-            self._known = _read_versions(self._connection)
-        return list(self._known)
-
-    def serving(self, view: str) -> Version | None:
-        return next((v for v in self.versions() if v.serving and v.view.name == view), None)
-
-    def count(self, version: Version) -> int:
-        counts = [run(self._connection, f"SELECT count(*) FROM {quoted(t)}")[0][0] for t in _tables(version)]
-        return int(sum(counts))
-
-    def fold(self, version: Version, selection: Selection) -> pa.Table:
-        query, parameters = fold(version.view, _tables(version), selection)
-        return self._connection.sql(query, params=parameters).to_arrow_table()
-
-    def pieces(self, version: Version, selection: Selection, *, ordered: bool) -> pa.RecordBatchReader:
-        query, parameters = fold(version.view, _tables(version), selection, ordered=ordered)
-        return self._connection.sql(query, params=parameters).to_arrow_reader(PIECE)
-
-    def rows(self, version: Version, selection: Selection) -> list[tuple[Any, ...]]:
-        if selection.where:
-            # Planning an aggregation costs DuckDB more than reading the few rows of a key.
-            query, parameters = few(version.view, _tables(version), selection, FEW + 1)
-            found = run(self._connection, query, parameters)
-            if len(found) <= FEW:
-                return fold_few(version.view, selection, found)
-        elif selection.limit is not None and selection.bucket_ms is not None:
-            found = self._first_rows(version, selection, selection.limit)
-            if len(found) == selection.limit:
-                return found
-        return run(self._connection, *fold(version.view, _tables(version), selection))
-
-    def _first_rows(self, version: Version, selection: Selection, limit: int) -> list[tuple[Any, ...]]:
-        """The page from as few buckets as can hold it; shorter than the limit if those were too few.
-
-        Buckets come first in the order, so a page that these whole buckets fill is the page of all
-        of them: a large view is not folded as a whole for each of its pages.
-        """
-        last = run(self._connection, *nth_bucket(version.view, _tables(version), selection, limit))
-        if not last:
-            return []
-        start, end = selection.panes
-        cut = last[0][0] + selection.bucket_ms
-        near = replace(selection, panes=(start, cut if end is None else min(cut, end)))
-        return run(self._connection, *fold(version.view, _tables(version), near))
+UNSERVED = ("registered", "building", "ready")
 
 
 class DuckStore:
-    """The store of a workspace in one file. Every write checks the fence it was opened with."""
+    """The store of a workspace. Every write checks the fence it was opened with."""
 
     def __init__(self, database: Database, fence: int) -> None:
         self._database = database
@@ -107,11 +45,15 @@ class DuckStore:
         self._writing = threading.Lock()
         # What is committed; None if it is not known which side of a commit a reader sees.
         self._committed: list[Version] | None = None
+        self._leaving: list[str] = []  # files of batch tables that the transaction under way lets go
 
     @classmethod
-    def open(cls, path: str | Path, fence: int, read_only: bool = False) -> DuckStore:
+    def open(
+        cls, path: str | Path, fence: int, read_only: bool = False, *, batch_folder: Path | None = None
+    ) -> DuckStore:
         """Open or make the file; a writer takes over from every writer with a lower fence."""
-        store = cls(Database(Path(path), fence, read_only=read_only), fence)
+        folder = batch_folder or Path(path).with_name("batch")
+        store = cls(Database(Path(path), folder, fence, read_only=read_only), fence)
         try:
             with store.snapshot() as snapshot:
                 store._committed = snapshot.versions()
@@ -120,18 +62,96 @@ class DuckStore:
             raise
         return store
 
-    def register(self, view: View, fingerprint: str, patience_ms: int) -> Version:
-        definition = orjson.dumps(to_json(view), option=orjson.OPT_SORT_KEYS).decode()
+    @property
+    def batch_folder(self) -> Path:
+        return self._database.batch_folder
+
+    # From registered to serving
+
+    def register(self, view: View, fingerprint: str, patience_ms: int, at: Point = START) -> Version:
         with self._transaction() as connection:
-            ((last,),) = run(connection, "SELECT max(number) FROM versions WHERE view = ?", [view.name])
-            number, first = (last or 0) + 1, last is None
-            run(connection, create_speed(view, number))
-            run(
-                connection,
-                "INSERT INTO versions VALUES (?, ?, ?, ?, ?, 0, 0, NULL, 0, ?, NULL, ?)",
-                [view.name, number, definition, fingerprint, patience_ms, first, self._fence],
+            own = [v for v in read_versions(connection) if v.view.name == view.name]
+            for version in own:
+                if version.state in UNSERVED:
+                    self._remove(connection, version)
+            number = next_number(connection, view.name)
+            first = not any(version.serving for version in own)
+            version = Version(
+                view,
+                number,
+                fingerprint,
+                patience_ms,
+                "registered" if at.commit else "serving" if first else "ready",
+                horizon=at.commit,
+                applied_to=at.commit,
+                position=at.position,
+                newest_us=at.newest_us,
+                applied_at_us=now_us(),
+                changed_at_us=now_us(),
+                home=number,
             )
-        return Version(view, number, fingerprint, patience_ms, 0, 0, None, 0, first, None)
+            run(connection, create_speed(view, speed_table(view.name, number, at.commit)))
+            insert_version(connection, version, self._fence)
+        return version
+
+    def adopt(self, view: View, fingerprint: str, patience_ms: int) -> Version:
+        with self._transaction() as connection:
+            own = [v for v in read_versions(connection) if v.view.name == view.name and v.live]
+            newest = max(own, key=lambda version: version.number)
+            version = replace(
+                newest,
+                view=view,
+                number=next_number(connection, view.name),
+                fingerprint=fingerprint,
+                patience_ms=patience_ms,
+                patience_from=newest.patience_from if patience_ms == newest.patience_ms else newest.applied_to,
+                changed_at_us=now_us(),
+            )
+            insert_version(connection, version, self._fence)
+            if newest.serving:
+                change(connection, self._fence, newest, state="retired", home=None, batch="[]")
+            else:
+                self._delete(connection, newest)
+        return version
+
+    def build(self, view: str, number: int, built_to: int) -> None:
+        with self._transaction() as connection:
+            version = self._expect(connection, view, number, "registered", "building")
+            begun = {} if version.state == "building" else {"state": "building"}
+            change(connection, self._fence, version, built_to=built_to, **begun)
+
+    def fill(self, view: str, number: int, table: BatchTable) -> None:
+        fault_point("fill.before_commit")
+        with self._transaction() as connection:
+            version = self._expect(connection, view, number, "building")
+            if (table.from_commit, table.to_commit) != (0, version.horizon):
+                raise gone(view, number, f"horizon {version.horizon}")
+            change(connection, self._fence, version, state="ready", batch=batch_text([table]))
+        fault_point("fill.after_commit")
+
+    def promote(self, view: str, number: int) -> None:
+        with self._transaction() as connection:
+            version = self._expect(connection, view, number, "ready")
+            if not is_whole(version):
+                raise gone(view, number, "not all of its rows are there")
+            for old in read_versions(connection):
+                if old.view.name == view and old.serving:
+                    change(connection, self._fence, old, state="retired")
+            change(connection, self._fence, version, state="serving")
+            fault_point("swap.before_commit")
+        fault_point("swap.after_commit")
+
+    def revive(self, view: str, number: int) -> None:
+        with self._transaction() as connection:
+            version = self._expect(connection, view, number, "retired")
+            if not is_whole(version):
+                raise gone(view, number, "its rows are gone")
+            for other in read_versions(connection):
+                if other.view.name == view and other.state in UNSERVED:
+                    self._remove(connection, other)
+            change(connection, self._fence, version, state="ready", stalled=None)
+
+    # The speed layer
 
     def apply(self, step: Step, partials: Mapping[tuple[str, int], Sequence[str]]) -> None:
         with self._transaction() as connection:
@@ -140,7 +160,7 @@ class DuckStore:
             fault_point("store.before_merge")
             for (view, number), files in partials.items():
                 if files:
-                    _merge(connection, view, number, files)
+                    _merge(connection, read_version(connection, view, number), files)
             fault_point("store.before_commit")
         fault_point("store.after_commit")
 
@@ -159,42 +179,99 @@ class DuckStore:
                 "fence": self._fence,
             },
         )
-        if moved != [(1,)]:
-            at = run(connection, "SELECT applied_to, fence FROM versions WHERE view = ? AND number = ?", [view, number])
-            raise FencedError(
-                f"view '{view}' version {number}: commits [{step.from_commit}, {step.to_commit}) of stream "
-                f"'{step.stream}' were not merged",
-                found="commit {} and fence {} in the store".format(*at[0]) if at else "no such version in the store",
-                expected=f"commit {step.from_commit} and fence {self._fence}",
-                fix="nothing was changed; another process has taken over, so stop this one",
-            )
-
-    def promote(self, view: str, number: int) -> None:
-        with self._transaction() as connection:
-            self._hit(connection, "UPDATE versions SET serving = true", view, number)
-            run(connection, "UPDATE versions SET serving = false WHERE view = ? AND number <> ?", [view, number])
-            older = "DELETE FROM versions WHERE view = ? AND number < ? RETURNING number"
-            for (old,) in run(connection, older, [view, number]):
-                run(connection, f"DROP TABLE {quoted(speed_table(view, old))}")
-
-    def drop(self, view: str) -> None:
-        with self._transaction() as connection:
-            dropped = "DELETE FROM versions WHERE view = ? AND fence = ? RETURNING number"
-            for (number,) in run(connection, dropped, [view, self._fence]):
-                run(connection, f"DROP TABLE {quoted(speed_table(view, number))}")
+        if moved == [(1,)]:
+            return
+        at = run(connection, "SELECT applied_to, fence FROM versions WHERE view = ? AND number = ?", [view, number])
+        if not at:
+            raise gone(view, number)
+        raise FencedError(
+            f"view '{view}' version {number}: commits [{step.from_commit}, {step.to_commit}) of stream "
+            f"'{step.stream}' were not merged",
+            found="commit {} and fence {} in the store".format(*at[0]),
+            expected=f"commit {step.from_commit} and fence {self._fence}",
+            fix="nothing was changed; another process has taken over, so stop this one",
+        )
 
     def stall(self, view: str, number: int, error: str | None) -> None:
         with self._transaction() as connection:
-            self._hit(connection, "UPDATE versions SET stalled = ?", view, number, error)
+            change(connection, self._fence, read_version(connection, view, number), stalled=error)
 
-    def _hit(self, connection: duckdb.DuckDBPyConnection, update: str, view: str, number: int, *values: Any) -> None:
-        if run(connection, f"{update} {OF_VERSION}", [*values, view, number, self._fence]) != [(1,)]:
-            raise FencedError(
-                f"view '{view}' version {number} was not changed",
-                found="no such version with this fence in the store",
-                expected=f"fence {self._fence}",
-                fix="nothing was changed; another process has taken over, so stop this one",
-            )
+    # The beat
+
+    def begin_beat(self, view: str, number: int) -> Version:
+        fault_point("beat.before_begin")
+        with self._transaction() as connection:
+            version = self._expect(connection, view, number, "serving")
+            if version.next_horizon is not None or version.home is None or version.applied_to <= version.horizon:
+                raise gone(view, number, "nothing that a beat could take, or one under way")
+            run(connection, create_speed(version.view, speed_table(view, version.home, version.applied_to)))
+            change(connection, self._fence, version, next_horizon=version.applied_to)
+            begun = replace(version, next_horizon=version.applied_to)
+        fault_point("beat.after_begin")
+        return begun
+
+    def end_beat(self, version: Version, tables: Sequence[BatchTable], audit: Audit) -> None:
+        fault_point("beat.before_end")
+        with self._transaction() as connection:
+            now = self._during_beat(connection, version)
+            run(connection, f"DROP TABLE {quoted(speed_tables(now)[0])}")
+            moved = {"horizon": now.next_horizon, "next_horizon": None, "alarm": None}
+            change(connection, self._fence, now, batch=batch_text(tables), **moved)
+            insert_audit(connection, audit)
+            kept = {table.file for table in tables}
+            self._leaving += [table.file for table in now.batch if table.file not in kept]
+        fault_point("beat.after_end")
+
+    def refuse_beat(self, version: Version, audit: Audit) -> None:
+        off = "; ".join(f"{drift.column}: {drift.rows:,} rows, such as {drift.example}" for drift in audit.drift)
+        alarm = f"the two layers disagree over commits [{audit.from_commit}, {audit.to_commit}): {off}"
+        with self._transaction() as connection:
+            change(connection, self._fence, self._during_beat(connection, version), alarm=alarm)
+            insert_audit(connection, audit)
+
+    def _during_beat(self, connection: duckdb.DuckDBPyConnection, version: Version) -> Version:
+        now = read_version(connection, version.view.name, version.number)
+        same = (now.horizon, now.next_horizon, now.home) == (version.horizon, version.next_horizon, version.home)
+        if not same or now.next_horizon is None:
+            raise gone(version.view.name, version.number, f"horizon {now.horizon}, next {now.next_horizon}")
+        return now
+
+    # The end
+
+    def forget(self, view: str, number: int) -> None:
+        fault_point("retire.before_drop")
+        with self._transaction() as connection:
+            version = read_version(connection, view, number)
+            if version.serving:
+                raise gone(view, number, "it serves")
+            self._remove(connection, version)
+        fault_point("retire.after_drop")
+
+    def drop(self, view: str) -> None:
+        with self._transaction() as connection:
+            for version in read_versions(connection):
+                if version.view.name == view:
+                    self._remove(connection, version)
+            run(connection, "DELETE FROM audits WHERE view = ?", [view])
+
+    def _remove(self, connection: duckdb.DuckDBPyConnection, version: Version) -> None:
+        """With its tables. A file goes when the transaction is committed and nobody reads it any more."""
+        for table in speed_tables(version):
+            run(connection, f"DROP TABLE {quoted(table)}")
+        self._delete(connection, version)
+        self._leaving += [table.file for table in version.batch]
+
+    def _delete(self, connection: duckdb.DuckDBPyConnection, version: Version) -> None:
+        change(connection, self._fence, version, stalled=None)  # only the writer may
+        run(connection, "DELETE FROM versions WHERE view = ? AND number = ?", [version.view.name, version.number])
+
+    def _expect(self, connection: duckdb.DuckDBPyConnection, view: str, number: int, *states: str) -> Version:
+        version = read_version(connection, view, number)
+        if version.state not in states:
+            raise gone(view, number, f"state {version.state}")
+        return version
+
+    # Connections
 
     @contextmanager
     def snapshot(self) -> Iterator[DuckSnapshot]:
@@ -203,7 +280,7 @@ class DuckStore:
             try:
                 known = self._committed
                 run(connection, "SELECT 1 FROM versions LIMIT 0")  # the transaction's sight begins here
-                yield DuckSnapshot(connection, known if self._committed is known else None)
+                yield DuckSnapshot(connection, self._database, known if self._committed is known else None)
             finally:
                 with suppress(duckdb.Error):  # of an invalid database: the failure before it is the one to tell
                     connection.rollback()
@@ -211,11 +288,12 @@ class DuckStore:
     @contextmanager
     def _transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
         with self._writing, self._database.use():
+            self._leaving = []
             connection = self._database.writer
             connection.begin()
             try:
                 yield connection
-                after = _read_versions(connection)
+                after = read_versions(connection)
             except BaseException:
                 with suppress(duckdb.Error):
                     connection.rollback()
@@ -223,24 +301,14 @@ class DuckStore:
             self._committed = None
             connection.commit()  # if this fails, each reader looks for itself what became of it
             self._committed = after
+            self._database.release(self._leaving)
 
     def close(self) -> None:
         self._database.close()
 
 
-def _tables(version: Version) -> list[str]:
-    """Where a version's rows lie: in several tables, which never share a commit. So far one."""
-    return [speed_table(version.view.name, version.number)]
-
-
-def _read_versions(connection: duckdb.DuckDBPyConnection) -> list[Version]:
-    return [Version(_view(row[0]), *row[1:]) for row in run(connection, READ_VERSIONS)]
-
-
-def _merge(connection: duckdb.DuckDBPyConnection, view: str, number: int, files: Sequence[str]) -> None:
-    found = "SELECT definition FROM versions WHERE view = ? AND number = ?"
-    ((definition,),) = run(connection, found, [view, number])
-    stage, *writes = merge_files(_view(definition), number)
+def _merge(connection: duckdb.DuckDBPyConnection, version: Version, files: Sequence[str]) -> None:
+    stage, *writes = merge_files(version.view, speed_tables(version)[-1])
     run(connection, stage, {"files": [str(file) for file in files]})
     for write in writes:
         run(connection, write)

@@ -7,18 +7,18 @@ from typing import Any
 
 from headrace.aggregate import SUM, Merge, Value
 from headrace.define.model import View
-from headrace.store.base import Selection
+from headrace.store.base import COUNTED, Selection
 from headrace.store.sketches import merge_values
-from headrace.store.tables import partials_of
+from headrace.store.tables import shown_partials
 
 Row = tuple[Any, ...]
 
 
 def fold_few(view: View, selection: Selection, rows: list[Row]) -> list[Row]:
-    """Group rows of (pane, kept keys, events, corrections, partials), merge, order and cut."""
+    """Group rows of (pane, kept keys, events, corrections, batch events, partials), merge, order and cut."""
     size, origin = selection.bucket_ms, selection.origin_ms
     width = 1 + len(selection.by)
-    merges = [SUM, SUM, *(part.merge for _, part in partials_of(view))]
+    merges = [*(SUM for _ in COUNTED), *(part.merge for _, part in shown_partials(view))]
     groups: dict[Row, list[Row]] = {}
     for row in rows:
         bucket = origin if size is None else row[0] - (row[0] - origin) % size

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from headrace.aggregate import PartialColumn, Value
+from headrace.aggregate import Aggregate, PartialColumn, Value
+from headrace.define.fingerprint import aggregate_id
 from headrace.define.model import View
-from headrace.store.base import BUCKET, CORRECTIONS, EVENTS, KEY_ID, PANE, Selection, partial_columns
+from headrace.store.base import BATCH_EVENTS, BUCKET, CORRECTIONS, COUNTED, EVENTS, KEY_ID, PANE, Selection
 from headrace.types import Type
 
 SQL_TYPES = {"STRING": "VARCHAR", "TIMESTAMP": "TIMESTAMPTZ", "BINARY": "BLOB", "INT": "INTEGER"}
@@ -34,33 +36,58 @@ def sql_type(of: Type) -> str:
     return SQL_TYPES.get(of.name, str(of))
 
 
-def speed_table(view: str, number: int) -> str:
-    """The name of a version's speed table; two views never share one.
+@dataclass(frozen=True)
+class Source:
+    """A table with rows of a version. A (key, pane) is in it once at most; two of them never share a commit."""
+
+    name: str  # as SQL writes it
+    batch: bool
+
+
+def plain_name(view: str) -> str:
+    """A view's name for tables and files; two views never share one.
 
     DuckDB folds case even in quotes, so a name that is not plain lower case gets a hash of itself.
     """
     plain = re.sub(r"[^a-z0-9_]", "_", view.lower())
-    if plain != view:
-        plain = f"{plain[:40]}-{hashlib.sha256(view.encode()).hexdigest()[:16]}"
-    return f"speed_{plain}_{number}"
+    return plain if plain == view else f"{plain[:40]}-{hashlib.sha256(view.encode()).hexdigest()[:16]}"
+
+
+def speed_table(view: str, home: int, from_commit: int) -> str:
+    """The name of a speed table."""
+    return f"speed_{plain_name(view)}_{home}_{from_commit}"
+
+
+def partial_columns(aggregate: Aggregate) -> list[tuple[str, PartialColumn]]:
+    """The columns of an aggregate in files and tables, named by what they hold.
+
+    So an output can be renamed, or dropped, without touching a row.
+    """
+    name = aggregate_id(aggregate)
+    return [(f"{name}__{part.suffix}" if part.suffix else name, part) for part in aggregate.columns]
 
 
 def partials_of(view: View) -> list[tuple[str, PartialColumn]]:
-    """The view's partial columns, each with its name in files and tables."""
-    return [
-        (name, part)
-        for column in view.columns
-        for name, part in zip(partial_columns(column), column.aggregate.columns, strict=True)
-    ]
+    """The columns that files and tables of a view hold: those of equal aggregates once."""
+    return list(dict(shown_partials(view)).items())
 
 
-def create_speed(view: View, number: int) -> str:
+def shown_partials(view: View) -> list[tuple[str, PartialColumn]]:
+    """The partial columns of each output, in their order."""
+    return [pair for column in view.columns for pair in partial_columns(column.aggregate)]
+
+
+def row_columns(view: View) -> list[tuple[str, str]]:
+    """Name and type of every column of a table of rows, in SQL."""
+    columns = [(KEY_ID, "UUID NOT NULL"), (PANE, "BIGINT NOT NULL")]
+    columns += [(quoted(key.name), sql_type(key.expression.type)) for key in view.keys]
+    columns += [(EVENTS, "BIGINT NOT NULL"), (CORRECTIONS, "BIGINT NOT NULL")]
+    return columns + [(quoted(name), sql_type(part.type)) for name, part in partials_of(view)]
+
+
+def create_speed(view: View, table: str) -> str:
     """An empty speed table. No index: a merge joins by hash, and reads filter by key columns."""
-    columns = [f"{KEY_ID} UUID NOT NULL", f"{PANE} BIGINT NOT NULL"]
-    columns += [f"{quoted(key.name)} {sql_type(key.expression.type)}" for key in view.keys]
-    columns += [f"{EVENTS} BIGINT NOT NULL", f"{CORRECTIONS} BIGINT NOT NULL"]
-    columns += [f"{quoted(name)} {sql_type(part.type)}" for name, part in partials_of(view)]
-    return f"CREATE TABLE {quoted(speed_table(view.name, number))} ({', '.join(columns)})"
+    return f"CREATE TABLE {quoted(table)} ({', '.join(f'{name} {of}' for name, of in row_columns(view))})"
 
 
 def fold_column(name: str, part: PartialColumn) -> str:
@@ -73,27 +100,33 @@ def fold_column(name: str, part: PartialColumn) -> str:
     return f"CAST({folded} AS {sql_type(part.type)}) AS {column}"
 
 
-def _counted() -> list[str]:
-    return [f"CAST(sum({name}) AS BIGINT) AS {name}" for name in (EVENTS, CORRECTIONS)]
+def counted(*names: str) -> list[str]:
+    """Counts of a group of rows, added up under their own names."""
+    return [f"CAST(sum({name}) AS BIGINT) AS {name}" for name in names]
 
 
-def merge_files(view: View, number: int) -> list[str]:
-    """The statements that merge the Parquet files of parameter `files` into the speed table.
+def fold_files(view: View) -> str:
+    """The query that folds the Parquet files of parameter `files`: one row per (key, pane).
 
-    Tasks do not exchange rows, so the files may hold several of one (key, pane): folded first.
+    Tasks do not exchange rows, so the files may hold several.
+    """
+    folded = [f"CAST({KEY_ID} AS UUID) AS {KEY_ID}", PANE]
+    for key in view.keys:
+        name = quoted(key.name)
+        folded.append(f"CAST(any_value({name}) AS {sql_type(key.expression.type)}) AS {name}")
+    folded += counted(EVENTS, CORRECTIONS) + [fold_column(name, part) for name, part in partials_of(view)]
+    return f"SELECT {', '.join(folded)} FROM read_parquet($files) GROUP BY {KEY_ID}, {PANE}"
+
+
+def merge_files(view: View, table_name: str) -> list[str]:
+    """The statements that merge the Parquet files of parameter `files` into a speed table.
+
     Rows are updated in place, since deleting and inserting them would leave tombstones, and in the
     order of their row ids: in any other order DuckDB takes ten times as long (MERGE does, when the
     table is about as small as the files).
     """
-    table, partials = quoted(speed_table(view.name, number)), partials_of(view)
+    table, partials = quoted(table_name), partials_of(view)
     keys = [quoted(key.name) for key in view.keys]
-    folded = [f"CAST({KEY_ID} AS UUID) AS {KEY_ID}", PANE]
-    folded += [
-        f"CAST(any_value({name}) AS {sql_type(key.expression.type)}) AS {name}"
-        for name, key in zip(keys, view.keys, strict=True)
-    ]
-    folded += _counted() + [fold_column(name, part) for name, part in partials]
-    source = f"SELECT {', '.join(folded)} FROM read_parquet($files) GROUP BY {KEY_ID}, {PANE}"
     merged = {name: f"coalesce(t.{name} + s.{name}, s.{name})" for name in (EVENTS, CORRECTIONS)}
     for name, part in partials:
         mine, theirs = f"t.{quoted(name)}", f"s.{quoted(name)}"
@@ -102,7 +135,7 @@ def merge_files(view: View, number: int) -> list[str]:
     selected = [f"t.rowid AS {ROW}", *(f"s.{name}" for name in fixed)]
     selected += [f"{value} AS {name}" for name, value in merged.items()]
     return [
-        f"CREATE OR REPLACE TEMP TABLE {STAGED} AS SELECT {', '.join(selected)} FROM ({source}) AS s "
+        f"CREATE OR REPLACE TEMP TABLE {STAGED} AS SELECT {', '.join(selected)} FROM ({fold_files(view)}) AS s "
         f"LEFT JOIN {table} AS t ON t.{KEY_ID} = s.{KEY_ID} AND t.{PANE} = s.{PANE} ORDER BY {ROW}",
         f"UPDATE {table} SET {', '.join(f'{name} = s.{name}' for name in merged)} "
         f"FROM {STAGED} AS s WHERE {table}.rowid = s.{ROW}",
@@ -111,16 +144,16 @@ def merge_files(view: View, number: int) -> list[str]:
     ]
 
 
-def fold(view: View, tables: Sequence[str], selection: Selection, *, ordered: bool = True) -> tuple[str, list[Any]]:
-    """One query over all tables of a version, and its parameters."""
-    if not ordered and _is_folded(view, tables, selection):
-        return rows_of(view, tables, selection)
+def fold(view: View, sources: Sequence[Source], selection: Selection, *, ordered: bool = True) -> tuple[str, list[Any]]:
+    """One query over all sources of a version, and its parameters."""
+    if not ordered and _is_folded(view, sources, selection):
+        return rows_of(view, sources, selection)
     bucket = _bucket(selection)
     by = [quoted(name) for name in selection.by]
     groups = by if selection.bucket_ms is None else [bucket, *by]
-    selected = [f"{bucket} AS {BUCKET}", *by, *_counted()]
-    selected += [fold_column(name, part) for name, part in partials_of(view)]
-    query, parameters = _select(view, tables, selection, selected)
+    selected = [f"{bucket} AS {BUCKET}", *by, *counted(*COUNTED)]
+    selected += [fold_column(name, part) for name, part in shown_partials(view)]
+    query, parameters = _select(view, sources, selection, selected)
     query += f" GROUP BY {', '.join(groups)}" if groups else " HAVING count(*) > 0"
     if groups and ordered:
         query += " ORDER BY " + ", ".join(f"{group} NULLS FIRST" for group in groups)
@@ -129,28 +162,28 @@ def fold(view: View, tables: Sequence[str], selection: Selection, *, ordered: bo
     return query, parameters
 
 
-def _is_folded(view: View, tables: Sequence[str], selection: Selection) -> bool:
-    """Whether each row of the table is a row of the result: one table holds a (key, pane) once."""
+def _is_folded(view: View, sources: Sequence[Source], selection: Selection) -> bool:
+    """Whether each row of the source is a row of the result: one source holds a (key, pane) once."""
     pane = view.window.pane_ms if view.window else None
     whole = selection.by == tuple(key.name for key in view.keys) and selection.bucket_ms == pane
-    return whole and len(tables) == 1 and selection.origin_ms == 0
+    return whole and len(sources) == 1 and selection.origin_ms == 0
 
 
-def rows_of(view: View, tables: Sequence[str], selection: Selection) -> tuple[str, list[Any]]:
+def rows_of(view: View, sources: Sequence[Source], selection: Selection) -> tuple[str, list[Any]]:
     """The rows that `fold` would fold, with the columns that it would give; pane for bucket."""
-    columns = [PANE, *selection.by, EVENTS, CORRECTIONS, *(name for name, _ in partials_of(view))]
-    return _select(view, tables, selection, list(map(quoted, columns)))
+    columns = [PANE, *selection.by, *COUNTED, *(name for name, _ in shown_partials(view))]
+    return _select(view, sources, selection, list(map(quoted, columns)))
 
 
-def few(view: View, tables: Sequence[str], selection: Selection, most: int) -> tuple[str, list[Any]]:
+def few(view: View, sources: Sequence[Source], selection: Selection, most: int) -> tuple[str, list[Any]]:
     """The same, at most so many."""
-    query, parameters = rows_of(view, tables, selection)
+    query, parameters = rows_of(view, sources, selection)
     return f"{query} LIMIT {most}", parameters
 
 
-def nth_bucket(view: View, tables: Sequence[str], selection: Selection, n: int) -> tuple[str, list[Any]]:
+def nth_bucket(view: View, sources: Sequence[Source], selection: Selection, n: int) -> tuple[str, list[Any]]:
     """The bucket that the n-th selected row lies in, by pane; no row if there are fewer."""
-    query, parameters = _select(view, tables, selection, [f"{_bucket(selection)} AS {BUCKET}"])
+    query, parameters = _select(view, sources, selection, [f"{_bucket(selection)} AS {BUCKET}"])
     return f"{query} ORDER BY {PANE} LIMIT 1 OFFSET {n - 1}", parameters
 
 
@@ -162,14 +195,17 @@ def _bucket(selection: Selection) -> str:
     return f"({PANE} - (({PANE} - {origin}) % {size} + {size}) % {size})"
 
 
-def _select(view: View, tables: Sequence[str], selection: Selection, selected: list[str]) -> tuple[str, list[Any]]:
+def _select(view: View, sources: Sequence[Source], selection: Selection, selected: list[str]) -> tuple[str, list[Any]]:
     types = {key.name: key.expression.type for key in view.keys}
     parameters: list[Any] = []
     conditions = _conditions(selection, _bucket(selection), types, parameters)
-    union = " UNION ALL ".join(f"SELECT * FROM {quoted(table)}" for table in tables)
-    source = quoted(tables[0]) if len(tables) == 1 else f"({union})"
+    columns = ", ".join(name for name, _ in row_columns(view))
+    union = " UNION ALL ".join(
+        f"SELECT {columns}, {EVENTS if source.batch else 'CAST(0 AS BIGINT)'} AS {BATCH_EVENTS} FROM {source.name}"
+        for source in sources
+    )
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    return f"SELECT {', '.join(selected)} FROM {source}{where}", parameters
+    return f"SELECT {', '.join(selected)} FROM ({union}){where}", parameters
 
 
 def _conditions(selection: Selection, bucket: str, types: Mapping[str, Type], parameters: list[Any]) -> list[str]:

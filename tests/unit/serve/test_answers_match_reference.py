@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import headrace.serve.read
-import headrace.store.duckdb
+import headrace.store.snapshot
 from headrace.define.model import View, Window
 from headrace.serve import Answer, Question, answer
 from headrace.store.base import Step
@@ -100,7 +100,7 @@ def test_answers_equal_the_reference(few: int, case: Any, data: st.DataObject) -
         tempfile.TemporaryDirectory() as folder,
         pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setattr(headrace.store.duckdb, "FEW", few)
+        patch.setattr(headrace.store.snapshot, "FEW", few)
         patch.setattr(headrace.serve.read, "BUCKETS_AT_ONCE", 3)
         store = DuckStore.open(Path(folder) / "store", fence=1)
         store.register(view, "f", patience_ms=PANE)

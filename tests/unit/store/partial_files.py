@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 
 from headrace.aggregate import REGISTRY
 from headrace.define.model import Column, Key, View, Window
-from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE, partial_columns
+from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE
+from headrace.store.tables import partial_columns
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Expression, Type, decimal
 
 TYPES = (STRING, BOOLEAN, INT, BIGINT, DOUBLE, decimal(10, 2), DATE, TIMESTAMP)
@@ -92,7 +93,7 @@ def write_partials(path: Path, view: View, events: Iterable[Event]) -> str:
     table[EVENTS] = pa.array([g[2] for g in groups], pa.int64())
     table[CORRECTIONS] = pa.array([g[3] for g in groups], pa.int64())
     for i, column in enumerate(view.columns):
-        for j, (name, part) in enumerate(zip(partial_columns(column), column.aggregate.columns, strict=True)):
+        for j, (name, part) in enumerate(partial_columns(column.aggregate)):
             table[name] = pa.array([g[4 + i][j] for g in groups], arrow_type(part.type))
     pq.write_table(pa.table(table), path)
     return str(path)

@@ -205,9 +205,9 @@ def _building(view: Described) -> Html | None:
     building = view["building"]
     if not building:
         return None
-    done, of = building["applied_to"], max(building["commits"], 1)
-    said = f"Version {building['version']} is being built: {done:,} of {building['commits']:,} commits"
-    return tag("p", tag("progress", said, value=done, max=of, aria_label=said), " ", said, class_="building")
+    done, of = building.get("events_done") or 0, building.get("events") or 0
+    said = f"Version {building['version']} is being built: {done:,} of {of:,} events"
+    return tag("p", tag("progress", said, value=done, max=max(of, 1), aria_label=said), " ", said, class_="building")
 
 
 def _facts(facts: Sequence[tuple[str, str]]) -> Html:

@@ -1,0 +1,318 @@
+"""The batch layer of one stream: builds versions from the log, and moves their horizons on, beat by beat.
+
+Every call of `run_once` does one piece of work, chosen from what the store and the disk say. Nothing
+else is remembered that counts, so a process that dies anywhere goes on where it was.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import structlog
+from pyspark.sql import SparkSession
+
+from headrace.define.model import Stream
+from headrace.errors import ConflictError, HeadraceError
+from headrace.failures import one_line
+from headrace.faults import fault_point
+from headrace.lake.table import LakeTable
+from headrace.maintain.batch_job import SLICE_ROWS, BatchJob
+from headrace.maintain.partials import damage_of, reads
+from headrace.maintain.slices import Slices
+from headrace.maintain.speed import step_end
+from headrace.store.apart import compare_apart, make_apart
+from headrace.store.base import Audit, BatchTable, Store, Version
+from headrace.store.batch_table import make_batch_table
+from headrace.store.compare import compare
+from headrace.store.tables import plain_name
+
+SMALL_ROWS = 100_000  # of a batch table: below it, one more is not worth having
+MERGE_RATIO = 4  # a batch table is merged with a newer one that has more than this share of its rows
+OUTGROWN_ROWS = 100_000  # speed rows that a version may always have
+OUTGROWN_SHARE = 4  # … and beyond that, one for so many rows of its batch tables
+SOONEST_S = 60.0  # between two beats that nobody asked for
+RETRY_S = 30.0
+KEPT_RETIRED = 5  # versions of a view that can be rolled back to
+
+log = structlog.get_logger("headrace.batch")
+
+Id = tuple[str, int]
+_ORDER = ("ready", "serving", "building", "registered", "retired")  # what is worked on first
+
+
+@dataclass(frozen=True)
+class Pace:
+    """When horizons move by themselves, and when retired versions go."""
+
+    refresh_every_s: float = 3600.0  # of a view that declares no SCHEDULE
+    retire_after_s: float = 86400.0
+
+
+class Batch:
+    """Builds, beats and retires the versions of one stream's views."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        stream: Stream,
+        table: LakeTable,
+        store: Store,
+        folder: Path,
+        *,
+        pace: Pace = Pace(),  # noqa: B008 - frozen
+        apart: bool = True,  # files are made and compared in a process of their own
+        slice_rows: int = SLICE_ROWS,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._job = BatchJob(spark)
+        self._stream = stream
+        self._table = table
+        self._store = store
+        self._folder = folder
+        self._pace = pace
+        self._apart = apart
+        self._slice_rows = slice_rows
+        self._now = now
+        self._defining = threading.Lock()
+        self._asked: set[str] = set()  # views whose horizon shall move on now
+        self._beat_at: dict[Id, float] = {}
+        self._retry_at: dict[Id, float] = {}
+        self.stopping = threading.Event()
+        self.errors: dict[Id, str] = {}  # what keeps the work on a version from going on
+
+    @property
+    def rate(self) -> float:
+        """Events per second that a build reads."""
+        return self._job.rate
+
+    def redefine(self, stream: Stream) -> None:
+        """Read by a loosened definition from the next piece of work on."""
+        with self._defining:
+            self._stream = stream
+
+    def refresh(self, view: str) -> None:
+        """Move the horizon of a view on now, and look once more at drift that was found."""
+        self._asked.add(view)
+
+    def run_once(self) -> bool:
+        """One piece of work, the most urgent first; whether there was one."""
+        with self._store.snapshot() as snapshot:
+            versions = [v for v in snapshot.versions() if v.view.stream == self._stream.name]
+        for version in sorted(versions, key=lambda version: _ORDER.index(version.state)):
+            if self.stopping.is_set():
+                return False
+            if self._is_due(version, versions):
+                with self._defining, self._noting(version):
+                    self._work(version)
+                return True
+        return False
+
+    def _work(self, version: Version) -> None:
+        match version.state:
+            case "ready":
+                self._promote(version)
+            case "serving":
+                self._beat(version)
+            case "retired":
+                self._store.forget(version.view.name, version.number)
+            case _:
+                self._build(version)
+
+    @contextmanager
+    def _noting(self, version: Version) -> Iterator[None]:
+        """What fails is told and tried again later; a version that was edited meanwhile is simply looked at anew."""
+        try:
+            yield
+            self.errors.pop(_id(version), None)
+        except ConflictError:
+            return
+        except Exception as error:
+            if self.stopping.is_set():
+                return
+            said = str(error) if isinstance(error, HeadraceError) else one_line(error)
+            self.errors[_id(version)] = said
+            self._retry_at[_id(version)] = self._now() + RETRY_S
+            log.error("the batch layer failed", view=version.view.name, version=version.number, error=said)
+
+    def _is_due(self, version: Version, versions: Sequence[Version]) -> bool:
+        if self._retry_at.get(_id(version), 0.0) > self._now():
+            return False
+        if version.state == "ready":
+            return not any(_goes_back(old, version) for old in versions)
+        if version.state == "retired":
+            return self._is_outlived(version, versions)
+        return version.state != "serving" or self._is_beat_due(version)
+
+    # Builds
+
+    def _build(self, version: Version) -> None:
+        """Compute the next slice of commits [0, horizon); behind the last one, make the batch table."""
+        slices = Slices(self._slices_folder(version), 0, version.horizon)
+        if version.state == "registered":
+            self._store.build(version.view.name, version.number, slices.done_to())
+        files = self._next_slice(version, slices)
+        if files is None:
+            self._store.build(version.view.name, version.number, slices.done_to())
+            return
+        table = self._make_table(version, files, [], (0, version.horizon))
+        self._store.fill(version.view.name, version.number, table)
+        slices.remove()
+        log.info("built", view=version.view.name, version=version.number, rows=table.rows, events=table.events)
+
+    def _promote(self, version: Version) -> None:
+        self._store.promote(version.view.name, version.number)
+        log.info("serves", view=version.view.name, version=version.number)
+
+    def _next_slice(self, version: Version, slices: Slices) -> list[Path] | None:
+        """The files of all slices if they are done; else None, after one more was made."""
+        start = slices.done_to()
+        if start == slices.to_commit:
+            return slices.files()
+        fault_point("build.before_slice")
+        end = step_end(self._table.files(start, slices.to_commit), start, slices.to_commit, self._slice_rows)
+        draft = slices.draft()
+        with self._table.reading(start, end) as files:
+            damage = damage_of(self._table.folder, files)
+            if damage:
+                raise HeadraceError(damage)
+            if files:
+                self._job.write(self._table.folder, self._stream, version, files, (start, end), draft)
+        slices.add(draft, end)
+        fault_point("build.after_slice")
+        return None
+
+    def _make_table(
+        self, version: Version, files: Sequence[Path], earlier: Sequence[BatchTable], commits: tuple[int, int]
+    ) -> BatchTable:
+        folder = self._store.batch_folder
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"{plain_name(version.view.name)}-{version.home}-{commits[0]}-{commits[1]}-{secrets.token_hex(4)}.duckdb"
+        older = [folder / table.file for table in earlier]
+        if self._apart:
+            stopping = self.stopping.is_set
+            made = make_apart(version.view, folder / name, partials=files, earlier=older, stopping=stopping)
+        else:
+            made = make_batch_table(version.view, folder / name, partials=files, earlier=older)
+        return BatchTable(name, *commits, made.rows, made.events)
+
+    # Beats
+
+    def _is_beat_due(self, version: Version) -> bool:
+        name = version.view.name
+        if name in self._asked:
+            if version.applied_to > version.horizon:
+                return True
+            self._asked.discard(name)  # there is nothing new
+        if version.alarm or not reads(self._stream, version.view):
+            return False  # drift is kept for somebody to look at
+        if version.next_horizon is not None:
+            return True
+        if version.applied_to <= version.horizon:
+            return False
+        since_s = self._now() - self._last_beat(version)
+        every_s = self._pace.refresh_every_s if version.view.schedule_ms is None else version.view.schedule_ms / 1000
+        return since_s >= every_s or (since_s >= SOONEST_S and self._outgrown(version))
+
+    def _last_beat(self, version: Version) -> float:
+        if _id(version) not in self._beat_at:
+            with self._store.snapshot() as snapshot:
+                audits = [a for a in snapshot.audits(version.view.name) if a.number == version.number]
+            self._beat_at[_id(version)] = max([audit.at_us for audit in audits] + [version.changed_at_us]) / 1e6
+        return self._beat_at[_id(version)]
+
+    def _outgrown(self, version: Version) -> bool:
+        with self._store.snapshot() as snapshot:
+            batch, speed = snapshot.count(version)
+        return speed > max(OUTGROWN_ROWS, batch // OUTGROWN_SHARE)
+
+    def _beat(self, version: Version) -> None:
+        """One slice of commits [horizon, next_horizon) again from the log; behind the last one, audit and swap."""
+        if version.next_horizon is None:
+            version = self._store.begin_beat(version.view.name, version.number)
+        assert version.next_horizon is not None, "a beat was begun"
+        slices = Slices(self._slices_folder(version), version.horizon, version.next_horizon)
+        files = self._next_slice(version, slices)
+        if files is None:
+            return
+        began = time.monotonic()
+        audit = self._audit(version, files, began)
+        self._beat_at[_id(version)] = self._now()
+        self._asked.discard(version.view.name)
+        if not audit.agreed:
+            self._store.refuse_beat(version, audit)
+            log.error("drift", view=version.view.name, version=version.number, drift=[d.column for d in audit.drift])
+            return
+        kept, merged = _to_merge(version.batch, sum(pq.read_metadata(file).num_rows for file in files))
+        start = merged[0].from_commit if merged else version.horizon
+        table = self._make_table(version, files, merged, (start, version.next_horizon))
+        self._store.end_beat(version, [*kept, table], audit)
+        slices.remove()
+        log.info("beat", view=version.view.name, version=version.number, horizon=version.next_horizon)
+
+    def _audit(self, version: Version, files: Sequence[Path], began: float) -> Audit:
+        assert version.next_horizon is not None, "a beat was begun"
+        said = self._slices_folder(version) / "speed.parquet"
+        with self._store.snapshot() as snapshot:
+            snapshot.export_speed(version, said)
+        same_patience = version.patience_from <= version.horizon
+        if self._apart:
+            stopping = self.stopping.is_set
+            found = compare_apart(version.view, said, files, corrections=same_patience, stopping=stopping)
+        else:
+            found = compare(version.view, said, files, corrections=same_patience)
+        said.unlink()
+        return Audit(
+            version.view.name,
+            version.number,
+            version.horizon,
+            version.next_horizon,
+            int(self._now() * 1e6),
+            int((time.monotonic() - began) * 1000),
+            found.events,
+            found.rows,
+            found.drift,
+        )
+
+    # Retiring
+
+    def _is_outlived(self, version: Version, versions: Sequence[Version]) -> bool:
+        same = [v for v in versions if v.state == "retired" and v.view.name == version.view.name]
+        younger = sum(other.changed_at_us > version.changed_at_us for other in same)
+        age_s = self._now() - version.changed_at_us / 1e6
+        return age_s > self._pace.retire_after_s or younger >= KEPT_RETIRED
+
+    def _slices_folder(self, version: Version) -> Path:
+        return self._folder / f"{plain_name(version.view.name)}-{version.home}"
+
+    def close(self) -> None:
+        """Let go; what was done is on disk."""
+        self.stopping.set()
+
+
+def _goes_back(old: Version, new: Version) -> bool:
+    """Whether answers would lack commits that they have had, if the new version took the old one's place."""
+    same = old.view.name == new.view.name and old.view.stream == new.view.stream
+    return same and old.serving and new.applied_to < old.applied_to
+
+
+def _to_merge(tables: Sequence[BatchTable], rows: int) -> tuple[list[BatchTable], list[BatchTable]]:
+    """Those that stay, and those that a new table of so many rows is merged with.
+
+    Each one that stays is several times as large as the next, so there are few, and a row is written
+    again only a few times: a beat costs in proportion to its own rows, not to those before.
+    """
+    kept = list(tables)
+    while kept and (kept[-1].rows < SMALL_ROWS or kept[-1].rows < MERGE_RATIO * rows):
+        rows += kept.pop().rows
+    return kept, list(tables[len(kept) :])
+
+
+def _id(version: Version) -> Id:
+    return version.view.name, version.number

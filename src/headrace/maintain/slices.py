@@ -1,0 +1,96 @@
+"""Partials of a long range of commits, computed slice by slice and kept on disk: what was done is not done again."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+CONTENT = "content.json"  # a slice's files, with size and checksum of each
+PIECE_BYTES = 1 << 20
+_NAME = re.compile(r"(\d+)-(\d+)")
+
+
+@dataclass(frozen=True)
+class Slices:
+    """The slices of commits [from_commit, to_commit) of one version, a folder each.
+
+    A slice is there, whole, if its folder has its name: it is made under another one and renamed.
+    """
+
+    folder: Path
+    from_commit: int
+    to_commit: int
+
+    def done_to(self) -> int:
+        """Commits [from_commit, here) have been computed."""
+        done = self._done()
+        return done[-1][1] if done else self.from_commit
+
+    def files(self) -> list[Path] | None:
+        """The Parquet files of all slices, each as it was written; None if one is not: that slice is gone now."""
+        files: list[Path] = []
+        for start, end in self._done():
+            path = self._path(start, end)
+            found = _checked(path)
+            if found is None:
+                shutil.rmtree(path)
+                return None
+            files += found
+        return files
+
+    def draft(self) -> Path:
+        """A folder for the next slice to be written into; not made yet."""
+        path = self.folder / "draft"
+        shutil.rmtree(path, ignore_errors=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def add(self, draft: Path, to_commit: int) -> None:
+        """The draft holds the next slice, up to this commit."""
+        draft.mkdir(exist_ok=True)  # a slice without events has no files
+        content = {path.name: [path.stat().st_size, _checksum(path)] for path in sorted(draft.glob("*.parquet"))}
+        (draft / CONTENT).write_bytes(orjson.dumps(content))
+        target = self._path(self.done_to(), to_commit)
+        shutil.rmtree(target, ignore_errors=True)
+        os.rename(draft, target)
+
+    def remove(self) -> None:
+        """They are not needed any more."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _done(self) -> list[tuple[int, int]]:
+        names = (_NAME.fullmatch(path.name) for path in self.folder.glob("*-*"))
+        found = {int(name[1]): int(name[2]) for name in names if name}
+        done, at = [], self.from_commit
+        while at in found and found[at] <= self.to_commit:
+            done.append((at, found[at]))
+            at = found[at]
+        return done
+
+    def _path(self, start: int, end: int) -> Path:
+        return self.folder / f"{start}-{end}"
+
+
+def _checked(slice_folder: Path) -> list[Path] | None:
+    """The files of a slice; None if they are not what was written. A wrong bit would be a wrong number."""
+    try:
+        content = orjson.loads((slice_folder / CONTENT).read_bytes())
+        paths = [slice_folder / name for name in content]
+        same = all([path.stat().st_size, _checksum(path)] == content[path.name] for path in paths)
+    except (OSError, ValueError, AttributeError):
+        return None
+    return paths if same else None
+
+
+def _checksum(path: Path) -> int:
+    found = 0
+    with path.open("rb") as file:
+        while piece := file.read(PIECE_BYTES):
+            found = zlib.crc32(piece, found)
+    return found
