@@ -17,7 +17,7 @@ test: setup check
 	@LANES=$(LANES) $(BIN)/python -m tests.lanes
 
 test-faults: setup
-	@HEADRACE_FAULT_SEEDS=$(or $(SEEDS),3) $(BIN)/python -m pytest tests/faults
+	@HEADRACE_FAULT_SEEDS=$(or $(SEEDS),25) $(BIN)/python -m pytest tests/faults
 
 test-fast: setup
 	@$(BIN)/python -m pytest tests/unit tests/laws tests/docs

@@ -1,4 +1,4 @@
-"""A workspace with one stream and two views, for processes that are killed."""
+"""A workspace with one stream and two views, and a Java for servers that are killed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ..server import UpServer
+from .warm import Java
 
 DEFINITIONS = """
 CREATE STREAM clicks (id BIGINT NOT NULL, who STRING, weight BIGINT, at TIMESTAMP NOT NULL,
@@ -34,3 +35,11 @@ def workspace(tmp_path: Path) -> Path:
     (tmp_path / "definitions" / "clicks.sql").write_text(DEFINITIONS)
     (tmp_path / "headrace.toml").write_text("lease_s = 2\nrehearse = false\n")
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
+    """Outlives the servers that run on it."""
+    one = Java(tmp_path_factory.mktemp("java"))
+    yield one
+    one.close()

@@ -22,7 +22,7 @@ from headrace.faults import fault_point
 from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE
 from headrace.store.database import run
 from headrace.store.sketches import register_functions
-from headrace.store.slices import Slice, cut
+from headrace.store.slices import Slice, cut, literal, stage
 from headrace.store.tables import fold_column, partials_of, quoted, sql_type
 
 FORMAT = 1  # of a batch table's file
@@ -89,8 +89,12 @@ def write_unfinished(
             explained(_failing(view, target), target, [*partials, *earlier]),
             closing(connect(spill, memory_mb, threads)) as connection,
         ):
-            run(connection, f"ATTACH {_literal(unfinished)} AS made (TYPE duckdb)")
-            made = _fill(connection, view, _source(connection, view, partials, earlier), memory_mb << 20)
+            run(connection, f"ATTACH {literal(unfinished)} AS made (TYPE duckdb)")
+            source = _source(connection, view, partials, earlier)
+            slices = cut(connection, view, source, memory_mb << 20) if source else []
+            if len(slices) > 1:
+                source = stage(connection, source, spill / "staged")
+            made = _fill(connection, view, source, slices)
             _sign(connection, view, made, fingerprint)
             run(connection, "DETACH made")  # writes all of it into the file
         _sync(unfinished)
@@ -150,7 +154,7 @@ def connect(spill: Path, memory_mb: int, threads: int) -> duckdb.DuckDBPyConnect
 
 def read_files(view: View, files: Sequence[Path]) -> str:
     """A query that gives every row of Parquet files of partials."""
-    return f"SELECT {_columns(view)} FROM read_parquet([{', '.join(map(_literal, files))}])"
+    return f"SELECT {_columns(view)} FROM read_parquet([{', '.join(map(literal, files))}])"
 
 
 def _columns(view: View) -> str:
@@ -174,17 +178,17 @@ def _source(
     """A query that gives every row that is to be folded."""
     parts = [read_files(view, partials)] if partials else []
     for i, path in enumerate(earlier):
-        run(connection, f"ATTACH {_literal(path)} AS earlier_{i} (TYPE duckdb, READ_ONLY)")
+        run(connection, f"ATTACH {literal(path)} AS earlier_{i} (TYPE duckdb, READ_ONLY)")
         parts.append(f"SELECT {_columns(view)} FROM earlier_{i}.{PANES}")
     return " UNION ALL ".join(parts)
 
 
-def _fill(connection: duckdb.DuckDBPyConnection, view: View, source: str, memory: int) -> Made:
+def _fill(connection: duckdb.DuckDBPyConnection, view: View, source: str, slices: Sequence[Slice]) -> Made:
     """The tables, slice by slice of (key, pane), so that neither sketches nor sorting need all rows at once."""
     levels = levels_of(view)
     for table in (PANES, *(name for name, _ in levels)):
         run(connection, _create(view, table))
-    for part in cut(connection, view, source, memory) if source else ():
+    for part in slices:
         _insert(connection, view, PANES, f"({source})", PANE, part)
         below = PANES
         for name, ms in levels:
@@ -250,10 +254,6 @@ def _explain(error: Exception, what: str, place: Path, inputs: Sequence[Path]) -
 
 def _failing(view: View, target: Path) -> str:
     return f"view '{view.name}': batch table '{target}' cannot be made"
-
-
-def _literal(path: Path) -> str:
-    return "'" + str(path).replace("'", "''") + "'"
 
 
 def _unfinished(target: Path) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -17,6 +18,7 @@ DAY_MS = 86_400_000
 PREFIX_DIGITS = 3  # of the key id: 4,096 steps, which hold alike since it is a hash
 SHARE = 8  # a slice takes this part of the memory: DuckDB, Arrow and Python each hold its sketches once
 ROW_BYTES = 100  # beside its sketches
+STAGED_GROUP = 8_192  # rows that are read together where slices are staged
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,18 @@ class Slice:
 ALL = Slice("0", "f")
 
 
-def cut(connection: duckdb.DuckDBPyConnection, view: View, source: str, memory: int) -> Iterator[Slice]:
+def stage(connection: duckdb.DuckDBPyConnection, source: str, file: Path) -> str:
+    """Write what the query `source` gives into a file, sorted, and give a query that reads it.
+
+    So each slice reads its own rows only, and not all rows for each of many slices.
+    """
+    file.parent.mkdir(exist_ok=True)
+    run(connection, f"ATTACH {literal(file)} AS {quoted(file.name)} (TYPE duckdb, ROW_GROUP_SIZE {STAGED_GROUP})")
+    run(connection, f"CREATE TABLE {quoted(file.name)}.staged AS {source} ORDER BY {KEY_ID}, {PANE}")
+    return f"SELECT * FROM {quoted(file.name)}.staged"
+
+
+def cut(connection: duckdb.DuckDBPyConnection, view: View, source: str, memory: int) -> list[Slice]:
     """Slices of the rows that the query `source` gives, in the order of (key id, pane).
 
     DuckDB folds and sorts what it knows beyond its memory, but it keeps lists of sketches within: only
@@ -50,21 +63,27 @@ def cut(connection: duckdb.DuckDBPyConnection, view: View, source: str, memory: 
     """
     sketches = [quoted(name) for name, part in partials_of(view) if part.merge.fold is None]
     if not sketches:
-        yield ALL
-        return
+        return [ALL]
     weight = " + ".join([str(ROW_BYTES), *(f"coalesce(octet_length({name}), 0)" for name in sketches)])
     most = memory // SHARE
     prefix = f"left(CAST({KEY_ID} AS VARCHAR), {PREFIX_DIGITS})"
     query = f"SELECT {prefix}, CAST(sum({weight}) AS BIGINT) FROM ({source}) GROUP BY ALL ORDER BY ALL"
+    slices = []
     for first, last, size in _gathered(run(connection, query), most):
         if size <= most:
-            yield Slice(first, last)
+            slices.append(Slice(first, last))
             continue
         where = Slice(first, last).condition
         day = f"{PANE} - ({PANE} % {DAY_MS} + {DAY_MS}) % {DAY_MS}"
         query = f"SELECT {day}, CAST(sum({weight}) AS BIGINT) FROM ({source}) WHERE {where} GROUP BY ALL ORDER BY ALL"
-        for start_ms, last_ms, _ in _gathered(run(connection, query), most):
-            yield Slice(first, last, start_ms, last_ms + DAY_MS)
+        days = _gathered(run(connection, query), most)
+        slices += [Slice(first, last, start_ms, last_ms + DAY_MS) for start_ms, last_ms, _ in days]
+    return slices
+
+
+def literal(path: Path) -> str:
+    """A path as SQL writes it."""
+    return "'" + str(path).replace("'", "''") + "'"
 
 
 def _gathered(weighed: Iterable[tuple[Any, ...]], most: int) -> Iterator[tuple[Any, Any, int]]:

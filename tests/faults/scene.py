@@ -1,0 +1,220 @@
+"""A workspace whose servers die at named points while events flow, views are edited and answers are asked for."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from headrace.faults import VARIABLE
+
+from .ledger import Event, Ledger, per_minute, total
+from .warm import Java, WarmServer
+from .witness import Witness, total_of
+
+KILLED = -9
+REACH_S = 120
+VIEWS = ("per_minute", "total")
+SETTINGS = """
+lease_s = 2
+rehearse = false
+append_every_ms = 0
+upkeep_every_s = 0.3
+lake_grace_s = 0
+"""
+DEFINITIONS = """
+CREATE STREAM clicks (id BIGINT NOT NULL, who STRING, weight BIGINT, a {a}, b {b}, at TIMESTAMP NOT NULL,
+  WATERMARK FOR at AS at - INTERVAL 10 SECONDS);
+CREATE MATERIALIZED VIEW per_minute AS
+  SELECT who, count(*) AS n, sum(weight) AS weight, approx_count_distinct(id) AS ids FROM clicks
+  WHERE weight < {per_minute} GROUP BY who, window(at, '1 minute');
+CREATE MATERIALIZED VIEW total AS SELECT count(*) AS n, sum(id) AS ids, max(id) AS last FROM clicks
+  WHERE weight < {total};
+"""
+
+
+class Scene:
+    """One workspace through many deaths."""
+
+    def __init__(self, java: Java, folder: Path, seed: int) -> None:
+        self._java = java
+        self._folder = folder
+        self._chance = random.Random(seed)
+        self._ledger = Ledger(seed)
+        self._said: dict[str, Any] = {"a": "INT", "b": "INT", "per_minute": 10, "total": 10}
+        self._limits = {view: {10} for view in VIEWS}  # which definitions of a view may answer now
+        self._posts = 0
+        self._waiting: tuple[str, list[Event], list[Event]] | None = None  # key, events, those that count
+        self._fault = folder / "fault"
+        (folder / "definitions").mkdir()
+        (folder / "headrace.toml").write_text(SETTINGS)
+        self._write()
+
+    def die_at(self, point: str) -> None:
+        """A server that finds what the last one left, and dies when it reaches this point."""
+        passing = 1 if point.startswith("replay.") else self._chance.choice((1, 1, 2))  # a replay takes one commit
+        armed = f"{point}:{passing}"
+        at_once = self._chance.random() < 0.3  # it may die while it still makes good what the last one left
+        self._fault.write_text(armed if at_once else "")
+        server = self._start()
+        with Witness(server, lambda: self._ledger, lambda: self._limits["total"]):
+            if not at_once:
+                self.settle(server)
+                self.check(server)
+                self._fault.write_text(armed)
+            act = self._act_for(point)
+            deadline = time.monotonic() + REACH_S
+            while server.process.poll() is None:
+                assert time.monotonic() < deadline, f"{armed} was never reached: {server.said()}"
+                try:
+                    act(server)
+                except httpx2.TransportError:
+                    time.sleep(0.02)  # it is dying
+        assert server.process.returncode == KILLED, (armed, server.said())
+
+    def workers_die(self) -> None:
+        """Spark's workers die again and again; the server goes on by itself."""
+        self._fault.write_text("")
+        server = self._start()
+        self._java.worker_fault.write_text("append.in_worker:2")
+        for _ in range(self._chance.randint(2, 5)):
+            self._post(server)
+        self._java.worker_fault.unlink()
+        self.settle(server)
+        self.check(server)
+        server.kill()
+
+    def end(self) -> None:
+        """A last server has all of it, takes nothing twice, and leaves nothing lying about."""
+        self._fault.write_text("")
+        server = self._start()
+        self.settle(server)
+        self.check(server)
+        assert server.stop() == 0
+
+    def _start(self) -> WarmServer:
+        return self._java.server(self._folder, **{VARIABLE: f"@{self._fault}"}).wait_for_http()
+
+    # What is done to a server
+
+    def _act_for(self, point: str) -> Callable[[WarmServer], None]:
+        kind = point.partition(".")[0]
+        if kind == "replay":
+            return self._replay
+        if kind in ("compact", "upkeep"):
+            return self._post_alone
+        return self._post
+
+    def _post(self, server: WarmServer) -> None:
+        """The next events, or again those that were not acknowledged."""
+        if self._waiting is None:
+            events = self._ledger.make(self._chance.randint(1, 30))
+            self._hold(events, events)
+        self._send(server)
+
+    def _post_alone(self, server: WarmServer) -> None:
+        """Events in a commit of their own, so that small files gather."""
+        self._post(server)
+        self._wait_for_views(server)
+
+    def _hold(self, events: list[Event], counting: list[Event]) -> None:
+        self._posts += 1
+        self._waiting = f"post-{self._posts}", events, counting
+        self._ledger.intend(counting)
+
+    def _send(self, server: WarmServer) -> None:
+        assert self._waiting is not None
+        key, events, counting = self._waiting
+        reply = httpx2.post(
+            f"{server.url}/v1/streams/clicks/events", params={"keep_bad": "true"}, content=json.dumps(events),
+            headers={"content-type": "application/json", "idempotency-key": key}, timeout=60,
+        ).raise_for_status().json()  # fmt: skip
+        assert not reply["refused"], reply
+        self._ledger.count(counting)
+        self._waiting = None
+
+    def _replay(self, server: WarmServer) -> None:
+        """Dead letters, the schema that can hold them, and their replay."""
+        field = next((name for name in ("a", "b") if self._ledger.dead[name]), None)
+        if field is None:
+            field = next(name for name in ("a", "b") if self._said[name] == "INT")
+            letters = self._ledger.make(self._chance.randint(1, 20), too_heavy=field)
+            if self._waiting is not None:
+                self._send(server)
+            self._hold(letters, [])
+            self._ledger.dead[field] = letters
+        if self._waiting is not None:
+            self._send(server)
+        self._wait_for_lake(server)
+        self._said[field] = "BIGINT"
+        self._write()
+        httpx2.post(f"{server.url}/v1/apply", timeout=60).raise_for_status()
+        self._ledger.intend(self._ledger.dead[field])
+        self._replay_all(server)
+
+    def _replay_all(self, server: WarmServer) -> None:
+        """To the end; what can be read now counts from then on."""
+        cursor: dict[str, str] = {}
+        while True:
+            url = f"{server.url}/v1/streams/clicks/dead-letters/replay"
+            said = httpx2.post(url, params=cursor, timeout=60)
+            if said.status_code == httpx2.codes.SERVICE_UNAVAILABLE:
+                time.sleep(0.05)
+                continue
+            said.raise_for_status()
+            if said.json()["cursor"] is None:
+                break
+            cursor = {"cursor": said.json()["cursor"]}
+        for field, letters in self._ledger.dead.items():
+            if self._said[field] == "BIGINT":
+                self._ledger.count(letters)
+                letters.clear()
+
+    def _write(self) -> None:
+        (self._folder / "definitions" / "clicks.sql").write_text(DEFINITIONS.format(**self._said))
+
+    # What must hold
+
+    def settle(self, server: WarmServer) -> None:
+        """Until all that was asked of the dead ones is done."""
+        if self._waiting is not None:
+            self._send(server)
+        if any(self._said[field] == "BIGINT" and letters for field, letters in self._ledger.dead.items()):
+            httpx2.post(f"{server.url}/v1/apply", timeout=60).raise_for_status()
+            self._replay_all(server)
+        self._wait_for_views(server)
+
+    def _wait_for_lake(self, server: WarmServer) -> None:
+        deadline = time.monotonic() + REACH_S
+        while server.status_of("clicks")["backlog_bytes"]:
+            assert time.monotonic() < deadline, server.said()
+            time.sleep(0.02)
+
+    def _wait_for_views(self, server: WarmServer) -> None:
+        """Until every view answers from every commit, by the newest definition."""
+        self._wait_for_lake(server)
+        deadline = time.monotonic() + REACH_S
+        while True:
+            views = server.get("/v1/views")["views"]
+            if all(view["applied_to"] == view["commits"] and not view["building"] for view in views):
+                break
+            assert time.monotonic() < deadline, (views, server.said())
+            time.sleep(0.02)
+        self._limits = {view: {self._said[view]} for view in VIEWS}
+
+    def check(self, server: WarmServer) -> None:
+        """Every acknowledged event is in every view, once."""
+        events = self._ledger.events
+        assert total_of(server.rows("total")) == total(events, self._said["total"])
+        found = {(row["window_start"], row["who"]): (row["n"], row["weight"]) for row in server.rows("per_minute")}
+        assert found == per_minute(events, self._said["per_minute"])
+        stream = server.status_of("clicks")
+        assert (stream["events"], stream["dead_letters"]) == (
+            len(events),
+            sum(map(len, self._ledger.dead.values())),
+        )

@@ -1,0 +1,63 @@
+"""Asks a server that will die for the same view again and again: no answer may fail, and each must be true."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+
+from .ledger import Ledger, Total
+from .warm import WarmServer
+
+PAUSE_S = 0.05
+
+
+class Witness:
+    """Asks until the server is dead or the test is over."""
+
+    def __init__(self, server: WarmServer, ledger: Callable[[], Ledger], limits: Callable[[], set[int]]) -> None:
+        self._server = server
+        self._ledger = ledger
+        self._limits = limits
+        self._wrong: list[object] = []
+        self._enough = threading.Event()
+        self._thread = threading.Thread(target=self._ask, name="witness", daemon=True)
+        self.answers = 0
+
+    def __enter__(self) -> Witness:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._enough.set()
+        self._thread.join(60)
+        assert not self._wrong, self._wrong[:3]
+
+    def _ask(self) -> None:
+        with httpx2.Client(base_url=self._server.url, timeout=60) as http:
+            while not self._enough.is_set():
+                try:
+                    reply = http.get("/v1/views/total")
+                except httpx2.TransportError:
+                    self._enough.wait(0.5)  # until it is known that it is dead
+                    if self._server.process.poll() is None:
+                        self._wrong.append("no answer from a server that runs")
+                    return
+                self._judge(reply)
+                self._enough.wait(PAUSE_S)
+
+    def _judge(self, reply: httpx2.Response) -> None:
+        if reply.status_code != httpx2.codes.OK:
+            self._wrong.append(reply.text)
+            return
+        self.answers += 1
+        seen = total_of(reply.json()["rows"])
+        if not self._ledger().shows(seen, self._limits()):
+            self._wrong.append((seen, reply.json()["version"], self._limits()))
+
+
+def total_of(rows: list[dict[str, Any]]) -> Total:
+    """What the view `total` says."""
+    return (rows[0]["n"], rows[0]["ids"], rows[0]["last"]) if rows and rows[0]["n"] else (0, 0, 0)
