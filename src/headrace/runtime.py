@@ -217,15 +217,8 @@ class Runtime:
         while not self.stopped.is_set():
             with self._changing:
                 pipelines = list(self._pipelines.values())
-            worked = False
-            try:
-                for pipeline in pipelines:
-                    if pipeline.batch is not None:
-                        worked = pipeline.batch.run_once() or worked
-            except Exception:
-                if not self.stopped.is_set():
-                    log.exception("the batch layer failed")
-            if worked:
+            worked = [pipeline.batch.run_once() for pipeline in pipelines if pipeline.batch is not None]
+            if any(worked):
                 self._on_applied()
             else:
                 self.stopped.wait(BEAT_S)

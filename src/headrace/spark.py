@@ -119,6 +119,7 @@ def _settings(scratch: Path, driver_memory: str, java_options: str, pools: Path)
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": cores,
         "spark.default.parallelism": cores,
+        "spark.shuffle.sort.bypassMergeThreshold": "8",  # builds exchange 64 parts: not a file for each part and task
         "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": pools.as_uri(),
         "spark.sql.streaming.pollingDelay": "50ms",

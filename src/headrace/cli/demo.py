@@ -29,10 +29,14 @@ def demo(
 def bench(
     events: Annotated[int, typer.Option(help="Events of one throughput run.", min=100_000)] = 5_000_000,
     seconds: Annotated[float, typer.Option(help="How long events flow for freshness.", min=5)] = 25.0,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PART", help="Part to measure: lake, throughput, serving, builds, steady or edits."),
+    ] = None,
     write: Annotated[Path | None, typer.Option(help="Markdown file that keeps the figures.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure this machine. Throughput, memory, freshness, ingest and answer times; takes some minutes."""
+    """Measure this machine. Throughput, memory, freshness, answer times, builds and edits; takes some minutes."""
     from headrace.bench import main  # numpy, and the parts of the demo
 
-    raise typer.Exit(main(events=events, seconds=seconds, write=write, as_json=as_json))
+    raise typer.Exit(main(events=events, seconds=seconds, only=only, write=write, as_json=as_json))

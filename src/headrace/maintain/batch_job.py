@@ -18,7 +18,7 @@ from headrace.store.base import Version
 
 POOL = "batch"
 SLICE_ROWS = 5_000_000  # events of one job: planning it is then a tenth of its time, and its groups are few
-TASK_S = 0.15
+TASK_S = 0.2
 TASK_ROWS = (150_000, 1_000_000)  # a task has no fewer, since starting it takes 15 ms, and no more
 FIRST_RATE = 500_000.0  # events per second before anything was measured
 WORTH_MEASURING = 500_000  # events: a smaller job says more of the planning than of the reading
@@ -65,7 +65,7 @@ class BatchJob:
         return written
 
     def _task_bytes(self, files: Sequence[LakeFile]) -> int:
-        """How much of these files one task reads so that it takes some 150 ms, going by the last job."""
+        """How much of these files one task reads so that it takes some 200 ms at most, going by the last job."""
         least, most = TASK_ROWS
         rows = min(most, max(least, self.rate / self._cores * TASK_S))
         return int(rows * sum(file.size for file in files) / max(1, sum(file.rows for file in files))) + 1

@@ -17,6 +17,7 @@ from headrace.store.tables import partial_columns
 from headrace.types import DOUBLE, Type
 
 SMALL_BYTES = 8 << 20  # of Parquet: below it one task, without an exchange, is quickest
+WRITTEN = {f"parquet.enable.dictionary#{KEY_ID}": "false"}  # each of its values is there once per pane at most
 OUR_COLUMNS = f"{COMMIT} BIGINT, {ARRIVED} TIMESTAMP, {NEWEST} TIMESTAMP"
 
 
@@ -54,7 +55,8 @@ def damage_of(folder: Path, files: Sequence[LakeFile]) -> str | None:
 
 def write_partials(events: DataFrame, stream: Stream, version: Version, folder: Path) -> list[str]:
     """Compute a version's partials of these events; the Parquet files that hold them."""
-    partials(events, stream, version.view, version.patience_ms).write.parquet(str(folder))
+    rows = partials(events, stream, version.view, version.patience_ms)
+    rows.write.options(**WRITTEN).parquet(str(folder))
     return sorted(str(path) for path in folder.glob("*.parquet"))
 
 

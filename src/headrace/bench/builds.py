@@ -1,0 +1,241 @@
+"""What the batch layer takes: builds of a growing history, beats over it, answers from it.
+
+The product's own parts run in this process, over one lake; a version built at commit n sees the first n million events.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+
+from headrace.bench.events import ONE_VIEW, STREAM
+from headrace.bench.figures import Figure, of_runs, percentile
+from headrace.bench.history import COMMIT_ROWS, VISITORS, VISITS, extend
+from headrace.define.fingerprint import fingerprint
+from headrace.define.model import View
+from headrace.define.sql import parse
+from headrace.describe import memory_mb
+from headrace.errors import HeadraceError
+from headrace.lake.table import LakeTable
+from headrace.maintain.batch import Batch
+from headrace.maintain.partials import read_events, write_partials
+from headrace.serve.answer import answer
+from headrace.serve.question import Question
+from headrace.spark import build_session
+from headrace.store.base import Point, Step, Version
+from headrace.store.duckdb import DuckStore
+
+Tell = Callable[[str], None]
+SIZES = (5, 10, 20)  # commits of a million events each
+ROUNDS = 3
+BEATS = 3
+ANSWERS = 1_000
+MOST_S = 300.0  # that one build may take
+MEMORY_LOOK_S = 0.1
+
+MORE_VIEWS = """CREATE MATERIALIZED VIEW by_visitor AS
+SELECT visitor, count(*) AS hits, sum(bytes) AS bytes, max(bytes) AS largest
+FROM visits GROUP BY visitor, window(at, '1 minute');
+CREATE MATERIALIZED VIEW many_groups AS
+SELECT visitor, bytes % 100 AS part, count(*) AS hits, sum(bytes) AS bytes, max(bytes) AS largest
+FROM visits GROUP BY visitor, bytes % 100;
+"""
+VIEWS = parse(STREAM + ONE_VIEW + MORE_VIEWS).views
+
+
+class Layers:
+    """A lake of so many million events, with a store and a batch layer over it."""
+
+    def __init__(self, folder: Path, commits: int) -> None:
+        self.table = LakeTable(folder / "lake" / VISITS.name, VISITS, fence=1)
+        extend(self.table, commits * COMMIT_ROWS)
+        self._scratch = folder / "scratch"
+        self.spark = build_session(self._scratch)
+        self.store = DuckStore.open(folder / "store.duckdb", 1, batch_folder=folder / "batch")
+        self.batch = Batch(self.spark, VISITS, self.table, self.store, folder / "builds")
+
+    def close(self) -> None:
+        self.batch.close()
+        self.store.close()
+        self.spark.stop()
+
+    def build(self, view: View, commits: int) -> float:
+        """Build a view from the first commits of the lake until it serves; the seconds that this took."""
+        began = time.monotonic()
+        self.store.register(view, fingerprint(view), VISITS.patience_ms, self._point(commits))
+        self._until(lambda: self._serving(view) is not None, view)
+        took_s = time.monotonic() - began
+        version = self._serving(view)
+        found = sum(table.events for table in version.batch) if version else 0
+        if found != commits * COMMIT_ROWS:
+            raise HeadraceError(f"a build of view '{view.name}' holds {found:,} events", expected=f"{commits:,} M")
+        return took_s
+
+    def beat(self, view: View) -> float:
+        """One more commit by the speed layer; then the seconds that its beat takes."""
+        version = self._serving(view)
+        assert version is not None, "it was built"
+        self._apply(version)
+        began = time.monotonic()
+        self.batch.refresh(view.name)
+        self._until(lambda: self._horizon(view) == version.horizon + 1, view)
+        return time.monotonic() - began
+
+    def answer_ms(self, view: str, number: int) -> float:
+        """One key, one hour."""
+        question = Question.of(view, key={"visitor": f"u{number * 7 % VISITORS}"}, window="1h")
+        began = time.perf_counter()
+        answered = answer(self.store, question, lambda _: (0, None), datetime.now(UTC))
+        took_ms = (time.perf_counter() - began) * 1000
+        if not answered.rows():
+            raise HeadraceError(f"the answer of view '{view}' for {question.where} has no row")
+        return took_ms
+
+    def _apply(self, version: Version) -> None:
+        """What the speed layer does with one commit."""
+        commits = (version.applied_to, version.applied_to + 1)
+        at = self._point(commits[1])
+        folder = self._scratch / "step"
+        events = read_events(self.spark, self.table.folder, VISITS, self.table.files(*commits), commits)
+        files = write_partials(events, VISITS, version, folder)
+        step = Step(VISITS.name, *commits, at.position, at.newest_us, int(time.time() * 1e6))
+        self.store.apply(step, {(version.view.name, version.number): files})
+        shutil.rmtree(folder)
+
+    def _point(self, commit: int) -> Point:
+        state = self.table.state_at(commit)
+        assert state is not None, "this process made the commit"
+        return Point(state.next_commit, state.position, state.newest_us)
+
+    def _serving(self, view: View) -> Version | None:
+        with self.store.snapshot() as snapshot:
+            return snapshot.serving(view.name)
+
+    def _horizon(self, view: View) -> int:
+        version = self._serving(view)
+        return version.horizon if version else 0
+
+    def _until(self, done: Callable[[], bool], view: View) -> None:
+        deadline = time.monotonic() + MOST_S
+        while not done():
+            worked = self.batch.run_once()
+            if self.batch.errors or not worked or time.monotonic() > deadline:
+                said = "; ".join(self.batch.errors.values()) or "nothing was left to do"
+                raise HeadraceError(f"the batch layer does not get on with view '{view.name}': {said}")
+
+
+def history(tell: Tell) -> list[Figure]:
+    """All of it, over one lake of 20 M events."""
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
+        tell(f"a lake of {SIZES[-1]} M events")
+        layers = Layers(Path(folder), SIZES[-1])
+        try:
+            return [*_builds(layers, tell), *_memory(layers, tell), *_beats(layers, tell), *_answers(layers, tell)]
+        finally:
+            layers.close()
+
+
+def _builds(layers: Layers, tell: Tell) -> list[Figure]:
+    view = VIEWS["traffic"]
+    tell("builds")
+    _build_anew(layers, view, SIZES[0])  # code is compiled on the first one
+    rounds = []
+    for number in range(ROUNDS):
+        rounds.append([_build_anew(layers, view, commits) for commits in SIZES])
+        tell(f"round {number + 1}: " + ", ".join(f"{m} M in {s:.2f} s" for m, s in zip(SIZES, rounds[-1], strict=True)))
+    rates = [SIZES[-1] * COMMIT_ROWS / took[-1] for took in rounds]
+    doubled = [
+        (f"building {2 * few} M events against {few} M", [took[at + 1] / took[at] for took in rounds])
+        for at, few in enumerate(SIZES[:-1])
+    ]
+    return [
+        of_runs(f"build of {SIZES[-1]} M events from the lake", rates, "events/s", 900_000),
+        *(_ratio(name, ratios, 2.2) for name, ratios in doubled),
+    ]
+
+
+def _build_anew(layers: Layers, view: View, commits: int) -> float:
+    layers.store.drop(view.name)
+    return layers.build(view, commits)
+
+
+def _memory(layers: Layers, tell: Tell) -> list[Figure]:
+    tell("a build of 1 M groups")
+    with _watched_memory() as seen:
+        took_s = layers.build(VIEWS["many_groups"], SIZES[1])
+    return [
+        Figure("build of 1 M groups", SIZES[1] * COMMIT_ROWS / took_s, "events/s", f"{SIZES[1]} M events, once"),
+        Figure("memory while 1 M groups are built, most", max(seen), "MB", f"{min(seen):,} MB before", 2_500, False),
+    ]
+
+
+@contextmanager
+def _watched_memory() -> Iterator[list[int]]:
+    """What this process and all that it started occupy, looked at all the time."""
+    seen = [memory_mb()]
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.wait(MEMORY_LOOK_S):
+            seen.append(memory_mb())
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        done.set()
+        thread.join()
+
+
+def _beats(layers: Layers, tell: Tell) -> list[Figure]:
+    """Beats of a commit each over a short and a long history, in turn, so that what else runs meets both."""
+    tell("beats")
+    short, long = (replace(VIEWS["by_visitor"], name=name) for name in ("short", "long"))
+    few = SIZES[-1] - BEATS - 1
+    layers.build(short, SIZES[0])
+    layers.build(long, few)
+    for view in (short, long):
+        layers.beat(view)
+    pairs = [(layers.beat(short), layers.beat(long)) for _ in range(BEATS)]
+    for view in (short, long):
+        layers.store.drop(view.name)
+    return [
+        of_runs("a beat of 1 M events, 10,000 keys", [b * 1000 for _, b in pairs], "ms"),
+        _ratio(f"a beat over {few} M events against {SIZES[0]} M", [b / a for a, b in pairs], 1.3),
+    ]
+
+
+def _answers(layers: Layers, tell: Tell) -> list[Figure]:
+    """Point answers over the history and over twice the history, in turn."""
+    tell("point answers as history doubles")
+    once, twice = (replace(VIEWS["by_visitor"], name=name) for name in ("once", "twice"))
+    layers.build(once, SIZES[1])
+    layers.build(twice, SIZES[2])
+    for number in range(ANSWERS // 5):
+        layers.answer_ms(once.name, number), layers.answer_ms(twice.name, number)
+    pairs = [(layers.answer_ms(once.name, number), layers.answer_ms(twice.name, number)) for number in range(ANSWERS)]
+    before, after = (percentile(times, 0.5) for times in zip(*pairs, strict=True))
+    return [
+        Figure(
+            f"point answer over {SIZES[2]} M events against {SIZES[1]} M, {VISITORS:,} keys, p50",
+            after / before,
+            "x",
+            f"{before:.2f} and {after:.2f} ms, {ANSWERS:,} each, in the process",
+            1.2,
+            False,
+        )
+    ]
+
+
+def _ratio(name: str, ratios: list[float], bar: float) -> Figure:
+    spread = f"{min(ratios):.2f} to {max(ratios):.2f} in {len(ratios)} pairs"
+    return Figure(name, median(ratios), "x", spread, bar, higher_is_better=False)

@@ -1,0 +1,218 @@
+"""Edits under load: a view is edited twenty times while events flow in and answers out; every answer is judged."""
+
+from __future__ import annotations
+
+import queue
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from headrace.bench.events import PAGES, arrays
+from headrace.bench.figures import Figure, of_percentile, percentile
+from headrace.bench.history import VISITS, extend
+from headrace.bench.judge import Definition, Said, wrong_answers
+from headrace.bench.load import Connection
+from headrace.client import connect
+from headrace.config import Workspace
+from headrace.demo.server import Server, make_workspace
+from headrace.errors import HeadraceError
+from headrace.lake.table import LakeTable
+
+Tell = Callable[[str], None]
+HISTORY = 2_000_000
+FLOW = 10_000  # events a second
+PER_POST = 500
+ASKED = 100  # answers a second
+ASKERS = 4
+QUIET_S = 20.0
+WARM_S = 15.0
+MOST_S = 120.0  # that one edit may take
+
+FIRST = Definition()
+RENAMED = (("visits", "count(*)"), ("bytes", "sum(bytes)"), ("largest", "max(bytes)"))
+SMALLEST = ("smallest", "min(bytes)")
+ERRORS = ("errors", "count(*) FILTER (WHERE status >= 500)")
+
+
+def edits() -> list[tuple[str, Definition]]:
+    """Twenty edits in a row, each of the definition before it: every kind, and back again."""
+    now = FIRST
+    found = []
+
+    def edit(kind: str, **changed: Any) -> None:
+        nonlocal now
+        now = replace(now, **changed)
+        found.append((kind, now))
+
+    edit("rename an output", columns=RENAMED)
+    edit("new aggregate", columns=(*RENAMED, SMALLEST))
+    edit("drop an aggregate", columns=(*RENAMED[:2], SMALLEST))
+    edit("filter", where="status <> 304")
+    edit("patience", patience="2 MINUTES")
+    edit("key", keys=("page", "status"))
+    edit("schedule", schedule="SCHEDULE EVERY 2 HOURS")
+    edit("window", pane="5 minutes")
+    edit("argument", columns=(RENAMED[0], ("bytes", "sum(bytes + 1)"), SMALLEST))
+    edit("key", keys=("page",))
+    edit("rename an output", columns=(("hits", "count(*)"), ("bytes", "sum(bytes + 1)"), SMALLEST))
+    edit("window", pane="1 minute")
+    edit("filter", where="")
+    edit("new aggregate", columns=(*now.columns, ERRORS))
+    edit("drop an aggregate", columns=(*now.columns[:2], ERRORS))
+    edit("patience", patience="1 MINUTE")
+    edit("argument", columns=(("hits", "count(*)"), ("bytes", "sum(bytes)"), ERRORS))
+    edit("schedule", schedule="")
+    edit("filter", where="status = 200")
+    edit("new aggregate, filter and window", columns=FIRST.columns, where="", pane="2 minutes")
+    return found
+
+
+@dataclass
+class Heard:
+    """What clients saw while events flowed."""
+
+    fresh_s: list[float] = field(default_factory=list)
+    answer_ms: list[float] = field(default_factory=list)
+    answers: list[Said] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+
+class Load:
+    """Clients that post and ask at an even rate until told to stop; what they hear goes where `heard` points."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._bodies = arrays(200_000, PER_POST)
+        self._acknowledged: queue.SimpleQueue[tuple[str, float] | None] = queue.SimpleQueue()
+        self._stopping = threading.Event()
+        self.heard = Heard()
+        acts = [self._send, self._wait, *[self._ask] * ASKERS]
+        self._threads = [threading.Thread(target=act, args=(i,), daemon=True) for i, act in enumerate(acts)]
+        for thread in self._threads:
+            thread.start()
+
+    def listen(self, seconds: float) -> Heard:
+        """What is heard in so many seconds."""
+        heard = self.heard = Heard()
+        time.sleep(seconds)
+        return heard
+
+    def stop(self) -> None:
+        """Let every client end; raises if one did before."""
+        alive = all(thread.is_alive() for thread in self._threads)
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+        if not alive:
+            raise HeadraceError("a client of the benchmark ended before its time")
+
+    def _send(self, _: int) -> None:
+        connection = Connection(self._url)
+        for number in _even_times(FLOW / PER_POST, self._stopping):
+            body = self._bodies[number % len(self._bodies)]
+            token = connection.post("/v1/streams/visits/events", body)["token"]
+            self._acknowledged.put((token, time.monotonic()))
+        self._acknowledged.put(None)
+
+    def _wait(self, _: int) -> None:
+        # Tokens complete in the order of their posts, so waiting for one after the other is exact.
+        connection = Connection(self._url)
+        while waiting := self._acknowledged.get():
+            connection.wait_for_token(waiting[0])
+            self.heard.fresh_s.append(time.monotonic() - waiting[1])
+
+    def _ask(self, asker: int) -> None:
+        connection = Connection(self._url)
+        for number in _even_times(ASKED / ASKERS, self._stopping):
+            page = f"/p/{(number * ASKERS + asker) % PAGES}"
+            heard, began = self.heard, time.monotonic()
+            try:
+                said = connection.get(f"/v1/views/traffic?key.page={page}&by=page&window=1h")
+            except HeadraceError as error:
+                heard.failures.append(str(error))
+                continue
+            heard.answer_ms.append((time.monotonic() - began) * 1000)
+            heard.answers.append(Said(page, said["version"], said["as_of"]["commits"]["visits"], tuple(said["rows"])))
+
+
+def _even_times(per_second: float, stopping: threading.Event) -> Iterator[int]:
+    """Numbers at even times; a late one comes at once."""
+    began, number = time.monotonic(), 0
+    while not stopping.wait(max(0.0, began + number / per_second - time.monotonic())):
+        yield number
+        number += 1
+
+
+def edits_under_load(tell: Tell) -> list[Figure]:
+    """The figures, over a server in a process of its own."""
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
+        folder = Path(name)
+        make_workspace(folder, FIRST.sql)
+        lake = Workspace.open(folder).lake(VISITS.name)
+        tell(f"a history of {HISTORY:,} events")
+        extend(LakeTable(lake, VISITS, fence=1), HISTORY)
+        with _server(folder) as server:
+            quiet, edited, served = _run(server, tell)
+        answers = quiet.answers + edited.answers
+        tell(f"{len(answers):,} answers are judged")
+        wrong = wrong_answers(LakeTable(lake, VISITS, fence=None), served, answers)
+    for sentence in (edited.failures + wrong)[:5]:
+        tell(sentence)
+    ratio = percentile(edited.fresh_s, 0.99) / percentile(quiet.fresh_s, 0.99)
+    spread = f"{percentile(quiet.fresh_s, 0.99):.2f} s without edits"
+    during = f"while a view is edited {len(served) - 1} times"
+    return [
+        Figure(f"answers that failed {during}", len(edited.failures), "", f"of {len(edited.answers):,}", 0, False),
+        Figure(f"answers that were not right {during}", len(wrong), "", f"of {len(answers):,}", 0, False),
+        of_percentile(f"freshness {during}", edited.fresh_s, 0.99, "s", None),
+        Figure(f"freshness {during} against none, p99", ratio, "x", spread, 2, False),
+        of_percentile(f"point answer {during}", edited.answer_ms, 0.5, "ms", None),
+        of_percentile(f"point answer {during}", edited.answer_ms, 0.99, "ms", None),
+    ]
+
+
+@contextmanager
+def _server(folder: Path) -> Iterator[Server]:
+    server = Server(folder)
+    try:
+        server.wait_until_ready()
+        yield server
+    finally:
+        server.stop()
+
+
+def _run(server: Server, tell: Tell) -> tuple[Heard, Heard, dict[int, Definition]]:
+    """What was heard without and with edits, and the definition of each version."""
+    connection = Connection(server.url)
+    served = {_wait_for_version(connection, 0): FIRST}
+    load = Load(server.url)
+    load.listen(WARM_S)
+    tell(f"{FLOW:,} events/s in, {ASKED} answers/s out, no edit")
+    quiet = load.listen(QUIET_S)
+    load.heard = edited = Heard()
+    for number, (kind, definition) in enumerate(edits(), 1):
+        began = time.monotonic()
+        make_workspace(server.folder, definition.sql)
+        with connect(str(server.folder)) as client:
+            client.apply()
+        served[_wait_for_version(connection, max(served))] = definition
+        tell(f"edit {number}: {kind}, serves after {time.monotonic() - began:.1f} s")
+    load.stop()
+    return quiet, edited, served
+
+
+def _wait_for_version(connection: Connection, after: int) -> int:
+    """Until a later version of the view serves; its number."""
+    deadline = time.monotonic() + MOST_S
+    while time.monotonic() < deadline:
+        views = {view["name"]: view for view in connection.get("/v1/views")["views"]}
+        number = views["traffic"]["version"] or 0
+        if number > after:
+            return int(number)
+        time.sleep(0.1)
+    raise HeadraceError(f"no version after {after} served within {MOST_S:.0f} s")

@@ -1,0 +1,62 @@
+"""The judge of answers: what a definition gives behind each commit, and that a wrong number is noticed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from headrace.bench import history
+from headrace.bench.edits import edits
+from headrace.bench.judge import Definition, Judge, Said, wrong_answers
+from headrace.define.sql import parse
+from headrace.lake.table import LakeTable
+
+
+def small_lake(folder: Path) -> LakeTable:
+    table = LakeTable(folder / "visits", history.VISITS, fence=1)
+    for _ in range(3):
+        history.extend(table, 2_000)
+    return table
+
+
+def plain_totals(table: LakeTable, page: str, commits: int) -> dict[str, tuple[int, int, int]]:
+    """Hits, bytes and the largest of each hour, one event at a time; none of those that were not modified."""
+    hours: dict[str, list[int]] = defaultdict(list)
+    for file in table.files(0, commits):
+        for row in pq.read_table(table.folder / file.path).to_pylist():
+            if row["page"] == page and row["status"] != 304:
+                hours[f"{row['at']:%Y-%m-%dT%H}:00:00Z"].append(row["bytes"])
+    return {hour: (len(found), sum(found), max(found)) for hour, found in hours.items()}
+
+
+def test_it_expects_what_the_events_say_behind_each_commit(tmp_path: Path) -> None:
+    table = small_lake(tmp_path)
+    judge = Judge(table, Definition(where="status <> 304"))
+    for commits in (1, 2, 3):
+        found = {r["window_start"]: (r["hits"], r["bytes"], r["largest"]) for r in judge.expected("/p/7", commits)}
+        assert found == plain_totals(table, "/p/7", commits) != {}
+
+
+def test_it_notices_a_wrong_number_and_a_wrong_commit(tmp_path: Path) -> None:
+    table = small_lake(tmp_path)
+    rows = tuple(Judge(table, Definition()).expected("/p/7", 2))
+    right = Said("/p/7", 1, 2, rows)
+    assert wrong_answers(table, {1: Definition()}, [right]) == []
+    (first, *rest) = rows
+    others = (
+        replace(right, rows=({**first, "bytes": first["bytes"] + 1}, *rest)),
+        replace(right, commit=3),
+        replace(right, rows=()),
+    )
+    assert len(wrong_answers(table, {1: Definition()}, others)) == 3
+
+
+def test_every_edit_is_a_definition_that_differs_from_the_one_before() -> None:
+    texts = [Definition().sql, *(definition.sql for _, definition in edits())]
+    assert all(parse(text).views for text in texts)
+    assert len(texts) == 21
+    assert all(a != b for a, b in pairwise(texts))
