@@ -21,13 +21,12 @@ from headrace.failures import disk_full, is_disk_full
 from headrace.faults import fault_point
 from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE
 from headrace.store.database import run
+from headrace.store.levels import PANES, floor_to, levels_of
 from headrace.store.sketches import register_functions
 from headrace.store.slices import Slice, cut, literal, stage
 from headrace.store.tables import fold_column, partials_of, quoted, sql_type
 
 FORMAT = 1  # of a batch table's file
-PANES = "panes"
-LEVELS = {"hours": 3_600_000, "days": 86_400_000}  # coarser tables of the same rows, for long windows
 UNFINISHED = ".making"  # behind the name of what is not yet in place
 MEMORY_MB = 512
 SETTINGS = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
@@ -39,12 +38,6 @@ class Made:
 
     rows: int
     events: int
-
-
-def levels_of(view: View) -> list[tuple[str, int]]:
-    """The coarser tables of a view's batch tables, each with the span of its rows; the finest first."""
-    pane_ms = view.window.pane_ms if view.window else 0
-    return [(name, ms) for name, ms in LEVELS.items() if pane_ms and pane_ms < ms and ms % pane_ms == 0]
 
 
 def make_batch_table(
@@ -192,7 +185,7 @@ def _fill(connection: duckdb.DuckDBPyConnection, view: View, source: str, slices
         _insert(connection, view, PANES, f"({source})", PANE, part)
         below = PANES
         for name, ms in levels:
-            _insert(connection, view, name, f"made.{below}", f"({PANE} - ({PANE} % {ms} + {ms}) % {ms})", part)
+            _insert(connection, view, name, f"made.{below}", floor_to(ms), part)
             below = name
     rows, events = run(connection, f"SELECT count(*), coalesce(sum({EVENTS}), 0) FROM made.{PANES}")[0]
     return Made(int(rows), int(events))

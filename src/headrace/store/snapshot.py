@@ -18,7 +18,6 @@ from headrace.store.versions import read_audits, read_versions
 
 FEW = 4_000  # rows that are folded in Python
 PIECE = 20_000  # rows that are read at once: sketches have up to 4 kB each
-PANES = "panes"  # the table of a batch table's file that has a row per (key, pane)
 
 
 class DuckSnapshot:
@@ -97,7 +96,7 @@ class DuckSnapshot:
                 found=f"state {version.state}",
                 fix="ask when it is built; `headrace versions` says how far it is",
             )
-        batch = [Source(f"{self._database.attach(t.file)}.{PANES}", batch=True) for t in version.batch]
+        batch = [Source(self._database.attach(t.file), batch=True) for t in version.batch]
         return batch + [Source(quoted(table), batch=False) for table in speed_tables(version)]
 
 

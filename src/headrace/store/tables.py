@@ -12,6 +12,8 @@ from headrace.aggregate import Aggregate, PartialColumn, Value
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.model import View
 from headrace.store.base import BATCH_EVENTS, BUCKET, CORRECTIONS, COUNTED, EVENTS, KEY_ID, PANE, Selection
+from headrace.store.key_ids import key_id_of
+from headrace.store.levels import parts_of
 from headrace.types import Type
 
 SQL_TYPES = {"STRING": "VARCHAR", "TIMESTAMP": "TIMESTAMPTZ", "BINARY": "BLOB", "INT": "INTEGER"}
@@ -38,9 +40,9 @@ def sql_type(of: Type) -> str:
 
 @dataclass(frozen=True)
 class Source:
-    """A table with rows of a version. A (key, pane) is in it once at most; two of them never share a commit."""
+    """Where rows of a version lie, each (key, pane) once at most; two of them never share a commit."""
 
-    name: str  # as SQL writes it
+    name: str  # as SQL writes it: of a speed table, or of a batch table's file
     batch: bool
 
 
@@ -196,19 +198,25 @@ def _bucket(selection: Selection) -> str:
 
 
 def _select(view: View, sources: Sequence[Source], selection: Selection, selected: list[str]) -> tuple[str, list[Any]]:
-    types = {key.name: key.expression.type for key in view.keys}
     parameters: list[Any] = []
-    conditions = _conditions(selection, _bucket(selection), types, parameters)
+    conditions = _conditions(view, selection, parameters)
     columns = ", ".join(name for name, _ in row_columns(view))
-    union = " UNION ALL ".join(
-        f"SELECT {columns}, {EVENTS if source.batch else 'CAST(0 AS BIGINT)'} AS {BATCH_EVENTS} FROM {source.name}"
-        for source in sources
-    )
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    return f"SELECT {', '.join(selected)} FROM ({union}){where}", parameters
+    batch = f"SELECT {columns}, {EVENTS} AS {BATCH_EVENTS} FROM"
+    speed = f"SELECT {columns}, CAST(0 AS BIGINT) AS {BATCH_EVENTS} FROM"
+    parts = parts_of(view, selection)
+    tables = [f"{speed} {source.name}" for source in sources if not source.batch]
+    for source in sources:
+        if source.batch:
+            tables += [f"{batch} {source.name}.{part.table}{_where(part.conditions)}" for part in parts]
+    return f"SELECT {', '.join(selected)} FROM ({' UNION ALL '.join(tables)}){_where(conditions)}", parameters
 
 
-def _conditions(selection: Selection, bucket: str, types: Mapping[str, Type], parameters: list[Any]) -> list[str]:
+def _where(conditions: Sequence[str]) -> str:
+    return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
+def _conditions(view: View, selection: Selection, parameters: list[Any]) -> list[str]:
+    types = {key.name: key.expression.type for key in view.keys}
     conditions = []
     start, end = selection.panes
     if start is not None:
@@ -216,13 +224,23 @@ def _conditions(selection: Selection, bucket: str, types: Mapping[str, Type], pa
     if end is not None:
         conditions.append(f"{PANE} < {int(end)}")
     if selection.where:
+        conditions += _by_id(view, selection.where)
         alternatives = [_equal(alternative, types, parameters) for alternative in selection.where]
         conditions.append(f"({' OR '.join(alternatives)})")
     if selection.after is not None:
         if selection.bucket_ms is not None:
             conditions.append(f"{PANE} >= {int(selection.after[0])}")
-        conditions.append(_behind(selection, bucket, types, parameters))
+        conditions.append(_behind(selection, _bucket(selection), types, parameters))
     return conditions
+
+
+def _by_id(view: View, alternatives: Sequence[Mapping[str, Value]]) -> list[str]:
+    """The ids of the keys, where all are known: batch tables are sorted by them, so that little is read."""
+    ids = [key_id_of(view, alternative) for alternative in alternatives]
+    if None in ids:
+        return []
+    casts = [f"CAST('{id}' AS UUID)" for id in ids]
+    return [f"{KEY_ID} = {casts[0]}" if len(casts) == 1 else f"{KEY_ID} IN ({', '.join(casts)})"]
 
 
 def _equal(alternative: Mapping[str, Value], types: Mapping[str, Type], parameters: list[Any]) -> str:

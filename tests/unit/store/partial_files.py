@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from headrace.aggregate import REGISTRY
 from headrace.define.model import Column, Key, View, Window
 from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE
+from headrace.store.key_ids import key_id_of
 from headrace.store.tables import partial_columns
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Expression, Type, decimal
 
@@ -82,10 +83,15 @@ def partials(view: View, events: Iterable[Event]) -> dict[tuple[tuple[Any, ...],
     return groups
 
 
+def _key_id(view: View, keys: tuple[Any, ...]) -> str:
+    named = {key.name: value for key, value in zip(view.keys, keys, strict=True)}
+    return key_id_of(view, named) or hashlib.md5(repr(keys).encode()).hexdigest()
+
+
 def write_partials(path: Path, view: View, events: Iterable[Event]) -> str:
     groups = list(partials(view, events).values())
     table: dict[str, pa.Array] = {
-        KEY_ID: pa.array([hashlib.md5(repr(g[0]).encode()).hexdigest() for g in groups], pa.string()),
+        KEY_ID: pa.array([_key_id(view, g[0]) for g in groups], pa.string()),
         PANE: pa.array([g[1] for g in groups], pa.int64()),
     }
     for i, key in enumerate(view.keys):
