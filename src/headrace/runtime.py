@@ -217,8 +217,15 @@ class Runtime:
         while not self.stopped.is_set():
             with self._changing:
                 pipelines = list(self._pipelines.values())
-            worked = [pipeline.batch.run_once() for pipeline in pipelines if pipeline.batch is not None]
-            if any(worked):
+            worked = False
+            try:
+                for pipeline in pipelines:
+                    if pipeline.batch is not None:
+                        worked = pipeline.batch.run_once() or worked
+            except Exception:
+                if not self.stopped.is_set():
+                    log.exception("the batch layer failed")
+            if worked:
                 self._on_applied()
             else:
                 self.stopped.wait(BEAT_S)

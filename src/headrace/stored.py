@@ -16,6 +16,7 @@ from headrace.define.fingerprint import fingerprint
 from headrace.errors import CorruptionError, HeldError
 from headrace.lake.table import FENCE_ID, LakeState
 from headrace.lease import Lease
+from headrace.maintain.slices import DRIFT
 from headrace.store.base import Point, Version
 from headrace.store.database import DAMAGED, OutdatedError
 from headrace.store.duckdb import DuckStore
@@ -138,6 +139,7 @@ def clean(store: DuckStore, builds: Path) -> None:
         versions = snapshot.versions()
     tables = {table.file for version in versions for table in version.batch}
     slices = {f"{plain_name(v.view.name)}-{v.home}" for v in versions if v.live}
+    slices |= {f"{DRIFT}{plain_name(v.view.name)}-{v.home}" for v in versions if v.alarm}
     left = [path for path in store.batch_folder.glob("*") if path.name not in tables]
     for path in [*left, *(path for path in builds.glob("*") if path.name not in slices)]:
         if path.is_dir():

@@ -107,6 +107,25 @@ def test_a_corrupt_speed_row_refuses_the_swap_and_raises_the_alarm(bench: Bench)
     with bench.store.snapshot() as snapshot:
         (audit,) = snapshot.audits("v")
     assert [drift.column for drift in audit.drift] == ["events"]
+    (kept,) = bench.batch._folder.glob("*")
+    assert (kept.name, (kept / "speed.parquet").exists()) == ("drift-v-1", True)
+    bench.beat("v")  # looked at once more, it is still wrong
+    assert version(bench).alarm == found.alarm
+    with bench.store._transaction() as connection:
+        run(connection, f"UPDATE {table} SET _events = _events - 1 WHERE rowid = 0")
+    bench.beat("v")
+    assert (version(bench).alarm, version(bench).horizon) == (None, 3)
+
+
+def test_a_view_with_drift_is_right_again_once_it_is_built_anew(bench: Bench) -> None:
+    bench.add_view(VIEW)
+    feed(bench, 3, 3)
+    bench.maintain()
+    with bench.store._transaction() as connection:
+        run(connection, f"DELETE FROM {speed_tables(version(bench))[0]} WHERE rowid = 0")
+    bench.beat("v")
+    found = version(bench)
+    assert found.alarm is not None
     feed(bench, 4, 2)
     bench.maintain()
     assert rows(bench), "it goes on answering"

@@ -25,7 +25,7 @@ from headrace.faults import fault_point
 from headrace.lake.table import LakeTable
 from headrace.maintain.batch_job import SLICE_ROWS, BatchJob
 from headrace.maintain.partials import damage_of, reads
-from headrace.maintain.slices import Slices
+from headrace.maintain.slices import DRIFT, Slices
 from headrace.maintain.speed import step_end
 from headrace.store.apart import compare_apart, make_apart
 from headrace.store.base import Audit, BatchTable, Store, Version
@@ -247,6 +247,7 @@ class Batch:
         self._asked.discard(version.view.name)
         if not audit.agreed:
             self._store.refuse_beat(version, audit)
+            slices.keep_as(self._folder / f"{DRIFT}{slices.folder.name}")  # the next look reads the log again
             log.error("drift", view=version.view.name, version=version.number, drift=[d.column for d in audit.drift])
             return
         kept, merged = _to_merge(version.batch, sum(pq.read_metadata(file).num_rows for file in files))
@@ -267,7 +268,8 @@ class Batch:
             found = compare_apart(version.view, said, files, corrections=same_patience, stopping=stopping)
         else:
             found = compare(version.view, said, files, corrections=same_patience)
-        said.unlink()
+        if not found.drift:
+            said.unlink()
         return Audit(
             version.view.name,
             version.number,
@@ -283,10 +285,10 @@ class Batch:
     # Retiring
 
     def _is_outlived(self, version: Version, versions: Sequence[Version]) -> bool:
-        same = [v for v in versions if v.state == "retired" and v.view.name == version.view.name]
+        same = [v for v in versions if v.state == "retired" and v.view.name == version.view.name and v.home]
         younger = sum(other.changed_at_us > version.changed_at_us for other in same)
         age_s = self._now() - version.changed_at_us / 1e6
-        return age_s > self._pace.retire_after_s or younger >= KEPT_RETIRED
+        return age_s > self._pace.retire_after_s or (version.home is not None and younger >= KEPT_RETIRED)
 
     def _slices_folder(self, version: Version) -> Path:
         return self._folder / f"{plain_name(version.view.name)}-{version.home}"

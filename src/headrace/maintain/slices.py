@@ -11,6 +11,7 @@ from pathlib import Path
 
 import orjson
 
+DRIFT = "drift-"  # before the name of what did not agree and is kept
 CONTENT = "content.json"  # a slice's files, with size and checksum of each
 PIECE_BYTES = 1 << 20
 _NAME = re.compile(r"(\d+)-(\d+)")
@@ -59,6 +60,11 @@ class Slices:
         target = self._path(self.done_to(), to_commit)
         shutil.rmtree(target, ignore_errors=True)
         os.rename(draft, target)
+
+    def keep_as(self, folder: Path) -> None:
+        """Put them aside, for somebody to look at."""
+        shutil.rmtree(folder, ignore_errors=True)
+        os.rename(self.folder, folder)
 
     def remove(self) -> None:
         """They are not needed any more."""

@@ -10,7 +10,7 @@ import hashlib
 import re
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -125,11 +125,16 @@ class Database:
                     raise corrupt_batch(path, "it is not there")
                 name = f"batch_{hashlib.md5(file.encode()).hexdigest()}"
                 try:
-                    run(self._root.cursor(), f"ATTACH {literal(path)} AS {name} (READ_ONLY)")
+                    self._run_apart(f"ATTACH {literal(path)} AS {name} (READ_ONLY)")
                 except duckdb.Error as error:
                     raise corrupt_batch(path, str(error).splitlines()[0]) from error
                 self._attached[file] = name
             return self._attached[file]
+
+    def _run_apart(self, statement: str) -> None:
+        """Outside of every transaction."""
+        with closing(self._root.cursor()) as connection:
+            run(connection, statement)
 
     def release(self, files: Sequence[str]) -> None:
         """Delete files of batch tables as soon as nobody who may still read them is left."""
@@ -148,7 +153,7 @@ class Database:
             name = self._attached.pop(file, None)
             if name is not None:
                 with suppress(duckdb.Error):  # of an invalid database: it is opened again without this file
-                    run(self._root.cursor(), f"DETACH {name}")
+                    self._run_apart(f"DETACH {name}")
         with suppress(OSError):  # what stays is cleaned at the next start
             (self.batch_folder / file).unlink(missing_ok=True)
 
