@@ -32,6 +32,7 @@ ASKERS = 4
 QUIET_S = 20.0
 WARM_S = 15.0
 MOST_S = 120.0  # that one edit may take
+LOOK_S = 0.1
 
 FIRST = Definition()
 RENAMED = (("visits", "count(*)"), ("bytes", "sum(bytes)"), ("largest", "max(bytes)"))
@@ -189,30 +190,31 @@ def _server(folder: Path) -> Iterator[Server]:
 def _run(server: Server, tell: Tell) -> tuple[Heard, Heard, dict[int, Definition]]:
     """What was heard without and with edits, and the definition of each version."""
     connection = Connection(server.url)
-    served = {_wait_for_version(connection, 0): FIRST}
+    number = _wait_for_version(connection, None)
+    served = {number: FIRST}
     load = Load(server.url)
     load.listen(WARM_S)
     tell(f"{FLOW:,} events/s in, {ASKED} answers/s out, no edit")
     quiet = load.listen(QUIET_S)
     load.heard = edited = Heard()
-    for number, (kind, definition) in enumerate(edits(), 1):
+    for at, (kind, definition) in enumerate(edits(), 1):
         began = time.monotonic()
         make_workspace(server.folder, definition.sql)
         with connect(str(server.folder)) as client:
             client.apply()
-        served[_wait_for_version(connection, max(served))] = definition
-        tell(f"edit {number}: {kind}, serves after {time.monotonic() - began:.1f} s")
+        number = _wait_for_version(connection, number)
+        served[number] = definition
+        tell(f"edit {at}: {kind}, serves after {time.monotonic() - began:.1f} s")
     load.stop()
     return quiet, edited, served
 
 
-def _wait_for_version(connection: Connection, after: int) -> int:
-    """Until a later version of the view serves; its number."""
+def _wait_for_version(connection: Connection, before: int | None) -> int:
+    """Until another version of the view serves than the one before; its number."""
     deadline = time.monotonic() + MOST_S
     while time.monotonic() < deadline:
-        views = {view["name"]: view for view in connection.get("/v1/views")["views"]}
-        number = views["traffic"]["version"] or 0
-        if number > after:
-            return int(number)
-        time.sleep(0.1)
-    raise HeadraceError(f"no version after {after} served within {MOST_S:.0f} s")
+        (view,) = connection.get("/v1/views")["views"]
+        if view["version"] not in (None, before):
+            return int(view["version"])
+        time.sleep(LOOK_S)
+    raise HeadraceError(f"no version but {before} served within {MOST_S:.0f} s")
