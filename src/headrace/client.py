@@ -62,6 +62,18 @@ class Backend(Protocol):
     def dead_letters(self, stream: str) -> DeadLetters | RemoteDeadLetters:
         """What a stream could not read."""
 
+    def versions(self, view: str) -> list[dict[str, Any]]:
+        """The versions of a view, newest first."""
+
+    def audits(self, view: str) -> list[dict[str, Any]]:
+        """How the two layers of a view compared, newest first."""
+
+    def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> dict[str, Any]:
+        """Go back to an earlier version."""
+
+    def refresh(self, view: str, *, full: bool = False) -> dict[str, Any]:
+        """Have the batch layer take over what the speed layer has, or build all of it anew."""
+
     def streams(self) -> list[dict[str, Any]]:
         """All streams."""
 
@@ -178,6 +190,25 @@ class Connection:
     def dead_letters(self, stream: str) -> DeadLetters | RemoteDeadLetters:
         """The events of files that a stream could not read: `page()`, `reasons()`, `show(position)`, `replay()`."""
         return self._backend.dead_letters(stream)
+
+    def versions(self, view: str) -> list[dict[str, Any]]:
+        """The versions of a view, newest first: state, how far each is, what it changed."""
+        return self._backend.versions(view)
+
+    def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> dict[str, Any]:
+        """Go back to an earlier version, by default the one that served before; with `dry_run` only say how."""
+        return self._backend.rollback(view, to, dry_run=dry_run)
+
+    def refresh(self, view: str, *, full: bool = False) -> dict[str, Any]:
+        """Have the batch layer read again what the speed layer has, compare and take over; `full`: build all anew.
+
+        It has begun when this returns; `versions` and `audits` tell what became of it.
+        """
+        return self._backend.refresh(view, full=full)
+
+    def audits(self, view: str) -> list[dict[str, Any]]:
+        """How the two layers of a view compared, newest first."""
+        return self._backend.audits(view)
 
     def streams(self) -> list[dict[str, Any]]:
         """All streams with their numbers."""

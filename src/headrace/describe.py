@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from headrace.define.edit import classify
 from headrace.define.model import View
 from headrace.readable import iso_us
-from headrace.store.base import Audit, Version
+from headrace.store.base import Audit, Snapshot, Version
 
 
 def describe_view(
@@ -54,22 +55,32 @@ def describe_view(
     }
 
 
-def describe_version(version: Version, rows: tuple[int, int] | None) -> dict[str, Any]:
-    """A version as `headrace versions` and HTTP show it."""
-    batch_events = sum(table.events for table in version.batch)
+def describe_versions(snapshot: Snapshot, view: str) -> list[dict[str, Any]]:
+    """The versions of a view as `headrace versions` and HTTP show them, newest first."""
+    own = [version for version in snapshot.versions() if version.view.name == view]
+    before = [None, *own[:-1]]
+    return [_describe_version(snapshot, version, earlier) for earlier, version in zip(before, own, strict=True)][::-1]
+
+
+def _describe_version(snapshot: Snapshot, version: Version, earlier: Version | None) -> dict[str, Any]:
+    batch_rows, speed_rows = snapshot.count(version)
+    edit = classify(earlier.view, version.view, (earlier.patience_ms, version.patience_ms)) if earlier else None
     return {
         "version": version.number,
         "state": version.state,
         "since": iso_us(version.changed_at_us),
         "fingerprint": version.fingerprint,
+        "changed_from": earlier.number if earlier else None,
+        "changes": list(edit.texts) if edit else [],
         "horizon": version.horizon,
         "next_horizon": version.next_horizon,
         "built_to": version.built_to,
         "applied_to": version.applied_to,
         "batch_tables": len(version.batch),
-        "batch_events": batch_events,
-        "batch_rows": rows[0] if rows else None,
-        "speed_rows": rows[1] if rows else None,
+        "batch_events": sum(table.events for table in version.batch),
+        "speed_events": snapshot.speed_events(version),
+        "batch_rows": batch_rows,
+        "speed_rows": speed_rows,
         "has_rows": version.home is not None,
         "stalled": version.stalled,
         "alarm": version.alarm,

@@ -15,7 +15,7 @@ from headrace.define.catalog import load
 from headrace.define.cost import Costs, Size
 from headrace.define.model import Stream
 from headrace.define.plan import Plan, checked_plan, compare
-from headrace.describe import describe_view
+from headrace.describe import describe_audit, describe_versions, describe_view
 from headrace.errors import CorruptionError, NotFoundError, NotReadyError, did_you_mean
 from headrace.history import History, Job
 from headrace.history.session import local_session
@@ -28,6 +28,7 @@ from headrace.lake.upkeep import lake_figures
 from headrace.lease import Lease
 from headrace.pipeline import describe_stream
 from headrace.readable import iso_us
+from headrace.reconcile import choose_way
 from headrace.running import read_running, write_running
 from headrace.serve.answer import Answer, answer
 from headrace.serve.cell import CellQuestion
@@ -131,16 +132,20 @@ class Offline:
 
     def plan(self) -> Plan:
         """What the definitions folder asks for, against what ran last."""
-        return compare(self._catalog, load(self.workspace.definitions), Costs(self._size))
+        return compare(self._catalog, load(self.workspace.definitions), self._costs())
 
     def apply(self, expect: str | None = None) -> Plan:
         """Make the definitions those that the next `headrace up` runs."""
         wanted = load(self.workspace.definitions)
-        plan = checked_plan(self._catalog, wanted, expect, Costs(self._size))
+        plan = checked_plan(self._catalog, wanted, expect, self._costs())
         self._hold()
         write_running(self.workspace.catalog_file, wanted)
         self._catalog = wanted
         return plan
+
+    def _costs(self) -> Costs:
+        versions = self._versions()
+        return Costs(self._size, way_of=lambda view, patience_ms: choose_way(versions, view, patience_ms))
 
     def _size(self, stream: str) -> Size | None:
         """How much a build over a stream would read."""
@@ -150,6 +155,26 @@ class Offline:
             table = self._table(self._catalog.streams[stream])
             return lake_size(table) if table else Size(0, 0)
         return None
+
+    def versions(self, view: str) -> list[dict[str, Any]]:
+        """The versions of a view as the server left them, newest first."""
+        with self._store_of(view).snapshot() as snapshot:
+            return [{**version, "error": None} for version in describe_versions(snapshot, view)]
+
+    def audits(self, view: str) -> list[dict[str, Any]]:
+        """How the two layers of a view compared, newest first."""
+        with self._store_of(view).snapshot() as snapshot:
+            return [describe_audit(audit) for audit in snapshot.audits(view)]
+
+    def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> dict[str, Any]:
+        """Nothing moves without a server."""
+        self._store_of(view)
+        raise NotReadyError(f"view '{view}' cannot go back: {DOWN}", fix="start `headrace up`, then repeat it")
+
+    def refresh(self, view: str, *, full: bool = False) -> dict[str, Any]:
+        """Nothing moves without a server."""
+        self._store_of(view)
+        raise NotReadyError(f"view '{view}' cannot be refreshed: {DOWN}", fix="start `headrace up`, then repeat it")
 
     def ingest(
         self, stream: str, body: bytes, *, layout: Layout, key: str | None, keep_bad: bool

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from headrace.config import Workspace
+from headrace.define.cost import DEFAULT_EVENTS_PER_S
 from headrace.define.model import Stream
 from headrace.errors import FencedError, HeadraceError, NotReadyError
 from headrace.failures import disk_full, from_system, is_disk_full, one_line
@@ -227,15 +228,16 @@ class Pipeline:
     def progress(self, version: Version) -> dict[str, Any]:
         """How far the build of a version is."""
         done, whole = self._rows_to(version.built_to), self._rows_to(version.horizon)
-        rate = self.batch.rate if self.batch else None
+        rate = (self.batch.rate if self.batch else None) or DEFAULT_EVENTS_PER_S
         return {
             "version": version.number,
             "state": version.state,
+            "applied_to": version.applied_to,
             "commits_done": version.built_to,
             "commits": version.horizon,
             "events_done": done,
             "events": whole,
-            "eta_s": round((whole - done) / rate, 1) if rate else None,
+            "eta_s": round((whole - done) / rate, 1),
             "error": self.batch.errors.get((version.view.name, version.number)) if self.batch else None,
         }
 

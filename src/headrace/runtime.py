@@ -17,7 +17,6 @@ import structlog
 from headrace.config import Workspace
 from headrace.damaged import DamagedPipeline
 from headrace.define.catalog import Catalog, load
-from headrace.define.cost import Costs, Size
 from headrace.define.model import Stream
 from headrace.define.plan import Plan, checked_plan, compare
 from headrace.describe import describe_view, memory_mb
@@ -27,10 +26,10 @@ from headrace.history import History, Job
 from headrace.lake.dead import DeadLetters
 from headrace.lake.formats.layout import Layout
 from headrace.lake.ingest import IngestReply, TokenState, read_token
-from headrace.lake.size import lake_size, unread_size
 from headrace.lake.table import LakeTable
 from headrace.lease import Lease
 from headrace.pipeline import Pipeline
+from headrace.reconcile import reconcile_views
 from headrace.running import read_running, write_running
 from headrace.serve.answer import Answer, answer
 from headrace.serve.cell import CellQuestion
@@ -40,7 +39,7 @@ from headrace.sql.answer import SqlAnswer
 from headrace.sql.children import Children
 from headrace.sql.query import run_sql
 from headrace.store.base import Version
-from headrace.stored import clean, open_store, reconcile_views, take_lease
+from headrace.stored import clean, open_store, take_lease
 from headrace.timing import Timing
 from headrace.versions import Versions
 
@@ -64,11 +63,11 @@ class Runtime:
         self.stopped = threading.Event()
         self._lease = lease
         self._store = open_store(workspace, lease.fence)
-        self._versions = Versions(self._store, self._pipeline)
         self._children = Children.of(workspace.settings)
         self._history = History(self._store, self._lake_of, self._session, self._freshness)
         self._catalog = read_running(workspace.catalog_file)
         self._pipelines: dict[str, Pipeline] = {}
+        self._versions = Versions(workspace, self._store, self._pipelines)
         self._changing = threading.RLock()  # apply, start and stop of pipelines
         self._applied = threading.Condition()
         self._spark: SparkSession | None = None
@@ -241,28 +240,29 @@ class Runtime:
 
     def plan(self) -> Plan:
         """What the definitions folder asks for, against what runs."""
-        return compare(self._running(), load(self.workspace.definitions), self._costs())
+        return compare(self._running(), load(self.workspace.definitions), self._versions.costs())
 
     def apply(self, expect: str | None = None) -> Plan:
         """Make what is wanted run. `expect` is the fingerprint of the plan that a person said yes to."""
         with self._changing:
             wanted = load(self.workspace.definitions)
-            plan = checked_plan(self._running(), wanted, expect, self._costs())
+            plan = checked_plan(self._running(), wanted, expect, self._versions.costs())
             self._analyse(wanted)
             write_running(self.workspace.catalog_file, wanted)
             self._reconcile(wanted)
         return plan
 
-    def _costs(self) -> Costs:
-        """What builds would read now."""
-
-        def size_of(stream: str) -> Size | None:
-            pipeline = self._pipelines.get(stream)
-            if pipeline is None:
-                return unread_size(self.workspace.lake(stream))
-            return lake_size(pipeline.table) if pipeline.lake else None
-
-        return Costs(size_of)
+    def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> dict[str, Any]:
+        """Make a view what it was in an earlier version; with `dry_run`, say what that takes."""
+        with self._changing:
+            found = self._versions.rollback(self._catalog, view, to)
+            if not dry_run:
+                wanted = Catalog(self._catalog.streams, {**self._catalog.views, view: found.to.view})
+                write_running(self.workspace.catalog_file, wanted)
+                if found.way.kind == "revive":
+                    self._store.revive(view, found.to.number)
+                self._reconcile(wanted)
+        return found.as_dict()
 
     def _running(self) -> Catalog:
         """What runs. After an apply that failed half-way this is not what was asked for: it can be repeated."""
@@ -276,8 +276,9 @@ class Runtime:
         from headrace.maintain.partials import analyse
 
         for view in wanted.views.values():
-            if self._catalog.views.get(view.name) != view:
-                reason = analyse(self._spark, wanted.streams[view.stream], view)
+            stream = wanted.streams[view.stream]
+            if self._versions.needs_build(view, stream.patience_ms):
+                reason = analyse(self._spark, stream, view)
                 if reason:
                     where = wanted.locations.get(view.name)
                     raise DefinitionError(f"view '{view.name}': Spark refuses it: {reason}", where=where)

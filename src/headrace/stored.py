@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,13 +10,10 @@ import structlog
 from deltalake import DeltaTable
 
 from headrace.config import Workspace
-from headrace.define.catalog import Catalog
-from headrace.define.fingerprint import fingerprint
 from headrace.errors import CorruptionError, HeldError
-from headrace.lake.table import FENCE_ID, LakeState
+from headrace.lake.table import FENCE_ID
 from headrace.lease import Lease
 from headrace.maintain.slices import DRIFT
-from headrace.store.base import Point, Version
 from headrace.store.database import DAMAGED, OutdatedError
 from headrace.store.duckdb import DuckStore
 from headrace.store.tables import plain_name
@@ -111,28 +107,6 @@ def store_files(workspace: Workspace) -> list[Path]:
     return sorted((workspace.data / "store").glob("views-*.duckdb"))
 
 
-def reconcile_views(store: DuckStore, catalog: Catalog, lakes: Mapping[str, LakeState]) -> None:
-    """Register the versions that the catalog asks for, drop the views that it does not name.
-
-    A version that is ahead of its lake has commits that the log has lost: it is dropped and computed anew.
-    """
-    with store.snapshot() as snapshot:
-        versions = snapshot.versions()
-    unbacked = {version.view.name for version in versions if _is_ahead(version, lakes.get(version.view.stream))}
-    for name in sorted(unbacked & set(catalog.views)):
-        log.error("the lake has lost commits that this view had; it is computed anew from what the lake has", view=name)
-    for name in sorted({v.view.name for v in versions} - set(catalog.views) | unbacked):
-        store.drop(name)
-    for view in catalog.views.values():
-        own = [v for v in versions if v.view.name == view.name and v.view.name not in unbacked]
-        newest = max(own, key=lambda v: v.number, default=None)
-        if newest is None or newest.fingerprint != fingerprint(view):
-            lake = lakes.get(view.stream)
-            if lake is not None:  # else its log cannot be read: there is nothing to compute it from
-                at = Point(lake.next_commit, lake.position, lake.newest_us)
-                store.register(view, fingerprint(view), catalog.streams[view.stream].patience_ms, at)
-
-
 def clean(store: DuckStore, builds: Path) -> None:
     """Remove what a process that died left: batch tables that no version speaks of, slices that none is made of."""
     with store.snapshot() as snapshot:
@@ -146,7 +120,3 @@ def clean(store: DuckStore, builds: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
-
-
-def _is_ahead(version: Version, lake: LakeState | None) -> bool:
-    return lake is not None and (version.applied_to > lake.next_commit or version.position > lake.position)

@@ -1,29 +1,38 @@
-"""The versions of running views: what is said of them, and what is asked of the batch layer."""
+"""The versions of running views: what is said of them, what an edit of one takes, and going back to an earlier one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from headrace.describe import describe_audit, describe_version
+from headrace.config import Workspace
+from headrace.define.catalog import Catalog
+from headrace.define.cost import Costs, Size
+from headrace.define.model import View
+from headrace.describe import describe_audit, describe_versions
 from headrace.errors import NotFoundError, NotReadyError, did_you_mean
+from headrace.lake.size import lake_size, unread_size
 from headrace.pipeline import Pipeline
+from headrace.reconcile import choose_way
+from headrace.rollback import Rollback, plan_rollback
 from headrace.store.base import Point, Store, Version
 
 
 class Versions:
     """Lists, refreshes and audits the views of a store."""
 
-    def __init__(self, store: Store, pipeline: Callable[[str], Pipeline]) -> None:
+    def __init__(self, workspace: Workspace, store: Store, pipelines: Mapping[str, Pipeline]) -> None:
+        self._workspace = workspace
         self._store = store
-        self._pipeline = pipeline  # of a stream
+        self._pipelines = pipelines
 
     def of(self, view: str) -> list[dict[str, Any]]:
         """The versions of a view, newest first."""
-        self._find(view)
+        batch = self._pipelines[self._find(view).view.stream].batch
+        errors = batch.errors if batch else {}
         with self._store.snapshot() as snapshot:
-            own = [v for v in snapshot.versions() if v.view.name == view]
-            return [describe_version(v, snapshot.count(v)) for v in reversed(own)]
+            found = describe_versions(snapshot, view)
+        return [{**version, "error": errors.get((view, version["version"]))} for version in found]
 
     def audits(self, view: str) -> list[dict[str, Any]]:
         """What came of comparing the two layers of a view, newest first."""
@@ -31,10 +40,27 @@ class Versions:
         with self._store.snapshot() as snapshot:
             return [describe_audit(audit) for audit in snapshot.audits(view)]
 
+    def costs(self) -> Costs:
+        """What edits would take now."""
+        versions = self._all()
+        rates = [pipeline.batch.rate for pipeline in self._pipelines.values() if pipeline.batch]
+        measured = [rate for rate in rates if rate is not None]
+        return Costs(self._size, min(measured, default=None), lambda view, ms: choose_way(versions, view, ms))
+
+    def needs_build(self, view: View, patience_ms: int) -> bool:
+        """Whether no version has the rows of a view as it is wanted."""
+        way = choose_way(self._all(), view, patience_ms)
+        return way is not None and way.kind == "build"
+
+    def rollback(self, catalog: Catalog, view: str, number: int | None) -> Rollback:
+        """What going back to a version, by default the one before, takes."""
+        self._find(view)
+        return plan_rollback(self._all(), catalog, view, number, self.costs())
+
     def refresh(self, view: str, *, full: bool) -> dict[str, Any]:
         """Have the batch layer take over what the speed layer has; in full: build the view anew beside it."""
         version = self._find(view)
-        pipeline = self._pipeline(version.view.stream)
+        pipeline = self._pipelines[version.view.stream]
         if pipeline.batch is None:
             raise NotReadyError(f"view '{view}' cannot be refreshed yet: Spark is starting", fix="repeat it soon")
         if full:
@@ -49,14 +75,24 @@ class Versions:
 
     def _find(self, view: str) -> Version:
         """The version that serves, or that will."""
-        with self._store.snapshot() as snapshot:
-            versions = [version for version in snapshot.versions() if version.live]
+        versions = [version for version in self._all() if version.live]
         own = [version for version in versions if version.view.name == view]
         if not own:
-            raise _unknown(view, {version.view.name for version in versions})
+            raise unknown_view(view, {version.view.name for version in versions})
         return max(own, key=lambda version: version.serving)
 
+    def _all(self) -> list[Version]:
+        with self._store.snapshot() as snapshot:
+            return snapshot.versions()
 
-def _unknown(view: str, known: Collection[str]) -> NotFoundError:
+    def _size(self, stream: str) -> Size | None:
+        pipeline = self._pipelines.get(stream)
+        if pipeline is None:
+            return unread_size(self._workspace.lake(stream))
+        return lake_size(pipeline.table) if pipeline.lake else None
+
+
+def unknown_view(view: str, known: Iterable[str]) -> NotFoundError:
+    """The error for a view that is not there."""
     hint = did_you_mean(view, known)
     return NotFoundError(f"view '{view}' does not exist", fix=f"{hint + ' ' if hint else ''}`headrace views` lists all")

@@ -179,7 +179,7 @@ def test_a_free_edit_takes_the_rows_over(bench: Bench) -> None:
     bench.maintain()
     before = rows(bench)
     renamed = replace(view, columns=(Column("all", view.columns[0].aggregate), view.columns[3]))
-    bench.store.adopt(renamed, "f", 60_000)
+    bench.store.adopt(renamed, "f", 60_000, version(bench).number)
     assert [(row["all"], row["different"]) for row in rows(bench)] == [
         (row["hits"], row["different"]) for row in before
     ]

@@ -21,7 +21,7 @@ from tests.surfaces.conftest import HEADRACE, Ran, visit
 Command = Callable[..., Ran]
 COMMANDS = {
     "init", "plan", "apply", "up", "send", "ask", "explain", "sql", "status", "streams", "views", "dead-letters",
-    "doctor", "demo", "bench",
+    "versions", "rollback", "refresh", "audit", "doctor", "demo", "bench",
 }  # fmt: skip
 
 

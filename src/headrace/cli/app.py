@@ -7,7 +7,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from headrace.cli import ask, dead_letters, demo, doctor, explain, init, overview, plan, send, sql, up
+from headrace.cli import ask, audit, dead_letters, demo, doctor, explain, init, overview, plan, send, sql, up, versions
 from headrace.cli.output import print_error
 from headrace.errors import HeadraceError
 
@@ -21,7 +21,8 @@ app = typer.Typer(
 )
 for command in (
     init.init, plan.plan, plan.apply, up.up, send.send, ask.ask, explain.explain, sql.sql,
-    overview.status, overview.streams, overview.views, dead_letters.dead_letters, doctor.doctor,
+    overview.status, overview.streams, overview.views,
+    versions.versions, versions.rollback, audit.refresh, audit.audit, dead_letters.dead_letters, doctor.doctor,
     demo.demo, demo.bench,
 ):  # fmt: skip
     app.command()(command)

@@ -26,6 +26,14 @@ FolderOption = Annotated[
         "-w", "--workspace", help="Folder of the workspace.", metavar="FOLDER", show_default="the current folder"
     ),
 ]
+WaitOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--wait/--no-wait",
+        help="Wait until what is built serves.",
+        show_default="wait on a terminal",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 

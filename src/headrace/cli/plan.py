@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
+from headrace.cli.options import JsonOption, WaitOption, WorkspaceOption, open_connection
 from headrace.cli.output import console, print_json
+from headrace.cli.until import wait_until_serving
 from headrace.errors import DefinitionError, WorkspaceError
 
 if TYPE_CHECKING:
+    from headrace.client import Connection
     from headrace.define.plan import Plan
 
 CHANGES_EXIT_CODE = 4
@@ -44,9 +46,13 @@ def plan(
 def apply(
     workspace: WorkspaceOption = ".",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
+    wait: WaitOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make what the definitions declare run. On a running server too; asks first on a terminal."""
+    """Make what the definitions declare run. On a running server too; asks first on a terminal.
+
+    What needs a build is built by the server while the old version serves; Ctrl-C ends the waiting, not the build.
+    """
     with open_connection(workspace) as connection:
         found = connection.plan()
         if not as_json:
@@ -57,15 +63,24 @@ def apply(
                 f"{first.what} '{first.name}' cannot be changed so", fix=f"nothing was changed; {first.reason}"
             )
         readable: dict[str, int] = {}
+        coming: dict[str, int] = {}
         if not found.empty:
-            _agree(yes, as_json)
+            agree("apply", "Apply?", yes=yes, as_json=as_json)
             before = {stream["name"]: stream["fields"] for stream in connection.streams()}
             connection.apply(found.fingerprint)
             readable = _perhaps_readable(before, connection.streams())
+            coming = _coming(connection, found)
+            if coming and (wait if wait is not None else sys.stdout.isatty()):
+                wait_until_serving(connection, coming)
+                coming = {}
     if as_json:
         print_json({**found.as_dict(), "applied": not found.empty, "perhaps_readable": readable})
     elif not found.empty:
         typer.echo("Applied.")
+        for view, version in coming.items():
+            typer.echo(
+                f"Version {version} of view {view} is being built: `headrace versions {view}` shows how far it is."
+            )
         for stream, dead in readable.items():
             typer.echo(
                 f"{dead:,} dead letters of stream {stream} may be readable now: `headrace dead-letters {stream} replay`"
@@ -78,14 +93,24 @@ def _perhaps_readable(before: dict[str, Any], streams: list[dict[str, Any]]) -> 
     return {stream["name"]: stream["dead_letters"] for stream in changed if stream["dead_letters"]}
 
 
-def _agree(yes: bool, as_json: bool) -> None:
+def _coming(connection: Connection, found: Plan) -> dict[str, int]:
+    """The versions of the plan's views that do not serve yet."""
+    if connection.url is None:
+        return {}  # without a server nothing moves
+    names = {change.name for change in found.changes if change.what == "view"}
+    building = {view["name"]: view["building"] for view in connection.views()}
+    return {name: building[name]["version"] for name in sorted(names) if building.get(name)}
+
+
+def agree(command: str, question: str, *, yes: bool, as_json: bool) -> None:
+    """Go on only with a yes."""
     if yes:
         return
     if as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise WorkspaceError(
-            "apply asks before it changes something, and there is no terminal to ask on", fix="give --yes"
+            f"{command} asks before it changes something, and there is no terminal to ask on", fix="give --yes"
         )
-    if not typer.confirm("Apply?"):
+    if not typer.confirm(question):
         typer.echo("Nothing was changed.")
         raise typer.Exit(1)
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from headrace.define.edit import Way
+from headrace.define.model import View
 from headrace.readable import about, count
 
 # Until a build has run here: what two cores of a laptop do for a view of some sums, and some to spare.
@@ -39,10 +41,14 @@ class Cost:
 
 @dataclass(frozen=True)
 class Costs:
-    """What is known from outside: `size_of` a stream's log, if that can be told, and how fast builds went here."""
+    """What is known from outside: `size_of` a stream's log, if that can be told, and how fast builds went here.
+
+    `way_of` says how a view, with a patience, comes by its rows, given the versions that there are.
+    """
 
     size_of: Callable[[str], Size | None]
     events_per_s: float | None = None
+    way_of: Callable[[View, int], Way | None] | None = None
 
     def of(self, stream: str) -> Cost | None:
         """The cost of a build over a stream; None if it is not known how much that holds."""

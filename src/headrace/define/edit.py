@@ -17,6 +17,18 @@ How = Literal["free", "build", "refused"]
 
 
 @dataclass(frozen=True)
+class Way:
+    """How a view comes by the rows of a new form.
+
+    `stop` the build of another form, since what serves is of this one; `adopt` the rows of a version; `revive` a
+    retired version that was of this form; or `build` it from the log.
+    """
+
+    kind: Literal["stop", "adopt", "revive", "build"]
+    number: int | None = None  # of the version that this is done to
+
+
+@dataclass(frozen=True)
 class Difference:
     """One thing that an edit changes, in words, and what it takes."""
 
@@ -39,6 +51,11 @@ class Edit:
     def how(self) -> How:
         """What it takes as a whole: one thing that needs a build makes a build of all of it."""
         return "free" if self.free else "build"
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The differences in words."""
+        return tuple(difference.text for difference in self.differences)
 
     @property
     def details(self) -> tuple[str, ...]:

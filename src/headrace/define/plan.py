@@ -10,7 +10,7 @@ from typing import Any, Literal
 from headrace.define.catalog import Catalog
 from headrace.define.cost import UNKNOWN, Cost, Costs
 from headrace.define.durations import format_duration
-from headrace.define.edit import How, classify, describe_view
+from headrace.define.edit import Edit, How, Way, classify, describe_view
 from headrace.define.fingerprint import fingerprint
 from headrace.define.loosening import loosens
 from headrace.define.model import Field, Stream, View
@@ -182,13 +182,32 @@ def _views(running: Catalog, wanted: Catalog, costs: Costs) -> Iterator[Change]:
     for name, view in wanted.views.items():
         before = running.views.get(name)
         if before is None:
-            yield _build("create", view, costs, tuple(describe_view(view)))
+            yield build_change("create", view, costs, tuple(describe_view(view)))
             continue
         edit = classify(before, view, _patience_ms(running, before, wanted, view))
-        if edit.differences and edit.free:
-            yield Change("change", "view", name, FREE, edit.details)
-        elif edit.differences:
-            yield _build("change", view, costs, edit.details)
+        if edit.differences:
+            yield _edited(view, edit, _way(view, edit, wanted, costs), costs)
+
+
+def _way(view: View, edit: Edit, wanted: Catalog, costs: Costs) -> Way:
+    """By the versions that there are; else by what the edit itself says."""
+    known = costs.way_of(view, wanted.streams[view.stream].patience_ms) if costs.way_of else None
+    return known or Way("adopt" if edit.free else "build")
+
+
+def _edited(view: View, edit: Edit, way: Way, costs: Costs) -> Change:
+    if way.kind == "build":
+        return build_change("change", view, costs, edit.details)
+    return Change("change", "view", view.name, free_reason(way), edit.texts)
+
+
+def free_reason(way: Way) -> str:
+    """What is done instead of a build."""
+    if way.kind == "stop":
+        return f"free: what serves is of this form; the build of version {way.number} ends"
+    if way.kind == "revive":
+        return f"free: version {way.number} was of this form and has its rows yet; it is brought up to date and serves"
+    return FREE
 
 
 def _patience_ms(running: Catalog, before: View, wanted: Catalog, after: View) -> tuple[int, int]:
@@ -197,7 +216,8 @@ def _patience_ms(running: Catalog, before: View, wanted: Catalog, after: View) -
     return (old.patience_ms, new.patience_ms) if old and old.name == new.name else (0, 0)
 
 
-def _build(kind: Kind, view: View, costs: Costs, details: tuple[str, ...]) -> Change:
+def build_change(kind: Kind, view: View, costs: Costs, details: tuple[str, ...]) -> Change:
+    """A step that a build takes, with what that reads."""
     cost = costs.of(view.stream)
     until = "the old version serves until then" if kind == "change" else "it answers from then on"
     if cost is None:

@@ -81,15 +81,15 @@ class Batch:
         self._slice_rows = slice_rows
         self._now = now
         self._defining = threading.Lock()
-        self._asked: set[str] = set()  # views whose horizon shall move on now
+        self._asked: dict[str, int] = {}  # views whose horizon shall move on now, and up to which commit
         self._beat_at: dict[Id, float] = {}
         self._retry_at: dict[Id, float] = {}
         self.stopping = threading.Event()
         self.errors: dict[Id, str] = {}  # what keeps the work on a version from going on
 
     @property
-    def rate(self) -> float:
-        """Events per second that a build reads."""
+    def rate(self) -> float | None:
+        """Events per second that builds read here; None before one was long enough to tell."""
         return self._job.rate
 
     def redefine(self, stream: Stream) -> None:
@@ -98,8 +98,11 @@ class Batch:
             self._stream = stream
 
     def refresh(self, view: str) -> None:
-        """Move the horizon of a view on now, and look once more at drift that was found."""
-        self._asked.add(view)
+        """Move the horizon of a view on to where it is now, and look once more at drift that was found."""
+        with self._store.snapshot() as snapshot:
+            serving = snapshot.serving(view)
+        if serving is not None:
+            self._asked[view] = serving.applied_to
 
     def run_once(self) -> bool:
         """One piece of work, the most urgent first; whether there was one."""
@@ -207,9 +210,9 @@ class Batch:
     def _is_beat_due(self, version: Version) -> bool:
         name = version.view.name
         if name in self._asked:
-            if version.applied_to > version.horizon:
+            if version.horizon < self._asked[name]:
                 return True
-            self._asked.discard(name)  # there is nothing new
+            del self._asked[name]
         if version.alarm or not reads(self._stream, version.view):
             return False  # drift is kept for somebody to look at
         if version.next_horizon is not None:
@@ -244,8 +247,8 @@ class Batch:
         began = time.monotonic()
         audit = self._audit(version, files, began)
         self._beat_at[_id(version)] = self._now()
-        self._asked.discard(version.view.name)
         if not audit.agreed:
+            self._asked.pop(version.view.name, None)
             self._store.refuse_beat(version, audit)
             slices.keep_as(self._folder / f"{DRIFT}{slices.folder.name}")  # the next look reads the log again
             log.error("drift", view=version.view.name, version=version.number, drift=[d.column for d in audit.drift])

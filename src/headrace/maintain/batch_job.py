@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from headrace.define.cost import DEFAULT_EVENTS_PER_S
 from headrace.define.model import Stream
 from headrace.lake.table import LakeFile
 from headrace.maintain.partials import read_events, write_partials
@@ -20,7 +21,6 @@ POOL = "batch"
 SLICE_ROWS = 5_000_000  # events of one job: planning it is then a tenth of its time, and its groups are few
 TASK_S = 0.2
 TASK_ROWS = (150_000, 1_000_000)  # a task has no fewer, since starting it takes 15 ms, and no more
-FIRST_RATE = 500_000.0  # events per second before anything was measured
 WORTH_MEASURING = 500_000  # events: a smaller job says more of the planning than of the reading
 EXCHANGED_BYTES = 4 << 20  # of partials that one task folds
 SETTINGS = {
@@ -42,7 +42,7 @@ class BatchJob:
         for name, value in SETTINGS.items():
             self._spark.conf.set(name, value)
         self._cores = spark.sparkContext.defaultParallelism
-        self.rate = FIRST_RATE  # events per second, of the last job that was worth measuring
+        self.rate: float | None = None  # events per second, of the last job that was worth measuring
 
     def write(
         self,
@@ -67,5 +67,5 @@ class BatchJob:
     def _task_bytes(self, files: Sequence[LakeFile]) -> int:
         """How much of these files one task reads so that it takes some 200 ms at most, going by the last job."""
         least, most = TASK_ROWS
-        rows = min(most, max(least, self.rate / self._cores * TASK_S))
+        rows = min(most, max(least, (self.rate or DEFAULT_EVENTS_PER_S) / self._cores * TASK_S))
         return int(rows * sum(file.size for file in files) / max(1, sum(file.rows for file in files))) + 1

@@ -73,6 +73,11 @@ class Version:
         return self.state == "serving"
 
     @property
+    def whole(self) -> bool:
+        """Whether all commits [0, applied_to) are in its tables."""
+        return self.home is not None and (self.batch[-1].to_commit if self.batch else 0) == self.horizon
+
+    @property
     def live(self) -> bool:
         """Whether the speed layer brings it on."""
         return self.state != "retired"
@@ -159,6 +164,9 @@ class Snapshot(Protocol):
     def count(self, version: Version) -> tuple[int, int]:
         """How many rows a version has in its batch tables and in its speed tables; a (key, pane) may be in both."""
 
+    def speed_events(self, version: Version) -> int:
+        """How many events are in the rows of its speed tables."""
+
     def fold(self, version: Version, selection: Selection) -> pa.Table:
         """Merged partials: BUCKET, the kept keys, EVENTS, CORRECTIONS, BATCH_EVENTS, each partial column.
 
@@ -188,8 +196,11 @@ class Store(Protocol):
         Takes the place of a version of the view that does not serve yet.
         """
 
-    def adopt(self, view: View, fingerprint: str, patience_ms: int) -> Version:
-        """A new version over the rows of the newest one, whose definition needs nothing that they lack."""
+    def adopt(self, view: View, fingerprint: str, patience_ms: int, number: int) -> Version:
+        """A new version over the rows, or the build, of one whose rows have all that the definition needs.
+
+        Over those of the one that serves it takes the place of any that does not serve yet.
+        """
 
     def apply(self, step: Step, partials: Mapping[tuple[str, int], Sequence[str]]) -> None:
         """Merge each version's Parquet files and move it from step.from_commit to step.to_commit.

@@ -15,7 +15,7 @@ from headrace.errors import FencedError
 from headrace.faults import fault_point
 from headrace.store.base import START, Audit, BatchTable, Point, Step, Version
 from headrace.store.database import Database, run
-from headrace.store.snapshot import DuckSnapshot, is_whole, speed_tables
+from headrace.store.snapshot import DuckSnapshot, speed_tables
 from headrace.store.tables import create_speed, merge_files, quoted, speed_table
 from headrace.store.versions import (
     batch_text,
@@ -31,7 +31,7 @@ from headrace.store.versions import (
 
 MOVE = """
 UPDATE versions SET applied_to = $to, position = $position, newest_us = $newest, applied_at_us = $at
-WHERE view = $view AND number = $number AND applied_to = $from AND fence = $fence
+WHERE view = $view AND number = $number AND applied_to = $from AND fence = $fence AND state <> 'retired'
 """
 UNSERVED = ("registered", "building", "ready")
 
@@ -71,9 +71,7 @@ class DuckStore:
     def register(self, view: View, fingerprint: str, patience_ms: int, at: Point = START) -> Version:
         with self._transaction() as connection:
             own = [v for v in read_versions(connection) if v.view.name == view.name]
-            for version in own:
-                if version.state in UNSERVED:
-                    self._remove(connection, version)
+            self._remove_unserved(connection, view.name)
             number = next_number(connection, view.name)
             first = not any(version.serving for version in own)
             version = Version(
@@ -94,24 +92,26 @@ class DuckStore:
             insert_version(connection, version, self._fence)
         return version
 
-    def adopt(self, view: View, fingerprint: str, patience_ms: int) -> Version:
+    def adopt(self, view: View, fingerprint: str, patience_ms: int, number: int) -> Version:
+        fault_point("edit.before_commit")
         with self._transaction() as connection:
-            own = [v for v in read_versions(connection) if v.view.name == view.name and v.live]
-            newest = max(own, key=lambda version: version.number)
+            taken = self._expect(connection, view.name, number, *UNSERVED, "serving")
             version = replace(
-                newest,
+                taken,
                 view=view,
                 number=next_number(connection, view.name),
                 fingerprint=fingerprint,
                 patience_ms=patience_ms,
-                patience_from=newest.patience_from if patience_ms == newest.patience_ms else newest.applied_to,
+                patience_from=taken.patience_from if patience_ms == taken.patience_ms else taken.applied_to,
                 changed_at_us=now_us(),
             )
             insert_version(connection, version, self._fence)
-            if newest.serving:
-                change(connection, self._fence, newest, state="retired", home=None, batch="[]")
+            if taken.serving:
+                self._remove_unserved(connection, view.name)
+                change(connection, self._fence, taken, state="retired", home=None, batch="[]")
             else:
-                self._delete(connection, newest)
+                self._delete(connection, taken)
+        fault_point("edit.after_commit")
         return version
 
     def build(self, view: str, number: int, built_to: int) -> None:
@@ -132,7 +132,7 @@ class DuckStore:
     def promote(self, view: str, number: int) -> None:
         with self._transaction() as connection:
             version = self._expect(connection, view, number, "ready")
-            if not is_whole(version):
+            if not version.whole:
                 raise gone(view, number, "not all of its rows are there")
             for old in read_versions(connection):
                 if old.view.name == view and old.serving:
@@ -144,11 +144,9 @@ class DuckStore:
     def revive(self, view: str, number: int) -> None:
         with self._transaction() as connection:
             version = self._expect(connection, view, number, "retired")
-            if not is_whole(version):
+            if not version.whole:
                 raise gone(view, number, "its rows are gone")
-            for other in read_versions(connection):
-                if other.view.name == view and other.state in UNSERVED:
-                    self._remove(connection, other)
+            self._remove_unserved(connection, view)
             change(connection, self._fence, version, state="ready", stalled=None)
 
     # The speed layer
@@ -181,9 +179,10 @@ class DuckStore:
         )
         if moved == [(1,)]:
             return
-        at = run(connection, "SELECT applied_to, fence FROM versions WHERE view = ? AND number = ?", [view, number])
-        if not at:
-            raise gone(view, number)
+        found = "SELECT applied_to, fence, state FROM versions WHERE view = ? AND number = ?"
+        at = run(connection, found, [view, number])
+        if not at or at[0][2] == "retired":
+            raise gone(view, number, "an edit took its rows, or another version serves" if at else "no such version")
         raise FencedError(
             f"view '{view}' version {number}: commits [{step.from_commit}, {step.to_commit}) of stream "
             f"'{step.stream}' were not merged",
@@ -253,6 +252,11 @@ class DuckStore:
                 if version.view.name == view:
                     self._remove(connection, version)
             run(connection, "DELETE FROM audits WHERE view = ?", [view])
+
+    def _remove_unserved(self, connection: duckdb.DuckDBPyConnection, view: str) -> None:
+        for version in read_versions(connection):
+            if version.view.name == view and version.state in UNSERVED:
+                self._remove(connection, version)
 
     def _remove(self, connection: duckdb.DuckDBPyConnection, version: Version) -> None:
         """With its tables. A file goes when the transaction is committed and nobody reads it any more."""

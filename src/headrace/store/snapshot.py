@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from headrace.errors import NotReadyError
-from headrace.store.base import Audit, Selection, Version
+from headrace.store.base import EVENTS, Audit, Selection, Version
 from headrace.store.database import Database, literal, run
 from headrace.store.few import fold_few
 from headrace.store.tables import Source, few, fold, nth_bucket, quoted, row_columns, speed_table
@@ -43,6 +43,13 @@ class DuckSnapshot:
         tables = speed_tables(version)
         counts = [run(self._connection, f"SELECT count(*) FROM {quoted(table)}")[0][0] for table in tables]
         return sum(table.rows for table in version.batch), int(sum(counts))
+
+    def speed_events(self, version: Version) -> int:
+        sums = [
+            run(self._connection, f"SELECT coalesce(sum({EVENTS}), 0) FROM {quoted(table)}")[0][0]
+            for table in speed_tables(version)
+        ]
+        return int(sum(sums))
 
     def fold(self, version: Version, selection: Selection) -> pa.Table:
         query, parameters = fold(version.view, self._sources(version), selection)
@@ -90,7 +97,7 @@ class DuckSnapshot:
 
     def _sources(self, version: Version) -> list[Source]:
         """Where a version's rows lie, in both layers."""
-        if not is_whole(version):
+        if not version.whole:
             raise NotReadyError(
                 f"view '{version.view.name}' version {version.number} has no rows to read",
                 found=f"state {version.state}",
@@ -98,11 +105,6 @@ class DuckSnapshot:
             )
         batch = [Source(self._database.attach(t.file), batch=True) for t in version.batch]
         return batch + [Source(quoted(table), batch=False) for table in speed_tables(version)]
-
-
-def is_whole(version: Version) -> bool:
-    """Whether all commits [0, applied_to) are in its tables."""
-    return version.home is not None and (version.batch[-1].to_commit if version.batch else 0) == version.horizon
 
 
 def speed_tables(version: Version) -> list[str]:

@@ -173,6 +173,24 @@ class Remote:
         """The whole workspace."""
         return dict(self.call("GET", "/v1/status"))
 
+    def versions(self, view: str) -> list[dict[str, Any]]:
+        """The versions of a view, newest first."""
+        return list(self.call("GET", f"/v1/views/{_quote(view)}/versions")["versions"])
+
+    def audits(self, view: str) -> list[dict[str, Any]]:
+        """How the two layers of a view compared, newest first."""
+        return list(self.call("GET", f"/v1/views/{_quote(view)}/audits")["audits"])
+
+    def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> dict[str, Any]:
+        """Go back to an earlier version."""
+        body = orjson.dumps({"to": to, "dry_run": dry_run})
+        return dict(self.call("POST", f"/v1/views/{_quote(view)}/rollback", content=body))
+
+    def refresh(self, view: str, *, full: bool = False) -> dict[str, Any]:
+        """Have the batch layer take over what the speed layer has, or build all of it anew."""
+        body = orjson.dumps({"full": full})
+        return dict(self.call("POST", f"/v1/views/{_quote(view)}/refresh", content=body))
+
     def dead_letters(self, stream: str) -> RemoteDeadLetters:
         """What a stream could not read."""
         return RemoteDeadLetters(self, stream)

@@ -18,9 +18,10 @@ from headrace.define.sql import parse
 from headrace.errors import CorruptionError, DiskFullError, WorkspaceError
 from headrace.faults import VARIABLE
 from headrace.lake.table import LakeState
+from headrace.reconcile import reconcile_views
 from headrace.store import database
 from headrace.store.duckdb import DuckStore
-from headrace.stored import highest_fence, open_store, reconcile_views
+from headrace.stored import highest_fence, open_store
 from tests.unit.store.partial_files import simple_event, write_partials
 from tests.unit.store.test_duckdb import VIEW, counted, serving, step
 

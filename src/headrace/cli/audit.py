@@ -1,0 +1,104 @@
+"""`headrace refresh` and `headrace audit`: the batch layer reads again what the speed layer has, and compares."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
+from headrace.cli.output import console, count, make_table, print_json, span
+from headrace.cli.until import wait_until_refreshed, wait_until_serving
+from headrace.cli.versions import ViewArgument
+
+DRIFT_EXIT_CODE = 1
+
+
+def refresh(
+    view: ViewArgument,
+    full: Annotated[
+        bool, typer.Option("--full", help="Build the view anew from the whole log, beside the version that serves.")
+    ] = False,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Return when it has begun.")] = False,
+    workspace: WorkspaceOption = ".",
+    as_json: JsonOption = False,
+) -> None:
+    """Read again what came since the last time, compare it with what the speed layer made of it, and take it over.
+
+    Exits with 1 if the two do not agree; then nothing is taken over.
+    """
+    with open_connection(workspace) as connection:
+        before = next(iter(connection.audits(view)), None)
+        begun = connection.refresh(view, full=full)
+        audit = None
+        if not no_wait and full:
+            wait_until_serving(connection, {view: begun["version"]})
+        elif not no_wait and begun["applied_to"] > begun["horizon"]:
+            audit = wait_until_refreshed(connection, view, begun, before)
+    if as_json:
+        print_json({**begun, "audit": audit})
+    else:
+        _say(view, begun, audit, full=full, no_wait=no_wait)
+    if audit and not audit["agreed"]:
+        raise typer.Exit(DRIFT_EXIT_CODE)
+
+
+def _say(view: str, begun: dict[str, Any], audit: dict[str, Any] | None, *, full: bool, no_wait: bool) -> None:
+    if full:
+        serves = "is on its way" if no_wait else "serves"
+        typer.echo(f"Version {begun['version']} of view {view}, built anew from the log, {serves}.")
+    elif begun["applied_to"] <= begun["horizon"]:
+        typer.echo(f"View {view} has nothing new: the batch layer has all its {count(begun['horizon'])} commits.")
+    elif no_wait:
+        typer.echo(f"The refresh of view {view} has begun; `headrace audit {view}` tells what came of it.")
+    elif audit and audit["agreed"]:
+        typer.echo(
+            f"View {view}: {count(audit['events'])} events of commits {audit['from_commit']} to "
+            f"{audit['to_commit'] - 1} read again in {span(audit['took_ms'])}; "
+            f"{count(audit['rows'])} rows compared, drift 0"
+        )
+    elif audit:
+        typer.echo(f"View {view}: the two layers do not agree; nothing was taken over.", err=True)
+        _print_drift(audit)
+
+
+def audit(view: ViewArgument, workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
+    """Show how the two layers of a view compared, newest first. Exits with 1 while an alarm stands."""
+    with open_connection(workspace) as connection:
+        found = connection.audits(view)
+        alarm = next((v["alarm"] for v in connection.versions(view) if v["state"] == "serving"), None)
+    if as_json:
+        print_json({"view": view, "alarm": alarm, "audits": found})
+    else:
+        _print(view, alarm, found)
+    if alarm:
+        raise typer.Exit(DRIFT_EXIT_CODE)
+
+
+def _print(view: str, alarm: str | None, found: list[dict[str, Any]]) -> None:
+    if alarm:
+        typer.echo(f"ALARM: {alarm}")
+    if not found:
+        typer.echo(f"View {view} has had no audit yet: `headrace refresh {view}` makes one.")
+        return
+    titles = ["when", "version", "commits", "events", "rows", "took", "drift"]
+    rows = [
+        [
+            audit["at"].replace("T", " ")[:19],
+            str(audit["version"]),
+            f"{audit['from_commit']} to {audit['to_commit'] - 1}",
+            count(audit["events"]),
+            count(audit["rows"]),
+            span(audit["took_ms"]),
+            ", ".join(f"{d['column']}: {count(d['rows'])} rows" for d in audit["drift"]) or "0",
+        ]
+        for audit in found
+    ]
+    console().print(make_table(titles, rows, titles[1:-1]))
+    for audit in found[:1]:
+        _print_drift(audit)
+
+
+def _print_drift(audit: dict[str, Any]) -> None:
+    for drift in audit["drift"]:
+        typer.echo(f"  {drift['column']}: {count(drift['rows'])} rows, such as {drift['example']}")

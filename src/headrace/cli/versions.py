@@ -1,0 +1,97 @@
+"""`headrace versions` and `headrace rollback`: what a view has been, and going back to it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from headrace.cli.options import JsonOption, WaitOption, WorkspaceOption, complete_view, open_connection
+from headrace.cli.output import console, count, make_table, print_json
+from headrace.cli.plan import agree
+from headrace.cli.until import wait_until_serving
+
+ViewArgument = Annotated[str, typer.Argument(help="View.", metavar="VIEW", autocompletion=complete_view)]
+
+
+def versions(view: ViewArgument, workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
+    """List the versions of a view, newest first: how far each is, and what it changed."""
+    with open_connection(workspace) as connection:
+        found = connection.versions(view)
+    if as_json:
+        print_json(found)
+        return
+    titles = [
+        "version", "state", "since", "horizon", "commits", "rows", "batch events", "speed events", "definition",
+        "what it changed",
+    ]  # fmt: skip
+    rows = [_row(version) for version in found]
+    console().print(make_table(titles, rows, ["version", *titles[3:8]]))
+
+
+def _row(version: dict[str, Any]) -> list[str]:
+    rows = count(version["batch_rows"] + version["speed_rows"]) if version["has_rows"] else "–"
+    return [
+        str(version["version"]),
+        version["state"],
+        version["since"].replace("T", " ")[:19],
+        count(version["horizon"]),
+        count(version["applied_to"]),
+        rows,
+        count(version["batch_events"]),
+        count(version["speed_events"]),
+        version["fingerprint"],
+        version["alarm"] or version["stalled"] or version["error"] or _changes(version),
+    ]
+
+
+def _changes(version: dict[str, Any]) -> str:
+    if version["changed_from"] is None:
+        return "–"
+    said = "; ".join(version["changes"]) or "nothing: built anew"
+    return said if version["has_rows"] else f"{said} (a later version has its rows)"
+
+
+def rollback(
+    view: ViewArgument,
+    to: Annotated[
+        int | None,
+        typer.Option("--to", metavar="VERSION", help="Version to go back to.", show_default="the one before"),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
+    wait: WaitOption = None,
+    workspace: WorkspaceOption = ".",
+    as_json: JsonOption = False,
+) -> None:
+    """Go back to an earlier version of a view; what serves goes on until then. Asks first on a terminal.
+
+    The definitions folder stays as it is: `headrace plan` shows how it differs from what runs.
+    """
+    with open_connection(workspace) as connection:
+        found = connection.rollback(view, to, dry_run=True)
+        if not as_json:
+            _print(found)
+        agree("rollback", "Go back?", yes=yes, as_json=as_json)
+        done = connection.rollback(view, found["to"])
+        shown = next(v for v in connection.views() if v["name"] == view)
+        coming = shown["building"]
+        if coming and (wait if wait is not None else sys.stdout.isatty()):
+            wait_until_serving(connection, {view: coming["version"]})
+            coming = None
+    if as_json:
+        print_json(done)
+    elif coming:
+        typer.echo(f"Version {coming['version']} is on its way: `headrace versions {view}` shows how far it is.")
+    else:
+        typer.echo(f"View {view} is what it was in version {done['to']}.")
+
+
+def _print(found: dict[str, Any]) -> None:
+    from rich.text import Text
+
+    out = console()
+    head = f"~ view {found['view']}, version {found['from']} → {found['to']}"
+    out.print(Text.assemble((head, "yellow"), f"  {found['reason']}"), soft_wrap=True)
+    for detail in found["details"]:
+        out.print(Text(f"    {detail}", style="dim"), soft_wrap=True)

@@ -1,0 +1,188 @@
+"""Edits of every kind on a live server, asked all the time meanwhile: none of the answers fails, and each is right."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from headrace.cli.app import run
+from tests.surfaces.conftest import Ran, Up, visit
+
+STREAM = """CREATE STREAM visits (visitor STRING NOT NULL, page STRING, status INT, bytes BIGINT, at TIMESTAMP NOT NULL,
+WATERMARK FOR at AS at - INTERVAL 1 MINUTE);\n"""
+VIEW = """CREATE MATERIALIZED VIEW shop AS SELECT page, count(*) AS n, sum(bytes) AS total, max(status) AS worst
+FROM visits WHERE status < 600 GROUP BY page, window(at, '10 minutes', '5 minutes');\n"""
+# What it takes, and what is replaced by what. Which edit is of which kind, tests/unit/define/test_edit.py has in full.
+EDITS: list[tuple[str, list[tuple[str, str]]]] = [
+    ("free", [("AS n,", "AS hits,")]),
+    ("free", [("count(*) AS hits, sum(bytes) AS total", "sum(bytes) AS total, count(*) AS hits")]),
+    ("free", [(", max(status) AS worst", "")]),
+    ("free", [("'10 minutes', '5 minutes'", "'1 hour', '5 minutes'")]),
+    ("free", [("AS hits", "AS hits, count(*) AS n")]),
+    ("free", [("VIEW shop AS", "VIEW shop SCHEDULE EVERY 1 HOUR AS")]),
+    ("free", [("1 MINUTE", "2 MINUTES")]),
+    ("build", [("AS n", "AS m, avg(bytes) AS mean"), ("AS total,", "AS total, min(status) AS best,")]),
+    ("build", [("status < 600", "status < 500"), ("min(status)", "min(bytes)")]),
+    ("build", [("GROUP BY page,", "GROUP BY page, visitor,"), ("'1 hour', '5 minutes'", "'1 hour', '1 minute'")]),
+]
+
+
+class Asker:
+    """Asks for the whole view again and again, and keeps what was not as it must be."""
+
+    def __init__(self, url: str) -> None:
+        self.answers, self.failed = 0, []
+        self.right: set[tuple[int, int]] = set()  # hits and bytes that an answer may say
+        self._url = f"{url}/v1/views/shop?by=&window=24h&every=24h"
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Asker:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        with httpx2.Client(trust_env=False) as http:
+            while not self._stopping.is_set():
+                reply = http.get(self._url)
+                self.answers += 1
+                said = reply.json()
+                if reply.status_code != 200 or _sums(said) not in self.right:
+                    self.failed.append(said)
+
+
+def _sums(said: dict[str, Any]) -> tuple[int, int]:
+    (row,) = said["rows"]
+    hits = next(row[name] for name in ("n", "hits", "m") if name in row)
+    return hits, int(row["total"])
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    folder = tmp_path_factory.mktemp("edits") / "shop"
+    assert run(["init", str(folder)]) == 0
+    (folder / "definitions" / "shop.sql").write_text(STREAM + VIEW)
+    running = Up(folder, HEADRACE_REHEARSE="false")
+    running.wait_until_ready()
+    yield running
+    if running.process.poll() is None:
+        running.stop()
+
+
+def send(up: Up, *events: dict[str, Any]) -> None:
+    reply = httpx2.post(f"{up.url}/v1/streams/visits/events", json=list(events), trust_env=False).json()
+    assert reply["accepted"] == len(events)
+    state = httpx2.get(f"{up.url}/v1/tokens/{reply['token']}?wait=60s", trust_env=False, timeout=90).json()
+    assert state["complete"], state
+
+
+def get(up: Up, path: str) -> Any:
+    return httpx2.get(f"{up.url}{path}", trust_env=False).json()
+
+
+def test_an_edit_of_every_kind_while_it_serves(up: Up, headrace: Callable[..., Ran]) -> None:
+    send(up, *(visit(10 * i, page=f"/{i % 3}", visitor=f"v{i % 5}") for i in range(60)))
+    send(up, visit(30, status=500, bytes=7), visit(90, page=None, bytes=None))
+    text = STREAM + VIEW
+    with Asker(up.url) as asker:
+        asker.right = {(62, 6007)}
+        for how, replaced in EDITS:
+            for old, new in replaced:
+                assert old in text
+                text = text.replace(old, new)
+            if "status < 500" in text:
+                asker.right = {(62, 6007), (61, 6000)}
+            (up.folder / "definitions" / "shop.sql").write_text(text)
+            plan = headrace("plan", "-w", up.folder, "--json").json
+            assert [change["how"] for change in plan["changes"] if change["what"] == "view"] == [how], plan
+            before = get(up, "/v1/views/shop/versions")["versions"]
+            ran = headrace("apply", "--yes", "--wait", "-w", up.folder)
+            assert ran.code == 0, ran.err
+            after = get(up, "/v1/views/shop/versions")["versions"]
+            assert (after[0]["state"], after[0]["version"]) == ("serving", before[0]["version"] + 1), after
+            assert after[0]["changed_from"] == before[0]["version"]
+            assert after[1]["has_rows"] == (how == "build"), after
+        asker.right = {(61, 6000)}
+        _newer_edits_take_the_place_of_builds(up, headrace, text)
+        asker.right = {(61, 6000), (62, 6050)}
+        send(up, visit(40, bytes=50))
+        asker.right = {(62, 6050)}
+        _forth_and_back(up, headrace)
+        _refresh(up, headrace)
+    assert asker.failed == []
+    assert asker.answers > 50
+
+
+def _newer_edits_take_the_place_of_builds(up: Up, headrace: Callable[..., Ran], text: str) -> None:
+    for new in ("max(at) AS last", "min(at) AS first"):
+        (up.folder / "definitions" / "shop.sql").write_text(text.replace("AS total,", f"AS total, {new},"))
+        assert headrace("apply", "--yes", "--no-wait", "-w", up.folder).code == 0
+    wait_until(lambda: get(up, "/v1/views")["views"][0]["building"] is None)
+    versions = get(up, "/v1/views/shop/versions")["versions"]
+    assert versions[0]["state"] == "serving"
+    assert "column added: min(at) AS first" in versions[0]["changes"]
+    (row, *_) = get(up, "/v1/views/shop?by=&window=24h&every=24h")["rows"]
+    assert "first" in row
+    assert "last" not in row
+
+
+def _forth_and_back(up: Up, headrace: Callable[..., Ran]) -> None:
+    now, before = (v["version"] for v in get(up, "/v1/views/shop/versions")["versions"][:2])
+    asked = headrace("rollback", "shop", "-w", up.folder)
+    assert (asked.code, "give --yes" in asked.err) == (1, True)
+    back = headrace("rollback", "shop", "--yes", "--wait", "-w", up.folder)
+    assert back.code == 0, back.err
+    assert f"version {now} → {before}  free: version {before} was of this form and has its rows yet" in back.out
+    assert f"View shop is what it was in version {before}." in back.out
+    plan = headrace("plan", "-w", up.folder, "--json").json
+    assert [change["details"] for change in plan["changes"]] == [["column added: min(at) AS first"]]
+    assert f"version {now} was of this form" in plan["changes"][0]["reason"]
+    forth = headrace("rollback", "shop", "--to", now, "--yes", "--wait", "--json", "-w", up.folder)
+    assert (forth.json["from"], forth.json["to"], forth.json["how"]) == (before, now, "free")
+    assert headrace("plan", "-w", up.folder, "--json").json["empty"] is True
+
+
+def _refresh(up: Up, headrace: Callable[..., Ran]) -> None:
+    assert headrace("audit", "shop", "-w", up.folder).out.startswith("View shop has had no audit yet")
+    ran = headrace("refresh", "shop", "-w", up.folder)
+    assert ran.code == 0, ran.err
+    assert "read again in" in ran.out
+    assert "drift 0" in ran.out
+    (audit,) = headrace("audit", "shop", "-w", up.folder, "--json").json["audits"]
+    assert (audit["agreed"], audit["drift"]) == (True, [])
+    assert "has nothing new" in headrace("refresh", "shop", "-w", up.folder).out
+    (newest, *_) = get(up, "/v1/views/shop/versions")["versions"]
+    assert (newest["horizon"], newest["speed_events"]) == (newest["applied_to"], 0)
+    full = headrace("refresh", "shop", "--full", "-w", up.folder)
+    assert f"Version {newest['version'] + 1} of view shop, built anew from the log, serves." in full.out
+    shown = headrace("versions", "shop", "-w", up.folder).out.splitlines()
+    assert "nothing: built anew" in shown[2]
+
+
+def test_after_a_restart_what_was_gone_back_to_serves_and_the_change_waits(up: Up) -> None:
+    before = get(up, "/v1/views/shop")
+    definitions = up.folder / "definitions" / "shop.sql"
+    definitions.write_text(definitions.read_text().replace("AS m", "AS visits_seen"))
+    up.stop()
+    again = Up(Path(up.folder), HEADRACE_REHEARSE="false")
+    assert get(again, "/v1/views/shop")["rows"] == before["rows"]
+    _, _, err = again.stop()
+    assert "column renamed: count(*) AS m → visits_seen" in err
+    assert "These changes wait for `headrace apply`" in err
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

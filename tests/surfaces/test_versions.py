@@ -1,0 +1,79 @@
+"""Versions, rollback, refresh and audits over a server without Spark: what they say, and how they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.surfaces.conftest import Ran, Served
+
+
+def edit(folder: Path, old: str, new: str) -> None:
+    sql = folder / "definitions" / "shop.sql"
+    assert old in sql.read_text()
+    sql.write_text(sql.read_text().replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "words"),
+    [
+        ("GET", "trafic/versions", None, 404, "did you mean 'traffic'? `headrace views` lists all"),
+        ("GET", "trafic/audits", None, 404, "view 'trafic' does not exist"),
+        ("POST", "trafic/rollback", None, 404, "view 'trafic' does not exist"),
+        ("POST", "trafic/refresh", None, 404, "view 'trafic' does not exist"),
+        ("POST", "traffic/rollback", None, 409, "has no earlier version to go back to"),
+        ("POST", "traffic/rollback", b'{"to": 7}', 404, "view 'traffic' has no version 7"),
+        ("POST", "traffic/rollback", b'{"to": 1}', 409, "version 1 serves already"),
+        ("POST", "traffic/rollback", b'{"to": "1"}', 422, "'to' does not fit"),
+        ("POST", "traffic/rollback", b'{"too": 1}', 422, "'too' is not known here"),
+        ("POST", "traffic/rollback", b"[]", 422, "the body is not an object"),
+        ("POST", "traffic/rollback", b"{", 422, "the body is not JSON"),
+        ("POST", "traffic/refresh", b'{"full": 1}', 422, "'full' does not fit"),
+        ("POST", "traffic/refresh", None, 503, "cannot be refreshed yet: Spark is starting"),
+    ],
+)
+def test_refusals(served: Served, method: str, path: str, body: bytes | None, status: int, words: str) -> None:
+    reply = served.http.request(method, f"/v1/views/{path}", content=body)
+    assert reply.status_code == status
+    assert words in " ".join(str(part) for part in reply.json()["error"].values())
+
+
+def test_a_free_edit_and_back(served: Served, applied: Path, headrace: Callable[..., Ran]) -> None:
+    edit(applied, "AS hits", "AS seen")
+    shown = headrace("plan", "-w", applied).out
+    assert "~ view traffic  free: no event is read again, the rows stay" in shown
+    assert shown.endswith("1 to change: 1 free\n")
+    assert headrace("apply", "--yes", "-w", applied).code == 0
+    assert "seen" in served.http.get("/v1/views/traffic").json()["columns"][3]["name"]
+    table = headrace("versions", "traffic", "-w", applied).out
+    assert "column renamed: count(*) AS hits → seen" in table
+    newest, oldest = headrace("versions", "traffic", "-w", applied, "--json").json
+    assert (newest["version"], newest["state"], newest["changed_from"]) == (2, "serving", 1)
+    assert (oldest["state"], oldest["has_rows"], oldest["changes"]) == ("retired", False, [])
+    back = headrace("rollback", "traffic", "--yes", "-w", applied)
+    assert "~ view traffic, version 2 → 1  free: no event is read again" in back.out
+    assert back.out.endswith("View traffic is what it was in version 1.\n")
+    waiting = headrace("plan", "-w", applied, "--json").json["changes"]
+    assert [change["details"] for change in waiting] == [["column renamed: count(*) AS hits → seen"]]
+
+
+def test_an_edit_over_no_events_needs_no_spark(served: Served, applied: Path, headrace: Callable[..., Ran]) -> None:
+    edit(applied, "sum(bytes)", "max(bytes)")
+    assert "no event is there to be read: it serves at once" in headrace("plan", "-w", applied).out
+    assert headrace("apply", "--yes", "--wait", "-w", applied).code == 0
+    assert served.http.get("/v1/views/traffic").json()["version"] == 2
+    assert "has had no audit yet: `headrace refresh traffic`" in headrace("audit", "traffic", "-w", applied).out
+
+
+def test_without_a_server_what_was_is_shown_and_nothing_moves(
+    served: Served, applied: Path, headrace: Callable[..., Ran]
+) -> None:
+    served.stop()
+    assert [v["version"] for v in headrace("versions", "traffic", "-w", applied, "--json").json] == [1]
+    assert headrace("audit", "traffic", "-w", applied, "--json").json["audits"] == []
+    for command in (("rollback", "traffic", "--yes"), ("refresh", "traffic")):
+        ran = headrace(*command, "-w", applied)
+        assert (ran.code, "the server is not running; start `headrace up`, then repeat it" in ran.err) == (1, True)
+    assert "view 'trafic' does not exist" in headrace("versions", "trafic", "-w", applied).err

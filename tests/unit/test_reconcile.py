@@ -1,0 +1,231 @@
+"""An edit takes the cheapest way to its rows, whatever the store holds, and repeating it changes nothing."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.define.catalog import Catalog
+from headrace.define.cost import Costs, Size
+from headrace.define.sql import parse
+from headrace.errors import ConflictError, NotFoundError
+from headrace.faults import VARIABLE
+from headrace.lake.table import LakeState
+from headrace.reconcile import choose_way, reconcile_views
+from headrace.rollback import Rollback, plan_rollback
+from headrace.store.base import BatchTable, Point, Step, Version
+from headrace.store.duckdb import DuckStore
+
+STREAM = "CREATE STREAM s (id BIGINT, kind STRING, at TIMESTAMP, WATERMARK FOR at AS at - INTERVAL 1 MINUTE);"
+VIEW = "CREATE MATERIALIZED VIEW v AS SELECT kind, count(*) AS n, sum(id) AS total FROM s GROUP BY kind;"
+RENAMED = VIEW.replace("AS n", "AS hits")
+GROWN = VIEW.replace("AS total", "AS total, max(id) AS most")
+OTHER = VIEW.replace("FROM s", "FROM s WHERE id > 1")
+AT = (5, 50, None)
+LAKE = LakeState(*AT)
+COSTS = Costs(lambda stream: Size(1_000_000, 10))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[DuckStore]:
+    opened = DuckStore.open(tmp_path / "store", fence=1)
+    yield opened
+    opened.close()
+
+
+def catalog(view: str, stream: str = STREAM) -> Catalog:
+    return parse(stream + view)
+
+
+def edit(store: DuckStore, view: str, stream: str = STREAM, lake: LakeState = LAKE) -> list[tuple[int, str]]:
+    reconcile_views(store, catalog(view, stream), {"s": lake})
+    found = states(store)
+    reconcile_views(store, catalog(view, stream), {"s": lake})
+    assert states(store) == found, "to repeat it changes nothing"
+    return found
+
+
+def states(store: DuckStore) -> list[tuple[int, str]]:
+    return [(version.number, version.state) for version in versions(store)]
+
+
+def versions(store: DuckStore) -> list[Version]:
+    with store.snapshot() as snapshot:
+        return snapshot.versions()
+
+
+def build(store: DuckStore, number: int) -> None:
+    """As the batch layer does it."""
+    store.build("v", number, 0)
+    store.fill("v", number, BatchTable(f"{number}.duckdb", 0, LAKE.next_commit, 1, 1))
+    store.promote("v", number)
+
+
+@pytest.fixture
+def served(store: DuckStore) -> DuckStore:
+    """The view as version 1, which has its rows."""
+    assert edit(store, VIEW) == [(1, "registered")]
+    build(store, 1)
+    return store
+
+
+def test_over_no_events_every_edit_serves_at_once(store: DuckStore) -> None:
+    nothing = LakeState(0, 0, None)
+    assert edit(store, VIEW, lake=nothing) == [(1, "serving")]
+    assert edit(store, GROWN, lake=nothing) == [(1, "retired"), (2, "serving")]
+
+
+def test_a_free_edit_takes_the_rows_over(served: DuckStore) -> None:
+    (before,) = versions(served)
+    assert edit(served, RENAMED) == [(1, "retired"), (2, "serving")]
+    old, new = versions(served)
+    assert (new.home, new.batch, new.applied_to) == (before.home, before.batch, before.applied_to)
+    assert (old.home, old.whole, new.whole) == (None, False, True)
+    assert [column.name for column in new.view.columns] == ["hits", "total"]
+
+
+def test_patience_is_a_free_edit(served: DuckStore) -> None:
+    assert edit(served, VIEW, STREAM.replace("1 MINUTE", "1 HOUR")) == [(1, "retired"), (2, "serving")]
+    assert [(v.patience_ms, v.patience_from) for v in versions(served)] == [(60_000, 0), (3_600_000, 5)]
+
+
+def test_an_edit_that_needs_rows_is_built_beside_what_serves(served: DuckStore) -> None:
+    assert edit(served, GROWN) == [(1, "serving"), (2, "registered")]
+    assert edit(served, OTHER) == [(1, "serving"), (3, "registered")], "a newer edit takes its place"
+    build(served, 3)
+    assert states(served) == [(1, "retired"), (3, "serving")]
+
+
+def test_an_edit_back_ends_the_build(served: DuckStore) -> None:
+    edit(served, GROWN)
+    assert choose(served, VIEW) == ("stop", 2)
+    assert edit(served, VIEW) == [(1, "serving")]
+
+
+def test_a_free_edit_of_what_serves_ends_the_build(served: DuckStore) -> None:
+    edit(served, GROWN)
+    assert edit(served, RENAMED) == [(1, "retired"), (3, "serving")]
+
+
+def test_a_free_edit_of_what_is_built_goes_on_with_the_build(served: DuckStore) -> None:
+    edit(served, GROWN)
+    served.build("v", 2, 3)
+    assert edit(served, GROWN.replace("AS most", "AS largest")) == [(1, "serving"), (3, "building")]
+    new = versions(served)[1]
+    assert (new.home, new.built_to) == (2, 3)
+
+
+def test_a_definition_of_before_is_gone_back_to_while_its_rows_are_kept(served: DuckStore) -> None:
+    edit(served, OTHER)
+    build(served, 2)
+    assert choose(served, GROWN) == ("build", None)
+    assert edit(served, VIEW) == [(1, "ready"), (2, "serving")]
+    served.promote("v", 1)
+    assert choose(served, OTHER) == ("revive", 2)
+
+
+def test_a_kept_version_is_taken_over_with_the_patience_of_today(served: DuckStore) -> None:
+    edit(served, OTHER)
+    build(served, 2)
+    assert edit(served, VIEW, STREAM.replace("1 MINUTE", "1 HOUR")) == [(2, "serving"), (3, "ready")]
+    assert (versions(served)[1].home, versions(served)[1].patience_ms) == (1, 3_600_000)
+
+
+def test_a_step_that_was_computed_before_an_edit_is_not_merged(served: DuckStore) -> None:
+    edit(served, RENAMED)
+    with pytest.raises(ConflictError, match="version 1 has changed meanwhile; found an edit took its rows"):
+        served.apply(Step("s", 5, 6, 60, None, 1), {("v", 1): []})
+    served.apply(Step("s", 5, 6, 60, None, 1), {("v", 2): []})
+
+
+def test_an_edit_that_failed_on_the_way_is_done_when_it_is_repeated(
+    served: DuckStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for point in ("edit.before_commit", "edit.after_commit"):
+        monkeypatch.setenv(VARIABLE, f"{point}=EIO")
+        with pytest.raises(OSError, match=point) as failed:
+            reconcile_views(served, catalog(RENAMED), {"s": LAKE})
+        assert failed.value.errno == errno.EIO
+        monkeypatch.delenv(VARIABLE)
+    assert edit(served, RENAMED) == [(1, "retired"), (2, "serving")]
+
+
+def choose(store: DuckStore, view: str) -> tuple[str, int | None] | None:
+    way = choose_way(versions(store), catalog(view).views["v"], 60_000)
+    return way and (way.kind, way.number)
+
+
+# Going back
+
+
+def rollback(store: DuckStore, number: int | None = None, stream: str = STREAM) -> Rollback:
+    return plan_rollback(versions(store), catalog(VIEW, stream), "v", number, COSTS)
+
+
+def test_by_default_back_to_the_version_before(served: DuckStore) -> None:
+    edit(served, GROWN)
+    build(served, 2)
+    assert rollback(served).as_dict() == {
+        "view": "v",
+        "from": 2,
+        "to": 1,
+        "how": "free",
+        "reason": "free: version 1 was of this form and has its rows yet; it is brought up to date and serves",
+        "details": ["column removed: max(id) AS most"],
+        "cost": None,
+    }
+
+
+def test_back_from_a_free_edit_is_a_free_edit(served: DuckStore) -> None:
+    edit(served, RENAMED)
+    found = rollback(served)
+    assert (found.to.number, found.way.kind, found.change.how) == (1, "adopt", "free")
+    assert found.change.details == ("column renamed: count(*) AS hits → n",)
+
+
+def test_back_to_rows_that_are_gone_is_a_build(served: DuckStore) -> None:
+    edit(served, RENAMED)
+    edit(served, OTHER)
+    build(served, 3)
+    found = rollback(served, 1).as_dict()
+    assert (found["how"], found["cost"]["events"]) == ("build", 1_000_000)
+    assert found["reason"] == "a build reads 1,000,000 events, about 2 s; the old version serves until then"
+
+
+def test_back_while_a_build_runs_is_to_end_it(served: DuckStore) -> None:
+    edit(served, GROWN)
+    found = rollback(served)
+    assert (found.to.number, found.way.kind) == (1, "stop")
+    with pytest.raises(ConflictError, match="version 2 is on its way already"):
+        rollback(served, 2)
+
+
+def test_back_to_the_same_definition_built_anew(served: DuckStore) -> None:
+    view = catalog(VIEW).views["v"]
+    version = versions(served)[0]
+    served.register(view, version.fingerprint, version.patience_ms, Point(*AT))
+    build(served, 2)
+    assert rollback(served).way.kind == "revive"
+
+
+def test_nothing_to_go_back_to(store: DuckStore) -> None:
+    edit(store, VIEW)
+    with pytest.raises(ConflictError, match="view 'v' is being built for the first time"):
+        rollback(store)
+    build(store, 1)
+    with pytest.raises(ConflictError, match="has no earlier version to go back to; found version 1"):
+        rollback(store)
+    with pytest.raises(NotFoundError, match="view 'v' has no version 7; found 1; `headrace versions v` lists them"):
+        rollback(store, 7)
+    with pytest.raises(ConflictError, match="version 1 serves already"):
+        rollback(store, 1)
+
+
+def test_a_version_that_read_another_type_is_not_gone_back_to(served: DuckStore) -> None:
+    edit(served, OTHER)
+    build(served, 2)
+    with pytest.raises(ConflictError, match="reads field 'id' as it was; found DOUBLE in stream 's'; expected BIGINT"):
+        rollback(served, stream=STREAM.replace("BIGINT", "DOUBLE"))
