@@ -106,7 +106,7 @@ def test_an_edit_of_every_kind_while_it_serves(up: Up, headrace: Callable[..., R
             plan = headrace("plan", "-w", up.folder, "--json").json
             assert [change["how"] for change in plan["changes"] if change["what"] == "view"] == [how], plan
             before = get(up, "/v1/views/shop/versions")["versions"]
-            ran = headrace("apply", "--yes", "--wait", "-w", up.folder)
+            ran = headrace("apply", "--yes", "-w", up.folder)
             assert ran.code == 0, ran.err
             after = get(up, "/v1/views/shop/versions")["versions"]
             assert (after[0]["state"], after[0]["version"]) == ("serving", before[0]["version"] + 1), after
@@ -140,14 +140,14 @@ def _forth_and_back(up: Up, headrace: Callable[..., Ran]) -> None:
     now, before = (v["version"] for v in get(up, "/v1/views/shop/versions")["versions"][:2])
     asked = headrace("rollback", "shop", "-w", up.folder)
     assert (asked.code, "give --yes" in asked.err) == (1, True)
-    back = headrace("rollback", "shop", "--yes", "--wait", "-w", up.folder)
+    back = headrace("rollback", "shop", "--yes", "-w", up.folder)
     assert back.code == 0, back.err
     assert f"version {now} → {before}  free: version {before} was of this form and has its rows yet" in back.out
     assert f"View shop is what it was in version {before}." in back.out
     plan = headrace("plan", "-w", up.folder, "--json").json
     assert [change["details"] for change in plan["changes"]] == [["column added: min(at) AS first"]]
     assert f"version {now} was of this form" in plan["changes"][0]["reason"]
-    forth = headrace("rollback", "shop", "--to", now, "--yes", "--wait", "--json", "-w", up.folder)
+    forth = headrace("rollback", "shop", "--to", now, "--yes", "--json", "-w", up.folder)
     assert (forth.json["from"], forth.json["to"], forth.json["how"]) == (before, now, "free")
     assert headrace("plan", "-w", up.folder, "--json").json["empty"] is True
 

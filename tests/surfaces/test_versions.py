@@ -6,7 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import typer
 
+from headrace.cli.until import going_on
 from tests.surfaces.conftest import Ran, Served
 
 
@@ -62,7 +64,7 @@ def test_a_free_edit_and_back(served: Served, applied: Path, headrace: Callable[
 def test_an_edit_over_no_events_needs_no_spark(served: Served, applied: Path, headrace: Callable[..., Ran]) -> None:
     edit(applied, "sum(bytes)", "max(bytes)")
     assert "no event is there to be read: it serves at once" in headrace("plan", "-w", applied).out
-    assert headrace("apply", "--yes", "--wait", "-w", applied).code == 0
+    assert headrace("apply", "--yes", "-w", applied).code == 0
     assert served.http.get("/v1/views/traffic").json()["version"] == 2
     assert "has had no audit yet: `headrace refresh traffic`" in headrace("audit", "traffic", "-w", applied).out
 
@@ -77,3 +79,11 @@ def test_without_a_server_what_was_is_shown_and_nothing_moves(
         ran = headrace(*command, "-w", applied)
         assert (ran.code, "the server is not running; start `headrace up`, then repeat it" in ran.err) == (1, True)
     assert "view 'trafic' does not exist" in headrace("versions", "trafic", "-w", applied).err
+
+
+def test_ctrl_c_ends_the_waiting_and_not_the_work(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as ended, going_on("traffic"):
+        raise KeyboardInterrupt
+    assert ended.value.exit_code == 130
+    said = "The server goes on with it; `headrace versions traffic` shows how far it is.\n"
+    assert capsys.readouterr().err == said

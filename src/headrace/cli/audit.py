@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
+from headrace.cli.options import JsonOption, NoWaitOption, WorkspaceOption, open_connection
 from headrace.cli.output import console, count, make_table, print_json, span
 from headrace.cli.until import wait_until_refreshed, wait_until_serving
 from headrace.cli.versions import ViewArgument
@@ -19,7 +19,7 @@ def refresh(
     full: Annotated[
         bool, typer.Option("--full", help="Build the view anew from the whole log, beside the version that serves.")
     ] = False,
-    no_wait: Annotated[bool, typer.Option("--no-wait", help="Return when it has begun.")] = False,
+    no_wait: NoWaitOption = False,
     workspace: WorkspaceOption = ".",
     as_json: JsonOption = False,
 ) -> None:

@@ -26,14 +26,7 @@ FolderOption = Annotated[
         "-w", "--workspace", help="Folder of the workspace.", metavar="FOLDER", show_default="the current folder"
     ),
 ]
-WaitOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--wait/--no-wait",
-        help="Wait until what is built serves.",
-        show_default="wait on a terminal",
-    ),
-]
+NoWaitOption = Annotated[bool, typer.Option("--no-wait", help="Return when it has begun.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.options import JsonOption, WaitOption, WorkspaceOption, open_connection
+from headrace.cli.options import JsonOption, NoWaitOption, WorkspaceOption, open_connection
 from headrace.cli.output import console, print_json
 from headrace.cli.until import wait_until_serving
 from headrace.errors import DefinitionError, WorkspaceError
@@ -46,12 +46,12 @@ def plan(
 def apply(
     workspace: WorkspaceOption = ".",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
-    wait: WaitOption = None,
+    no_wait: NoWaitOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Make what the definitions declare run. On a running server too; asks first on a terminal.
 
-    What needs a build is built by the server while the old version serves; Ctrl-C ends the waiting, not the build.
+    Waits until what needs a build serves; the old version does until then. Ctrl-C ends the waiting, not the build.
     """
     with open_connection(workspace) as connection:
         found = connection.plan()
@@ -70,7 +70,7 @@ def apply(
             connection.apply(found.fingerprint)
             readable = _perhaps_readable(before, connection.streams())
             coming = _coming(connection, found)
-            if coming and (wait if wait is not None else sys.stdout.isatty()):
+            if coming and not no_wait:
                 wait_until_serving(connection, coming)
                 coming = {}
     if as_json:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.options import JsonOption, WaitOption, WorkspaceOption, complete_view, open_connection
+from headrace.cli.options import JsonOption, NoWaitOption, WorkspaceOption, complete_view, open_connection
 from headrace.cli.output import console, count, make_table, print_json
 from headrace.cli.plan import agree
 from headrace.cli.until import wait_until_serving
@@ -60,7 +59,7 @@ def rollback(
         typer.Option("--to", metavar="VERSION", help="Version to go back to.", show_default="the one before"),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
-    wait: WaitOption = None,
+    no_wait: NoWaitOption = False,
     workspace: WorkspaceOption = ".",
     as_json: JsonOption = False,
 ) -> None:
@@ -76,7 +75,7 @@ def rollback(
         done = connection.rollback(view, found["to"])
         shown = next(v for v in connection.views() if v["name"] == view)
         coming = shown["building"]
-        if coming and (wait if wait is not None else sys.stdout.isatty()):
+        if coming and not no_wait:
             wait_until_serving(connection, {view: coming["version"]})
             coming = None
     if as_json:
