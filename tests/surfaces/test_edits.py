@@ -54,10 +54,11 @@ class Asker:
     def _run(self) -> None:
         with httpx2.Client(trust_env=False) as http:
             while not self._stopping.is_set():
+                right = set(self.right)
                 reply = http.get(self._url)
                 self.answers += 1
                 said = reply.json()
-                if reply.status_code != 200 or _sums(said) not in self.right:
+                if reply.status_code != 200 or _sums(said) not in right | self.right:
                     self.failed.append(said)
 
 
