@@ -23,7 +23,7 @@ def refresh(
     workspace: WorkspaceOption = ".",
     as_json: JsonOption = False,
 ) -> None:
-    """Read again what came since the last time, compare it with what the speed layer made of it, and take it over.
+    """Read a view's new events again, and compare. The batch layer takes over what the speed layer made of them.
 
     Exits with 1 if the two do not agree; then nothing is taken over.
     """
@@ -63,7 +63,7 @@ def _say(view: str, begun: dict[str, Any], audit: dict[str, Any] | None, *, full
 
 
 def audit(view: ViewArgument, workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
-    """Show how the two layers of a view compared, newest first. Exits with 1 while an alarm stands."""
+    """Show how the two layers of a view compared. Newest first. Exits with 1 while an alarm stands."""
     with open_connection(workspace) as connection:
         found = connection.audits(view)
         alarm = next((v["alarm"] for v in connection.versions(view) if v["state"] == "serving"), None)

@@ -15,7 +15,7 @@ ViewArgument = Annotated[str, typer.Argument(help="View.", metavar="VIEW", autoc
 
 
 def versions(view: ViewArgument, workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
-    """List the versions of a view, newest first: how far each is, and what it changed."""
+    """List the versions of a view. Newest first, with how far each is and what it changed."""
     with open_connection(workspace) as connection:
         found = connection.versions(view)
     if as_json:
@@ -63,7 +63,7 @@ def rollback(
     workspace: WorkspaceOption = ".",
     as_json: JsonOption = False,
 ) -> None:
-    """Go back to an earlier version of a view; what serves goes on until then. Asks first on a terminal.
+    """Go back to an earlier version of a view. What serves goes on until then; asks first on a terminal.
 
     The definitions folder stays as it is: `headrace plan` shows how it differs from what runs.
     """
