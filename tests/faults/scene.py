@@ -19,6 +19,7 @@ from .witness import Witness, total_of
 
 KILLED = -9
 REACH_S = 120
+PAUSE_S = 0.05
 VIEWS = ("per_minute", "total")
 SETTINGS = """
 lease_s = 2
@@ -130,9 +131,9 @@ class Scene:
     def _send(self, server: WarmServer) -> None:
         assert self._waiting is not None
         key, events, counting = self._waiting
-        reply = httpx2.post(
+        reply = server.http.post(
             f"{server.url}/v1/streams/clicks/events", params={"keep_bad": "true"}, content=json.dumps(events),
-            headers={"content-type": "application/json", "idempotency-key": key}, timeout=60,
+            headers={"content-type": "application/json", "idempotency-key": key},
         ).raise_for_status().json()  # fmt: skip
         assert not reply["refused"], reply
         self._ledger.count(counting)
@@ -153,7 +154,7 @@ class Scene:
         self._wait_for_lake(server)
         self._said[field] = "BIGINT"
         self._write()
-        httpx2.post(f"{server.url}/v1/apply", timeout=60).raise_for_status()
+        server.http.post(f"{server.url}/v1/apply").raise_for_status()
         self._ledger.intend(self._ledger.dead[field])
         self._replay_all(server)
 
@@ -162,7 +163,7 @@ class Scene:
         cursor: dict[str, str] = {}
         while True:
             url = f"{server.url}/v1/streams/clicks/dead-letters/replay"
-            said = httpx2.post(url, params=cursor, timeout=60)
+            said = server.http.post(url, params=cursor)
             if said.status_code == httpx2.codes.SERVICE_UNAVAILABLE:
                 time.sleep(0.05)
                 continue
@@ -185,7 +186,7 @@ class Scene:
         if self._waiting is not None:
             self._send(server)
         if any(self._said[field] == "BIGINT" and letters for field, letters in self._ledger.dead.items()):
-            httpx2.post(f"{server.url}/v1/apply", timeout=60).raise_for_status()
+            server.http.post(f"{server.url}/v1/apply").raise_for_status()
             self._replay_all(server)
         self._wait_for_views(server)
 
@@ -193,7 +194,7 @@ class Scene:
         deadline = time.monotonic() + REACH_S
         while server.status_of("clicks")["backlog_bytes"]:
             assert time.monotonic() < deadline, server.said()
-            time.sleep(0.02)
+            time.sleep(PAUSE_S)
 
     def _wait_for_views(self, server: WarmServer) -> None:
         """Until every view answers from every commit, by the newest definition."""
@@ -204,7 +205,7 @@ class Scene:
             if all(view["applied_to"] == view["commits"] and not view["building"] for view in views):
                 break
             assert time.monotonic() < deadline, (views, server.said())
-            time.sleep(0.02)
+            time.sleep(PAUSE_S)
         self._limits = {view: {self._said[view]} for view in VIEWS}
 
     def check(self, server: WarmServer) -> None:

@@ -146,5 +146,4 @@ class WarmServer(UpServer):
         self.log = folder / f"up-{time.monotonic_ns()}.log"
         given = {"HEADRACE_REHEARSE": "false", **java.variables, **variables}
         self.process = _Forked(java, java.fork({"folder": str(folder), "log": str(self.log), "variables": given}))
-        self.url = ""
-        self.started.append(self)
+        self._begin()

@@ -36,17 +36,16 @@ class Witness:
         assert not self._wrong, self._wrong[:3]
 
     def _ask(self) -> None:
-        with httpx2.Client(base_url=self._server.url, timeout=60) as http:
-            while not self._enough.is_set():
-                try:
-                    reply = http.get("/v1/views/total")
-                except httpx2.TransportError:
-                    self._enough.wait(0.5)  # until it is known that it is dead
-                    if self._server.process.poll() is None:
-                        self._wrong.append("no answer from a server that runs")
-                    return
-                self._judge(reply)
-                self._enough.wait(PAUSE_S)
+        while not self._enough.is_set():
+            try:
+                reply = self._server.http.get(f"{self._server.url}/v1/views/total")
+            except httpx2.TransportError:
+                self._enough.wait(0.5)  # until it is known that it is dead
+                if self._server.process.poll() is None:
+                    self._wrong.append("no answer from a server that runs")
+                return
+            self._judge(reply)
+            self._enough.wait(PAUSE_S)
 
     def _judge(self, reply: httpx2.Response) -> None:
         if reply.status_code != httpx2.codes.OK:
