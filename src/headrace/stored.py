@@ -13,10 +13,11 @@ from headrace.config import Workspace
 from headrace.errors import CorruptionError, HeldError
 from headrace.lake.table import FENCE_ID
 from headrace.lease import Lease
-from headrace.maintain.slices import DRIFT
+from headrace.maintain.slices import DRIFT, slices_folder
+from headrace.store.base import UNBUILT, BatchTable, Version
+from headrace.store.batch_table import check_batch_table
 from headrace.store.database import DAMAGED, OutdatedError
 from headrace.store.duckdb import DuckStore
-from headrace.store.tables import plain_name
 
 ASIDE = "set-aside-"
 
@@ -69,7 +70,32 @@ def open_store(workspace: Workspace, fence: int) -> DuckStore:
     for old in files[:-1]:
         for left in folder.glob(f"{old.name}*"):
             left.unlink(missing_ok=True)
+    _discard_damaged(store)
     return store
+
+
+def _discard_damaged(store: DuckStore) -> None:
+    """Let go of the versions of which a batch table cannot be read: they are built again, from the lake."""
+    with store.snapshot() as snapshot:
+        versions = snapshot.versions()
+    for version in versions:
+        reason = next(filter(None, (fault_of(store.batch_folder, version, table) for table in version.batch)), None)
+        if reason:
+            log.error(
+                "a batch table is damaged; its version is built anew from the lake",
+                view=version.view.name,
+                version=version.number,
+                error=reason,
+            )
+            store.discard(version.view.name, version.number)
+
+
+def fault_of(folder: Path, version: Version, table: BatchTable) -> str | None:
+    """What is wrong with a batch table of a version, as far as a glance or an earlier failure tells."""
+    path = folder / table.file
+    if path.with_name(path.name + DAMAGED).exists():
+        return f"batch table '{path}' was found damaged while it was in use"
+    return check_batch_table(path, view=version.view.name, rows=table.rows, events=table.events)
 
 
 def open_to_read(workspace: Workspace, file: Path) -> DuckStore:
@@ -112,8 +138,8 @@ def clean(store: DuckStore, builds: Path) -> None:
     with store.snapshot() as snapshot:
         versions = snapshot.versions()
     tables = {table.file for version in versions for table in version.batch}
-    slices = {f"{plain_name(v.view.name)}-{v.home}" for v in versions if v.live}
-    slices |= {f"{DRIFT}{plain_name(v.view.name)}-{v.home}" for v in versions if v.alarm}
+    slices = {slices_folder(builds, v).name for v in versions if v.state in UNBUILT or v.next_horizon is not None}
+    slices |= {f"{DRIFT}{slices_folder(builds, v).name}" for v in versions if v.alarm}
     left = [path for path in store.batch_folder.glob("*") if path.name not in tables]
     for path in [*left, *(path for path in builds.glob("*") if path.name not in slices)]:
         if path.is_dir():

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 SCRATCH = "HEADRACE_TEST_SCRATCH"  # where Spark's own files go: they outlive the server that made the context
+SLICE_ROWS = 60  # so that the builds of small tests have several slices, too
 PAUSE_S = 0.01
 
 
@@ -25,6 +26,7 @@ def load_all() -> None:
     import headrace.cli.up
     import headrace.lake.append
     import headrace.lake.replay
+    import headrace.maintain.batch
     import headrace.maintain.speed
     import headrace.runtime
     import headrace.web.app
@@ -33,6 +35,9 @@ def load_all() -> None:
 
 def serve(work: dict[str, Any]) -> int:
     """`headrace up` in a child of this process."""
+    from headrace.cli.app import run
+    from headrace.maintain.batch import Batch
+
     os.setsid()
     os.chdir(work["folder"])
     out = os.open(work["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -40,9 +45,8 @@ def serve(work: dict[str, Any]) -> int:
         os.dup2(out, stream)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.environ.update(work["variables"])
+    Batch.__init__.__kwdefaults__["slice_rows"] = SLICE_ROWS
     join_spark(Path(os.environ[SCRATCH]))
-    from headrace.cli.app import run
-
     return run(["up", "--port", "0"])
 
 

@@ -11,9 +11,11 @@ from typing import Any
 
 import httpx2
 
+from headrace.config import Workspace
 from headrace.faults import VARIABLE
+from headrace.stored import open_to_read, store_files
 
-from .ledger import Event, Ledger, per_minute, total
+from .ledger import LIMITS, Event, Ledger, per_minute, total
 from .warm import Java, WarmServer
 from .witness import Witness, total_of
 
@@ -49,6 +51,8 @@ class Scene:
         self._ledger = Ledger(seed)
         self._said: dict[str, Any] = {"a": "INT", "b": "INT", "per_minute": 10, "total": 10}
         self._limits = {view: {10} for view in VIEWS}  # which definitions of a view may answer now
+        self._slices: dict[Path, int] = {}  # that the last server left
+        self._unsure = False
         self._posts = 0
         self._waiting: tuple[str, list[Event], list[Event]] | None = None  # key, events, those that count
         self._fault = folder / "fault"
@@ -58,24 +62,27 @@ class Scene:
 
     def die_at(self, point: str) -> None:
         """A server that finds what the last one left, and dies when it reaches this point."""
-        passing = 1 if point.startswith("replay.") else self._chance.choice((1, 1, 2))  # a replay takes one commit
+        kind = point.partition(".")[0]
+        passing = 1 if kind == "replay" else self._chance.choice((1, 1, 2))  # a replay takes one commit
         armed = f"{point}:{passing}"
         at_once = self._chance.random() < 0.3  # it may die while it still makes good what the last one left
         self._fault.write_text(armed if at_once else "")
-        server = self._start()
+        server = self._start(
+            refresh_every_s="0.2" if kind == "beat" or self._chance.random() < 0.4 else "3600",
+            retire_after_s="0" if kind == "retire" or self._chance.random() < 0.4 else "3600",
+        )
         with Witness(server, lambda: self._ledger, lambda: self._limits["total"]):
             if not at_once:
                 self.settle(server)
                 self.check(server)
                 self._fault.write_text(armed)
-            act = self._act_for(point)
+            act = self._act_for(kind)
+            if self._chance.random() < 0.3:
+                self._try(server, self._edit)  # so that a build is under way
             deadline = time.monotonic() + REACH_S
             while server.process.poll() is None:
                 assert time.monotonic() < deadline, f"{armed} was never reached: {server.said()}"
-                try:
-                    act(server)
-                except httpx2.TransportError:
-                    time.sleep(0.02)  # it is dying
+                self._try(server, act)
         assert server.process.returncode == KILLED, (armed, server.said())
 
     def workers_die(self) -> None:
@@ -97,19 +104,49 @@ class Scene:
         self.settle(server)
         self.check(server)
         assert server.stop() == 0
+        self._check_left()
 
-    def _start(self) -> WarmServer:
-        return self._java.server(self._folder, **{VARIABLE: f"@{self._fault}"}).wait_for_http()
+    def _start(self, **settings: str) -> WarmServer:
+        self._slices = self._found_slices()
+        given = {f"HEADRACE_{name.upper()}": value for name, value in settings.items()}
+        return self._java.server(self._folder, **{VARIABLE: f"@{self._fault}", **given}).wait_for_http()
 
     # What is done to a server
 
-    def _act_for(self, point: str) -> Callable[[WarmServer], None]:
-        kind = point.partition(".")[0]
+    def _act_for(self, kind: str) -> Callable[[WarmServer], None]:
+        """What brings a server to a point."""
         if kind == "replay":
             return self._replay
         if kind in ("compact", "upkeep"):
             return self._post_alone
+        if kind in ("build", "load", "fill", "swap", "retire"):
+            return self._post_or_edit
         return self._post
+
+    def _try(self, server: WarmServer, act: Callable[[WarmServer], None]) -> None:
+        try:
+            act(server)
+        except httpx2.TransportError:
+            time.sleep(PAUSE_S)  # it is dying
+
+    def _post_or_edit(self, server: WarmServer) -> None:
+        self._post(server)
+        if self._unsure or not any(view["building"] for view in server.get("/v1/views")["views"]):
+            self._edit(server)
+
+    def _edit(self, server: WarmServer) -> None:
+        """Another definition of a view: the old one answers until the new one has been built."""
+        if not self._unsure:
+            view = self._chance.choice(("total", "total", "per_minute"))
+            limit = self._chance.choice([limit for limit in LIMITS if limit != self._said[view]])
+            self._said[view] = limit
+            self._limits[view] = {*self._limits[view], limit}
+            self._write()
+        self._apply(server)
+
+    def _apply(self, server: WarmServer) -> None:
+        server.http.post(f"{server.url}/v1/apply").raise_for_status()
+        self._unsure = False
 
     def _post(self, server: WarmServer) -> None:
         """The next events, or again those that were not acknowledged."""
@@ -154,7 +191,7 @@ class Scene:
         self._wait_for_lake(server)
         self._said[field] = "BIGINT"
         self._write()
-        server.http.post(f"{server.url}/v1/apply").raise_for_status()
+        self._apply(server)
         self._ledger.intend(self._ledger.dead[field])
         self._replay_all(server)
 
@@ -178,6 +215,7 @@ class Scene:
 
     def _write(self) -> None:
         (self._folder / "definitions" / "clicks.sql").write_text(DEFINITIONS.format(**self._said))
+        self._unsure = True  # whether the server has it
 
     # What must hold
 
@@ -185,8 +223,9 @@ class Scene:
         """Until all that was asked of the dead ones is done."""
         if self._waiting is not None:
             self._send(server)
+        if self._unsure:
+            self._apply(server)
         if any(self._said[field] == "BIGINT" and letters for field, letters in self._ledger.dead.items()):
-            server.http.post(f"{server.url}/v1/apply").raise_for_status()
             self._replay_all(server)
         self._wait_for_views(server)
 
@@ -202,11 +241,32 @@ class Scene:
         deadline = time.monotonic() + REACH_S
         while True:
             views = server.get("/v1/views")["views"]
+            self._check_slices()
             if all(view["applied_to"] == view["commits"] and not view["building"] for view in views):
                 break
             assert time.monotonic() < deadline, (views, server.said())
             time.sleep(PAUSE_S)
         self._limits = {view: {self._said[view]} for view in VIEWS}
+
+    def _found_slices(self) -> dict[Path, int]:
+        """What builds and beats have computed so far, each with the number by which its folder is known."""
+        return {path: path.stat().st_ino for path in (self._folder / "data" / "builds").glob("*/*-*")}
+
+    def _check_slices(self) -> None:
+        """What a dead server has computed is not computed again."""
+        again = [path for path, number in self._found_slices().items() if self._slices.get(path, number) != number]
+        assert not again, again
+
+    def _check_left(self) -> None:
+        """No file of a batch table, slice or Spark's that nobody needs."""
+        data = self._folder / "data"
+        workspace = Workspace.open(self._folder)
+        store = open_to_read(workspace, store_files(workspace)[-1])
+        with store.snapshot() as snapshot:
+            tables = {table.file for version in snapshot.versions() for table in version.batch}
+        store.close()
+        assert {path.name for path in (data / "batch").glob("*")} == tables
+        assert not [*(data / "builds").glob("*"), *(data / "scratch").glob("*")]
 
     def check(self, server: WarmServer) -> None:
         """Every acknowledged event is in every view, once."""

@@ -12,6 +12,7 @@ from headrace.client import connect
 from headrace.config import Workspace
 from headrace.define.catalog import Catalog
 from headrace.define.model import Stream
+from headrace.doctor.batch import check_batch_layer
 from headrace.doctor.finding import Finding, bad, good, many, warn
 from headrace.doctor.journal import check_journal
 from headrace.errors import HeadraceError
@@ -19,8 +20,7 @@ from headrace.lake.health import check_contents, check_files, check_footers, che
 from headrace.lake.table import LakeTable
 from headrace.lease import live_holder
 from headrace.running import read_running
-from headrace.store.duckdb import DuckStore
-from headrace.stored import store_files
+from headrace.stored import open_to_read, store_files
 
 AHEAD_S = 60  # a clock may differ by so much from the one that wrote
 
@@ -49,7 +49,8 @@ def check_lakes_and_store(workspace: Workspace, *, deep: bool = False) -> list[F
             lake = _check_lake(name, again, deep) if isinstance(again, LakeTable) else lake
         found.append(lake)
         found.append(check_journal(name, workspace.journal(name), state.position if state else 0))
-    return [*found, check_clock(workspace), *_check_store(workspace, catalog, commits)]
+    made = check_batch_layer(workspace, deep=deep)
+    return [*found, check_clock(workspace), *_check_store(workspace, catalog, commits), *made]
 
 
 def _open(workspace: Workspace, stream: Stream) -> LakeTable | Finding | None:
@@ -105,7 +106,7 @@ def _check_store(workspace: Workspace, catalog: Catalog, commits: dict[str, int]
         files = store_files(workspace)
         if not files:
             return [good("store", "no views are stored yet: the next `headrace up` computes them from the lake")]
-        store = DuckStore.open(files[-1], 0, read_only=True)
+        store = open_to_read(workspace, files[-1])
         try:
             with store.snapshot() as snapshot:
                 versions = [version for version in snapshot.versions() if version.serving]

@@ -25,7 +25,7 @@ from headrace.faults import fault_point
 from headrace.lake.table import LakeTable
 from headrace.maintain.batch_job import SLICE_ROWS, BatchJob
 from headrace.maintain.partials import damage_of, reads
-from headrace.maintain.slices import DRIFT, Slices
+from headrace.maintain.slices import DRIFT, Slices, slices_folder
 from headrace.maintain.speed import step_end
 from headrace.store.apart import compare_apart, make_apart
 from headrace.store.base import Audit, BatchTable, Store, Version
@@ -294,7 +294,7 @@ class Batch:
         return age_s > self._pace.retire_after_s or (version.home is not None and younger >= KEPT_RETIRED)
 
     def _slices_folder(self, version: Version) -> Path:
-        return self._folder / f"{plain_name(version.view.name)}-{version.home}"
+        return slices_folder(self._folder, version)
 
     def close(self) -> None:
         """Let go; what was done is on disk."""

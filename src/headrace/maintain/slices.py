@@ -11,6 +11,9 @@ from pathlib import Path
 
 import orjson
 
+from headrace.store.base import Version
+from headrace.store.tables import plain_name
+
 DRIFT = "drift-"  # before the name of what did not agree and is kept
 CONTENT = "content.json"  # a slice's files, with size and checksum of each
 PIECE_BYTES = 1 << 20
@@ -81,6 +84,17 @@ class Slices:
 
     def _path(self, start: int, end: int) -> Path:
         return self.folder / f"{start}-{end}"
+
+
+def slices_folder(builds: Path, version: Version) -> Path:
+    """Where the slices of a version lie: those of another definition are never found there, whatever its number."""
+    return builds / f"{plain_name(version.view.name)}-{version.home}-{version.fingerprint[:12]}"
+
+
+def damaged_slices(builds: Path) -> list[Path]:
+    """Slices of which not all is as it was written."""
+    found = [path for path in builds.glob("*/*-*") if _NAME.fullmatch(path.name)]
+    return sorted(path for path in found if _checked(path) is None)
 
 
 def _checked(slice_folder: Path) -> list[Path] | None:

@@ -178,13 +178,22 @@ class Database:
         if isinstance(error, OSError):
             return None
         if _CORRUPT.search(str(error)) and not isinstance(error, duckdb.InvalidInputException):
-            with suppress(OSError):
-                self.path.with_name(self.path.name + DAMAGED).touch()
-            return corrupt(self.path, error)
+            return self._find_damage(error)
         if isinstance(error, _FATAL):
             first = str(error).splitlines()[0]
             return UnavailableError(f"store {self.path} failed: {first}", fix="it is opened again by itself; try again")
         return None
+
+    def _find_damage(self, error: Exception) -> CorruptionError:
+        """Which file it is, noted beside it for the next start. DuckDB does not say: it is the one that fails again."""
+        for file in list(self._attached):
+            path = self.batch_folder / file
+            found = read_whole(path)
+            if found:
+                note_damage(path)
+                return corrupt_batch(path, found)
+        note_damage(self.path)
+        return corrupt(self.path, error)
 
     def _reopen(self) -> None:
         self.close()
@@ -208,6 +217,24 @@ def run(connection: duckdb.DuckDBPyConnection, query: str, parameters: Any = Non
 def literal(text: object) -> str:
     """A text as SQL writes it."""
     return "'" + str(text).replace("'", "''") + "'"
+
+
+def read_whole(path: Path) -> str | None:
+    """Read every block of a batch table's file: what is wrong with it, by DuckDB's checksums; None if nothing is."""
+    try:
+        with closing(duckdb.connect(str(path), read_only=True, config=SETTINGS)) as connection:
+            tables = run(connection, "SELECT table_name FROM duckdb_tables() ORDER BY 1")
+            for (table,) in tables:
+                run(connection, f'SELECT bit_xor(hash(t)) FROM "{table}" AS t')
+    except (duckdb.Error, OSError) as error:
+        return str(error).splitlines()[0]
+    return None
+
+
+def note_damage(path: Path) -> None:
+    """So that the next start does not use it, though it may open."""
+    with suppress(OSError):
+        path.with_name(path.name + DAMAGED).touch()
 
 
 def corrupt(path: Path, error: Exception) -> CorruptionError:

@@ -246,6 +246,11 @@ class DuckStore:
             self._remove(connection, version)
         fault_point("retire.after_drop")
 
+    def discard(self, view: str, number: int) -> None:
+        """Remove a version that cannot be read, whatever its state; nobody answers for its view then."""
+        with self._transaction() as connection:
+            self._remove(connection, read_version(connection, view, number))
+
     def drop(self, view: str) -> None:
         with self._transaction() as connection:
             for version in read_versions(connection):
