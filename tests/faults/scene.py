@@ -97,6 +97,38 @@ class Scene:
         self.check(server)
         server.kill()
 
+    def build(self) -> None:
+        """A server that edits each view, so that batch tables answer, and dies when nothing is under way."""
+        self._fault.write_text("")
+        server = self._start()
+        for _ in range(2):
+            self._post(server)
+            self._edit(server)
+            self.settle(server)
+        self._post(server)
+        self.settle(server)
+        server.kill()
+
+    def survive(self, harm: Callable[[Path], Path]) -> None:
+        """A server that finds a file harmed: no answer is wrong, and it, or the next one, has all again."""
+        harmed = harm(self._folder / "data")
+        self._fault.write_text("")
+        for _ in range(2):
+            server = self._start()
+            self._slices = {}
+            with Witness(server, lambda: self._ledger, lambda: self._limits["total"], strict=False):
+                self._post(server)
+                self.settle(server)
+                try:
+                    self.check(server)
+                    server.kill()
+                    return
+                except httpx2.HTTPStatusError as error:  # damage that only a reader meets: it is noted for the next
+                    told = error.response.text
+                server.kill()
+            assert str(harmed) in told, (harmed, told)
+        raise AssertionError(f"{harmed}: it cannot answer again: {told}")
+
     def end(self) -> None:
         """A last server has all of it, takes nothing twice, and leaves nothing lying about."""
         self._fault.write_text("")

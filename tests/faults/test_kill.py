@@ -26,6 +26,7 @@ IN_JOURNAL = ("journal.before_write", "journal.before_fsync", "journal.after_fsy
 IN_STORE = ("store.before_merge", "store.before_commit", "store.after_commit")
 A_DAY_LATER = "upkeep.before_reclaim"  # no server of a test lives so long; tests/unit/lake/test_upkeep.py kills there
 WORKER = "append.in_worker"  # this one kills a Spark worker, not the server: it goes on by itself
+BATCH_LAYER = ("build", "load", "fill", "swap", "beat", "retire")  # not tried yet
 SEEDS = int(os.environ.get("HEADRACE_FAULT_SEEDS", "1"))
 KILLED = -9
 
@@ -33,7 +34,7 @@ KILLED = -9
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_servers_killed_at_every_point(java: Java, tmp_path: Path, seed: int) -> None:
     """Each dies at one point; the next finds what it left, and must be right before it dies at another."""
-    points = [point for point in POINTS if point != A_DAY_LATER]
+    points = [point for point in POINTS if point != A_DAY_LATER and point.partition(".")[0] not in BATCH_LAYER]
     random.Random(seed).shuffle(points)
     scene = Scene(java, tmp_path, seed)
     for point in points:

@@ -28,6 +28,7 @@ from headrace.store.tables import fold_column, partials_of, quoted, sql_type
 
 FORMAT = 1  # of a batch table's file
 UNFINISHED = ".making"  # behind the name of what is not yet in place
+HEADER_BYTES = 3 * 4096  # of a DuckDB file, before its blocks
 MEMORY_MB = 512
 SETTINGS = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
 
@@ -123,8 +124,11 @@ def check_batch_table(
         with closing(duckdb.connect(str(path), read_only=True, config={**SETTINGS, "threads": "1"})) as connection:
             about = orjson.loads(run(connection, "SELECT said FROM about")[0][0])
             ((counted,),) = run(connection, f"SELECT count(*) FROM {PANES}")
+            ((block, blocks),) = run(connection, "SELECT block_size, total_blocks FROM pragma_database_size()")
     except (duckdb.Error, OSError, ValueError, IndexError) as error:
         return f"batch table '{path}' cannot be read: {str(error).splitlines()[0]}"
+    if path.stat().st_size < HEADER_BYTES + block * blocks:
+        return f"batch table '{path}' is cut short: {path.stat().st_size:,} bytes"
     if about["format"] != FORMAT:
         return f"batch table '{path}' has format {about['format']}, not {FORMAT}"
     expected = {"view": view, "rows": rows, "events": events}

@@ -1,0 +1,193 @@
+"""Batch tables and slices that are lost or damaged: named, never a wrong number, computed again from the lake."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headrace.config import Settings, Workspace
+from headrace.define.catalog import Catalog
+from headrace.define.fingerprint import fingerprint
+from headrace.define.model import Stream
+from headrace.doctor.batch import check_batch_layer
+from headrace.errors import CorruptionError
+from headrace.lake.table import LakeState
+from headrace.maintain.slices import Slices, slices_folder
+from headrace.reconcile import reconcile_views
+from headrace.store.base import BatchTable, Point
+from headrace.store.batch_table import make_batch_table
+from headrace.store.database import DAMAGED
+from headrace.store.duckdb import DuckStore
+from headrace.stored import clean, open_store
+from tests.unit.store.partial_files import make_view, simple_event, write_partials
+from tests.unit.store.test_duckdb import counted, serving
+
+VIEW = make_view("traffic")
+ROWS = 3_000
+LAKE = LakeState(3, 30, None)
+CATALOG = Catalog({VIEW.stream: Stream(VIEW.stream, ())}, {VIEW.name: VIEW})
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path, Settings())
+
+
+def fill(workspace: Workspace, fence: int = 1) -> Path:
+    """A store whose view answers from one batch table; that file."""
+    store = open_store(workspace, fence)
+    store.register(VIEW, fingerprint(VIEW), 5, Point(3, 30, None))
+    file = write_partials(workspace.folder / "p", VIEW, [simple_event(f"/{i}", 0) for i in range(ROWS)])
+    store.batch_folder.mkdir()
+    made = make_batch_table(VIEW, store.batch_folder / "t.duckdb", partials=[Path(file)], earlier=[])
+    store.build("traffic", 1, 3)
+    store.fill("traffic", 1, BatchTable("t.duckdb", 0, 3, made.rows, made.events))
+    store.promote("traffic", 1)
+    assert counted(store, serving(store)) == ROWS
+    store.close()
+    return store.batch_folder / "t.duckdb"
+
+
+def half(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def garble(path: Path) -> None:
+    path.write_bytes(b"x" * path.stat().st_size)
+
+
+def put_another(path: Path) -> None:
+    """A sound file that is not the one."""
+    file = write_partials(path.parent / "q", VIEW, [simple_event("/other", 0)])
+    path.unlink()
+    make_batch_table(VIEW, path, partials=[Path(file)], earlier=[])
+    (path.parent / "q").unlink()
+
+
+def states(store: DuckStore) -> list[tuple[int, str]]:
+    with store.snapshot() as snapshot:
+        return [(version.number, version.state) for version in snapshot.versions()]
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, half, garble, put_another])
+def test_a_damaged_batch_table_is_named_and_built_anew(workspace: Workspace, damage: Callable[[Path], None]) -> None:
+    path = fill(workspace)
+    damage(path)
+    (said,) = check_batch_layer(workspace, deep=False)
+    assert (said.level, "built again from the lake" in str(said.fix)) == ("error", True)
+    assert str(path) in said.said
+    store = open_store(workspace, 2)
+    assert states(store) == []
+    reconcile_views(store, CATALOG, {VIEW.stream: LAKE})
+    assert states(store) == [(2, "registered")]
+    clean(store, workspace.builds)
+    assert not any(store.batch_folder.iterdir())
+    store.close()
+
+
+def reads_right(store: DuckStore) -> str | None:
+    """The right number, or why there is none."""
+    try:
+        assert counted(store, serving(store)) == ROWS
+    except CorruptionError as error:
+        return str(error)
+    return None
+
+
+def test_a_bit_flipped_anywhere_is_never_a_wrong_number(workspace: Workspace) -> None:
+    path, chance = fill(workspace), random.Random(3)
+    whole = path.read_bytes()
+    noticed = 0
+    for fence in range(2, 12):
+        raw = bytearray(whole)
+        raw[chance.randrange(len(raw))] ^= 1 << chance.randrange(8)
+        path.write_bytes(raw)
+        keep = shutil.copytree(workspace.data, workspace.folder / "kept")
+        store = open_store(workspace, fence)
+        if states(store):  # a glance does not see it
+            failure = reads_right(store)
+            if failure:
+                assert str(path) in failure
+                assert path.with_name(path.name + DAMAGED).exists()
+                noticed += 1
+                store.close()
+                store = open_store(workspace, fence)
+                assert states(store) == []
+        else:
+            noticed += 1
+        store.close()
+        shutil.rmtree(workspace.data)
+        keep.rename(workspace.data)
+    assert noticed > 2
+    raw = bytearray(whole)
+    for at in range(12288, len(raw), 1000):
+        raw[at] ^= 16
+    path.write_bytes(raw)
+    assert [found.level for found in check_batch_layer(workspace, deep=True)] == ["error"]
+
+
+def test_a_retired_version_that_is_damaged_takes_nobody_with_it(workspace: Workspace) -> None:
+    path = fill(workspace)
+    store = open_store(workspace, 2)
+    store.register(VIEW, fingerprint(VIEW), 5, Point(3, 30, None))
+    shutil.copy(path, path.with_name("u.duckdb"))
+    store.build("traffic", 2, 3)
+    store.fill("traffic", 2, replace(serving(store).batch[0], file="u.duckdb"))
+    store.promote("traffic", 2)
+    store.close()
+    path.unlink()
+    store = open_store(workspace, 3)
+    assert states(store) == [(2, "serving")]
+    assert counted(store, serving(store)) == ROWS
+    store.close()
+    path.with_name("u.duckdb").unlink()
+    store = open_store(workspace, 4)
+    reconcile_views(store, CATALOG, {VIEW.stream: LAKE})
+    assert states(store) == [(3, "registered")]
+    store.close()
+
+
+def test_slices_of_another_definition_are_not_taken_for_ones_own(workspace: Workspace) -> None:
+    """Numbers begin anew with a store that was lost: a slice is known by the definition that it was computed by."""
+    edited = replace(VIEW, columns=VIEW.columns[:1])
+    store = open_store(workspace, 1)
+    first = store.register(VIEW, fingerprint(VIEW), 5, Point(3, 30, None))
+    old = Slices(slices_folder(workspace.builds, first), 0, 3)
+    old.add(old.draft(), 2)
+    store.close()
+    (file,) = (workspace.data / "store").glob("*.duckdb")
+    file.unlink()
+    store = open_store(workspace, 2)
+    again = store.register(edited, fingerprint(edited), 5, Point(3, 30, None))
+    assert (first.number, first.home) == (again.number, again.home)
+    assert Slices(slices_folder(workspace.builds, again), 0, 3).done_to() == 0
+    clean(store, workspace.builds)
+    assert not any(workspace.builds.iterdir())
+    store.close()
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, half, garble])
+def test_a_damaged_slice_is_computed_again(
+    workspace: Workspace, tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    slices = Slices(workspace.builds / "traffic-1-abc", 0, 3)
+    for end in (1, 3):
+        draft = slices.draft()
+        draft.mkdir()
+        shutil.copy(write_partials(tmp_path / f"p{end}", VIEW, [simple_event("/a", 0)]), draft / "part.parquet")
+        slices.add(draft, end)
+    broken = workspace.builds / "traffic-1-abc" / "0-1" / "part.parquet"
+    damage(broken)
+    (said,) = check_batch_layer(workspace, deep=False)
+    assert str(broken.parent) in said.said
+    assert slices.files() is None
+    assert slices.done_to() == 0
+    with suppress(FileNotFoundError):
+        assert not any(broken.parent.iterdir())
