@@ -12,6 +12,7 @@ import structlog
 
 from headrace.config import Workspace
 from headrace.define.cost import DEFAULT_EVENTS_PER_S
+from headrace.define.loosening import strictest
 from headrace.define.model import Stream
 from headrace.errors import FencedError, HeadraceError, NotReadyError
 from headrace.failures import disk_full, from_system, is_disk_full, one_line
@@ -56,6 +57,7 @@ class Pipeline:
             lake_end=self.table.state.position,
             still_mine=lease.check,
         )
+        self.table.redefine(stream, self.journal.end)  # a change that no process has finished
         self._damage = self._look()
         self.ingest = Ingest(stream, self.journal, workspace.settings.max_body_mb << 20)
         self.ingest.lake_position = self.table.state.position
@@ -123,8 +125,16 @@ class Pipeline:
         self._thread.start()
 
     def redefine(self, stream: Stream) -> None:
-        """Go on by a loosened definition: first what reads the lake's files, then what writes them, then the door."""
-        self.table.redefine(stream)  # writes to disk, so it may fail: then nothing has changed
+        """Go on by a changed definition: first what reads the lake's files, then what writes them, then the door.
+
+        Until then the door takes only what both definitions read: what it accepts never becomes a dead letter.
+        """
+        position = self.ingest.redefine(strictest(self.stream, stream))
+        try:
+            self.table.redefine(stream, position)  # writes to disk, so it may fail: then nothing has changed
+        except BaseException:
+            self.ingest.redefine(self.stream)
+            raise
         if self._speed is not None:
             self._speed.redefine(stream)
         if self.batch is not None:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from headrace.define.fingerprint import fingerprint
+from headrace.define.loosening import strictest
 from headrace.define.model import View
 from headrace.define.sql import parse
 from headrace.lake.append import Append
@@ -41,12 +42,12 @@ class Bench:
         self.batch = Batch(spark, self.stream, self.table, self.store, folder / "builds", apart=False)
 
     def redefine(self, stream_sql: str) -> None:
-        """Go on by a loosened definition, in the order in which a pipeline does."""
-        self.catalog = parse(stream_sql)
+        """Go on by a changed definition, in the order in which a pipeline does."""
+        before, self.catalog = self.stream, parse(stream_sql)
         (self.stream,) = self.catalog.streams.values()
+        self.table.redefine(self.stream, self.ingest.redefine(strictest(before, self.stream)))
         self.speed.redefine(self.stream)
         self.batch.redefine(self.stream)
-        self.table.redefine(self.stream)
         self.append.redefine(self.stream)
         self.ingest.redefine(self.stream)
 

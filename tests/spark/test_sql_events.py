@@ -15,11 +15,12 @@ from headrace.errors import NotReadyError, SqlError
 from headrace.running import read_running
 from headrace.sql.answer import SqlAnswer
 from headrace.sql.events import Events, running_streams
-from tests.unit.lake.dead_lake import DeadLake
+from tests.unit.lake.dead_lake import DeadLake, stream_of
 
 STREAMS = """
 CREATE STREAM visits (page STRING, tags ARRAY<STRING>, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at);
 CREATE STREAM quiet (n INT);
+CREATE STREAM grown (country STRING, n INT);
 """
 CHANGES = [
     "DROP VIEW visits",
@@ -45,7 +46,7 @@ CHANGES = [
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """Two commits of three visits and a dead letter; a stream without any event."""
+    """Two commits of three visits and a dead letter; a stream without any event; one that got a field meanwhile."""
     folder = tmp_path_factory.mktemp("events") / "shop"
     assert run(["init", str(folder)]) == 0
     (folder / "definitions" / "shop.sql").write_text(STREAMS)
@@ -56,6 +57,13 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     lake.add(_visit("/home", ["a"]), _visit("/cart", ["a", "b"]))
     lake.add(_visit("/home", []), b"nonsense")
     lake.close()
+    grown = DeadLake(
+        folder, stream_of("CREATE STREAM grown (n INT)"), lake=made.lake("grown"), journal=made.journal("grown")
+    )
+    grown.add(b'{"n":1,"country":"de"}', b'{"n":2,"country":5}')
+    grown.redefine(read_running(made.catalog_file).streams["grown"])
+    grown.add(b'{"n":3,"country":"fr"}', b'{"n":4,"country":6}')
+    grown.close()
     return made
 
 
@@ -69,7 +77,7 @@ def ask(workspace: Workspace, spark: Any) -> Iterator[Any]:
         return Events(workspace, spark).sql(query, limit)
 
     yield sql
-    for name in ("visits", "quiet"):
+    for name in ("visits", "quiet", "grown"):
         for table in (name, f"{name}_dead_letters"):
             spark.catalog.dropTempView(table)
 
@@ -83,6 +91,12 @@ def test_events_are_rows_with_what_is_known_of_them(ask: Any) -> None:
     assert first["_value"] == _visit("/home", ["a"]).decode()
     assert dict(answer.columns)["tags"] == "ARRAY<STRING>"
     assert (answer.commits, answer.freshness_ms, answer.truncated) == ({"visits": 2}, 0, False)
+
+
+def test_a_field_that_came_later_is_read_from_older_events_too(ask: Any) -> None:
+    rows = ask("SELECT country, n, _commit FROM grown ORDER BY n").rows()
+    assert [tuple(row.values()) for row in rows] == [("de", 1, 0), (None, 2, 0), ("fr", 3, 1)]
+    assert ask("SELECT count(*) AS n FROM grown_dead_letters").rows() == [{"n": 1}]
 
 
 def test_dead_letters_are_a_table_of_their_own(ask: Any) -> None:
@@ -113,7 +127,7 @@ def test_only_a_select_is_taken(ask: Any, query: str) -> None:
 def test_sparks_errors_are_one_sentence(ask: Any) -> None:
     for query, said in (
         ("SELECT * FROM visit", "stream 'visit' does not exist; did you mean 'visits'?"),
-        ("SELECT * FROM nothing_like_it", "there are: visits, quiet"),
+        ("SELECT * FROM nothing_like_it", "there are: visits, quiet, grown"),
         ("SELECT pag FROM visits", "`pag` cannot be resolved"),
         ("SELEC 1", "Syntax error at or near 'SELEC'"),
         ("SELECT raise_error('oops') FROM visits", "oops"),

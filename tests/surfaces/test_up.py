@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import httpx2
 import orjson
@@ -14,6 +15,7 @@ import pytest
 
 from headrace.cli.app import run
 from headrace.client import Connection, connect
+from headrace.errors import NotReadyError
 from tests.surfaces.conftest import HEADRACE, Ran, Up, visit
 
 EVENTS = [
@@ -207,6 +209,42 @@ def test_a_view_added_to_a_running_server_has_the_whole_history(up: Up, headrace
     assert headrace("ask", "by_status", "-w", up.folder).out.split()[:3] == ["status", "n", "settled"]
 
 
+def test_a_field_added_to_a_running_server_has_the_whole_history(up: Up, headrace: Callable[..., Ran]) -> None:
+    """Events carried it all along, as one that nobody had declared."""
+    files = {name: up.folder / "definitions" / name for name in ("shop.sql", "more.sql")}
+    before = {path: path.read_text() for path in files.values()}
+    url = f"{up.url}/v1/streams/visits/events"
+    later = [visit(610 + i, country=country, status=204) for i, country in enumerate(["de", "fr", "de", 5, None])]
+    assert httpx2.post(url, json=later, trust_env=False).json()["accepted"] == 5
+    files["shop.sql"].write_text(before[files["shop.sql"]].replace("page    STRING", "country STRING, page STRING"))
+    shown = headrace("apply", "--yes", "-w", up.folder)
+    assert shown.code == 0, shown.err
+    assert "~ stream visits  free: older events are read again where a view asks for the new field" in shown.out
+    reply = httpx2.post(url, json=[visit(620, country="fr", status=204), visit(0, country=5)], trust_env=False).json()
+    assert reply["refused"] == [{"index": 1, "reason": "field 'country' takes STRING, found the number 5"}]
+    files["more.sql"].write_text(
+        "CREATE MATERIALIZED VIEW by_country AS SELECT country, count(*) AS n FROM visits WHERE status = 204 "
+        "GROUP BY country;"
+    )
+    assert headrace("apply", "--yes", "-w", up.folder).code == 0
+    deadline = time.monotonic() + 60
+    wanted = {"de": 2, "fr": 2, None: 2}
+    with connect(up.folder) as connection:
+        while {row["country"]: row["n"] for row in _rows(connection, "by_country")} != wanted:
+            assert time.monotonic() < deadline, _rows(connection, "by_country")
+            time.sleep(0.2)
+        (stream,) = connection.streams()
+        assert [field["name"] for field in stream["fields"]][1] == "country"
+
+
+def _rows(connection: Connection, view: str) -> list[dict[str, Any]]:
+    """Its rows, none while it is built."""
+    try:
+        return connection.ask(view).rows()
+    except NotReadyError:
+        return []
+
+
 def test_a_second_up_fails_and_names_the_first(up: Up) -> None:
     second = subprocess.run(
         [str(HEADRACE), "up", "-w", str(up.folder), "--port", "0"], capture_output=True, text=True, check=False
@@ -227,7 +265,7 @@ def test_it_stops_within_ten_seconds_and_answers_from_its_folder(up: Up, headrac
     assert "pipeline ready" in (up.folder / "data" / "logs" / "headrace.log").read_text()
     assert (up.folder / "data" / "logs" / "spark.log").stat().st_size > 0
     shown = headrace("ask", "traffic", "-w", up.folder, "--by", "", "--window", "1h", "--json")
-    assert shown.json["rows"][0]["hits"] == 5
+    assert shown.json["rows"][0]["hits"] == 11
     assert shown.json["freshness_reason"] == "the server is not running"
     explained = subprocess.run(  # a Spark of its own is for a process of its own
         [str(HEADRACE), "explain", "traffic", "-k", "page=/cart", "--at", "2026-03-01T12:01:00Z", "--json"],

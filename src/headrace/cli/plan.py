@@ -89,7 +89,9 @@ def apply(
 
 def _perhaps_readable(before: dict[str, Any], streams: list[dict[str, Any]]) -> dict[str, int]:
     """How many dead letters the streams have whose fields were loosened."""
-    changed = [stream for stream in streams if before.get(stream["name"], stream["fields"]) != stream["fields"]]
+    changed = [
+        stream for stream in streams if any(field not in stream["fields"] for field in before.get(stream["name"], ()))
+    ]
     return {stream["name"]: stream["dead_letters"] for stream in changed if stream["dead_letters"]}
 
 

@@ -6,6 +6,7 @@ Spark, pyarrow and DuckDB read these types from the older files of the lake (doc
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from headrace.define.model import Column, Field, Key, Reads, Stream
 from headrace.define.tokens import QUOTED, WORD, Source, tokenize
@@ -23,8 +24,14 @@ def loosens(before: Stream, after: Stream, name: str) -> bool:
     if old.type == new.type:
         return True
     # Old events hold a computed value of the old type, which the new one may write or round in another way.
-    computed = [field.computed for field in after.fields if field.computed]
-    return not old.computed and widens(old.type, new.type) and name not in _names(computed)
+    computed = [field.computed for field in before.fields if field.computed]
+    return not old.computed and widens(old.type, new.type) and name not in names_in(computed)
+
+
+def strictest(before: Stream, after: Stream) -> Stream:
+    """What both read: the fields of the new one, those of the old one as strict as they were."""
+    old = {field.name: field for field in before.fields}
+    return replace(after, fields=tuple(old.get(field.name, field) for field in after.fields))
 
 
 def widens(before: Type, after: Type) -> bool:
@@ -38,7 +45,7 @@ def fields_read(stream: Stream, keys: Iterable[Key], columns: Iterable[Column], 
     """The fields that a view's expressions name, with the types that they were understood by."""
     expressions = [key.expression for key in keys] + [where]
     expressions += [e for column in columns for e in (column.aggregate.expression, column.aggregate.where)]
-    names = _names(expression for expression in expressions if expression)
+    names = names_in(expression for expression in expressions if expression)
     return tuple((field.name, field.type) for field in stream.fields if field.name in names)
 
 
@@ -46,7 +53,7 @@ def _field(stream: Stream, name: str) -> Field:
     return next(field for field in stream.fields if field.name == name)
 
 
-def _names(expressions: Iterable[Expression]) -> set[str]:
+def names_in(expressions: Iterable[Expression]) -> set[str]:
     """All that may be a name in them: a function or keyword spelt like a field counts too, which does no harm."""
     tokens = (token for expression in expressions for token in tokenize(Source(expression.sql)))
     return {token.text for token in tokens if token.kind in (WORD, QUOTED)}

@@ -19,6 +19,13 @@ from headrace.errors import ConflictError, DefinitionError
 Kind = Literal["create", "change", "drop", "refuse"]
 What = Literal["stream", "view"]
 FREE = "free: no event is read again, the rows stay"
+_LOOSENED = "what was read stays as it is"
+_ADDED = "older events are read again where a view asks for the new field"
+_NOT_NULL = "the log holds events that may be without the new field; add it as nullable: leave out NOT NULL"
+_REFUSED = (
+    "the log holds events with the old fields; declare the new form as a stream of another name and send to that, "
+    "or put the old form back"
+)
 
 
 @dataclass(frozen=True)
@@ -130,29 +137,30 @@ def _streams(running: Catalog, wanted: Catalog) -> Iterator[Change]:
 
 def _changed_stream(before: Stream, after: Stream) -> Change:
     details = list(_field_changes(before, after))
+    not_null = [f"field added: {describe_field(field)}" for field in _added(before, after) if not field.nullable]
+    details += not_null
     if before.event_time != after.event_time:
         details.append(f"event time: {before.time_column} → {after.time_column}")
     if before.format != after.format:
         details.append(f"format: {before.format.upper()} → {after.format.upper()}")
-    refused = bool(details)
+    refused = len(details)
     loosened = [
         f"field loosened: {describe_field(field)} → {describe_field(new)}" for field, new in _loosened(before, after)
     ]
-    details += loosened
+    added = [f"field added: {describe_field(field)}" for field in _added(before, after) if field.nullable]
+    details += loosened + added
     if before.patience_ms != after.patience_ms:
         details.append(f"patience: {format_duration(before.patience_ms)} → {format_duration(after.patience_ms)}")
     if not refused:
-        reason = "what was read stays as it is" if loosened else "its views go on with their rows"
-        return Change("change", "stream", after.name, f"free: {reason}", tuple(details))
-    return Change(
-        "refuse",
-        "stream",
-        after.name,
-        "the log holds events with the old fields; declare the new form as a stream of another name and send to that, "
-        "or put the old form back",
-        tuple(details),
-        "refused",
-    )
+        reasons = [_LOOSENED] * bool(loosened) + [_ADDED] * bool(added) or ["its views go on with their rows"]
+        return Change("change", "stream", after.name, f"free: {'; '.join(reasons)}", tuple(details))
+    reason = _NOT_NULL if refused == len(not_null) else _REFUSED
+    return Change("refuse", "stream", after.name, reason, tuple(details), "refused")
+
+
+def _added(before: Stream, after: Stream) -> list[Field]:
+    known = {field.name for field in before.fields}
+    return [field for field in after.fields if field.name not in known]
 
 
 def _loosened(before: Stream, after: Stream) -> Iterator[tuple[Field, Field]]:
@@ -167,14 +175,12 @@ def _field_changes(before: Stream, after: Stream) -> Iterator[str]:
     old = {field.name: field for field in before.fields}
     new = {field.name: field for field in after.fields}
     for name, field in new.items():
-        if name not in old:
-            yield f"field added: {describe_field(field)}"
-        elif old[name] != field and not loosens(before, after, name):
+        if name in old and old[name] != field and not loosens(before, after, name):
             yield f"field changed: {describe_field(old[name])} → {describe_field(field)}"
     for name, field in old.items():
         if name not in new:
             yield f"field removed: {describe_field(field)}"
-    if set(old) == set(new) and list(old) != list(new):
+    if [name for name in old if name in new] != [name for name in new if name in old]:
         yield "the order of the fields"
 
 

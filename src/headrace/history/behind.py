@@ -18,7 +18,7 @@ from headrace.serve.cell import Cell
 from headrace.store.base import Version
 from headrace.types import BIGINT, STRING, Type
 
-COLUMNS = f"{OUR_COLUMNS}, {POSITION} BIGINT, {VALUE} BINARY"
+COLUMNS = (*OUR_COLUMNS, POSITION, VALUE)
 SHOWN_BYTES = 10_000  # of an event
 
 
@@ -36,7 +36,8 @@ def key_events(
     spark: SparkSession, folder: Path, stream: Stream, files: Sequence[LakeFile], commits: int, view: View, cell: Cell
 ) -> DataFrame:
     """The events of a cell's key, at any time, in commits [0, commits) of a lake's files."""
-    events = read_events(spark, folder, stream, files, (0, commits), columns=COLUMNS)
+    named = [name for name, _ in view.reads]
+    events = read_events(spark, folder, stream, files, (0, commits), columns=COLUMNS, named=named)
     if view.where is not None:
         events = events.where(view.where.sql)
     for key in view.keys:

@@ -80,7 +80,7 @@ class Append:
         )
 
     def redefine(self, stream: Stream) -> None:
-        """Read by a loosened definition from the next micro-batch on."""
+        """Read by a changed definition from the next micro-batch on."""
         with self._table.turn:  # not while one is under way
             self._stream = stream
 
@@ -127,6 +127,7 @@ class Append:
             at.next_commit,
             time.time_ns() // 1000,
             at.newest_us,
+            self._table.since,
         )
         told = sorted(ranges.mapInArrow(range_writer(work), TOLD).collect())
         if not told:

@@ -19,7 +19,7 @@ def batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.Tab
     """All rows, in their order."""
     with pq.ParquetFile(path, pre_buffer=False) as file:
         for group in range(file.num_row_groups):
-            yield from _of_group(file, group, columns)
+            yield from of_group(file, group, columns)
 
 
 def rows_at(path: Path, positions: Sequence[int], columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -29,11 +29,12 @@ def rows_at(path: Path, positions: Sequence[int], columns: Sequence[str]) -> Ite
         for group in range(file.num_row_groups):
             found = pc.is_in(file.read_row_group(group, [POSITION]).column(POSITION), wanted)
             if pc.any(found).as_py():
-                for rows in _of_group(file, group, columns):
+                for rows in of_group(file, group, columns):
                     yield rows.filter(pc.is_in(rows.column(POSITION), wanted))
 
 
-def _of_group(file: pq.ParquetFile, group: int, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+def of_group(file: pq.ParquetFile, group: int, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+    """All rows of a row group, in their order."""
     said = file.metadata.row_group(group)
     most = max(1, min(MOST_ROWS, MOST_BYTES * said.num_rows // max(1, said.total_byte_size)))
     chosen = list(columns) if columns is not None else None

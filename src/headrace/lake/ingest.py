@@ -49,13 +49,20 @@ class Ingest:
         self.journal = journal
         self.lake_position = 0  # moved by the append; bounds the backlog
         self._most_bytes = most_bytes
-        self._judge = Judge(stream, journal.now_us, most_bytes)
+        self._door = _Door(Judge(stream, journal.now_us, most_bytes))
         self._claims: dict[str, tuple[str, Future[IngestReply]]] = {}  # keys in flight, with their digest
-        self._claiming = threading.Lock()
+        self._claiming = threading.Condition()  # also told when a request is through the door
 
-    def redefine(self, stream: Stream) -> None:
-        """Judge by a loosened definition from the next request on."""
-        self.stream, self._judge = stream, Judge(stream, self.journal.now_us, self._most_bytes)
+    def redefine(self, stream: Stream) -> int:
+        """Judge by another definition from the next request on.
+
+        Returns when what the one before has judged is in the journal, with a position behind all of that.
+        """
+        with self._claiming:
+            before, self._door = self._door, _Door(Judge(stream, self.journal.now_us, self._most_bytes))
+            self.stream = stream
+            self._claiming.wait_for(lambda: not before.requests)
+        return self.journal.end
 
     def take(self, body: bytes, *, layout: Layout, key: str | None, keep_bad: bool) -> Future[IngestReply]:
         """Accept a request once: the same key again gives the same reply and adds nothing."""
@@ -114,20 +121,42 @@ class Ingest:
             )
 
     def _accept(self, body: bytes, layout: Layout, key: str | None, digest: str, keep_bad: bool) -> Future[IngestReply]:
-        judged = self._judge.judge(body, layout, keep_bad=keep_bad)
+        with self._claiming:
+            door = self._door
+            door.requests += 1
+        try:
+            judged = door.judge.judge(body, layout, keep_bad=keep_bad)
+            if not judged.accepted:
+                submitted: Future[Receipt] = Future()
+                submitted.set_result(Receipt(self.journal.end, 0, judged.refused))
+            else:
+                submitted = self.journal.submit(judged.payload, judged.accepted, judged.refused, key=key, digest=digest)
+        except BaseException:
+            self._leave(door)
+            raise
+        submitted.add_done_callback(lambda _: self._leave(door))
         done: Future[IngestReply] = Future()
-        if not judged.accepted:
-            done.set_result(IngestReply(0, judged.refused, self._token(self.journal.end)))
-            return done
-        submitted = self.journal.submit(judged.payload, judged.accepted, judged.refused, key=key, digest=digest)
         submitted.add_done_callback(lambda ended: _pass_on(ended, done, self._reply))
         return done
+
+    def _leave(self, door: _Door) -> None:
+        with self._claiming:
+            door.requests -= 1
+            self._claiming.notify_all()
 
     def _reply(self, receipt: Receipt) -> IngestReply:
         return IngestReply(receipt.accepted, receipt.refused, self._token(receipt.end))
 
     def _token(self, end: int) -> str:
         return make_token(self.stream.name, end)
+
+
+@dataclass
+class _Door:
+    """What judges requests, and how many of them are not refused or in the journal yet."""
+
+    judge: Judge
+    requests: int = 0
 
 
 def make_token(stream: str, position: int) -> str:

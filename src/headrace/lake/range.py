@@ -9,7 +9,6 @@ import os
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +23,9 @@ from headrace.failures import disk_full, is_disk_full
 from headrace.faults import fault_point
 from headrace.lake.file import LakeFileWriter
 from headrace.lake.frames import Frames, frame
-from headrace.lake.parse import Parsed, Parser
+from headrace.lake.parse import Parsed
 from headrace.lake.schema import ARRIVED, DEAD, UTC_US, table_schema
+from headrace.lake.since import Since, parse_since
 from headrace.transport.record import Record, Segment, spans, walk
 
 CHUNK_BYTES = 4 << 20
@@ -42,6 +42,7 @@ class Work:
     commit: int
     committed_at_us: int
     newest_us: int | None
+    since: Since = ()
 
 
 def range_writer(work: Work) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -61,12 +62,6 @@ def range_writer(work: Work) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
     return write
 
 
-@lru_cache(maxsize=32)
-def parser_of(stream: Stream) -> Parser:
-    """The parser of a stream, kept by the worker from range to range."""
-    return Parser(stream)
-
-
 def _write_range(work: Work, start: int, end: int) -> dict[str, object]:
     live, dead = (LakeFileWriter(Path(work.table), work.commit, dead=dead) for dead in (False, True))
     try:
@@ -83,7 +78,7 @@ def _write_files(work: Work, start: int, end: int, live: LakeFileWriter, dead: L
     newest: int | None = None
     for chunk in _chunks(work, start, end):
         frames, positions, arrived_us = chunk
-        parsed = parser_of(work.stream).parse(frames, arrived_us)
+        parsed = parse_since(work.stream, work.since, frames, positions, arrived_us)
         table = _rows(work, frames, positions, arrived_us, parsed)
         if parsed.reasons is None:
             good = table

@@ -123,7 +123,7 @@ class Replay:
     def _read(self, stream: Stream, group: Sequence[LakeFile], aside: Path | None) -> list[Any]:
         if not group:
             return []
-        work = Reread(stream, str(self._table.folder), str(aside) if aside else None)
+        work = Reread(stream, str(self._table.folder), str(aside) if aside else None, self._table.since)
         try:
             said = self._reread(work, [file.path for file in group])
         except HeadraceError:

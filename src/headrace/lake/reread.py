@@ -21,8 +21,9 @@ from headrace.lake.batches import batches
 from headrace.lake.file import LakeFileWriter
 from headrace.lake.frames import frame_values
 from headrace.lake.parse import Parsed
-from headrace.lake.range import later, newest_of, parser_of
-from headrace.lake.schema import ARRIVED, COMMIT, DEAD, OURS, REASON, VALUE
+from headrace.lake.range import later, newest_of
+from headrace.lake.schema import ARRIVED, COMMIT, DEAD, OURS, POSITION, REASON, VALUE
+from headrace.lake.since import Since, parse_since
 
 REREAD = "path STRING, rows BIGINT, readable BIGINT, new_reasons BIGINT, newest_us BIGINT, aside STRING, rest STRING"
 _SCHEMA = pa.schema(
@@ -45,6 +46,7 @@ class Reread:
     stream: Stream
     table: str
     aside: str | None  # folder for what is written; None: only count
+    since: Since = ()
 
 
 def dead_file_reader(work: Reread) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -64,7 +66,7 @@ def _reread(work: Reread, path: str) -> dict[str, object]:
     rows = readable = new_reasons = 0
     newest: int | None = None
     for before in batches(Path(work.table) / path, [name for name in OURS.names if name != DEAD]):
-        now = _rows(before, _parse(work.stream, before))
+        now = _rows(before, _parse(work, before))
         is_good = pc.is_null(now.column(REASON))
         good, bad = now.filter(is_good), now.filter(pc.invert(is_good))
         rows, readable = rows + len(now), readable + len(good)
@@ -86,10 +88,12 @@ def _reread(work: Reread, path: str) -> dict[str, object]:
     }
 
 
-def _parse(stream: Stream, letters: pa.Table) -> Parsed:
+def _parse(work: Reread, letters: pa.Table) -> Parsed:
     values = letters.column(VALUE).combine_chunks()
-    arrived_us = np.asarray(letters.column(ARRIVED).cast(pa.int64()).to_numpy(), dtype=np.int64)
-    return parser_of(stream).parse(frame_values(stream.format, values), arrived_us)
+    positions, arrived_us = (
+        np.asarray(letters.column(name).cast(pa.int64()).to_numpy(), dtype=np.int64) for name in (POSITION, ARRIVED)
+    )
+    return parse_since(work.stream, work.since, frame_values(work.stream.format, values), positions, arrived_us)
 
 
 def _rows(letters: pa.Table, parsed: Parsed) -> pa.Table:

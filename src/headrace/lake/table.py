@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
 import pyarrow as pa
@@ -24,6 +25,9 @@ from headrace.lake.log import Action, DeltaLog, sync, sync_folders
 from headrace.lake.metadata import schema_change
 from headrace.lake.schema import COMMIT, DEAD, table_schema
 
+if TYPE_CHECKING:
+    from headrace.lake.since import Since
+
 # Application transactions outlive checkpoints, log clean-up and vacuum; commit metadata does not.
 COMMIT_ID = "headrace:commit"
 FENCE_ID = "headrace:fence"
@@ -31,6 +35,7 @@ NEWEST_ID = "headrace:newest"
 POSITION_ID = "journal:0"
 ROWS_ID = "headrace:rows"  # of all commits so far: an entry of the log that lost its lines is noticed
 REWRITE_ID = "headrace:rewrite"
+SINCE_ID = "headrace:since:"  # and the name of a field that was added: events before this position came without it
 RECENT = 10_000  # commits whose end is kept in memory
 
 
@@ -74,6 +79,7 @@ class LakeTable:
             self._make_folders()
             self._raise_fence(fence, table)
         self.state = _read_state(table)
+        self.since = _read_since(table, stream)
         self._files = {file.path: file for file in _list_files(table)}
         self._rows = {dead: sum(f.rows for f in self._files.values() if f.dead == dead) for dead in (False, True)}
         self._check_rows(table.transaction_version(ROWS_ID))
@@ -126,13 +132,20 @@ class LakeTable:
             self._put(new, old, {REWRITE_ID: self.log.version + 1}, data_change=False)
             self._note(new, old)
 
-    def redefine(self, stream: Stream) -> None:
-        """Take files of a loosened stream from here on. The rows that are there stay as they are."""
+    def redefine(self, stream: Stream, position: int) -> None:
+        """Take files of a changed stream from here on. The rows that are there stay as they are.
+
+        A field that is new to the table has been unknown to events before `position` of the transport.
+        """
         schema = table_schema(stream)
         with self._lock:
-            change = schema_change(DeltaTable(self.folder), schema)
+            table = DeltaTable(self.folder)
+            change = schema_change(table, schema)
             if change is not None:
-                self._put_entry([change])
+                known = {field.name for field in table.schema().fields}
+                added = [name for name in schema.names if name not in known]
+                self._put_entry([change, *(_mark(f"{SINCE_ID}{name}", position) for name in added)])
+                self.since = (*(s for s in self.since if s[0] not in added), *((name, position) for name in added))
             self._schema = schema
 
     def state_at(self, next_commit: int) -> LakeState | None:
@@ -271,8 +284,7 @@ class LakeTable:
         found = table.transaction_version(FENCE_ID)
         if found is not None and found >= fence:
             raise FencedError(f"lake '{self.folder.name}' was taken over", found=f"fence {found}", expected=f"{fence}")
-        change = schema_change(table, self._schema)
-        self._put_entry([_mark(FENCE_ID, fence), *([change] if change else [])])
+        self._put_entry([_mark(FENCE_ID, fence)])
 
     def _put_entry(self, actions: Sequence[Action]) -> None:
         try:
@@ -324,6 +336,11 @@ def _read_state(table: DeltaTable) -> LakeState:
         table.transaction_version(POSITION_ID) or 0,
         table.transaction_version(NEWEST_ID),
     )
+
+
+def _read_since(table: DeltaTable, stream: Stream) -> Since:
+    found = ((field.name, table.transaction_version(f"{SINCE_ID}{field.name}")) for field in stream.fields)
+    return tuple((name, position) for name, position in found if position is not None)
 
 
 def _list_files(table: DeltaTable) -> list[LakeFile]:

@@ -58,7 +58,8 @@ class BatchJob:
         rows = sum(file.rows for file in files)
         self._spark.conf.set("spark.sql.files.maxPartitionBytes", str(self._task_bytes(files)))
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
-        events = read_events(self._spark, folder, stream, files, commits)
+        named = [name for name, _ in version.view.reads]
+        events = read_events(self._spark, folder, stream, files, commits, named=named)
         written = write_partials(events, stream, version, target)
         if rows >= WORTH_MEASURING:
             self.rate = rows / (time.monotonic() - began)

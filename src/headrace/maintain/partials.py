@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from headrace.define.model import Stream, View
+from headrace.lake.events import event_columns, read_files
 from headrace.lake.health import check_files, check_footers
 from headrace.lake.schema import ARRIVED, COMMIT, NEWEST
 from headrace.lake.table import LakeFile
@@ -18,7 +19,7 @@ from headrace.types import DOUBLE, Type
 
 SMALL_BYTES = 8 << 20  # of Parquet: below it one task, without an exchange, is quickest
 WRITTEN = {f"parquet.enable.dictionary#{KEY_ID}": "false"}  # each of its values is there once per pane at most
-OUR_COLUMNS = f"{COMMIT} BIGINT, {ARRIVED} TIMESTAMP, {NEWEST} TIMESTAMP"
+OUR_COLUMNS = (COMMIT, ARRIVED, NEWEST)
 
 
 def read_events(
@@ -27,13 +28,15 @@ def read_events(
     stream: Stream,
     files: Sequence[LakeFile],
     commits: tuple[int, int],
-    columns: str = OUR_COLUMNS,
+    columns: Sequence[str] = OUR_COLUMNS,
+    named: Collection[str] | None = None,
 ) -> DataFrame:
-    """The good events of commits [from, to), read from the lake's files; `columns` are those of ours to read."""
-    fields = ", ".join(f"`{field.name}` {field.type}" for field in stream.fields)
-    events = spark.read.schema(f"{columns}, {fields}").parquet(*(str(folder / file.path) for file in files))
-    if any(file.first_commit < commits[0] or file.last_commit >= commits[1] for file in files):
-        events = events.where((F.col(COMMIT) >= commits[0]) & (F.col(COMMIT) < commits[1]))
+    """The good events of commits [from, to), read from the lake's files; `columns` are those of ours to read.
+
+    `named` are the fields that views name, None: all. One costs more where files were written before it was added.
+    """
+    fields = None if named is None else {*named, stream.time_column}
+    events = read_files(spark, folder, stream, files, columns, fields=fields, commits=commits)
     return events.coalesce(1) if sum(file.size for file in files) < SMALL_BYTES else events
 
 
@@ -108,9 +111,8 @@ def _canonical(name: str, of: Type) -> str:
 
 def analyse(spark: SparkSession, stream: Stream, view: View) -> str | None:
     """Why Spark cannot run a view, in one sentence; None if it can. Runs no job."""
-    fields = ", ".join(f"`{field.name}` {field.type}" for field in stream.fields)
     try:
-        partials(spark.createDataFrame([], f"{OUR_COLUMNS}, {fields}"), stream, view, 0)
+        partials(spark.createDataFrame([], event_columns(stream, OUR_COLUMNS)), stream, view, 0)
     except Exception as error:  # AnalysisException and ParseException share no narrower base with a message
         return str(error).strip().splitlines()[0]
     return None

@@ -78,7 +78,7 @@ class Speed:
         return moved
 
     def redefine(self, stream: Stream) -> None:
-        """Read by a loosened definition from the next step on; waits for the one under way."""
+        """Read by a changed definition from the next step on; waits for the one under way."""
         with self._defining:
             self._stream = stream
 
@@ -137,7 +137,8 @@ class Speed:
             damage = damage_of(self._table.folder, files)
             if damage:
                 return [_Computed(version, [], damage) for version in versions]
-            events = read_events(self._spark, self._table.folder, self._stream, files, commits)
+            named = {name for version in versions for name, _ in version.view.reads}
+            events = read_events(self._spark, self._table.folder, self._stream, files, commits, named=named)
             if len(versions) == 1:
                 return [self._compute_one(events, versions[0], folder)]
             return list(self._jobs.map(lambda version: self._compute_one(events, version, folder), versions))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DEAD_LETTERS = "_dead_letters"  # behind a stream's name: its other table
-OURS = f"{COMMIT} BIGINT, {COMMITTED_AT} TIMESTAMP, {ARRIVED} TIMESTAMP, {POSITION} BIGINT"
+OURS = (COMMIT, COMMITTED_AT, ARRIVED, POSITION, VALUE)
 GROUP = "headrace sql"
 CATALYST = "org.apache.spark.sql.catalyst"
 # What is no query: commands, statements, scripts, and two that are none of these: one writes a folder, one runs text.
@@ -91,6 +91,8 @@ class Events:
 
     def _add(self, stream: Stream) -> None:
         """Make the two tables of a stream, over the files that the lake has now."""
+        from headrace.lake.events import event_columns, read_files  # loads Spark
+
         folder = self._workspace.lake(stream.name)
         try:
             table = LakeTable(folder, stream, fence=None)
@@ -103,15 +105,12 @@ class Events:
             self._behind.append(
                 f"{waiting:,} bytes of stream '{stream.name}' are in its journal and not yet in the lake"
             )
-        fields = ", ".join(f"`{field.name}` {field.type}" for field in stream.fields)
-        for name, dead, columns in (
-            (stream.name, False, f"{OURS}, {VALUE} BINARY, {fields}"),
-            (f"{stream.name}{DEAD_LETTERS}", True, f"{OURS}, {VALUE} BINARY, {REASON} STRING"),
-        ):
-            files = table.files(0, commits, dead=dead) if table else []
-            paths = [str(folder / file.path) for file in files]
-            frame = self._spark.read.schema(columns)
-            rows = frame.parquet(*paths) if paths else self._spark.createDataFrame([], columns)
+        live = read_files(self._spark, folder, stream, table.files(0, commits) if table else [], OURS)
+        letters = [str(folder / file.path) for file in table.files(0, commits, dead=True)] if table else []
+        columns = f"{event_columns(stream, OURS, ())}, {REASON} STRING"
+        read = self._spark.read.schema(columns)
+        dead = read.parquet(*letters) if letters else self._spark.createDataFrame([], columns)
+        for name, rows in ((stream.name, live), (f"{stream.name}{DEAD_LETTERS}", dead)):
             last = [field for field in rows.columns if not field.startswith("_") or field == REASON]
             kept = [COMMIT, COMMITTED_AT, ARRIVED, POSITION, f"CAST({VALUE} AS STRING) AS {VALUE}"]
             rows.selectExpr(*(f"`{field}`" for field in last), *kept).createOrReplaceTempView(f"`{name}`")

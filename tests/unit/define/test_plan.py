@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -99,8 +100,6 @@ def test_a_view_of_another_stream():
 @pytest.mark.parametrize(
     ("old", "new", "detail"),
     [
-        ("page STRING", "page STRING, code INT NOT NULL", "field added: code INT NOT NULL"),
-        ("page STRING", "page STRING, low AS lower(page)", "field added: low STRING AS lower(page)"),
         ("bytes BIGINT", "bytes INT", "field changed: bytes BIGINT → bytes INT"),
         ("page STRING, bytes BIGINT", "bytes BIGINT, page STRING", "the order of the fields"),
         (", WATERMARK FOR at AS at - INTERVAL 1 MINUTE", "", "event time: at → _arrived"),
@@ -110,6 +109,43 @@ def test_a_changed_stream_is_refused_with_the_way_out(old, new, detail):
     plan = compare(parse(STREAM), parse(STREAM.replace(old, new)))
     assert plan.refused[0].details[0] == detail
     assert "declare the new form as a stream of another name" in plan.refused[0].reason
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "x STRING",
+        "country STRING, x STRING",
+        "x STRING, tags ARRAY<STRING>, address STRUCT<city: STRING, zip: INT>",
+        "x STRING, low STRING AS lower(x)",
+    ],
+)
+def test_an_added_field_is_free_wherever_it_stands(fields):
+    change = only_stream("x STRING, y INT", f"{fields}, y INT, z INT")
+    assert (change.kind, change.how) == ("change", "free")
+    assert change.reason == "free: older events are read again where a view asks for the new field"
+    added = [f"field added: {field}" for field in re.split(", (?![^<]*>)", fields) if field != "x STRING"]
+    assert change.details == (*added, "field added: z INT")
+
+
+def test_fields_are_added_and_loosened_at_once():
+    change = only_stream("x INT", "y STRING AS CAST(x AS STRING), x BIGINT, z INT")
+    assert change.reason == (
+        "free: what was read stays as it is; older events are read again where a view asks for the new field"
+    )
+    assert change.details == (
+        "field loosened: x INT → x BIGINT",
+        "field added: y STRING AS CAST(x AS STRING)",
+        "field added: z INT",
+    )
+
+
+def test_an_added_field_is_nullable_or_refused():
+    change = only_stream("x INT", "x INT, y INT, code INT NOT NULL")
+    assert (change.kind, change.details) == ("refuse", ("field added: code INT NOT NULL", "field added: y INT"))
+    assert "add it as nullable: leave out NOT NULL" in change.reason
+    assert "declare the new form" in only_stream("x INT", "x STRING, code INT NOT NULL").reason
+    assert only_stream("x INT, y INT", "y INT, z INT, x INT").details[0] == "the order of the fields"
 
 
 def test_a_removed_field_is_refused():

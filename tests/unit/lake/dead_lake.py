@@ -10,12 +10,13 @@ import orjson
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from headrace.define.model import Stream
+from headrace.define.loosening import strictest
+from headrace.define.model import TEXT, Stream
 from headrace.define.sql import parse
 from headrace.lake.dead import DeadLetters
 from headrace.lake.file import NewFile
 from headrace.lake.formats.layout import Format, Layout
-from headrace.lake.ingest import Ingest
+from headrace.lake.ingest import Ingest, IngestReply
 from headrace.lake.range import Work, range_writer
 from headrace.lake.table import LakeTable
 from headrace.transport.journal import Journal
@@ -33,6 +34,7 @@ class DeadLake:
         self, folder: Path, stream: Stream, *, fence: int = 0, lake: Path | None = None, journal: Path | None = None
     ) -> None:
         self.stream = stream
+        self.format = Format.TEXT if stream.format == TEXT else Format.NDJSON
         self.table = LakeTable(lake or folder / "lake", self.stream, fence=fence)
         self.journal = Journal(journal or folder / "journal", fence=fence)
         self.ingest = Ingest(self.stream, self.journal)
@@ -43,7 +45,21 @@ class DeadLake:
 
     def add(self, *lines: bytes) -> None:
         """One request, one commit."""
-        self.ingest.take(b"\n".join(lines), layout=Layout(Format.NDJSON), key=None, keep_bad=True).result()
+        self.post(*lines)
+        self.commit()
+
+    def post(self, *lines: bytes, keep_bad: bool = True) -> IngestReply:
+        """One request, which stays in the journal."""
+        return self.ingest.take(b"\n".join(lines), layout=Layout(self.format), key=None, keep_bad=keep_bad).result()
+
+    def redefine(self, stream: Stream) -> None:
+        """Go on by a changed definition, as a pipeline does."""
+        self.table.redefine(stream, self.ingest.redefine(strictest(self.stream, stream)))
+        self.ingest.redefine(stream)
+        self.stream = stream
+
+    def commit(self) -> None:
+        """All that waits in the journal becomes one commit."""
         at, end = self.table.state, self.journal.end
         work = Work(
             self.stream,
@@ -52,6 +68,7 @@ class DeadLake:
             at.next_commit,
             time.time_ns() // 1000,
             at.newest_us,
+            self.table.since,
         )
         batch = pa.RecordBatch.from_pylist([{"start": at.position, "end": end}])
         (told,) = [row for batch in range_writer(work)(iter([batch])) for row in batch.to_pylist()]

@@ -104,7 +104,7 @@ def test_files_stay_below_the_target_and_full_ones_are_left_alone(tmp_path: Path
 def test_files_of_different_columns_are_not_mixed(tmp_path: Path) -> None:
     table = small_lake(tmp_path, 9)
     (wider,) = parse("CREATE STREAM s (id BIGINT, at TIMESTAMP, more STRING)").streams.values()
-    table.redefine(wider)
+    table.redefine(wider, 0)
     for _ in range(9):
         add_commit(table, wider, 5)
     assert compact_all(table, gather=8) == 2

@@ -146,8 +146,7 @@ def test_any_mix_any_groups_any_halves_give_each_event_once(tmp_path: Path, seed
     lake = DeadLake(tmp_path, STRICT)
     fence, number = 0, 0
     for stream in (STRICT, LOOSE, LOOSER):
-        lake.stream = stream
-        lake.table.redefine(stream)
+        lake.redefine(stream)
         for _ in range(chance.randint(2, 6)):
             lines = []
             for _ in range(chance.randint(1, 30)):

@@ -1,0 +1,116 @@
+"""Files that were written before a field was added: what they lack is read from the event as it came.
+
+Which fields a file has, its own footer says: that holds after compaction, a replay, or a kill at any point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from headrace.define.loosening import names_in
+from headrace.define.model import Stream
+from headrace.lake.batches import of_group
+from headrace.lake.compute import Computing
+from headrace.lake.frames import frame_values
+from headrace.lake.objects import LenientReader
+from headrace.lake.schema import COMMIT, VALUE, table_schema
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a file's footer says: the columns that it has and the rows of its row groups."""
+
+    names: frozenset[str]
+    groups: tuple[int, ...]
+
+    def lacks(self, columns: Collection[str]) -> bool:
+        """Whether one of these columns is not in the file."""
+        return not self.names.issuperset(columns)
+
+
+@lru_cache(maxsize=1 << 16)
+def shape_of(path: str) -> Shape:
+    """The shape of a file of a lake. It never changes: a file is written once."""
+    with pq.ParquetFile(path) as file:
+        groups = tuple(file.metadata.row_group(index).num_rows for index in range(file.num_row_groups))
+        return Shape(frozenset(file.schema_arrow.names), groups)
+
+
+@dataclass(frozen=True)
+class Fill:
+    """What a worker needs to read pieces of files: row groups, by the number that a row of its input holds."""
+
+    stream: Stream
+    columns: tuple[str, ...]  # ours and fields, in the order in which they are wanted
+    commits: tuple[int, int] | None  # [from, to); None: all
+    pieces: tuple[tuple[str, int], ...]  # path and row group
+
+
+def piece_reader(work: Fill) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function for mapInArrow: numbers of pieces in, their rows out."""
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                path, group = work.pieces[number]
+                for rows in read_filled(path, [group], work.stream, work.columns):
+                    yield from _within(rows, work.commits).to_batches()
+
+    return read
+
+
+def read_filled(path: str, groups: Sequence[int], stream: Stream, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """The rows of these row groups of a file, with all of these columns and the types that the stream has now."""
+    filling = _filling(stream, shape_of(path).names, tuple(columns))
+    with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True) as file:
+        for group in groups:
+            for rows in of_group(file, group, filling.stored):
+                yield filling.fill(rows)
+
+
+class _Filling:
+    """Makes the wanted columns of those that a file has."""
+
+    def __init__(self, stream: Stream, names: frozenset[str], columns: Sequence[str]) -> None:
+        absent = [field for field in stream.fields if field.name in columns and field.name not in names]
+        computed = [field for field in absent if field.computed]
+        read = names_in(field.computed for field in computed if field.computed)
+        declared = [field for field in stream.fields if not field.computed and field.name not in names]
+        declared = [field for field in declared if field.name in columns or field.name in read]
+        inputs = [field.name for field in stream.fields if field.name in read and field.name in names]
+        self._schema = table_schema(stream)
+        self._format = stream.format
+        self._lenient = LenientReader(declared) if declared else None
+        self._computing = Computing(stream, computed)
+        self._wanted = pa.schema([self._schema.field(name) for name in columns])
+        self.stored = list(dict.fromkeys([name for name in columns if name in names] + inputs))
+        if declared and VALUE not in self.stored:
+            self.stored.append(VALUE)
+
+    def fill(self, rows: pa.Table) -> pa.Table:
+        rows = rows.cast(pa.schema([self._schema.field(name) for name in rows.column_names]))
+        if self._lenient is not None:
+            values = rows.column(VALUE).combine_chunks()
+            later = self._lenient.read(frame_values(self._format, values))
+            for field, column in zip(later.schema, later.columns, strict=True):
+                rows = rows.append_column(field, column)
+        return self._computing.add_to(rows).select(self._wanted.names).cast(self._wanted)
+
+
+@lru_cache(maxsize=32)
+def _filling(stream: Stream, names: frozenset[str], columns: tuple[str, ...]) -> _Filling:
+    """Kept by a worker from file to file."""
+    return _Filling(stream, names, columns)
+
+
+def _within(rows: pa.Table, commits: tuple[int, int] | None) -> pa.Table:
+    if commits is None:
+        return rows
+    commit = rows.column(COMMIT)
+    return rows.filter(pc.and_(pc.greater_equal(commit, commits[0]), pc.less(commit, commits[1])))

@@ -1,0 +1,48 @@
+"""Fields that a stream got later: an event that came before such a field is not refused for what it holds there."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.define.model import Stream
+from headrace.lake.frames import Frames
+from headrace.lake.objects import put_back
+from headrace.lake.parse import Parsed, Parser
+from headrace.lake.schema import REASON
+
+Since = tuple[tuple[str, int], ...]  # fields, each with the position before which events came without it
+
+
+@lru_cache(maxsize=32)
+def parser_of(stream: Stream, lenient: frozenset[str] = frozenset()) -> Parser:
+    """The parser of a stream, kept by a worker from range to range."""
+    return Parser(stream, lenient)
+
+
+def parse_since(
+    stream: Stream,
+    since: Since,
+    frames: Frames,
+    positions: npt.NDArray[np.int64],
+    arrived_us: npt.NDArray[np.int64],
+) -> Parsed:
+    """Typed columns and verdicts; events that are refused get another look without the fields that they came before."""
+    parsed = parser_of(stream).parse(frames, arrived_us)
+    if parsed.reasons is None or not since:
+        return parsed
+    rows = parsed.columns.append_column(REASON, parsed.reasons)
+    refused = np.asarray(parsed.reasons.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
+    start = 0
+    for until in sorted({position for _, position in since}):
+        these = refused & (positions >= start) & (positions < until)
+        start = until
+        if these.any():
+            lenient = frozenset(name for name, position in since if position >= until)
+            again = parser_of(stream, lenient).parse(frames.take(these), arrived_us[these])
+            reasons = pa.nulls(len(again.columns), pa.string()) if again.reasons is None else again.reasons
+            rows = put_back(rows, these, again.columns.append_column(REASON, reasons))
+    return Parsed(rows.drop_columns([REASON]), rows.column(REASON).combine_chunks())

@@ -1,0 +1,160 @@
+"""Fields are added to a running stream: views over them read all of history, as plain Python reads the raw events."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import defaultdict
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from headrace.lake.compact import Compaction
+from headrace.sql.events import OURS
+
+from .bench import Bench
+
+# Each field with values that fit it and values that do not.
+FIELDS: dict[str, tuple[str, list[Any], list[Any]]] = {
+    "country": ("STRING", ["de", "fr", ""], [5, True, ["de"], {"a": 1}]),
+    "n": ("BIGINT", [1, -7, 1 << 40], ["1", 1.5, 1 << 63]),
+    "price": ("DECIMAL(8,2)", [1, "2.50"], [True, "x", 1.234]),
+    "tags": ("ARRAY<STRING>", [[], ["a", None], ["a", "b", "c"]], ["a", [1], {}]),
+    "address": ("STRUCT<city: STRING, zip: INT>", [{"city": "Ulm"}, {"zip": 1, "x": 2}], [[], {"zip": "1"}]),
+    "low": ("STRING AS concat('<', name, '>')", [], []),
+}
+DECLARED = [name for name, (sql, _, _) in FIELDS.items() if " AS " not in sql]
+VIEW = """CREATE MATERIALIZED VIEW v AS
+SELECT country, low, count(*) AS hits, count(n) AS ns, sum(n) AS n, max(price) AS price, sum(size(tags)) AS tags,
+  count(address) AS addresses, max(address.city) AS city, min(id) AS first
+FROM s GROUP BY country, low"""
+OLD = "CREATE MATERIALIZED VIEW old AS SELECT name, count(*) AS hits FROM s GROUP BY name"
+
+
+class Sent:
+    """The truth: raw events as they came, those that the door took."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.added: list[str] = []
+        self.lines: list[bytes] = []
+        self._next = 0
+
+    def sql(self, loosened: bool) -> str:
+        own = [f"id {'BIGINT' if loosened else 'INT NOT NULL'}", "name STRING"]
+        for name in self.added:  # anywhere in the list, but always at the same place
+            own.insert(sum(map(ord, name)) % 2 * len(own), f"{name} {FIELDS[name][0]}")
+        return f"CREATE STREAM s ({', '.join(own)})"
+
+    def events(self, count: int) -> list[bytes]:
+        made = []
+        for _ in range(count):
+            event: dict[str, Any] = {"id": self._next, "name": self.chance.choice(["x", "y"])}
+            self._next += 1
+            for name in DECLARED:
+                _, good, bad = FIELDS[name]
+                if self.chance.random() < 0.7:
+                    event[name] = self.chance.choice([*good, *good, None, *bad])
+            made.append(json.dumps(event, ensure_ascii=self.chance.random() < 0.5).encode())
+        return made
+
+
+def fits(name: str, value: Any) -> bool:
+    return value is None or any(type(value) is type(good) and value == good for good in FIELDS[name][1])
+
+
+def expected(lines: list[bytes]) -> dict[tuple[Any, Any], dict[str, Any]]:
+    rows: dict[tuple[Any, Any], dict[str, Any]] = defaultdict(
+        lambda: {
+            "hits": 0,
+            "ns": 0,
+            "n": None,
+            "price": None,
+            "tags": None,
+            "addresses": 0,
+            "city": None,
+            "first": None,
+        }
+    )
+    for line in lines:
+        raw = json.loads(line)
+        event = {name: raw.get(name) if fits(name, raw.get(name)) else None for name in DECLARED}
+        row = rows[event["country"], f"<{raw['name']}>"]
+        row["hits"] += 1
+        if event["n"] is not None:
+            row["ns"], row["n"] = row["ns"] + 1, (row["n"] or 0) + event["n"]
+        if event["price"] is not None:
+            row["price"] = max(row["price"] or Decimal(0), Decimal(event["price"]))
+        if event["tags"] is not None:
+            row["tags"] = (row["tags"] or 0) + len(event["tags"])
+        if event["address"] is not None:
+            row["addresses"] += 1
+            row["city"] = max(filter(None, [row["city"], event["address"].get("city")]), default=None)
+        row["first"] = raw["id"] if row["first"] is None else min(row["first"], raw["id"])
+    return dict(rows)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_views_over_added_fields_have_all_of_history(spark: Any, tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    sent = Sent(chance)
+    bench = Bench(spark, tmp_path, sent.sql(False))
+    bench.add_view(OLD)
+    waiting = list(FIELDS)
+    chance.shuffle(waiting)
+    loosened = False
+    while waiting:
+        send(bench, sent, chance.choice([1, 30]))
+        if chance.random() < 0.5:
+            commit(bench)  # else the events are in the journal only when the field comes
+        for _ in range(chance.choice([1, 2])):
+            sent.added += [waiting.pop()] if waiting else []
+        loosened = loosened or chance.random() < 0.3
+        bench.redefine(sent.sql(loosened))
+        if chance.random() < 0.5:
+            commit(bench)
+            Compaction(bench.table, gather=2).run_once()
+        bench.maintain()
+    send(bench, sent, 30)
+    commit(bench)
+    assert not bench.lines(dead=True)
+    while Compaction(bench.table, gather=2).run_once():
+        pass
+    bench.add_view(VIEW)
+    bench.maintain()
+    answered = {
+        (row["country"], row["low"]): {
+            name: row[name] for name in row if name in next(iter(expected(sent.lines).values()))
+        }
+        for row in bench.ask("v", chance)
+    }
+    assert answered == expected(sent.lines)
+    assert sum(row["hits"] for row in bench.ask("old", chance)) == len(sent.lines)
+    check_other_readers(bench, sent)
+    bench.close()
+
+
+def send(bench: Bench, sent: Sent, count: int) -> None:
+    """What the door refuses by the fields of the moment is not part of the truth."""
+    lines = sent.events(count)
+    reply = bench.post(lines, f"{len(sent.lines)}-{len(lines)}-{lines[0]!r}", keep_bad=False)
+    refused = {each["index"] for each in reply.refused}
+    strict = [name for name in sent.added if name in DECLARED]
+    bad = {i for i, line in enumerate(lines) if not all(fits(name, json.loads(line).get(name)) for name in strict)}
+    assert refused == bad
+    sent.lines += [line for index, line in enumerate(lines) if index not in refused]
+
+
+def commit(bench: Bench) -> None:
+    if bench.journal.end > bench.table.state.position:
+        bench.commit([(bench.table.state.position, bench.journal.end)])
+
+
+def check_other_readers(bench: Bench, sent: Sent) -> None:
+    """Who reads the table by its Delta log finds the columns, NULL where a file has none."""
+    table = DeltaTable(bench.table.folder).to_pyarrow_table()
+    assert {*FIELDS, "id", "name", *OURS} <= set(table.column_names)
+    assert sorted(table["_value"].to_pylist()) == sorted(sent.lines)
