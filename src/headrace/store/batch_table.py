@@ -109,11 +109,6 @@ def put_in_place(view: View, target: Path) -> None:
         fault_point("load.after_rename")
 
 
-def remove_unfinished(folder: Path) -> None:
-    """Remove what a process that died left of files it was making; for the one that owns the folder."""
-    _remove(*folder.glob(f"*{UNFINISHED}*"))
-
-
 def check_batch_table(
     path: Path, *, view: str | None = None, rows: int | None = None, events: int | None = None
 ) -> str | None:
