@@ -22,6 +22,7 @@ from headrace.define.plan import Plan, checked_plan, compare
 from headrace.describe import describe_view, memory_mb
 from headrace.errors import CorruptionError, DefinitionError, HeadraceError, NotFoundError, NotReadyError, did_you_mean
 from headrace.failures import disk_full, is_disk_full
+from headrace.faults import fault_point
 from headrace.history import History, Job
 from headrace.lake.dead import DeadLetters
 from headrace.lake.formats.layout import Layout
@@ -249,6 +250,7 @@ class Runtime:
             plan = checked_plan(self._running(), wanted, expect, self._versions.costs())
             self._analyse(wanted)
             write_running(self.workspace.catalog_file, wanted)
+            fault_point("edit.after_catalog")
             self._reconcile(wanted)
         return plan
 
@@ -259,6 +261,7 @@ class Runtime:
             if not dry_run:
                 wanted = Catalog(self._catalog.streams, {**self._catalog.views, view: found.to.view})
                 write_running(self.workspace.catalog_file, wanted)
+                fault_point("edit.after_catalog")
                 if found.way.kind == "revive":
                     self._store.revive(view, found.to.number)
                 self._reconcile(wanted)

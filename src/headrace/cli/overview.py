@@ -123,7 +123,7 @@ def _streams_table(found: list[dict[str, Any]], width: int) -> Table:
         for s in found
     ]
     left = ("stream", "newest event", "trouble")
-    return _table(cells, width, left=left, wide=("commit time", "maintain time", "files"))
+    return fit_table(cells, width, left=left, wide=("commit time", "maintain time", "files"))
 
 
 def _views_table(found: list[dict[str, Any]], width: int) -> Table:
@@ -143,10 +143,10 @@ def _views_table(found: list[dict[str, Any]], width: int) -> Table:
         for v in found
     ]
     left = ("view", "stream", "keys", "window", "freshness", "trouble")
-    return _table(cells, width, left=left, wide=("rows", "behind"))
+    return fit_table(cells, width, left=left, wide=("rows", "behind"))
 
 
-def _table(cells: list[dict[str, str]], width: int, *, left: Sequence[str], wide: Sequence[str]) -> Table:
+def fit_table(cells: list[dict[str, str]], width: int, *, left: Sequence[str], wide: Sequence[str]) -> Table:
     """A table of all columns, or, on a narrow screen, without those that need a wide one."""
     titles = [title for title in cells[0] if width >= WIDE or title not in wide]
     rows = [[row[title] for title in titles] for row in cells]

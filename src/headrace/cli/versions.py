@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from headrace.cli.options import JsonOption, NoWaitOption, WorkspaceOption, complete_view, open_connection
-from headrace.cli.output import console, count, make_table, print_json
+from headrace.cli.output import console, count, print_json
+from headrace.cli.overview import fit_table
 from headrace.cli.plan import agree
 from headrace.cli.until import wait_until_serving
 
@@ -21,35 +22,33 @@ def versions(view: ViewArgument, workspace: WorkspaceOption = ".", as_json: Json
     if as_json:
         print_json(found)
         return
-    titles = [
-        "version", "state", "since", "horizon", "commits", "rows", "batch events", "speed events", "definition",
-        "what it changed",
-    ]  # fmt: skip
-    rows = [_row(version) for version in found]
-    console().print(make_table(titles, rows, ["version", *titles[3:8]]))
+    out = console()
+    left = ("state", "since", "definition", "what it changed")
+    wide = ("since", "horizon", "batch events", "speed events", "definition")
+    out.print(fit_table([_cells(version) for version in found], out.width, left=left, wide=wide))
 
 
-def _row(version: dict[str, Any]) -> list[str]:
-    rows = count(version["batch_rows"] + version["speed_rows"]) if version["has_rows"] else "–"
-    return [
-        str(version["version"]),
-        version["state"],
-        version["since"].replace("T", " ")[:19],
-        count(version["horizon"]),
-        count(version["applied_to"]),
-        rows,
-        count(version["batch_events"]),
-        count(version["speed_events"]),
-        version["fingerprint"],
-        version["alarm"] or version["stalled"] or version["error"] or _changes(version),
-    ]
+def _cells(version: dict[str, Any]) -> dict[str, str]:
+    rows = version["batch_rows"] + version["speed_rows"]
+    return {
+        "version": str(version["version"]),
+        "state": version["state"],
+        "since": version["since"].replace("T", " ")[:19],
+        "horizon": count(version["horizon"]),
+        "commits": count(version["applied_to"]),
+        "rows": count(rows if version["has_rows"] else None),
+        "batch events": count(version["batch_events"] if version["has_rows"] else None),
+        "speed events": count(version["speed_events"] if version["has_rows"] else None),
+        "definition": version["fingerprint"],
+        "what it changed": version["alarm"] or version["stalled"] or version["error"] or _changes(version),
+    }
 
 
 def _changes(version: dict[str, Any]) -> str:
-    if version["changed_from"] is None:
-        return "–"
     said = "; ".join(version["changes"]) or "nothing: built anew"
-    return said if version["has_rows"] else f"{said} (a later version has its rows)"
+    if version["changed_from"] is None:
+        said = "–"
+    return said if version["has_rows"] else f"{said} (a free edit took its rows)"
 
 
 def rollback(
