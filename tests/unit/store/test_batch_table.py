@@ -76,7 +76,7 @@ def events_of(count: int, keys: int = 5, apart_ms: int = 1_900_000) -> list[Even
     return [simple_event(f"/{i % keys}" if i % keys else None, i * apart_ms, i % 17) for i in range(count)]
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(st.lists(st.lists(st.tuples(st.sampled_from(["a", None, ""]), st.integers(0, 3 * DAY)), max_size=8), max_size=4))
 def test_any_split_gives_the_same_rows_and_levels(
     tmp_path_factory: pytest.TempPathFactory, steps: list[list[tuple[str | None, int]]]
@@ -207,8 +207,8 @@ DYING = """
 import sys
 from pathlib import Path
 from headrace.store.batch_table import make_batch_table
-from tests.unit.store.test_batch_table import VIEW
-make_batch_table(VIEW, Path(sys.argv[2]), partials=[Path(sys.argv[1])], earlier=[])
+from tests.unit.store.partial_files import make_view
+make_batch_table(make_view("traffic"), Path(sys.argv[2]), partials=[Path(sys.argv[1])], earlier=[])
 """
 
 

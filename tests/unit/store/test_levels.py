@@ -58,6 +58,16 @@ def presented(view: View, selection: Selection, rows: list[tuple[Any, ...]]) -> 
     return found
 
 
+def folded(connection: duckdb.DuckDBPyConnection, selection: Selection) -> list[tuple[Any, ...]]:
+    query, parameters = fold(VIEW, FILES, selection)
+    return connection.execute(query, parameters).fetchall()
+
+
+def folded_in_python(connection: duckdb.DuckDBPyConnection, selection: Selection) -> list[tuple[Any, ...]]:
+    query, parameters = few(VIEW, FILES, selection, 10_000)
+    return fold_few(VIEW, selection, connection.execute(query, parameters).fetchall())
+
+
 bounds = st.none() | st.integers(-HOUR // MINUTE, 13 * DAY // MINUTE).map(lambda at: START + at * MINUTE)
 buckets = st.sampled_from([None, MINUTE, HOUR, 90 * MINUTE, 150 * MINUTE, 5 * HOUR, DAY, 36 * HOUR, 2 * DAY, 7 * DAY])
 origins = st.sampled_from([0, START, START + HOUR, START + 5 * HOUR]) | bounds.map(lambda at: at or 0)
@@ -76,15 +86,11 @@ def test_results_are_those_of_panes(
     where = ({"k0": "a"},) if one_key else ()
     selection = Selection(by, where, (start, end), bucket_ms, origin_ms)
     found = []
-    for least in (1, NEVER):
+    for least, read in ((1, folded), (1, folded_in_python), (NEVER, folded_in_python)):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(levels, "LEAST", least)
-            query, parameters = fold(VIEW, FILES, selection)
-            found.append(presented(VIEW, selection, connection.execute(query, parameters).fetchall()))
-            query, parameters = few(VIEW, FILES, selection, 10_000)
-            rows = connection.execute(query, parameters).fetchall()
-            found.append(presented(VIEW, selection, fold_few(VIEW, selection, rows)))
-    assert found[0] == found[1] == found[2] == found[3]
+            found.append(presented(VIEW, selection, read(connection, selection)))
+    assert found[0] == found[1] == found[2]
 
 
 def tables(selection: Selection, pane_ms: int = MINUTE) -> list[str]:
