@@ -55,7 +55,10 @@ class DamagedPipeline(Pipeline):
         return None, f"stream '{self.stream.name}' is damaged: {self.damage}"
 
     def progress(self, version: Version) -> dict[str, Any]:
-        return {"version": version.number, "state": version.state, "error": self.error}
+        known = {"version": version.number, "state": version.state, "applied_to": version.applied_to}
+        commits = {"commits_done": version.built_to, "commits": version.horizon}
+        unknown = dict.fromkeys(("events_done", "events", "eta_s"))
+        return {**known, **commits, **unknown, "stalled": version.stalled, "error": self.error}
 
     def timings(self) -> dict[str, Timing]:
         return {}

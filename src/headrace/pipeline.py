@@ -248,6 +248,7 @@ class Pipeline:
             "events_done": done,
             "events": whole,
             "eta_s": round((whole - done) / rate, 1),
+            "stalled": version.stalled,
             "error": self.batch.errors.get((version.view.name, version.number)) if self.batch else None,
         }
 

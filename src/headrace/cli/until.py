@@ -42,15 +42,22 @@ def _serves(view: dict[str, Any] | None, name: str, number: int, show: Show) -> 
             f"view '{name}': version {number} was replaced before it served",
             fix=f"`headrace versions {name}` shows what came in its place",
         )
-    if view["stalled"]:
-        raise NotReadyError(f"view '{name}': version {number} cannot go on: {view['stalled']}")
-    if coming["error"]:
-        show(name, coming["events_done"], coming["events"], f"{name}: {coming['error']}")
-    elif coming["state"] == "ready":
+    _check(name, number, coming)
+    if coming["state"] == "ready":
         show(name, coming["applied_to"], view["commits"], f"version {number} of {name} catches up")
     else:
         show(name, coming["events_done"], coming["events"], f"version {number} of {name}: {coming['state']}")
     return False
+
+
+def _check(view: str, number: int, said: Mapping[str, Any]) -> None:
+    """Whoever waits is told what the work waits for."""
+    trouble = said["stalled"] or said["error"]
+    if trouble:
+        raise NotReadyError(
+            f"view '{view}': version {number} cannot go on: {trouble}",
+            fix="the server tries it again; what served before serves on",
+        )
 
 
 def wait_until_refreshed(
@@ -66,8 +73,8 @@ def wait_until_refreshed(
                 raise ConflictError(f"view '{view}' was edited meanwhile", fix="refresh it again")
             if version["horizon"] >= to_commit or (version["alarm"] and newest != before):
                 return newest if newest != before else None
-            said = version["error"] or f"commits {version['horizon']} to {to_commit - 1} are read again and compared"
-            show(view, 0, None, f"{view}: {said}")
+            _check(view, begun["version"], version)
+            show(view, 0, None, f"{view}: commits {version['horizon']} to {to_commit - 1} are read again and compared")
             time.sleep(LOOK_S)
 
 
