@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from headrace.cli.until import going_on
+from headrace.cli.until import _serves, going_on
+from headrace.errors import ConflictError, NotReadyError
 from tests.surfaces.conftest import Ran, Served
 
 
@@ -87,3 +88,25 @@ def test_ctrl_c_ends_the_waiting_and_not_the_work(capsys: pytest.CaptureFixture[
     assert ended.value.exit_code == 130
     said = "The server goes on with it; `headrace versions traffic` shows how far it is.\n"
     assert capsys.readouterr().err == said
+
+
+def test_who_waits_for_a_version_is_told_what_becomes_of_it() -> None:
+    coming = {"version": 3, "state": "building", "applied_to": 5, "events_done": 1, "events": 9}
+    shown: list[tuple[object, ...]] = []
+
+    def serves(version: int | None, /, **building: object) -> bool:
+        said = {"version": version, "commits": 7, "building": {**coming, "stalled": None, "error": None, **building}}
+        return _serves(said, "traffic", 3, lambda *words: shown.append(words))
+
+    assert serves(3)
+    assert not serves(1)
+    assert not serves(1, state="ready")
+    assert shown == [
+        ("traffic", 1, 9, "version 3 of traffic: building"),
+        ("traffic", 5, 7, "version 3 of traffic catches up"),
+    ]
+    with pytest.raises(ConflictError, match="version 3 was replaced before it served"):
+        serves(1, version=4)
+    for trouble in ("stalled", "error"):
+        with pytest.raises(NotReadyError, match="version 3 cannot go on: boom; the server tries it again"):
+            serves(1, **{trouble: "boom"})
