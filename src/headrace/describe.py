@@ -3,14 +3,40 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from headrace.define.edit import classify
 from headrace.define.model import View
 from headrace.readable import iso_us
-from headrace.store.base import Audit, Snapshot, Version
+from headrace.store.base import Audit, Snapshot, State, Version
+
+AUDITS_SHOWN = 10  # of a view, in its status; `headrace audit` has them all
+
+
+@dataclass(frozen=True)
+class Layers:
+    """What the two layers of a serving version hold, and what came of comparing them."""
+
+    rows: tuple[int, int]  # of the batch layer and of the speed layer
+    events: tuple[int, int]
+    audits: Sequence[Audit]  # of the view, newest first
+
+
+def read_layers(snapshot: Snapshot, versions: Iterable[Version]) -> dict[str, Layers]:
+    """The layers of each view that is served, by its name."""
+    return {
+        v.view.name: Layers(snapshot.count(v), _events(snapshot, v), snapshot.audits(v.view.name, AUDITS_SHOWN))
+        for v in versions
+        if v.serving
+    }
+
+
+def _events(snapshot: Snapshot, version: Version) -> tuple[int, int]:
+    return sum(table.events for table in version.batch), snapshot.speed_events(version)
 
 
 def describe_view(
@@ -19,8 +45,9 @@ def describe_view(
     commits: int | None,
     freshness: tuple[int | None, str | None],
     lag_bytes: int | None = None,
-    rows: tuple[int, int] | None = None,
+    layers: Layers | None = None,
     building: dict[str, Any] | None = None,
+    audits_run: int = 0,
 ) -> dict[str, Any]:
     """A view as `headrace views` and HTTP show it."""
     own = [version for version in versions if version.view.name == view.name]
@@ -39,9 +66,12 @@ def describe_view(
         "where": view.where.sql if view.where else None,
         "version": serving.number if serving else None,
         "applied_to": serving.applied_to if serving else None,
-        "rows": sum(rows) if rows else None,
-        "batch_rows": rows[0] if rows else None,
-        "speed_rows": rows[1] if rows else None,
+        "rows": sum(layers.rows) if layers else None,
+        "batch_rows": layers.rows[0] if layers else None,
+        "speed_rows": layers.rows[1] if layers else None,
+        "batch_events": layers.events[0] if layers else None,
+        "speed_events": layers.events[1] if layers else None,
+        "batch_tables": len(serving.batch) if serving else None,
         "horizon": serving.horizon if serving else None,
         "newest_event": iso_us(serving.newest_us) if serving else None,
         "settled_until": _settled_until(serving) if serving and view.window else None,
@@ -51,7 +81,24 @@ def describe_view(
         "freshness_reason": freshness[1],
         "stalled": stalled,
         "alarm": serving.alarm if serving else None,
+        **_describe_audits(view, serving, layers.audits if layers else ()),
+        "audits_run": audits_run,
+        "versions": {state: Counter(version.state for version in own)[state] for state in get_args(State)},
         "building": building,
+    }
+
+
+def _describe_audits(view: View, serving: Version | None, audits: Sequence[Audit]) -> dict[str, Any]:
+    """The last comparisons; what the newest one of the serving version found in each column."""
+    last = next((audit for audit in audits if serving and audit.number == serving.number), None)
+    drift = None
+    if last is not None:
+        columns = ("events", "corrections", *(column.name for column in view.columns))
+        drift = {**dict.fromkeys(columns, 0), **{off.column: off.rows for off in last.drift}}
+    return {
+        "last_audit": describe_audit(last) if last else None,
+        "drift": drift,  # rows of the last audit for which the layers disagree, by column
+        "audits": [describe_audit(audit) for audit in audits],
     }
 
 
@@ -85,6 +132,11 @@ def _describe_version(snapshot: Snapshot, version: Version, earlier: Version | N
         "stalled": version.stalled,
         "alarm": version.alarm,
     }
+
+
+def warnings(versions: Iterable[Version]) -> list[str]:
+    """What somebody has to look at although events flow."""
+    return [f"view '{v.view.name}': {v.alarm}" for v in versions if v.serving and v.alarm]
 
 
 def describe_audit(audit: Audit) -> dict[str, Any]:

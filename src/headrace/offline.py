@@ -15,7 +15,14 @@ from headrace.define.catalog import load
 from headrace.define.cost import Costs, Size
 from headrace.define.model import Stream
 from headrace.define.plan import Plan, checked_plan, compare
-from headrace.describe import describe_audit, describe_versions, describe_view
+from headrace.describe import (
+    Layers,
+    describe_audit,
+    describe_versions,
+    describe_view,
+    read_layers,
+    warnings,
+)
 from headrace.errors import CorruptionError, NotFoundError, NotReadyError, did_you_mean
 from headrace.history import History, Job
 from headrace.history.session import local_session
@@ -196,7 +203,7 @@ class Offline:
 
     def views(self) -> list[dict[str, Any]]:
         """The views with the version that answers."""
-        versions = self._versions()
+        versions, layers = self._versions(), self._layers()
         described = []
         for name in sorted(self._catalog.views):
             view = self._catalog.views[name]
@@ -205,9 +212,10 @@ class Offline:
             try:
                 table = self._table(self._catalog.streams[view.stream])
             except CorruptionError as error:
-                described.append(describe_view(view, versions, None, (None, str(error))))
+                described.append(describe_view(view, versions, None, (None, str(error)), None, layers.get(name)))
                 continue
-            described.append(describe_view(view, versions, table.state.next_commit if table else 0, fresh))
+            commits = table.state.next_commit if table else 0
+            described.append(describe_view(view, versions, commits, fresh, None, layers.get(name)))
         return described
 
     def status(self) -> dict[str, Any]:
@@ -218,6 +226,7 @@ class Offline:
             "url": None,
             "pid": None,
             "state": "stopped",
+            "warnings": warnings(self._versions()),
             "heartbeat_ms": None,
             "memory_mb": None,
             "streams": self.streams(),
@@ -229,6 +238,12 @@ class Offline:
             return []
         with self._store.snapshot() as snapshot:
             return snapshot.versions()
+
+    def _layers(self) -> dict[str, Layers]:
+        if self._store is None:
+            return {}
+        with self._store.snapshot() as snapshot:
+            return read_layers(snapshot, snapshot.versions())
 
     def _freshness(self, version: Version) -> tuple[int | None, str | None]:
         return None, DOWN

@@ -19,7 +19,7 @@ from headrace.damaged import DamagedPipeline
 from headrace.define.catalog import Catalog, load
 from headrace.define.model import Stream
 from headrace.define.plan import Plan, checked_plan, compare
-from headrace.describe import describe_view, memory_mb
+from headrace.describe import describe_view, memory_mb, read_layers, warnings
 from headrace.errors import CorruptionError, DefinitionError, HeadraceError, NotFoundError, NotReadyError, did_you_mean
 from headrace.failures import disk_full, is_disk_full
 from headrace.faults import fault_point
@@ -397,7 +397,7 @@ class Runtime:
         """The views with version and freshness."""
         with self._store.snapshot() as snapshot:
             versions = snapshot.versions()
-            rows = {v.view.name: snapshot.count(v) for v in versions if v.serving}
+            layers = read_layers(snapshot, versions)
         coming = {v.view.name: v for v in versions if v.live and not v.serving}
         described = []
         for name in sorted(self._catalog.views):
@@ -408,7 +408,10 @@ class Runtime:
             lag_bytes = pipeline.lag_bytes(serving) if serving else None
             commits = pipeline.lake.next_commit if pipeline.lake else None
             building = pipeline.progress(coming[name]) if name in coming else None
-            described.append(describe_view(view, versions, commits, fresh, lag_bytes, rows.get(name), building))
+            audits = pipeline.batch.audits[name] if pipeline.batch else 0
+            described.append(
+                describe_view(view, versions, commits, fresh, lag_bytes, layers.get(name), building, audits)
+            )
         return described
 
     def timings(self) -> dict[str, dict[str, Timing]]:
@@ -417,12 +420,14 @@ class Runtime:
 
     def status(self) -> dict[str, Any]:
         """All of it."""
+        health = self.health()
         return {
             "workspace": self.workspace.name,
             "folder": str(self.workspace.folder),
             "url": self.url,
             "pid": os.getpid(),
-            "state": self.health()["status"],
+            "state": health["status"],
+            "warnings": health["warnings"],
             "heartbeat_ms": None if self._beat is None else round((time.monotonic() - self._beat) * 1000),
             "memory_mb": memory_mb(),
             "streams": self.streams(),
@@ -430,7 +435,12 @@ class Runtime:
         }
 
     def health(self) -> dict[str, Any]:
-        """Whether events flow; taking them in and answering work either way."""
+        """Whether events flow, and what somebody has to look at; taking them in and answering work either way."""
+        with self._store.snapshot() as snapshot:
+            found = warnings(snapshot.versions())
+        return {**self._state(), "warnings": found}
+
+    def _state(self) -> dict[str, Any]:
         if self.failed is not None:
             return {"status": "failing", "reason": str(self.failed)}
         if self._beat is None:

@@ -10,7 +10,7 @@ TOUR = (SOURCE.parents[1] / "docs" / "architecture.md").read_text()
 # Each may import those before it, and itself.
 LAYERS = [
     {"errors", "types", "faults", "timing", "readable"},
-    {"failures"},
+    {"failures", "layers"},
     {"aggregate"},
     {"define"},
     {"transport"},

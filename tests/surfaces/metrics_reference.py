@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.runtime import Runtime
 from headrace.web.meter import RequestNumbers
-from headrace.web.metrics import OF_STREAMS, TIMES, make_registry
+from headrace.web.metrics import OF_STREAMS, OF_VIEWS, PARTS_OF_VIEWS, TIMES, make_registry
 
 _METRICS = """\
 # Metrics
@@ -34,6 +34,8 @@ only names that are defined, so that no client can make up new series.
 | expression | says |
 |---|---|
 | `headrace_view_stalled == 1` | a view cannot go on; `headrace views` shows its error |
+| `headrace_view_alarm == 1` | the two layers of a view disagree; `headrace audit VIEW` shows where |
+| `time() - headrace_view_audit_timestamp_seconds > 86400` | a view was not checked for a day |
 | `headrace_view_freshness_seconds > 60` | answers are more than a minute behind what was accepted |
 | `headrace_view_freshness_known == 0` for 5 minutes | how fresh a view is cannot be said |
 | `headrace_state{headrace_state="failing"} == 1` or `absent(headrace_up)` | the server fails, or is gone |
@@ -52,6 +54,8 @@ def metrics_reference(runtime: Runtime) -> str:
     # What has no sample before the first request, or before Spark runs.
     labels = {number._name: number._labelnames for number in vars(RequestNumbers(registry)).values()}
     labels |= {name: ("stream",) for name, _ in TIMES.values()} | {number.name: ("stream",) for number in OF_STREAMS}
+    labels |= {number.name: ("view",) for number in OF_VIEWS}
+    labels |= {name: ("view", label) for name, _, label, _ in PARTS_OF_VIEWS}
     rows = [
         f"| `{_shown(family)}` | {family.type} | {_labels(family, labels)} | {family.documentation} |\n"
         for family in sorted(registry.collect(), key=lambda family: family.name)

@@ -13,7 +13,8 @@ from headrace.lake.file import NewFile
 from headrace.lake.formats.layout import Format, Layout
 from headrace.lake.range import Work, range_writer
 from headrace.runtime import Runtime
-from headrace.store.base import Step
+from headrace.store.base import Audit, BatchTable, Drift, Point, Step
+from headrace.store.batch_table import make_batch_table
 from tests.unit.store.partial_files import Event, write_partials
 
 
@@ -42,3 +43,36 @@ def pour_view(runtime: Runtime, view: str, events: Sequence[Event]) -> None:
     end = runtime._pipelines[stream].journal.end
     step = Step(stream, version.applied_to, version.applied_to + 1, end, newest_us, time.time_ns() // 1000)
     runtime._store.apply(step, {(view, version.number): [str(path)]})
+
+
+def beat(runtime: Runtime, view: str, *drift: Drift) -> None:
+    """The beat of a view's serving version over what was poured; with drift it is refused."""
+    store = runtime._store
+    with store.snapshot() as snapshot:
+        version = snapshot.serving(view)
+    assert version is not None
+    begun = store.begin_beat(view, version.number)
+    assert begun.next_horizon is not None
+    at_us = time.time_ns() // 1000
+    store.batch_folder.mkdir(parents=True, exist_ok=True)
+    files = [runtime.workspace.data / f"{view}-{k}.parquet" for k in range(begun.horizon, begun.next_horizon)]
+    name = f"{view}-{begun.next_horizon}.duckdb"
+    made = make_batch_table(begun.view, store.batch_folder / name, partials=files, earlier=[])
+    audit = Audit(
+        view, begun.number, begun.horizon, begun.next_horizon, at_us, 12, made.events, made.rows, tuple(drift)
+    )
+    if drift:
+        store.refuse_beat(begun, audit)
+    else:
+        table = BatchTable(name, begun.horizon, begun.next_horizon, made.rows, made.events)
+        store.end_beat(begun, [*begun.batch, table], audit)
+
+
+def begin_build(runtime: Runtime, view: str) -> None:
+    """A new version of a view, over the history of its stream's lake, that nobody builds here."""
+    with runtime._store.snapshot() as snapshot:
+        version = snapshot.serving(view)
+    assert version is not None
+    state = runtime._pipelines[version.view.stream].table.state
+    at = Point(state.next_commit, state.position, state.newest_us)
+    runtime._store.register(version.view, f"{version.fingerprint} again", version.patience_ms, at)

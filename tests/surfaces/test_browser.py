@@ -11,9 +11,10 @@ import orjson
 import pytest
 
 from headrace.cli.app import run
+from headrace.store.base import Drift
 from tests.surfaces.browser import Tab, chromium, open_tab
 from tests.surfaces.conftest import Served
-from tests.surfaces.pour import pour_lines, pour_view
+from tests.surfaces.pour import beat, begin_build, pour_lines, pour_view
 from tests.unit.store.partial_files import Event
 
 DEFINITIONS = """
@@ -82,6 +83,9 @@ def fill(served: Served) -> None:
     pour_view(runtime, "traffic", [event((key,), at, key or "ann") for at in range(3) for key in ["/home", *HOSTILE]])
     pour_view(runtime, "slowest", [event((), at, number=n) for at, n in enumerate(NUMBERS)])
     pour_view(runtime, "pages", [event((key,), 0) for key in ["/home", "/home", *HOSTILE]])
+    beat(runtime, "traffic")
+    beat(runtime, "pages", Drift("hits", 2, f"page {HOSTILE[0]!r}: 1 by the batch layer, 2 by the speed layer"))
+    begin_build(runtime, "slowest")
     runtime._store.stall("broken", 1, f"[BROKEN] {HOSTILE[1]} {HOSTILE[0]}")
 
 
@@ -128,6 +132,28 @@ def test_the_page_shows_streams_views_rows_and_charts(filled: Served, browser: A
     assert page.get_by_role("article", name="pages").locator(".lying li").count() == 10
     page.get_by_text("7 dead letters of visits: why").click()
     assert "headrace dead-letters visits" in page.inner_text("#dead-visits")
+    tab.check()
+
+
+def test_the_page_shows_the_two_layers(filled: Served, browser: Any) -> None:
+    tab = open_tab(browser)
+    page = tab.page
+    page.goto(filled.url)
+    traffic = page.get_by_role("article", name="traffic")
+    assert traffic.locator(".layers").inner_text().split("\n")[:2] == ["version 1", "batch 100 %, speed 0 %"]
+    assert "ago: 42 rows agree" in traffic.locator(".layers").inner_text()
+    said = page.get_by_role("article", name="pages").get_by_role("alert").inner_text()
+    assert said.startswith("Alarm: drift in hits. Answers go on as they were")
+    assert HOSTILE[0] in said
+    assert "headrace refresh pages --full builds the view anew from the log." in said
+    assert "View pages: drift in hits: the two layers disagree" in page.locator(".trouble").inner_text()
+    coming = page.get_by_role("article", name="slowest").locator(".building")
+    assert coming.inner_text().strip() == "Version 2 is being built: 0 of 1 events"
+    assert coming.get_by_role("progressbar").get_attribute("value") == "0"
+    page.goto(f"{filled.url}/views/pages")
+    audits = page.get_by_role("region", name="audits").get_by_role("row")
+    assert audits.count() == 2
+    assert audits.last.get_by_role("cell").last.inner_text() == "differ in hits (2)"
     tab.check()
 
 

@@ -26,7 +26,11 @@ def test_status_has_all_of_it(served: Served) -> None:
     assert status["url"] == served.url
     assert status["state"] == "starting"
     assert status["streams"][0]["backlog_bytes"] > 0
-    assert served.http.get("/health").json() == {"status": "starting", "reason": "Spark is starting"}
+    assert served.http.get("/health").json() == {
+        "status": "starting",
+        "reason": "Spark is starting",
+        "warnings": [],
+    }
 
 
 def test_an_empty_answer_has_the_whole_shape(served: Served) -> None:

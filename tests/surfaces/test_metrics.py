@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
+from headrace.store.base import Drift
 from headrace.timing import BOUNDS_S, Timing
 from tests.surfaces.conftest import Served, visit
+from tests.surfaces.pour import beat, begin_build, pour_lines, pour_view
+from tests.unit.store.partial_files import Event
 
 Sample = tuple[str, tuple[tuple[str, str], ...]]
 
@@ -74,6 +79,44 @@ def test_requests_are_counted_by_what_is_defined_only(served: Served) -> None:
     assert at("headrace_view_freshness_seconds", view="traffic") not in found
     names = {value for _, labels in found for label, value in labels if label in ("stream", "view")}
     assert names == {"", "visits", "traffic"}
+
+
+def test_the_batch_layer_in_numbers(served: Served) -> None:
+    def events(minutes: int) -> list[Event]:
+        values = {"STRING": "ann", "BIGINT": 1, "INT": 200}
+        return [Event((page,), minute * 60_000, values) for page in ("/a", "/b") for minute in range(minutes)]
+
+    runtime = served.runtime
+    of = {"view": "traffic"}
+    found = scrape(served)
+    assert found[at("headrace_view_horizon", **of)] == found[at("headrace_view_alarm", **of)] == 0
+    assert found[at("headrace_view_versions", state="serving", **of)] == 1
+    assert not [name for name, _ in found if name.startswith(("headrace_view_drift", "headrace_view_audit_"))]
+    pour_view(runtime, "traffic", events(3))
+    beat(runtime, "traffic")
+    pour_view(runtime, "traffic", events(2))
+    found = scrape(served)
+    assert found[at("headrace_view_horizon", **of)] == found[at("headrace_view_batch_tables", **of)] == 1
+    assert found[at("headrace_view_batch_rows", **of)] == found[at("headrace_view_audit_rows", **of)] == 6
+    assert found[at("headrace_view_speed_rows", **of)] == 4
+    drift = {
+        dict(labels)["column"]: rows for (name, labels), rows in found.items() if name == "headrace_view_drift_rows"
+    }
+    assert drift == dict.fromkeys(("events", "corrections", "hits", "errors", "bytes", "visitors"), 0)
+    assert found[at("headrace_view_audit_timestamp_seconds", **of)] == pytest.approx(time.time(), abs=60)
+    beat(runtime, "traffic", Drift("hits", 3, "page '/a': 1 by the batch layer, 2 by the speed layer"))
+    pour_lines(runtime, "visits", orjson.dumps(visit()), orjson.dumps(visit(1)))
+    begin_build(runtime, "traffic")
+    found = scrape(served)
+    assert found[at("headrace_view_alarm", **of)] == 1
+    assert found[at("headrace_view_drift_rows", column="hits", **of)] == 3
+    assert found[at("headrace_view_drift_rows", column="bytes", **of)] == 0
+    assert found[at("headrace_view_build_events", **of)] == 2
+    assert found[at("headrace_view_build_events_done", **of)] == 0
+    assert found[at("headrace_view_versions", state="registered", **of)] == 1
+    health = served.http.get("/health")
+    assert health.status_code == 200
+    assert health.json()["warnings"][0].startswith("view 'traffic': the two layers disagree over commits [1, 2): hits")
 
 
 def test_openmetrics_where_it_is_asked_for(served: Served) -> None:

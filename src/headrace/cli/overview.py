@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
 from headrace.cli.output import console, count, make_table, print_json, size, span
 from headrace.define.durations import format_duration
+from headrace.layers import alarm, building, checked, shares
 from headrace.readable import freshness
 
 if TYPE_CHECKING:
@@ -62,6 +64,8 @@ def render_status(found: dict[str, Any], width: int) -> RenderableType:
     memory = f", {found['memory_mb']:,} MB of memory" if found["memory_mb"] else ""
     beat = f", heartbeat {span(found['heartbeat_ms'])} ago" if found["heartbeat_ms"] is not None else ""
     head = Text(f"workspace {found['workspace']}: {found['state']}{where}{memory}{beat}")
+    for warning in found["warnings"]:
+        head.append(f"\nwarning: {warning}", style="red")
     streams = _streams_table(found["streams"], width) if found["streams"] else Text(NO_STREAMS)
     views = _views_table(found["views"], width) if found["views"] else Text(NO_VIEWS)
     return Group(head, Text(), streams, Text(), views)
@@ -127,6 +131,7 @@ def _streams_table(found: list[dict[str, Any]], width: int) -> Table:
 
 
 def _views_table(found: list[dict[str, Any]], width: int) -> Table:
+    now = datetime.now(UTC)
     cells = [
         {
             "view": v["name"],
@@ -138,12 +143,14 @@ def _views_table(found: list[dict[str, Any]], width: int) -> Table:
             "commits": f"{count(v['applied_to'])} of {count(v['commits'])}",
             "behind": size(v["lag_bytes"]),
             "freshness": freshness(v["freshness_ms"], v["freshness_reason"]),
-            "trouble": v["stalled"] or _building(v) or "–",
+            "batch": _batch_share(v),
+            "checked": checked(v, now).removeprefix("checked "),
+            "trouble": v["stalled"] or _alarm(v) or building(v) or "–",
         }
         for v in found
     ]
-    left = ("view", "stream", "keys", "window", "freshness", "trouble")
-    return fit_table(cells, width, left=left, wide=("rows", "behind"))
+    left = ("view", "stream", "keys", "window", "freshness", "checked", "trouble")
+    return fit_table(cells, width, left=left, wide=("rows", "behind", "batch", "checked"))
 
 
 def fit_table(cells: list[dict[str, str]], width: int, *, left: Sequence[str], wide: Sequence[str]) -> Table:
@@ -171,9 +178,12 @@ def _window(view: dict[str, Any]) -> str:
     return text if view["window_ms"] == view["every_ms"] else f"{text} every {format_duration(view['every_ms'])}"
 
 
-def _building(view: dict[str, Any]) -> str | None:
-    building = view["building"]
-    if not building:
-        return None
-    done, of = building.get("events_done") or 0, building.get("events") or 0
-    return f"version {building['version']} is being built: {done:,} of {of:,} events"
+def _batch_share(view: dict[str, Any]) -> str:
+    """How much of a view the batch layer has."""
+    of = shares(view)
+    return "–" if of is None else f"{of[0]:.0%}"
+
+
+def _alarm(view: dict[str, Any]) -> str | None:
+    said = alarm(view)
+    return f"{said}: `headrace audit {view['name']}`" if said else None

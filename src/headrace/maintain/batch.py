@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -85,6 +86,7 @@ class Batch:
         self._beat_at: dict[Id, float] = {}
         self._retry_at: dict[Id, float] = {}
         self.stopping = threading.Event()
+        self.audits: Counter[str] = Counter()  # of each view, since the process began
         self.errors: dict[Id, str] = {}  # what keeps the work on a version from going on
 
     @property
@@ -246,6 +248,7 @@ class Batch:
             return
         began = time.monotonic()
         audit = self._audit(version, files, began)
+        self.audits[version.view.name] += 1
         self._beat_at[_id(version)] = self._now()
         if not audit.agreed:
             self._asked.pop(version.view.name, None)

@@ -159,8 +159,8 @@ class Snapshot(Protocol):
     def serving(self, view: str) -> Version | None:
         """The version that answers for a view."""
 
-    def audits(self, view: str) -> list[Audit]:
-        """The comparisons of the two layers, newest first."""
+    def audits(self, view: str, limit: int | None = None) -> list[Audit]:
+        """The comparisons of the two layers, newest first; so many of them, or all that are kept."""
 
     def count(self, version: Version) -> tuple[int, int]:
         """How many rows a version has in its batch tables and in its speed tables; a (key, pane) may be in both."""

@@ -36,8 +36,8 @@ class DuckSnapshot:
     def serving(self, view: str) -> Version | None:
         return next((v for v in self.versions() if v.serving and v.view.name == view), None)
 
-    def audits(self, view: str) -> list[Audit]:
-        return read_audits(self._connection, view)
+    def audits(self, view: str, limit: int | None = None) -> list[Audit]:
+        return read_audits(self._connection, view, limit)
 
     def count(self, version: Version) -> tuple[int, int]:
         tables = speed_tables(version)

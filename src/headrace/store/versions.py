@@ -121,11 +121,10 @@ def change(connection: Connection, fence: int, version: Version, **values: Any) 
         )
 
 
-def read_audits(connection: Connection, view: str) -> list[Audit]:
+def read_audits(connection: Connection, view: str, limit: int | None = None) -> list[Audit]:
     """Newest first."""
-    rows = run(
-        connection, f"SELECT {AUDIT_FIELDS} FROM audits WHERE view = ? ORDER BY at_us DESC, to_commit DESC", [view]
-    )
+    query = f"SELECT {AUDIT_FIELDS} FROM audits WHERE view = ? ORDER BY at_us DESC, to_commit DESC LIMIT ?"
+    rows = run(connection, query, [view, limit])
     return [Audit(*(*row[:-1], tuple(Drift(**drift) for drift in orjson.loads(row[-1])))) for row in rows]
 
 

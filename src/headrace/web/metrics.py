@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +78,41 @@ OF_VIEWS = (
     Number("headrace_view_stalled", "1 while a view cannot go on.", lambda v: int(v["stalled"] is not None)),
     Number("headrace_view_building", "1 while a new version is built.", lambda v: int(v["building"] is not None)),
     Number("headrace_view_version", "The version that answers.", lambda v: v["version"]),
+    Number("headrace_view_horizon", "The commit from which on the speed layer answers.", lambda v: v["horizon"]),
+    Number("headrace_view_batch_tables", "Batch tables of a view.", lambda v: v["batch_tables"]),
+    Number("headrace_view_batch_rows", "Rows of a view in its batch tables.", lambda v: v["batch_rows"]),
+    Number("headrace_view_speed_rows", "Rows of a view in the speed layer.", lambda v: v["speed_rows"]),
+    Number("headrace_view_audits", "Comparisons of a view's two layers.", lambda v: v["audits_run"], counts=True),
+    Number(
+        "headrace_view_audit_timestamp_seconds",
+        "When the two layers of the version that answers were last compared; absent before the first time.",
+        lambda v: datetime.fromisoformat(v["last_audit"]["at"]).timestamp() if v["last_audit"] else None,
+    ),
+    Number(
+        "headrace_view_audit_rows",
+        "Rows that the last comparison looked at.",
+        lambda v: v["last_audit"]["rows"] if v["last_audit"] else None,
+    ),
+    Number("headrace_view_alarm", "1 while the two layers of a view disagree.", lambda v: int(v["alarm"] is not None)),
+    Number(
+        "headrace_view_build_events",
+        "Events that the build under way has to read; absent while there is none.",
+        lambda v: (v["building"] or {}).get("events"),
+    ),
+    Number(
+        "headrace_view_build_events_done",
+        "Events that the build under way has read; absent while there is none.",
+        lambda v: (v["building"] or {}).get("events_done"),
+    ),
+)
+PARTS_OF_VIEWS = (  # numbers of which a view has several: name, meaning, label, field
+    (
+        "headrace_view_drift_rows",
+        "Rows for which the two layers disagreed when they were last compared, by column; 0 where they agree.",
+        "column",
+        "drift",
+    ),
+    ("headrace_view_versions", "Versions of a view, by state.", "state", "versions"),
 )
 
 
@@ -97,6 +133,7 @@ class RuntimeCollector(Collector):
         yield from _of_process(status)
         yield from _families("stream", status["streams"], OF_STREAMS)
         yield from _families("view", status["views"], OF_VIEWS)
+        yield from _parts(status["views"])
         yield from _times(self._runtime.timings())
 
 
@@ -149,6 +186,15 @@ def _families(label: str, described: Iterable[Described], numbers: Iterable[Numb
             value = number.read(one)
             if value is not None:
                 family.add_metric([one["name"]], value)
+        yield family
+
+
+def _parts(views: Iterable[Described]) -> Iterator[Metric]:
+    for name, what, label, of in PARTS_OF_VIEWS:
+        family = GaugeMetricFamily(name, what, labels=["view", label])
+        for view in views:
+            for part, value in (view[of] or {}).items():
+                family.add_metric([view["name"], part], value)
         yield family
 
 

@@ -15,6 +15,7 @@ from headrace.web.page import hints
 from headrace.web.page.frame import brand, document
 from headrace.web.page.html import Html, data, join, tag
 from headrace.web.page.kept import Kept
+from headrace.web.page.layers import audits_table
 from headrace.web.page.look import Look, Looker
 from headrace.web.page.sections import (
     dead_letters,
@@ -59,7 +60,7 @@ class WorkspacePage:
             state_line(status, self._runtime.health()["reason"], at),
             trouble(status),
             _section("Streams", self._streams(status)),
-            _section("Views", self._views(status)) if status["streams"] else None,
+            _section("Views", self._views(status, at)) if status["streams"] else None,
             id="live",
             tabindex=-1,
         )
@@ -82,12 +83,13 @@ class WorkspacePage:
         stalled = tag("p", data(view["stalled"], 2000), class_="bad") if view["stalled"] else None
         live = tag(
             "main",
-            view_card(view, None, level="h1"),
+            view_card(view, None, at, level="h1"),
             stalled,
             _filter(view, keys),
             problem,
             view_rows(view, look) if look else None,
             _older(name, keys, look) if look else None,
+            audits_table(view),
             tag("p", "As JSON: ", tag("code", f"GET /v1{view_path(name)}"), class_="quiet"),
             id="live",
             tabindex=-1,
@@ -121,16 +123,16 @@ class WorkspacePage:
         except HeadraceError:
             return []  # the stream was dropped between two reads
 
-    def _views(self, status: Mapping[str, Any]) -> Html:
+    def _views(self, status: Mapping[str, Any], at: datetime) -> Html:
         views = status["views"]
         if not views:
             return hints.define_view(status["folder"], status["streams"][0])
-        cards = [self._card(view) for view in views[:LIVE_VIEWS]]
+        cards = [self._card(view, at) for view in views[:LIVE_VIEWS]]
         left = len(views) - len(cards)
         note = f"Rows and charts of {left} more views are on their own pages." if left > 0 else None
         return join(views_table(views), tag("div", cards, class_="cards"), tag("p", note) if note else None)
 
-    def _card(self, view: Mapping[str, Any]) -> Html:
+    def _card(self, view: Mapping[str, Any], now: datetime) -> Html:
         """A view's card. Its rows change only with its commits, so those of a view at rest are not read again."""
         at = (view["version"], view["applied_to"], view["newest_event"])
         known, inside = self._inside.get(view["name"], (None, None))
@@ -138,9 +140,9 @@ class WorkspacePage:
             try:
                 inside = view_inside(view, self._few.look(view))
             except HeadraceError as error:  # it was dropped between two reads, or is not there yet
-                return view_card(view, tag("p", str(error), class_="quiet"))
+                return view_card(view, tag("p", str(error), class_="quiet"), now)
             self._inside[view["name"]] = (at, inside)
-        return view_card(view, inside)
+        return view_card(view, inside, now)
 
     def _failure(self, error: HeadraceError, at: datetime) -> str:
         said = tag("main", tag("h1", "Not found"), tag("p", data(str(error), 500)), id="live", tabindex=-1)

@@ -8,10 +8,12 @@ from typing import Any
 from urllib.parse import quote
 
 from headrace.define.durations import format_duration
+from headrace.layers import alarm
 from headrace.readable import count, freshness, size, span
 from headrace.web.page.cells import moment_text, value, window
 from headrace.web.page.chart import chart
 from headrace.web.page.html import Html, data, tag
+from headrace.web.page.layers import alarm_box, building_bar, layers_line
 from headrace.web.page.look import Look
 from headrace.web.page.tables import table
 
@@ -43,6 +45,7 @@ def trouble(status: Described) -> Html | None:
     found = [(f"Stream {s['name']}", s["error"]) for s in status["streams"] if s["error"]]
     found += [(f"Upkeep of stream {s['name']}", s["upkeep_error"]) for s in status["streams"] if s["upkeep_error"]]
     found += [(f"View {v['name']} is stalled", v["stalled"]) for v in status["views"] if v["stalled"]]
+    found += [(f"View {v['name']}: {alarm(v)}", f"{v['alarm']}") for v in status["views"] if v["alarm"]]
     if not found:
         return None
     items = [tag("li", tag("strong", who), ": ", data(what, MOST_ERROR)) for who, what in found]
@@ -121,14 +124,15 @@ def views_table(views: Sequence[Described]) -> Html:
     return table(titles, rows, label="views", numbers=["version", "commits", "rows"], stacked=True, minor=minor)
 
 
-def view_card(view: Described, inside: Html | None, *, level: str = "h3") -> Html:
+def view_card(view: Described, inside: Html | None, at: datetime, *, level: str = "h3") -> Html:
     """One view: what it is, how it goes, and what is inside."""
     name = view["name"]
     ident = f"view-{name}"
     title = tag(level, tag("a", data(name), href=view_path(name)), id=ident)
     keys = f" by {', '.join(view['keys'])}" if view["keys"] else ""
     what = tag("p", f"{window_words(view)}{keys} of {view['stream']} · ", _view_state(view), class_="quiet")
-    return tag("article", title, what, _building(view), inside, class_="view", aria_labelledby=ident)
+    layers = [layers_line(view, at), alarm_box(view), building_bar(view)]
+    return tag("article", title, what, layers, inside, class_="view", aria_labelledby=ident)
 
 
 def view_inside(view: Described, look: Look) -> Html:
@@ -191,23 +195,14 @@ def _sentence(look: Look) -> str:
 
 
 def _view_state(view: Described) -> Html:
-    if view["stalled"]:
-        return tag("span", "stalled", class_="bad")
+    if view["stalled"] or view["alarm"]:
+        return tag("span", "stalled" if view["stalled"] else alarm(view), class_="bad")
     return _freshness(view["freshness_ms"], view["freshness_reason"])
 
 
 def _freshness(ms: int | None, reason: str | None) -> Html:
     marked = "warn" if ms is None or ms > SLOW_MS else None
     return tag("span", freshness(ms, reason), class_=marked)
-
-
-def _building(view: Described) -> Html | None:
-    building = view["building"]
-    if not building:
-        return None
-    done, of = building.get("events_done") or 0, building.get("events") or 0
-    said = f"Version {building['version']} is being built: {done:,} of {of:,} events"
-    return tag("p", tag("progress", said, value=done, max=max(of, 1), aria_label=said), " ", said, class_="building")
 
 
 def _facts(facts: Sequence[tuple[str, str]]) -> Html:

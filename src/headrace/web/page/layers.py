@@ -1,0 +1,117 @@
+"""What the page says of a view's two layers: their shares, the last comparison, an alarm, a version being built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from headrace.layers import alarm, building, checked, shares, what_to_do
+from headrace.readable import count, span
+from headrace.web.page.cells import moment_text
+from headrace.web.page.html import Html, data, tag
+from headrace.web.page.tables import table
+
+MOST_ALARM = 2000  # characters of an alarm that are shown
+Described = Mapping[str, Any]
+
+
+def layers_line(view: Described, at: datetime) -> Html | None:
+    """The version that answers, how much of it each layer has, and when they were compared."""
+    if view["version"] is None:
+        return None
+    of = shares(view)
+    said = [tag("span", f"version {view['version']}")]
+    if of is not None:
+        held = f"{_percent(of[0])} of its events in the batch layer, {_percent(of[1])} in the speed layer"
+        said.append(tag("span", _bar(of[0], held), f"batch {_percent(of[0])}, speed {_percent(of[1])}"))
+    agreed = view["last_audit"] is not None and view["last_audit"]["agreed"]
+    mark = "bad" if view["alarm"] else "good" if agreed else None
+    said.append(tag("span", checked(view, at), class_=mark))
+    return tag("p", said, class_="layers")
+
+
+def alarm_box(view: Described) -> Html | None:
+    """That the layers disagree, where, and what to do."""
+    said = alarm(view)
+    if said is None:
+        return None
+    return tag(
+        "div",
+        tag("p", tag("strong", f"Alarm: {said}."), " Answers go on as they were; the batch layer waits."),
+        tag("p", data(view["alarm"], MOST_ALARM)),
+        tag("p", _commands(what_to_do(view["name"])), "."),
+        class_="alarm",
+        role="alert",
+    )
+
+
+def building_bar(view: Described) -> Html | None:
+    """How far the version is that will take over."""
+    said = building(view)
+    if said is None:
+        return None
+    said = said[0].upper() + said[1:]
+    coming = view["building"]
+    done, of = coming.get("events_done") or 0, coming.get("events") or 0
+    if coming["state"] == "ready":
+        done = of = 1
+    bar = tag("progress", said, value=done, max=max(of, 1), aria_label=said)
+    text = tag("span", said, class_="bad" if coming.get("error") else None)
+    return tag("p", bar, " ", text, class_="building")
+
+
+def audits_table(view: Described) -> Html | None:
+    """The last comparisons of the two layers."""
+    if not view["audits"]:
+        return None
+    rows = [
+        [
+            moment_text(audit["at"], zone=""),
+            count(audit["version"]),
+            f"{audit['from_commit']:,} to {audit['to_commit'] - 1:,}",
+            count(audit["events"]),
+            count(audit["rows"]),
+            span(audit["took_ms"]),
+            tag("span", "agree", class_="good") if audit["agreed"] else tag("span", _drift(audit), class_="bad"),
+        ]
+        for audit in view["audits"]
+    ]
+    titles = ["checked (UTC)", "version", "commits", "events", "rows", "time", "the layers"]
+    numbers = ["version", "commits", "events", "rows", "time"]
+    return tag(
+        "section",
+        tag("h2", "Audits", id="audits"),
+        table(titles, rows, label="audits", numbers=numbers, stacked=True),
+        aria_labelledby="audits",
+    )
+
+
+def _drift(audit: Described) -> str:
+    return "differ in " + ", ".join(f"{off['column']} ({off['rows']:,})" for off in audit["drift"])
+
+
+def _bar(batch: float, said: str) -> Html:
+    """Two colours on one line; drawn in attributes, for the page takes no style from elsewhere."""
+    width = round(batch * 100, 2)
+    return tag(
+        "svg",
+        tag("title", said),
+        tag("rect", width=width, height=10),
+        tag("rect", x=width, width=round(100 - width, 2), height=10, class_="provisional"),
+        viewBox="0 0 100 10",
+        preserveAspectRatio="none",
+        role="img",
+    )
+
+
+def _percent(share: float) -> str:
+    """Whole, but neither all nor nothing where it is not quite."""
+    if 0 < share < 0.01:
+        return "under 1 %"
+    return "over 99 %" if 0.99 < share < 1 else f"{share:.0%}".replace("%", " %")
+
+
+def _commands(text: str) -> list[Html | str]:
+    """What stands between backticks is typed."""
+    return [tag("code", part) if at % 2 else part for at, part in enumerate(text.split("`"))]
