@@ -35,6 +35,8 @@ POINTS = (
     "load.after_rename",
     "fill.before_commit",
     "fill.after_commit",
+    "edit.before_commit",
+    "edit.after_commit",
     "swap.before_commit",
     "swap.after_commit",
     "beat.before_begin",

@@ -1,0 +1,125 @@
+"""A version's whole life in the store, without Spark: merges, beats, a build beside it, the swap, the old one's end.
+
+Run as a process that forks one life after the other. Each dies at a named point; the next finds what it left, and goes
+on from what the store says, to the same end.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from headrace.faults import VARIABLE
+from headrace.store.base import Audit, BatchTable, Point, Version
+from headrace.store.batch_table import make_batch_table
+from headrace.store.duckdb import DuckStore
+from tests.unit.store.test_duckdb import VIEW, counted, step
+
+COMMITS = 6
+KILLED = -9
+EVENTS = 10  # of each commit: they are all the same
+
+
+def versions(store: DuckStore) -> list[Version]:
+    with store.snapshot() as snapshot:
+        return snapshot.versions()
+
+
+def make(
+    store: DuckStore, version: Version, file: str, start: int, end: int, earlier: tuple[BatchTable, ...]
+) -> BatchTable:
+    """A batch table of these commits, and of earlier tables."""
+    store.batch_folder.mkdir(exist_ok=True)
+    taken = {path.name for path in store.batch_folder.iterdir()}
+    name = next(f"{version.number}-{i}.duckdb" for i in range(99) if f"{version.number}-{i}.duckdb" not in taken)
+    older = [store.batch_folder / table.file for table in earlier]
+    made = make_batch_table(VIEW, store.batch_folder / name, partials=[Path(file)] * (end - start), earlier=older)
+    return BatchTable(name, earlier[0].from_commit if earlier else start, end, made.rows, made.events)
+
+
+def live(store: DuckStore, file: str) -> None:
+    """From wherever it stands to the end: one version that serves, all in batch tables."""
+    while True:
+        found = versions(store)
+        if not found:
+            store.register(VIEW, "a", 5)
+            continue
+        version = next(v for v in found if v.serving)
+        behind = [v for v in found if v.live and v.applied_to < COMMITS]
+        other = next((v for v in found if v is not version), None)
+        if version.next_horizon is not None:
+            end_beat(store, version, file)
+        elif version.applied_to in (2, 4) and version.horizon < version.applied_to:
+            store.begin_beat("traffic", version.number)
+        elif version.applied_to == 3 and version.number == 1 and other is None:
+            store.register(VIEW, "b", 5, Point(3, 30, None))
+        elif other and other.state in ("registered", "building"):
+            store.build("traffic", other.number, 3)
+            store.fill("traffic", other.number, make(store, other, file, 0, 3, ()))
+        elif other and other.state == "ready":
+            store.promote("traffic", other.number)
+        elif behind:
+            at = min(v.applied_to for v in behind)
+            moved = [v for v in behind if v.applied_to == at]
+            store.apply(step(at, at + 1), {("traffic", v.number): [file] for v in moved})
+        elif other:
+            store.forget("traffic", other.number)
+        else:
+            return
+
+
+def end_beat(store: DuckStore, version: Version, file: str) -> None:
+    assert version.next_horizon is not None
+    start, end = version.horizon, version.next_horizon
+    table = make(store, version, file, start, end, version.batch)
+    store.end_beat(version, [table], Audit("traffic", version.number, start, end, 0, 0, 0, 0))
+
+
+def is_right(store: DuckStore) -> None:
+    """Every version that can answer has each commit that it says it has, once."""
+    found = versions(store)
+    assert not found or [v for v in found if v.serving], "nobody serves"
+    for version in found:
+        assert not version.whole or counted(store, version) == version.applied_to * EVENTS, version
+
+
+def go_on(store: DuckStore, file: str) -> None:
+    """What is found must be right before anything is done, and at the end."""
+    is_right(store)
+    live(store, file)
+    (version,) = versions(store)
+    assert (version.number, version.applied_to, version.horizon) == (2, COMMITS, 4), version
+    is_right(store)
+
+
+def apart(path: Path, fence: int, work: Callable[[DuckStore], None], fault: str = "") -> int:
+    """Do it in a child; how that ended."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    os.environ[VARIABLE] = fault
+    try:
+        work(DuckStore.open(path, fence))
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+def main(folder: Path, file: str, faults: list[str]) -> None:
+    """A store for each death."""
+    fence = 0
+    for fault in faults:
+        path = folder / fault.replace(":", "-") / "store"
+        path.parent.mkdir()
+        fence += 2
+        code = apart(path, fence, lambda store: live(store, file), fault)
+        assert code == KILLED, (fault, code)
+        assert apart(path, fence + 1, lambda store: go_on(store, file)) == 0, fault
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])
