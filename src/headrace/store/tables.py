@@ -224,9 +224,7 @@ def _conditions(view: View, selection: Selection, parameters: list[Any]) -> list
     if end is not None:
         conditions.append(f"{PANE} < {int(end)}")
     if selection.where:
-        conditions += _by_id(view, selection.where)
-        alternatives = [_equal(alternative, types, parameters) for alternative in selection.where]
-        conditions.append(f"({' OR '.join(alternatives)})")
+        conditions.append(_by_id(view, selection.where) or _by_columns(selection.where, types, parameters))
     if selection.after is not None:
         if selection.bucket_ms is not None:
             conditions.append(f"{PANE} >= {int(selection.after[0])}")
@@ -234,13 +232,17 @@ def _conditions(view: View, selection: Selection, parameters: list[Any]) -> list
     return conditions
 
 
-def _by_id(view: View, alternatives: Sequence[Mapping[str, Value]]) -> list[str]:
-    """The ids of the keys, where all are known: batch tables are sorted by them, so that little is read."""
+def _by_id(view: View, alternatives: Sequence[Mapping[str, Value]]) -> str | None:
+    """The keys by their ids, where all are known: batch tables are sorted by them, so that little is read."""
     ids = [key_id_of(view, alternative) for alternative in alternatives]
     if None in ids:
-        return []
+        return None
     casts = [f"CAST('{id}' AS UUID)" for id in ids]
-    return [f"{KEY_ID} = {casts[0]}" if len(casts) == 1 else f"{KEY_ID} IN ({', '.join(casts)})"]
+    return f"{KEY_ID} = {casts[0]}" if len(casts) == 1 else f"{KEY_ID} IN ({', '.join(casts)})"
+
+
+def _by_columns(alternatives: Sequence[Mapping[str, Value]], types: Mapping[str, Type], parameters: list[Any]) -> str:
+    return f"({' OR '.join(_equal(alternative, types, parameters) for alternative in alternatives)})"
 
 
 def _equal(alternative: Mapping[str, Value], types: Mapping[str, Type], parameters: list[Any]) -> str:
