@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.define.model import JSON, TEXT
 
@@ -78,12 +79,23 @@ class Frames:
 
 def frame_values(stream_format: str, values: pa.BinaryArray) -> Frames:
     """One frame per event of a column that `Frames.values` made."""
+    if not len(values):
+        return Frames(np.zeros(0, dtype=np.uint8), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+    body, offsets = _buffers(values)
+    if stream_format == JSON and ((body == NEWLINE) | (body == RETURN)).any():
+        packed = Frames(body, offsets[:-1], offsets[1:])
+        body = np.frombuffer(as_lines(packed), dtype=np.uint8)
+    else:
+        body, _ = _buffers(pc.binary_join_element_wise(values, b"", b"\n"))
+    line_ends = offsets[1:] + np.arange(1, len(values) + 1)
+    return Frames(body, np.concatenate(([0], line_ends[:-1])), line_ends - 1)
+
+
+def _buffers(values: pa.BinaryArray) -> tuple[npt.NDArray[np.uint8], Offsets]:
+    """The bytes of all values, and where each begins in them, and the last ends."""
     offsets = np.frombuffer(values.buffers()[1], dtype=np.int32)[values.offset : values.offset + len(values) + 1]
-    data = np.frombuffer(values.buffers()[2], dtype=np.uint8)
-    packed = Frames(data, offsets[:-1].astype(np.int64), offsets[1:].astype(np.int64))
-    line_ends = np.cumsum(packed.ends - packed.starts + 1)
-    starts = np.concatenate(([0], line_ends[:-1]))
-    return Frames(np.frombuffer(as_lines(packed, stream_format), dtype=np.uint8), starts, line_ends - 1)
+    body = np.frombuffer(values.buffers()[2], dtype=np.uint8)[offsets[0] : offsets[-1]]
+    return body, offsets.astype(np.int64) - offsets[0]
 
 
 def frame(stream_format: str, buffer: bytes | memoryview) -> Frames:

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from headrace.define.model import Field, Stream
+from headrace.define.model import JSON, TEXT, Field, Stream
 from headrace.lake.compact import Compaction
 from headrace.lake.fill import read_filled, shape_of
-from headrace.lake.frames import frame_lines
+from headrace.lake.frames import frame_lines, frame_values
 from headrace.lake.objects import LenientReader
 from headrace.lake.replay import Replay
 from headrace.lake.table import LakeTable
@@ -169,3 +170,11 @@ def test_the_door_knows_behind_which_position_the_new_definition_judges(lake: De
         thread.join()
     assert ends
     assert max(ends) <= position == lake.journal.end
+
+
+def test_events_as_they_came_are_lines_again() -> None:
+    kept = pa.array([b"{}", b'{\n"a":\r1}', b'{"b":2}', b'{"c":3}'], pa.binary())
+    assert list(frame_values(JSON, kept)) == [b"{}", b'{ "a": 1}', b'{"b":2}', b'{"c":3}']
+    assert list(frame_values(JSON, kept.slice(2))) == [b'{"b":2}', b'{"c":3}']
+    assert list(frame_values(TEXT, kept.slice(1, 2))) == [b'{\n"a":\r1}', b'{"b":2}']
+    assert not len(frame_values(JSON, kept.slice(4)))
