@@ -170,9 +170,9 @@ def _build_anew(layers: Layers, view: View, commits: int) -> float:
 def _memory(layers: Layers, tell: Tell) -> list[Figure]:
     tell("a build of 1 M groups")
     with _watched_memory() as seen:
-        took_s = layers.build(VIEWS["many_groups"], SIZES[1])
+        took_s = layers.build(VIEWS["many_groups"], SIZES[0])
     return [
-        Figure("build of 1 M groups", SIZES[1] * COMMIT_ROWS / took_s, "events/s", f"{SIZES[1]} M events, once"),
+        Figure("build of 1 M groups", SIZES[0] * COMMIT_ROWS / took_s, "events/s", f"{SIZES[0]} M events, once"),
         Figure("memory while 1 M groups are built, most", max(seen), "MB", f"{min(seen):,} MB before", 2_500, False),
     ]
 
