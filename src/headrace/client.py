@@ -44,7 +44,7 @@ class Backend(Protocol):
     def stream(self, name: str) -> dict[str, Any]:
         """What a stream is declared to be."""
 
-    def ask(self, question: Question) -> Answer:
+    def ask(self, question: Question, job: Job | None = None) -> Answer:
         """Answer a question."""
 
     def explain(self, asked: CellQuestion, job: Job | None = None) -> Explanation:
@@ -109,13 +109,16 @@ class Connection:
         every: Any = None,
         limit: int | None = None,
         cursor: str | None = None,
+        version_as_of: int | None = None,
+        timestamp_as_of: Any = None,
     ) -> Answer:
-        """What a view says now; see `Question` for the parameters."""
-        return self.answer(Question.of(view, key, by, start, end, window, every, limit, cursor))
+        """What a view says now, or said in the past; see `Question` for the parameters."""
+        past = (version_as_of, timestamp_as_of)
+        return self.answer(Question.of(view, key, by, start, end, window, every, limit, cursor, *past))
 
-    def answer(self, question: Question) -> Answer:
-        """The answer to a question that is already put."""
-        return self._backend.ask(question)
+    def answer(self, question: Question, job: Job | None = None) -> Answer:
+        """The answer to a question that is already put; about the past, a job tells how far it is."""
+        return self._backend.ask(question, job)
 
     def explain(
         self,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deltalake.exceptions import TableNotFoundError
@@ -71,7 +73,8 @@ class Offline:
             self._damage = error
         self._lease: Lease | None = None
         self._spark: SparkSession | None = None
-        self._opened = ExitStack()  # Spark, once a question needs it
+        self._asks: History | None = None
+        self._opened = ExitStack()  # Spark and what it makes, once a question needs it
         self._ingests: dict[str, Ingest] = {}
 
     @classmethod
@@ -91,14 +94,24 @@ class Offline:
         if self._store is not None:
             self._store.close()
 
-    def ask(self, question: Question) -> Answer:
-        """Answer from the store as the server left it."""
+    def ask(self, question: Question, job: Job | None = None) -> Answer:
+        """Answer from the store as the server left it; about the past from the lake, by a Spark of our own."""
+        if question.as_of is not None:
+            return self._history(question.view).ask(question, job)
         return answer(self._store_of(question.view), question, self._freshness, datetime.now(UTC))
 
     def explain(self, asked: CellQuestion, job: Job | None = None) -> Explanation:
         """The events behind a cell, found in the lake by a Spark of our own, which takes some seconds to start."""
-        history = History(self._store_of(asked.view), self._lake_of, self._session, self._freshness)
-        return history.explain(asked, job)
+        return self._history(asked.view).explain(asked, job)
+
+    def _history(self, view: str) -> History:
+        """What asks the lake, if the store knows the view; it is there until we are closed."""
+        store = self._store_of(view)
+        if self._asks is None:
+            scratch = Path(self._opened.enter_context(tempfile.TemporaryDirectory(prefix="headrace-past-")))
+            self._asks = History(store, self._lake_of, self._session, self._freshness, scratch)
+            self._opened.callback(self._asks.close)
+        return self._asks
 
     def _store_of(self, view: str) -> DuckStore:
         """The store, if it can answer for a view."""

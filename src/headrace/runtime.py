@@ -65,7 +65,13 @@ class Runtime:
         self._lease = lease
         self._store = open_store(workspace, lease.fence)
         self._children = Children.of(workspace.settings)
-        self._history = History(self._store, self._lake_of, self._session, self._freshness)
+        self._history = History(
+            self._store,
+            self._lake_of,
+            self._session,
+            self._freshness,
+            workspace.data / "scratch" / f"past-{lease.fence}",
+        )
         self._catalog = read_running(workspace.catalog_file)
         self._pipelines: dict[str, Pipeline] = {}
         self._versions = Versions(workspace, self._store, self._pipelines)
@@ -125,6 +131,7 @@ class Runtime:
             if thread.name == "upkeep":
                 thread.join(timeout=5)
         self._children.close()
+        self._history.close()
         self._store.close()
         self._lease.release()
         shutil.rmtree(self._scratch, ignore_errors=True)
@@ -322,8 +329,10 @@ class Runtime:
         """Take a request in; done when it is on disk."""
         return self._pipeline(stream).ingest.take(body, layout=layout, key=key, keep_bad=keep_bad)
 
-    def ask(self, question: Question) -> Answer:
-        """Answer from the store, in one snapshot."""
+    def ask(self, question: Question, job: Job | None = None) -> Answer:
+        """Answer from the store, in one snapshot; about the past from the lake, by a job of Spark's."""
+        if question.as_of is not None:
+            return self._history.ask(question, job)
         return answer(self._store, question, self._freshness, datetime.now(UTC))
 
     def sql(self, query: str, limit: int | None = None) -> SqlAnswer:

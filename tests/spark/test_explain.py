@@ -57,7 +57,8 @@ class Shop:
 
 @pytest.fixture(scope="module")
 def shop(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    bench = Bench(spark, tmp_path_factory.mktemp("explain"), STREAM)
+    folder = tmp_path_factory.mktemp("explain")
+    bench = Bench(spark, folder, STREAM)
     for sql in VIEWS:
         bench.add_view(sql.replace("CREATE", "CREATE MATERIALIZED"))
     for number, events in enumerate([*COMMITS, LEFT]):
@@ -67,7 +68,9 @@ def shop(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]
         bench.post(lines, str(number), keep_bad=True)
         bench.commit([(bench.table.state.position, bench.journal.end)])
     fresh = lambda version: (0, None)  # noqa: E731
-    yield Shop(bench, History(bench.store, lambda name: (bench.stream, bench.table), lambda: spark, fresh))
+    yield Shop(
+        bench, History(bench.store, lambda name: (bench.stream, bench.table), lambda: spark, fresh, folder / "past")
+    )
     bench.close()
 
 
@@ -176,11 +179,11 @@ def test_two_at_a_time_and_a_damaged_file(shop: Shop) -> None:
 
 def test_a_job_is_counted_and_cancelled(spark: Any) -> None:
     job = Job()
-    assert job.tasks() == (0, 0)
+    assert job.progress().known == 0
     with job.running(spark, "a test"):
         spark.range(10, numPartitions=2).count()
-        done, known = job.tasks()
-        assert done == known > 0
+        said = job.progress()
+        assert said.done == said.known > 0
         job.cancel()
     assert job.cancelled
     assert spark.sparkContext.getLocalProperty("spark.scheduler.pool") is None

@@ -12,12 +12,14 @@ import typer
 
 from headrace.cli.options import JsonOption, WorkspaceOption, complete_view, open_connection
 from headrace.cli.output import cell, console, freshness, make_table, print_json
+from headrace.cli.waiting import waiting
 from headrace.errors import QuestionError
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from headrace.serve import Answer
+    from headrace.client import Connection
+    from headrace.serve import Answer, Question
 
 REFRESH_S = 1.0
 SCREENFUL = 50  # rows that a person is shown, if they ask for no number
@@ -44,6 +46,15 @@ def ask(
     every: Annotated[str | None, typer.Option(metavar="SPAN", help="How far apart windows start, such as 5m.")] = None,
     limit: Annotated[str | None, typer.Option(metavar="N", help="Most rows to show.")] = None,
     cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Go on where an answer ended.")] = None,
+    version_as_of: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N", help="What the view said when N commits of the log were in it; by Spark, from the lake."
+        ),
+    ] = None,
+    timestamp_as_of: Annotated[
+        str | None, typer.Option(metavar="TIME", help="The same by the time of a commit: ISO 8601.")
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Ask again every second until Ctrl-C.")] = False,
     workspace: WorkspaceOption = ".",
     as_json: JsonOption = False,
@@ -54,16 +65,31 @@ def ask(
     if limit is None and not as_json and sys.stdout.isatty():
         limit = str(SCREENFUL)
     named = {"by": by, "start": start, "end": end, "window": window, "every": every, "limit": limit, "cursor": cursor}
+    named |= {"version_as_of": version_as_of, "timestamp_as_of": timestamp_as_of}
     parameters = [read_key_option(text) for text in key or []]
     parameters += [(name, value) for name, value in named.items() if value is not None]
     question = Question.from_text(view, parameters)
     with open_connection(workspace) as connection:
-        if watch:
+        if question.as_of is not None:
+            past = _ask_past(connection, question, watch)
+            print_json(past.as_dict()) if as_json else console().print(render(past))
+        elif watch:
             _watch(lambda: connection.answer(question), as_json=as_json)
         elif as_json:
             print_json(connection.answer(question).as_dict())
         else:
             console().print(render(connection.answer(question)))
+
+
+def _ask_past(connection: Connection, question: Question, watch: bool) -> Answer:
+    if watch:
+        raise QuestionError("the past does not change", found="--watch", fix="leave it out")
+    from headrace.history import Job
+
+    job = Job()
+    with waiting("reading the log") as show:
+        show(job.progress)
+        return connection.answer(question, job)
 
 
 def _watch(answer: Callable[[], Answer], *, as_json: bool) -> None:

@@ -56,7 +56,7 @@ def explain(
     parameters += [(name, value) for name, value in named.items() if value is not None]
     asked, job = CellQuestion.from_text(view, parameters), Job()
     with open_connection(workspace) as connection, waiting("reading the log") as show:
-        show(job.tasks)
+        show(job.progress)
         explanation = connection.explained(asked, job)
     if as_json:
         print_json(explanation.as_dict())

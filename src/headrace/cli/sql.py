@@ -65,7 +65,7 @@ def _ask_events(workspace: str, text: str, limit: int | None) -> SqlAnswer:
 
     check_text(text, limit)  # before Spark is waited for
     with waiting("Spark is starting") as show, open_events(Workspace.open(workspace)) as opened:
-        show(opened.tasks)
+        show(opened.progress)
         return opened.sql(text, limit)
 
 

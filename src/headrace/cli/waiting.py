@@ -5,25 +5,29 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from headrace.cli.output import console
+
+if TYPE_CHECKING:
+    from headrace.history import Progress
 
 MOMENT_S = 1.0
 REFRESH_S = 0.2
 
-Tasks = Callable[[], tuple[int, int]]  # how many are done, how many are known
+Follow = Callable[[], "Progress"]
 
 
 @contextmanager
-def waiting(what: str) -> Iterator[Callable[[Tasks], None]]:
-    """While the block runs: first that it is waited for, then, once it is told of tasks, how many of them are done."""
+def waiting(what: str) -> Iterator[Callable[[Follow], None]]:
+    """While the block runs: first that it is waited for, then how far it is, once it is told whom to ask."""
     out = console(stderr=True)
     if not out.is_terminal:
-        yield lambda tasks: None
+        yield lambda follow: None
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    told: list[Tasks] = []
+    told: list[Follow] = []
     over = threading.Event()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     progress = Progress(*columns, console=out, transient=True)
@@ -35,9 +39,9 @@ def waiting(what: str) -> Iterator[Callable[[Tasks], None]]:
         with progress:
             while not over.wait(REFRESH_S):
                 with suppress(Exception):  # it only shows: a job that ends meanwhile is no failure
-                    done, known = told[-1]() if told else (0, 0)
-                    said = f"{done:,} of {known:,} tasks" if known else what
-                    progress.update(bar, description=said, completed=done, total=known or None)
+                    now = told[-1]() if told else None
+                    if now and now.known:
+                        progress.update(bar, description=str(now), completed=now.done, total=now.known)
 
     follower = threading.Thread(target=follow, daemon=True)
     follower.start()

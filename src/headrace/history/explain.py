@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from headrace.define.model import Stream
@@ -26,7 +25,7 @@ from headrace.lake.table import LakeTable
 from headrace.readable import EPOCH
 from headrace.serve.answer import Answer
 from headrace.serve.cell import Cell, CellQuestion
-from headrace.serve.explanation import ExplainedEvent, Explanation
+from headrace.serve.explanation import US, ExplainedEvent, Explanation
 from headrace.serve.times import MS
 from headrace.store.base import Version
 from headrace.types import Type
@@ -34,7 +33,6 @@ from headrace.types import Type
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-US = timedelta(microseconds=1)
 Columns = tuple[tuple[str, Type], ...]
 
 

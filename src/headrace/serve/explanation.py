@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from headrace.aggregate import Value
@@ -13,6 +13,8 @@ from headrace.readable import iso
 from headrace.serve.answer import Answer
 from headrace.serve.values import decoder, encoder
 from headrace.types import TIMESTAMP, Type
+
+US = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)

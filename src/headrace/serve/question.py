@@ -14,11 +14,12 @@ from typing import Any
 
 from headrace.aggregate import Value
 from headrace.errors import QuestionError, did_you_mean
+from headrace.serve.as_of import TIMESTAMP, VERSION, AsOf, read_as_of
 from headrace.serve.times import Bound, parse_bound, parse_span
 
 DEFAULT_LIMIT, HIGHEST_LIMIT = 1_000, 10_000
 MOST_ALTERNATIVES = 10_000
-PARAMETERS = ("by", "start", "end", "window", "every", "limit", "cursor")
+PARAMETERS = ("by", "start", "end", "window", "every", "limit", "cursor", VERSION, TIMESTAMP)
 NULL = r"\N"  # in text, as PostgreSQL and Hive write it; `\\N` is the text \N
 
 Keys = Mapping[str, Any] | Sequence[Mapping[str, Any]]
@@ -32,6 +33,7 @@ class Question:
     - `by`: the keys to keep, the others are merged; None keeps all, () gives the grand total.
     - `start`, `end`: closed-open bounds. Relative ones ('-1h', 'now') count from the end of the pane
       that holds the newest event, and the answer says when that was. Each must fall on a pane start.
+    - `as_of`: what the view said in that past, instead of now.
     - `window`, `every`: windows of the one size, one every so often. One of them alone gives
       tumbling windows; neither, the windows that the view declares. Windows are aligned to `start`,
       else to the epoch; answered are those whose end lies in (start, end] and that hold events.
@@ -46,6 +48,7 @@ class Question:
     every_ms: int | None = None
     limit: int = DEFAULT_LIMIT
     cursor: str | None = None
+    as_of: AsOf | None = None
 
     @classmethod
     def of(
@@ -59,6 +62,8 @@ class Question:
         every: Any = None,
         limit: Any = None,
         cursor: str | None = None,
+        version_as_of: Any = None,
+        timestamp_as_of: Any = None,
     ) -> Question:
         """A question from Python values, or text in their place.
 
@@ -75,6 +80,7 @@ class Question:
             every_ms=parse_span("every", every),
             limit=_limit(limit),
             cursor=cursor or None,
+            as_of=read_as_of(version_as_of, timestamp_as_of),
         )
 
     @classmethod

@@ -15,6 +15,7 @@ from headrace.config import Workspace
 from headrace.define.catalog import Catalog
 from headrace.define.model import Stream
 from headrace.errors import NotReadyError, SqlError, did_you_mean
+from headrace.history.job import Progress
 from headrace.history.session import local_session
 from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, POSITION, REASON, VALUE
 from headrace.lake.table import LakeTable
@@ -82,12 +83,13 @@ class Events:
             took_ms=round((time.monotonic() - began) * 1000),
         )
 
-    def tasks(self) -> tuple[int, int]:
-        """How many of the tasks that are known so far are done, for whoever shows progress; from any thread."""
+    def progress(self) -> Progress:
+        """How many of the tasks that are known so far are done; from any thread."""
         tracker = self._spark.sparkContext.statusTracker()
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(GROUP)]
         stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
-        return sum(s.numCompletedTasks for s in stages if s), sum(s.numTasks for s in stages if s)
+        done, known = sum(s.numCompletedTasks for s in stages if s), sum(s.numTasks for s in stages if s)
+        return Progress(done, known, "tasks")
 
     def _add(self, stream: Stream) -> None:
         """Make the two tables of a stream, over the files that the lake has now."""

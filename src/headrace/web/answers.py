@@ -12,6 +12,7 @@ from headrace.errors import QuestionError, did_you_mean
 from headrace.serve import Question
 from headrace.serve.question import PARAMETERS
 from headrace.web.body import read_body, read_object
+from headrace.web.progress import reply_when_done
 from headrace.web.replies import reply_json
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ _WHAT = {
     "every": "how far apart windows start, such as 5m",
     "limit": "most rows of the reply",
     "cursor": "next_cursor of the reply before",
+    "version_as_of": "how many commits are to be in the answer: what the view said then, computed from the lake",
+    "timestamp_as_of": "the same by the time of a commit, ISO 8601",
 }
 _ASK_DOC: dict[str, Any] = {
     "parameters": [
@@ -69,14 +72,24 @@ def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
     """The endpoints, over a runtime."""
     routes = APIRouter(tags=["answers"])
 
-    def ask(question: Question) -> Response:
+    def ask_now(question: Question) -> Response:
         return reply_json(runtime.ask(question).as_dict())
+
+    async def ask(question: Question, request: Request) -> Response:
+        if question.as_of is not None:
+            return await reply_when_done(request, lambda job: runtime.ask(question, job).as_dict())
+        return await anyio.to_thread.run_sync(ask_now, question)
 
     @routes.get("/v1/views/{view}", response_class=Response, openapi_extra=_ASK_DOC)
     async def answer(view: str, request: Request) -> Response:
-        """Rows of a view, with how fresh and how complete they are."""
+        """Rows of a view, with how fresh and how complete they are.
+
+        About the past Spark computes them from the lake, which may take minutes: with `Accept: application/x-ndjson`
+        the reply is lines, `{"progress": {"done", "known", "unit"}}` twice a second, and at the end `{"answer": {…}}`
+        or `{"error": {…}}`. A client that goes away ends the work.
+        """
         question = Question.from_text(view, request.query_params.multi_items())
-        return await anyio.to_thread.run_sync(ask, question)
+        return await ask(question, request)
 
     @routes.post("/v1/views/{view}/lookup", response_class=Response, openapi_extra=_LOOKUP_DOC)
     async def lookup(view: str, request: Request) -> Response:
@@ -90,6 +103,6 @@ def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
                     fix=did_you_mean(name, ("key", *PARAMETERS)),
                 )
         question = Question.of(view, **asked)
-        return await anyio.to_thread.run_sync(ask, question)
+        return await ask(question, request)
 
     return routes

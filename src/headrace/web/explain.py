@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import anyio.to_thread
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from headrace.history import Job
 from headrace.serve.cell import DEFAULT_LIMIT, HIGHEST_LIMIT, PARAMETERS, CellQuestion
-from headrace.web.replies import reply_json
+from headrace.web.progress import reply_when_done
 
 if TYPE_CHECKING:
     from headrace.runtime import Runtime
 
-LOOK_S = 0.5  # how often it is looked whether somebody still waits
 _WHAT = {
     "at": "any time in the window, ISO 8601 or relative to the newest event (-1h); views without window take none",
     "window": "size of the window, such as 1h; the view's own if not said",
@@ -55,28 +49,7 @@ def explain_routes(runtime: Runtime) -> APIRouter:
         Spark finds them in the lake, which takes from half a second to minutes; a client that goes away ends it. 429
         when two such questions are being answered already, 503 while Spark starts.
         """
-        asked, job = CellQuestion.from_text(view, request.query_params.multi_items()), Job()
-
-        def run() -> Response:
-            return reply_json(runtime.explain(asked, job).as_dict())
-
-        async with ended_with(request, job):
-            return await anyio.to_thread.run_sync(run)
+        asked = CellQuestion.from_text(view, request.query_params.multi_items())
+        return await reply_when_done(request, lambda job: runtime.explain(asked, job).as_dict())
 
     return routes
-
-
-@asynccontextmanager
-async def ended_with(request: Request, job: Job) -> AsyncIterator[None]:
-    """Cancels a job when the client of a request goes away before it has ended."""
-
-    async def watch() -> None:
-        while not await request.is_disconnected():
-            await asyncio.sleep(LOOK_S)
-        await anyio.to_thread.run_sync(job.cancel)
-
-    watching = asyncio.create_task(watch())
-    try:
-        yield
-    finally:
-        watching.cancel()

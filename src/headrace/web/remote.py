@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -23,7 +24,7 @@ from headrace.errors import (
     UnavailableError,
     did_you_mean,
 )
-from headrace.history.job import Job
+from headrace.history.job import Job, Progress
 from headrace.lake.formats.layout import Format, Layout
 from headrace.lake.ingest import IngestReply, TokenState
 from headrace.sending import IN_FLIGHT
@@ -38,6 +39,7 @@ RETRY_FOR_S = 30.0
 BUSY_FOR_S = 600.0
 LONGEST_PAUSE_S = 2.0
 REPLAY_S = 600.0  # for one step
+NDJSON = "application/x-ndjson"
 _CONTENT_TYPES = {
     Format.NDJSON: "application/x-ndjson",
     Format.JSON: "application/json",
@@ -124,15 +126,17 @@ class Remote:
 
     # Questions and what the server says of itself
 
-    def ask(self, question: Question) -> Answer:
+    def ask(self, question: Question, job: Job | None = None) -> Answer:
         """Ask; as JSON, which keeps the types of keys."""
         path = f"/v1/views/{_quote(question.view)}/lookup"
-        return Answer.from_dict(self.call("POST", path, content=_encode(question)))
+        if question.as_of is None:
+            return Answer.from_dict(self.call("POST", path, content=_encode(question)))
+        return Answer.from_dict(self._follow("POST", path, job or Job(), content=_encode(question)))
 
     def explain(self, asked: CellQuestion, job: Job | None = None) -> Explanation:
         """The events behind a cell. The server reads the log for it, so it may take long."""
-        path, patient = f"/v1/views/{_quote(asked.view)}/explain", httpx2.Timeout(None, connect=5.0)
-        return Explanation.from_dict(self.call("GET", path, params=asked.parameters(), timeout=patient))
+        path = f"/v1/views/{_quote(asked.view)}/explain"
+        return Explanation.from_dict(self._follow("GET", path, job or Job(), params=asked.parameters()))
 
     def sql(self, query: str, limit: int | None = None) -> SqlAnswer:
         """Run a SELECT; as Arrow, which keeps every type. The server has its own deadline for it."""
@@ -195,13 +199,35 @@ class Remote:
         """What a stream could not read."""
         return RemoteDeadLetters(self, stream)
 
+    def _follow(self, method: str, path: str, job: Job, **request: Any) -> dict[str, Any]:
+        """What a server says in the end of work that may take long; the job hears how far it is."""
+        with self._reaching(), self._http.stream(method, path, headers={"accept": NDJSON}, **request) as reply:
+            if reply.headers.get("content-type") != NDJSON:
+                reply.read()
+                self._read(reply)
+            for line in reply.iter_lines():
+                said = orjson.loads(line)
+                if "answer" in said:
+                    return dict(said["answer"])
+                if "error" in said:
+                    raise read_error(said["error"], reply.status_code)
+                job.tell(Progress(**said["progress"]))
+        raise UnavailableError(f"the server at {self.url} has gone before it answered", fix="ask again")
+
     def call(self, method: str, path: str, **request: Any) -> Any:
         """One request; what the server says, or its error."""
         return self._read(self._request(method, path, **request))
 
     def _request(self, method: str, path: str, **request: Any) -> httpx2.Response:
+        with self._reaching():
+            return self._http.request(method, path, **request)
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        """Failures of the way to the server come out as errors of ours."""
         try:
-            response = self._http.request(method, path, **request)
+            yield
+            self._reached = True
         except httpx2.InvalidURL as error:
             raise UnreachableError(f"'{self.url}' is not a URL: {error}") from error
         except httpx2.TimeoutException as error:
@@ -213,8 +239,6 @@ class Remote:
             raise made(
                 f"the server at {self.url} cannot be reached: {error}", fix="`headrace up` starts one"
             ) from error
-        self._reached = True
-        return response
 
     def _read(self, response: httpx2.Response) -> Any:
         """What a reply says as JSON; raises the error that it says."""
@@ -306,6 +330,7 @@ def _encode(question: Question) -> bytes:
         "every": question.every_ms and f"{question.every_ms}ms",
         "limit": question.limit,
         "cursor": question.cursor,
+        **(question.as_of.parameters() if question.as_of else {}),
     }
     return orjson.dumps({name: value for name, value in asked.items() if value is not None}, default=str)
 

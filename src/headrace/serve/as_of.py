@@ -1,0 +1,63 @@
+"""Which past is asked about: so many commits of the log, or what was committed by some time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+
+from headrace.errors import QuestionError
+from headrace.readable import iso
+from headrace.serve.times import parse_instant
+
+MOST_COMMITS = (1 << 62) - 1
+VERSION, TIMESTAMP = "version_as_of", "timestamp_as_of"
+
+
+@dataclass(frozen=True)
+class AsOf:
+    """What a view said when commits [0, commits) were in it, or those made by a time. One of them is given."""
+
+    commits: int | None = None
+    time: datetime | None = None
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of a question that say so."""
+        return {VERSION: self.commits, TIMESTAMP: iso(self.time) if self.time else None}
+
+
+def read_as_of(version: Any, timestamp: Any) -> AsOf | None:
+    """From Python values or text; None and '' are not given."""
+    has_version, has_timestamp = (value is not None and value != "" for value in (version, timestamp))
+    if has_version and has_timestamp:
+        raise QuestionError(
+            "a question is about one past", found=f"{VERSION} and {TIMESTAMP}", fix="leave one of them out"
+        )
+    if has_version:
+        return AsOf(commits=_read_commits(version))
+    return AsOf(time=_read_time(timestamp)) if has_timestamp else None
+
+
+def _read_commits(value: Any) -> int:
+    try:
+        number = -1 if isinstance(value, bool | float) else int(value)
+    except (TypeError, ValueError):
+        number = -1
+    if not 0 <= number <= MOST_COMMITS:
+        raise QuestionError(
+            f"{VERSION} is not a number of commits",
+            found=repr(value)[:60],
+            expected="how many commits of the log are to be in the answer, such as 12",
+        )
+    return number
+
+
+def _read_time(value: Any) -> datetime:
+    time = parse_instant(value) if isinstance(value, str) and not value.strip().isdigit() else value
+    if isinstance(time, datetime):
+        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    if isinstance(time, date):
+        return datetime(time.year, time.month, time.day, tzinfo=UTC)
+    raise QuestionError(
+        f"{TIMESTAMP} is not a time", found=repr(value)[:60], expected="ISO 8601, such as '2026-03-01T12:00:00Z'"
+    )

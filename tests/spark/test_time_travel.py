@@ -1,0 +1,189 @@
+"""Time travel: what a view said when fewer commits were in it, computed from the lake, equals what it said then."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from headrace.errors import QuestionError
+from headrace.history import History, Job
+from headrace.lake.commits import newest_before, reading_commits
+from headrace.lake.compact import Compaction
+from headrace.serve.answer import Answer
+from headrace.serve.plan import plan
+from headrace.serve.question import Question
+from headrace.serve.read import read
+from headrace.store.base import Store
+from tests.equivalence.bench import Bench
+from tests.equivalence.generate import STREAM, make_events, make_shape, to_json
+
+COMMITS = 6
+Rows = dict[tuple[Any, ...], tuple[Any, ...]]
+
+
+@dataclass
+class Told:
+    """What a view said right after a commit."""
+
+    answer: Answer
+    rows: Rows
+
+
+@dataclass
+class Log:
+    bench: Bench
+    history: History
+    views: list[str]
+    told: dict[tuple[str, int], Told] = field(default_factory=dict)
+    newest: dict[int, int | None] = field(default_factory=dict)
+
+    def ask(self, view: str, **asked: Any) -> Answer:
+        return self.history.ask(Question.of(view, limit=10_000, **asked))
+
+    def note(self) -> None:
+        at = self.bench.table.state
+        self.newest[at.next_commit] = at.newest_us
+        for view in self.views:
+            answer = self.bench.answer(view, limit=10_000)
+            self.told[view, at.next_commit] = Told(answer, rows_of(self.bench.store, view))
+
+
+def rows_of(store: Store, view: str) -> Rows:
+    """The partials of each row, by window and keys."""
+    with store.snapshot() as snapshot:
+        version = snapshot.serving(view)
+        assert version is not None
+        planned = plan(Question(view), version)
+        rows = read(snapshot, version, planned, 1_000_000)
+    return {row[: 1 + len(planned.by)]: row for row in rows}
+
+
+@pytest.fixture(scope="module")
+def log(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]:
+    """Six commits of late, null and out-of-order events; what two views said after each."""
+    chance, folder = random.Random(8), tmp_path_factory.mktemp("past")
+    bench = Bench(spark, folder, STREAM)
+    views = [bench.add_view(make_shape(chance, f"v{i}").sql).name for i in range(2)]
+    history = History(
+        bench.store, lambda name: (bench.stream, bench.table), lambda: spark, lambda v: (0, None), folder / "pasts"
+    )
+    made = Log(bench, history, views)
+    made.note()
+    events = make_events(chance, 150)
+    chance.shuffle(events)
+    for number in range(COMMITS):
+        bench.post([to_json(event, chance) for event in events[number::COMMITS]], str(number), keep_bad=True)
+        bench.commit([(bench.table.state.position, bench.journal.end)])
+        bench.maintain()
+        made.note()
+    yield made
+    history.close()
+    bench.close()
+
+
+def check(log: Log, view: str, commits: int) -> None:
+    then = log.told[view, commits]
+    said = log.ask(view, version_as_of=commits)
+    assert [name for name, _ in said.columns] == [name for name, _ in then.answer.columns]
+    assert (said.commits, said.newest_event, said.corrections) == (
+        then.answer.commits,
+        then.answer.newest_event,
+        then.answer.corrections,
+    )
+    assert said.events == {"batch": sum(then.answer.events.values()), "speed": 0}
+    assert (said.freshness_ms, said.freshness_reason) == (None, f"as of commit {commits}")
+    settled = [name for name, _ in said.columns].index("settled")
+    assert [row[settled] for row in said.values] == [row[settled] for row in then.answer.values]
+    with log.bench.store.snapshot() as snapshot:
+        version = snapshot.serving(view)
+        assert version is not None
+    with log.history.past(version, Question.of(view, version_as_of=commits).as_of, Job()) as (store, _):  # type: ignore[arg-type]
+        found = rows_of(store, view)
+    assert list(found) == list(then.rows)
+    for key, row in found.items():
+        at = -sum(len(column.aggregate.columns) for column in version.view.columns)
+        for column in version.view.columns:
+            end = at + len(column.aggregate.columns)
+            mine, theirs = row[at : end or None], then.rows[key][at : end or None]
+            assert column.aggregate.agrees(mine, theirs), (view, commits, key, column.name)
+            at = end
+
+
+def test_the_past_is_what_was_said_then(log: Log) -> None:
+    for view, commits in [("v0", 1), ("v0", 4), ("v1", 3), ("v1", COMMITS), ("v0", 0)]:
+        check(log, view, commits)
+
+
+def test_of_compacted_files_too(log: Log) -> None:
+    before = len(log.bench.table.files(0, COMMITS))
+    while Compaction(log.bench.table, gather=2).run_once():
+        pass
+    assert len(log.bench.table.files(0, COMMITS)) < before
+    check(log, "v1", 2)
+    for commits, newest_us in log.newest.items():
+        log.bench.table._ends.clear()  # as after a restart
+        assert newest_before(log.bench.table, commits) == newest_us
+
+
+def test_by_the_time_of_a_commit(log: Log) -> None:
+    with reading_commits(log.bench.table) as commits:
+        times = [told.committed_at_us for k in range(COMMITS) if (told := commits.at_or_after(k))]
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    for number, us in enumerate(times, 1):
+        assert log.ask("v0", timestamp_as_of=epoch + timedelta(microseconds=us)).commits == {"events": number}
+    assert log.ask("v0", timestamp_as_of="2100-01-01").commits == {"events": COMMITS}
+    just_before = epoch + timedelta(microseconds=times[1] - 1)
+    assert log.ask("v0", timestamp_as_of=just_before).commits == {"events": 1}
+    with pytest.raises(QuestionError, match="had no commit then; found 2020-01-01T00:00:00Z; expected a time from its"):
+        log.ask("v0", timestamp_as_of="2020-01-01")
+
+
+def test_pages_windows_and_what_is_kept(log: Log) -> None:
+    whole = log.ask("v0", version_as_of=4)
+    pages, cursor = [], None
+    while True:
+        page = log.history.ask(Question.of("v0", limit=3, cursor=cursor, version_as_of=4))
+        pages += page.values
+        if (cursor := page.next_cursor) is None:
+            break
+    assert pages == whole.values
+    kept = log.history._pasts._pasts
+    assert 0 < len(kept) <= 4
+    assert all(past.users == 0 and past.store is not None for past in kept.values())
+    first = log.history.ask(Question.of("v0", limit=1, version_as_of=4)).next_cursor
+    assert first is not None
+    with pytest.raises(QuestionError, match="the cursor belongs to another question"):
+        log.ask("v0", version_as_of=3, cursor=first)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"version_as_of": 7}, "has commits 0 to 5; found 7 commits; expected at most 6"),
+        ({"version_as_of": -1}, "version_as_of is not a number of commits"),
+        ({"version_as_of": "x"}, "version_as_of is not a number of commits"),
+        ({"timestamp_as_of": "now"}, "timestamp_as_of is not a time"),
+        ({"version_as_of": 1, "timestamp_as_of": "2026-03-01"}, "a question is about one past"),
+        ({"version_as_of": 1, "key": {"nope": 1}}, "has no key 'nope'"),
+    ],
+)
+def test_mistakes(log: Log, asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(QuestionError) as caught:
+        log.ask("v0", **asked)
+    assert said in str(caught.value)
+
+
+def test_a_past_that_fails_leaves_nothing(log: Log, spark: Any) -> None:
+    cancelled = Job()
+    cancelled.cancel()
+    with pytest.raises(Exception, match="the question was cancelled"):
+        log.history.ask(Question.of("v1", version_as_of=5), cancelled)
+    assert ("v1", 5) not in [(key[0], key[3]) for key in log.history._pasts._pasts]
+    check(log, "v1", 5)
+    assert json.dumps(log.ask("v1", version_as_of=5).as_dict()["as_of"]["commits"]) == '{"events": 5}'
