@@ -50,7 +50,7 @@ class Backend(Protocol):
     def explain(self, asked: CellQuestion, job: Job | None = None) -> Explanation:
         """Find the events behind a cell."""
 
-    def sql(self, query: str, limit: int | None = None) -> SqlAnswer:
+    def sql(self, query: str, limit: int | None = None, job: Job | None = None) -> SqlAnswer:
         """Answer a SELECT over views."""
 
     def plan(self) -> Plan:
@@ -137,9 +137,9 @@ class Connection:
         """The same for a question that is already put; a job tells how far its own Spark is, where there is one."""
         return self._backend.explain(asked, job)
 
-    def sql(self, query: str, *, limit: int | None = None) -> SqlAnswer:
+    def sql(self, query: str, *, limit: int | None = None, job: Job | None = None) -> SqlAnswer:
         """The rows of a SELECT over the views, each of them a table of its name; at most `limit`, by default 1,000."""
-        return self._backend.sql(query, limit)
+        return self._backend.sql(query, limit, job)
 
     def send(self, stream: str, events: Events, *, key: str | None = None) -> IngestReply:
         """Send one event, many, bytes in any format that can be told by its looks, or a file or folder by its path.

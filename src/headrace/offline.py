@@ -6,6 +6,7 @@ import tempfile
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,20 +97,22 @@ class Offline:
 
     def ask(self, question: Question, job: Job | None = None) -> Answer:
         """Answer from the store as the server left it; about the past from the lake, by a Spark of our own."""
+        store = self._store_of(question.view)
         if question.as_of is not None:
-            return self._history(question.view).ask(question, job)
-        return answer(self._store_of(question.view), question, self._freshness, datetime.now(UTC))
+            return self._history().ask(question, job)
+        return answer(store, question, self._freshness, datetime.now(UTC))
 
     def explain(self, asked: CellQuestion, job: Job | None = None) -> Explanation:
         """The events behind a cell, found in the lake by a Spark of our own, which takes some seconds to start."""
-        return self._history(asked.view).explain(asked, job)
+        self._store_of(asked.view)
+        return self._history().explain(asked, job)
 
-    def _history(self, view: str) -> History:
-        """What asks the lake, if the store knows the view; it is there until we are closed."""
-        store = self._store_of(view)
+    def _history(self) -> History:
+        """What asks the lake; it is there until we are closed."""
         if self._asks is None:
+            assert self._store is not None, "asked only about views that the store has"
             scratch = Path(self._opened.enter_context(tempfile.TemporaryDirectory(prefix="headrace-past-")))
-            self._asks = History(store, self._lake_of, self._session, self._freshness, scratch)
+            self._asks = History(self._store, self._lake_of, self._session, self._freshness, scratch)
             self._opened.callback(self._asks.close)
         return self._asks
 
@@ -132,13 +135,13 @@ class Offline:
             self._spark = self._opened.enter_context(local_session(self.workspace))
         return self._spark
 
-    def sql(self, query: str, limit: int | None = None) -> SqlAnswer:
+    def sql(self, query: str, limit: int | None = None, job: Job | None = None) -> SqlAnswer:
         """Run a SELECT over the views as the server left them."""
         if self._store is None:
             raise NotReadyError("no view has ever been computed", fix="start `headrace up` once")
-        children = Children.of(self.workspace.settings)
+        children, past = Children.of(self.workspace.settings), partial(self._history().past, job=job)
         try:
-            return run_sql(self._store, children, query, limit, self._freshness, datetime.now(UTC))
+            return run_sql(self._store, children, query, limit, self._freshness, datetime.now(UTC), past)
         finally:
             children.close()
 

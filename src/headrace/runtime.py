@@ -9,6 +9,7 @@ import time
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -335,10 +336,11 @@ class Runtime:
             return self._history.ask(question, job)
         return answer(self._store, question, self._freshness, datetime.now(UTC))
 
-    def sql(self, query: str, limit: int | None = None) -> SqlAnswer:
-        """Run a SELECT over the views, in a process of its own."""
+    def sql(self, query: str, limit: int | None = None, job: Job | None = None) -> SqlAnswer:
+        """Run a SELECT over the views, in a process of its own; pasts that it names are found first, by Spark."""
+        past = partial(self._history.past, job=job)
         try:
-            return run_sql(self._store, self._children, query, limit, self._freshness, datetime.now(UTC))
+            return run_sql(self._store, self._children, query, limit, self._freshness, datetime.now(UTC), past)
         finally:
             self._children.prepare()
 

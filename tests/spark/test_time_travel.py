@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace.errors import QuestionError
+from headrace.errors import HeadraceError, QuestionError
 from headrace.history import History, Job
 from headrace.lake.commits import newest_before, reading_commits
 from headrace.lake.compact import Compaction
@@ -19,6 +19,9 @@ from headrace.serve.answer import Answer
 from headrace.serve.plan import plan
 from headrace.serve.question import Question
 from headrace.serve.read import read
+from headrace.sql import SqlAnswer
+from headrace.sql.children import Children
+from headrace.sql.query import run_sql
 from headrace.store.base import Store
 from tests.equivalence.bench import Bench
 from tests.equivalence.generate import STREAM, make_events, make_shape, to_json
@@ -187,3 +190,30 @@ def test_a_past_that_fails_leaves_nothing(log: Log, spark: Any) -> None:
     assert ("v1", 5) not in [(key[0], key[3]) for key in log.history._pasts._pasts]
     check(log, "v1", 5)
     assert json.dumps(log.ask("v1", version_as_of=5).as_dict()["as_of"]["commits"]) == '{"events": 5}'
+
+
+def test_in_sql(log: Log) -> None:
+    children = Children(at_once=1, memory_mb=512, timeout_s=60)
+
+    def sql(query: str) -> SqlAnswer:
+        now = datetime.now(UTC)
+        return run_sql(log.bench.store, children, query, None, lambda version: (0, None), now, log.history.past)
+
+    try:
+        then, now = (len(log.told["v0", commits].answer.values) for commits in (4, COMMITS))
+        said = sql("SELECT count(v0.settled) AS n, (SELECT count(*) FROM v0) AS now FROM v0 VERSION AS OF 4")
+        assert said.rows() == [{"n": then, "now": now}]
+        assert said.views["v0 VERSION AS OF 4"]["freshness_reason"] == "as of commit 4"
+        assert said.views["v0 VERSION AS OF 4"]["commits"] == {"events": 4}
+        assert said.views["v0"]["commits"] == {"events": COMMITS}
+        both = sql("SELECT count(*) AS n FROM v0 VERSION AS OF 4 a, v0 TIMESTAMP AS OF '2100-01-01' b")
+        assert both.rows() == [{"n": then * now}]
+        for query, words in [
+            ("SELECT 1 FROM v0 VERSION AS OF 99", "has commits 0 to 5"),
+            ("SELECT 1 FROM v9 VERSION AS OF 1", "view 'v9' does not exist"),
+            ("SELECT 1 FROM v0 TIMESTAMP AS OF 'soon'", "timestamp_as_of is not a time"),
+        ]:
+            with pytest.raises(HeadraceError, match=words):
+                sql(query)
+    finally:
+        children.close()

@@ -150,6 +150,30 @@ def test_the_events_behind_a_cell_by_all_surfaces(up: Up, connection: Connection
     assert "the nearest windows of this key with events: --at 2026-03-01T12:00:00Z" in empty
 
 
+def test_the_past_by_all_surfaces(up: Up, connection: Connection, headrace: Callable[..., Ran]) -> None:
+    now = connection.ask("traffic").rows()
+    past = connection.ask("traffic", version_as_of=1)
+    assert past.rows() == now
+    assert (past.events, past.freshness_reason) == ({"batch": 5, "speed": 0}, "as of commit 1")
+    shown = headrace("ask", "traffic", "-w", up.url, "--version-as-of", "0")
+    assert shown.out.startswith("no rows\n"), shown.err
+    wrong = headrace("ask", "traffic", "-w", up.folder, "--version-as-of", "9")
+    assert (wrong.code, wrong.err) == (
+        1,
+        "error: the lake of stream 'visits' has commits 0 to 0; found 9 commits; expected at most 1\n",
+    )
+    assert "the past does not change" in headrace("ask", "traffic", "--version-as-of", "1", "--watch", "-w", up.url).err
+    asked = {"timestamp_as_of": "2100-01-01", "by": "", "window": "1h"}
+    lines = {"accept": "application/x-ndjson"}
+    reply = httpx2.get(f"{up.url}/v1/views/traffic", params=asked, headers=lines, trust_env=False, timeout=60)
+    assert orjson.loads(reply.text.splitlines()[-1])["answer"]["rows"][0]["hits"] == 5
+    early = {"timestamp_as_of": "2020-01-01"}
+    reply = httpx2.get(f"{up.url}/v1/views/traffic", params=early, headers=lines, trust_env=False, timeout=60)
+    assert (reply.status_code, reply.json()["error"]["code"]) == (400, "question")
+    counted = headrace("sql", "SELECT sum(hits) AS n FROM traffic VERSION AS OF 1", "-w", up.folder, "--json").json
+    assert counted["rows"] == [{"n": 5}]
+
+
 def test_watch_follows_until_interrupted(up: Up) -> None:
     watching = subprocess.Popen(
         [str(HEADRACE), "ask", "traffic", "--by", "", "--window", "1h", "--watch", "--json"],

@@ -38,6 +38,8 @@ def sql(
 ) -> None:
     """Run a SELECT over the views. Each is a table: keys, window_start, window_end, columns, settled.
 
+    VIEW VERSION AS OF N and VIEW TIMESTAMP AS OF 'TIME' are what a view said then, computed by Spark from the lake.
+
     With --events each stream is a table: its fields, _commit, _committed_at, _arrived, _position and _value, the event
     as it came; and NAME_dead_letters has what could not be read, with its _reason. Spark takes some seconds to start.
     """
@@ -47,8 +49,12 @@ def sql(
     if events:
         answer = _ask_events(workspace, text, limit)
     else:
-        with open_connection(workspace) as connection:
-            answer = connection.sql(text, limit=limit)
+        from headrace.history import Job
+
+        job = Job()
+        with open_connection(workspace) as connection, waiting("running the query") as show:
+            show(job.progress)
+            answer = connection.sql(text, limit=limit, job=job)
     _print(answer, as_csv=as_csv, as_json=as_json)
 
 

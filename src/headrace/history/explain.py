@@ -20,27 +20,27 @@ from headrace.history.behind import (
 )
 from headrace.history.job import Job
 from headrace.lake.dead import decoded
-from headrace.lake.health import check_files, check_footers
 from headrace.lake.table import LakeTable
+from headrace.maintain.partials import damage_of
 from headrace.readable import EPOCH
 from headrace.serve.answer import Answer
 from headrace.serve.cell import Cell, CellQuestion
 from headrace.serve.explanation import US, ExplainedEvent, Explanation
 from headrace.serve.times import MS
 from headrace.store.base import Version
-from headrace.types import Type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Columns = tuple[tuple[str, Type], ...]
+TASK_BYTES = 4 << 20  # of Parquet: a task cannot be pre-empted, so new commits wait for it
 
 
 class Explainer:
     """Explains cells by one version of a view, as it was found in one snapshot."""
 
     def __init__(self, spark: SparkSession, stream: Stream, table: LakeTable | None, version: Version) -> None:
-        self._spark = spark
+        self._spark = spark.newSession()
+        self._spark.conf.set("spark.sql.files.maxPartitionBytes", str(TASK_BYTES))
         self._stream = stream
         self._table = table
         self._version = version
@@ -83,9 +83,9 @@ class Explainer:
             if not files:
                 return Counts(), [], []
             folder = self._table.folder
-            damage = next(iter(check_files(folder, files) or check_footers(folder, files)), None)
+            damage = damage_of(folder, files)
             if damage:
-                raise CorruptionError(f"lake file {damage}")
+                raise CorruptionError(damage)
             try:
                 all_times = key_events(self._spark, folder, self._stream, files, commits, self._version.view, cell)
                 events = in_window(all_times, self._stream, cell)

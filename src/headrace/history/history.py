@@ -79,29 +79,28 @@ class History:
         with self._store.snapshot() as snapshot:
             version = find_serving(snapshot, question.view)
         plan(question, version)
-        with self.past(version, question.as_of, job or Job()) as (store, commits):
-            said = answer(store, question, lambda past: (None, _reason(commits)), datetime.now(UTC))
-        events = {"batch": sum(said.events.values()), "speed": 0}
-        return replace(said, version=version.number, events=events)
+        with self.past(version, question.as_of, job) as (store, commits):
+            said = answer(store, question, lambda past: (None, f"as of commit {commits}"), datetime.now(UTC))
+        return replace(said, version=version.number)
 
     @contextmanager
-    def past(self, version: Version, as_of: AsOf, job: Job) -> Iterator[tuple[DuckStore, int]]:
+    def past(self, version: Version, as_of: AsOf, job: Job | None = None) -> Iterator[tuple[Store, int]]:
         """A store with a past of a version, and how many commits are in it."""
         stream, table = self._lake(version.view.stream)
         commits = find_commits(as_of, stream, table)
 
         def make(folder: Path) -> DuckStore:
             assert table is not None, "only a lake without commits has none"
-            types = stream.types()
-            if any(types.get(name) != of for name, of in version.view.reads):
+            from headrace.history.past import make_past  # with it comes PySpark
+            from headrace.maintain.partials import reads
+
+            if not reads(stream, version.view):
                 raise NotReadyError(
                     f"view '{version.view.name}' is being made for the new types of stream '{stream.name}'",
                     fix="ask again when its next version serves",
                 )
-            from headrace.history.past import make_past
-
             with self._turn():
-                return make_past(self._spark(), stream, table, version, commits, folder, job)
+                return make_past(self._spark(), stream, table, version, commits, folder, job or Job())
 
         with self._pasts.use(version, commits, make) as store:
             yield store, commits
@@ -142,7 +141,3 @@ def find_commits(as_of: AsOf, stream: Stream, table: LakeTable | None) -> int:
                 expected=f"a time from its first commit on, {iso_us(first.committed_at_us)}" if first else None,
             )
     return found
-
-
-def _reason(commits: int) -> str:
-    return f"as of commit {commits}"

@@ -1,4 +1,4 @@
-"""The Spark jobs of one request: in a pool of their own, counted for whoever shows progress, cancelled together."""
+"""The Spark jobs of one request: in the pool below the speed layer, counted for progress, cancelled together."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.errors import UnavailableError
+from headrace.spark import BATCH_POOL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-POOL = "history"
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Job:
                 raise UnavailableError("the question was cancelled", fix="ask again")
             self._spark, self._group, self._running_events = spark, f"history-{uuid.uuid4().hex}", events
         context.setJobGroup(self._group, what, interruptOnCancel=True)
-        context.setLocalProperty("spark.scheduler.pool", POOL)
+        context.setLocalProperty("spark.scheduler.pool", BATCH_POOL)
         try:
             yield
         finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +11,13 @@ from headrace.errors import CorruptionError, HeadraceError, UnavailableError
 from headrace.failures import from_spark, one_line
 from headrace.history.job import Job
 from headrace.lake.commits import newest_before
-from headrace.lake.health import check_files, check_footers
 from headrace.lake.table import LakeTable
 from headrace.maintain.batch_job import SLICE_ROWS, BatchJob
+from headrace.maintain.partials import SMALL_BYTES, damage_of
 from headrace.maintain.speed import step_end
-from headrace.store.base import Step, Version
+from headrace.store.apart import make_apart
+from headrace.store.base import BatchTable, Point, Version
+from headrace.store.batch_table import make_batch_table
 from headrace.store.duckdb import DuckStore
 
 if TYPE_CHECKING:
@@ -28,19 +29,14 @@ def make_past(
 ) -> DuckStore:
     """A store that holds the view alone, with commits [0, commits) in it."""
     try:
-        files = _compute(spark, stream, table, version, commits, folder, job)
+        files = _compute(spark, stream, table, version, commits, folder / "partials", job)
         store = DuckStore.open(folder / "views.duckdb", 1)
         try:
-            made = store.register(version.view, version.fingerprint, version.patience_ms)
-            if commits:
-                newest_us, now_us = newest_before(table, commits), time.time_ns() // 1000
-                step = Step(stream.name, 0, commits, 0, newest_us, now_us)
-                store.apply(step, {(version.view.name, made.number): files})
+            _fill(store, version, Point(commits, 0, newest_before(table, commits)), files, job)
         except BaseException:
             store.close()
             raise
-        for slice_folder in folder.glob("*-*"):
-            shutil.rmtree(slice_folder)
+        shutil.rmtree(folder / "partials")
         return store
     except HeadraceError:
         raise
@@ -51,6 +47,24 @@ def make_past(
         raise said from error
 
 
+def _fill(store: DuckStore, version: Version, at: Point, files: list[str], job: Job) -> None:
+    """Make the view serve from one batch table of these partials, as a build does."""
+    view = version.view
+    made = store.register(view, version.fingerprint, version.patience_ms, at)
+    if not at.commit:
+        return  # it serves already, with nothing in it
+    store.build(view.name, made.number, at.commit)
+    store.batch_folder.mkdir(exist_ok=True)
+    paths = [Path(file) for file in files]
+    target = store.batch_folder / "past.duckdb"
+    if sum(path.stat().st_size for path in paths) < SMALL_BYTES:
+        table = make_batch_table(view, target, partials=paths, earlier=[])
+    else:
+        table = make_apart(view, target, partials=paths, earlier=[], stopping=lambda: job.cancelled)
+    store.fill(view.name, made.number, BatchTable(target.name, 0, at.commit, table.rows, table.events))
+    store.promote(view.name, made.number)
+
+
 def _compute(
     spark: SparkSession, stream: Stream, table: LakeTable, version: Version, commits: int, folder: Path, job: Job
 ) -> list[str]:
@@ -58,9 +72,9 @@ def _compute(
     folder.mkdir(parents=True)
     batch, written, start = BatchJob(spark), list[str](), 0
     with table.reading(0, commits) as all_files:
-        damage = next(iter(check_files(table.folder, all_files) or check_footers(table.folder, all_files)), None)
+        damage = damage_of(table.folder, all_files)
         if damage:
-            raise CorruptionError(f"lake file {damage}")
+            raise CorruptionError(damage)
         job.expect(sum(file.rows for file in all_files))
         while start < commits:
             files = [file for file in all_files if file.last_commit >= start]

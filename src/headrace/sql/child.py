@@ -10,11 +10,13 @@ import os
 import re
 import socket
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
+from headrace.sql.as_of import take_apart
 from headrace.sql.check import Refused, check
 from headrace.sql.limits import close_doors, limit_from_start, limit_query, rest
 from headrace.sql.load import load_view
@@ -53,18 +55,19 @@ def _serve(wire: Wire, connection: duckdb.DuckDBPyConnection, asked: dict[str, A
     """Whether the query ran. One that was refused has left no trace: the next one may come."""
     try:
         limit_query(asked["memory_mb"], asked["timeout_s"])
-        tables = check(connection, asked["query"])
+        query, pasts = take_apart(asked["query"])
+        tables = check(connection, query)
     except Exception as error:
         said = _failure(error, asked["query"])
         again = "error" in said
         wire.say({**said, "again": again})
         return not again
-    wire.say({"tables": tables.named, "own": tables.own})
+    wire.say({"tables": tables.named, "own": tables.own, "pasts": [asdict(past) for past in pasts]})
     said = wire.expect(SAY).json()
     if said == FORGET:
         return False
     try:
-        _run(wire, connection, asked, said)
+        _run(wire, connection, {**asked, "query": query}, said)
     except (BrokenFrameError, ConnectionError):
         raise
     except Exception as error:

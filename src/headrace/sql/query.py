@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -11,7 +13,8 @@ import pyarrow as pa
 
 from headrace.errors import HeadraceError, NotFoundError, SqlError, did_you_mean
 from headrace.readable import iso, iso_us
-from headrace.serve.answer import Freshness
+from headrace.serve.answer import Freshness, find_serving
+from headrace.serve.as_of import AsOf, read_as_of
 from headrace.sql.answer import SqlAnswer, make_table
 from headrace.sql.check import EXAMPLE, LONGEST_BYTES
 from headrace.sql.children import MOST_BYTES, Child, Children
@@ -20,6 +23,18 @@ from headrace.sql.wire import END, FORGET, RUN, SAY, SCHEMA, BrokenFrameError, F
 from headrace.store.base import Snapshot, Store, Version
 
 DEFAULT_LIMIT, HIGHEST_LIMIT = 1_000, 100_000
+
+# Finds the store of a version's past, and how many commits are in it.
+FindPast = Callable[[Version, AsOf], AbstractContextManager[tuple[Store, int]]]
+
+
+@dataclass(frozen=True)
+class _Past:
+    """A view in the past that a query names."""
+
+    store: Store
+    version: Version
+    described: dict[str, Any]
 
 
 def check_text(query: Any, limit: Any) -> tuple[str, int]:
@@ -39,37 +54,35 @@ def check_text(query: Any, limit: Any) -> tuple[str, int]:
 
 
 def run_sql(
-    store: Store, children: Children, query: str, limit: int | None, freshness: Freshness, now: datetime
+    store: Store,
+    children: Children,
+    query: str,
+    limit: int | None,
+    freshness: Freshness,
+    now: datetime,
+    find_past: FindPast,
 ) -> SqlAnswer:
-    """The answer to a SELECT. This process never reads the SQL: a child does, and may break over it."""
+    """The answer to a SELECT. This process never reads the SQL: a child does, and may break over it.
+
+    Pasts that it names take long to find, and no child waits for that: the query is begun again when they are there.
+    """
     query, most = check_text(query, limit)
     began = time.monotonic()
-    with children.lend() as child:
-        wire = child.wire
-        wire.say(
-            {
-                "query": query,
-                "limit": most,
-                "most_bytes": MOST_BYTES,
-                "memory_mb": children.memory_mb,
-                "timeout_s": children.timeout_s,
-            }
-        )
-        said = _hear(child, children)
-        with store.snapshot() as snapshot:
-            try:
-                versions = _named(snapshot, said["tables"], said["own"])
-            except HeadraceError:
-                wire.say(FORGET)
-                child.again = True
-                raise
-            for version in versions:
-                _ship(wire, snapshot, version)
-        wire.say(RUN)
-        types = _hear(child, children)["types"]
-        table, shown = _read_result(child, types, children)
-        truncated = bool(_hear(child, children)["truncated"])
+    pasts: dict[str, _Past] = {}
+    with ExitStack() as found:
+        while True:
+            with children.lend() as child:
+                said = _begin(child, children, query, most)
+                if all(past["table"] in pasts for past in said["pasts"]):
+                    versions = _ship_all(child, store, said, pasts)
+                    table, shown, truncated = _finish(child, children)
+                    break
+                _forget(child)
+            for past in said["pasts"]:
+                pasts[past["table"]] = found.enter_context(_find(store, past, find_past))
     described = {version.view.name: _describe(version, freshness) for version in versions}
+    described |= {name: past.described for name, past in pasts.items()}
+    versions += [past.version for past in pasts.values()]
     fresh_ms, reason = _least_fresh(described)
     return SqlAnswer(
         columns=tuple(zip(table.column_names, shown, strict=True)),
@@ -82,6 +95,58 @@ def run_sql(
         freshness_reason=reason,
         took_ms=round((time.monotonic() - began) * 1000),
     )
+
+
+def _begin(child: Child, children: Children, query: str, most: int) -> dict[str, Any]:
+    """Let a child read the query: what it names."""
+    bounds = {"most_bytes": MOST_BYTES, "memory_mb": children.memory_mb, "timeout_s": children.timeout_s}
+    child.wire.say({"query": query, "limit": most, **bounds})
+    return _hear(child, children)
+
+
+def _forget(child: Child) -> None:
+    """The query is not run: the child is as good as new."""
+    child.wire.say(FORGET)
+    child.again = True
+
+
+def _ship_all(child: Child, store: Store, said: dict[str, Any], pasts: Mapping[str, _Past]) -> list[Version]:
+    """Send all that a query names; the versions of views as they are now."""
+    with store.snapshot() as snapshot:
+        try:
+            versions = _named(snapshot, [name for name in said["tables"] if name not in pasts], said["own"])
+        except HeadraceError:
+            _forget(child)
+            raise
+        for version in versions:
+            _ship(child.wire, snapshot, version, version.view.name)
+    for name, past in pasts.items():
+        with past.store.snapshot() as snapshot:
+            _ship(child.wire, snapshot, past.version, name)
+    return versions
+
+
+def _finish(child: Child, children: Children) -> tuple[pa.Table, list[str], bool]:
+    """Let the child run the query: the result, its types as SQL says them, whether it was cut."""
+    child.wire.say(RUN)
+    types = _hear(child, children)["types"]
+    table, shown = _read_result(child, types, children)
+    return table, shown, bool(_hear(child, children)["truncated"])
+
+
+@contextmanager
+def _find(store: Store, said: dict[str, Any], find_past: FindPast) -> Iterator[_Past]:
+    """A view in the past, from the lake."""
+    as_of = read_as_of(said["version"], said["timestamp"])
+    if as_of is None:
+        raise SqlError(f"'{said['table']}' names no past")
+    with store.snapshot() as snapshot:
+        (serving,) = _named(snapshot, [said["view"]], [])
+    with find_past(serving, as_of) as (past, commits):
+        with past.snapshot() as snapshot:
+            version = find_serving(snapshot, serving.view.name)
+        described = _describe(version, lambda version: (None, f"as of commit {commits}"))
+        yield _Past(past, version, {**described, "version": serving.number})
 
 
 def _hear(child: Child, children: Children) -> dict[str, Any]:
@@ -131,10 +196,10 @@ def _resolve(name: str, serving: Mapping[str, Version]) -> str | None:
     return alike[0] if len(alike) == 1 else None
 
 
-def _ship(wire: Wire, snapshot: Snapshot, version: Version) -> None:
+def _ship(wire: Wire, snapshot: Snapshot, version: Version, name: str) -> None:
     """Send a view's partials by window, or by the buckets that its windows are composed of."""
     planned = default_plan(version)
-    wire.say(describe_version(version))
+    wire.say(describe_version(replace(version, view=replace(version.view, name=name))))
     pieces = snapshot.pieces(version, planned.selection(None), ordered=planned.overlapping)
     try:
         wire.send_schema(pieces.schema)

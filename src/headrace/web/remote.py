@@ -138,7 +138,7 @@ class Remote:
         path = f"/v1/views/{_quote(asked.view)}/explain"
         return Explanation.from_dict(self._follow("GET", path, job or Job(), params=asked.parameters()))
 
-    def sql(self, query: str, limit: int | None = None) -> SqlAnswer:
+    def sql(self, query: str, limit: int | None = None, job: Job | None = None) -> SqlAnswer:
         """Run a SELECT; as Arrow, which keeps every type. The server has its own deadline for it."""
         body = orjson.dumps({"query": query, "limit": limit})
         patient = httpx2.Timeout(None, connect=5.0)

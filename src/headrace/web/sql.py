@@ -9,9 +9,11 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from headrace.errors import SqlError, did_you_mean
+from headrace.history import Job
 from headrace.sql.answer import ARROW_STREAM
 from headrace.sql.query import DEFAULT_LIMIT, HIGHEST_LIMIT
 from headrace.web.body import read_body, read_object
+from headrace.web.progress import ended_with
 from headrace.web.replies import reply_json
 
 if TYPE_CHECKING:
@@ -49,18 +51,23 @@ def sql_routes(runtime: Runtime, max_body: int) -> APIRouter:
         """Rows of a SELECT over the views, with how fresh they are.
 
         `Accept: application/vnd.apache.arrow.stream` gives Arrow instead of JSON. A query runs in a process of its
-        own with a deadline and a memory limit (settings `sql_*`); 429 when too many run already.
+        own with a deadline and a memory limit (settings `sql_*`); 429 when too many run already. A view in the past,
+        `traffic VERSION AS OF 12` or `traffic TIMESTAMP AS OF '2026-03-01T12:00:00Z'`, is computed first, by Spark from
+        the lake, which may take minutes; a client that goes away ends it.
         """
         asked = _read_query(await read_body(request, max_body))
         as_arrow = ARROW_STREAM in request.headers.get("accept", "")
 
+        job = Job()
+
         def run() -> Response:
-            answer = runtime.sql(asked.get("query", ""), asked.get("limit"))
+            answer = runtime.sql(asked.get("query", ""), asked.get("limit"), job)
             if as_arrow:
                 return Response(answer.as_arrow(), headers={"cache-control": "no-store"}, media_type=ARROW_STREAM)
             return reply_json(answer.as_dict())
 
-        return await anyio.to_thread.run_sync(run)
+        async with ended_with(request, job):
+            return await anyio.to_thread.run_sync(run)
 
     return routes
 

@@ -1,0 +1,55 @@
+"""VERSION AS OF and TIMESTAMP AS OF are taken out of a query, and nothing else is."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.sql.as_of import Past, take_apart
+
+
+@pytest.mark.parametrize(
+    ("query", "made"),
+    [
+        (
+            "SELECT traffic.hits FROM traffic VERSION AS OF 12 WHERE page = 'é'",
+            """SELECT traffic.hits FROM "traffic VERSION AS OF 12" AS "traffic" WHERE page = 'é'""",
+        ),
+        (
+            "SELECT * FROM traffic version as of 1 a JOIN traffic VERSION AS OF 2 AS b USING (page)",
+            'SELECT * FROM "traffic VERSION AS OF 1" a JOIN "traffic VERSION AS OF 2" AS b USING (page)',
+        ),
+        (
+            """SELECT 'é' FROM "my ""view" /* then */ TIMESTAMP AS OF '2026-03-01' -- end""",
+            """SELECT 'é' FROM "my ""view TIMESTAMP AS OF '2026-03-01'" AS "my ""view" -- end""",
+        ),
+        ("(SELECT 1 FROM a VERSION AS OF 3)", '(SELECT 1 FROM "a VERSION AS OF 3" AS "a")'),
+    ],
+)
+def test_a_past_becomes_a_table(query: str, made: str) -> None:
+    assert take_apart(query)[0] == made
+
+
+def test_what_was_named() -> None:
+    assert take_apart("SELECT 1 FROM a VERSION AS OF 3, b TIMESTAMP AS OF '2026-03-01' c, a VERSION AS OF 3 d")[1] == [
+        Past("a VERSION AS OF 3", "a", "3", None),
+        Past("b TIMESTAMP AS OF '2026-03-01'", "b", None, "2026-03-01"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT 'a VERSION AS OF 3' FROM b -- c VERSION AS OF 4",
+        "SELECT version AS of FROM a",
+        "SELECT 1 FROM VERSION AS OF 3",
+        "SELECT x FROM a VERSION AS OF 'text'",
+        "SELECT x FROM a TIMESTAMP AS OF 3",
+        "SELECT x FROM a VERSION AS OF b",
+        "SELECT timestamp AS of, 3 FROM a",
+        "VERSION AS OF 3",
+        "",
+        "SELECT 'open",
+    ],
+)
+def test_all_else_is_left_as_it_is(query: str) -> None:
+    assert take_apart(query) == (query, [])

@@ -1,0 +1,127 @@
+"""Replies that take long: lines of progress, failures early and late, and an end when the client goes away."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+import orjson
+import pytest
+from fastapi import FastAPI, Request
+from starlette.responses import Response
+
+from headrace.errors import HeadraceError, NotReadyError, QuestionError
+from headrace.history import Job, Progress
+from headrace.web.progress import NDJSON, reply_when_done
+from headrace.web.remote import Remote
+from headrace.web.replies import add_error_handlers
+from headrace.web.server import Server, bind, url_of
+
+PROGRESS = Progress(3, 10, "events")
+
+
+@dataclass
+class Slow:
+    """Work that ends when the test says so."""
+
+    url: str = ""
+    goes_on: threading.Event = field(default_factory=threading.Event)
+    jobs: list[Job] = field(default_factory=list)
+
+    def good(self, job: Job) -> dict[str, Any]:
+        self.jobs.append(job)
+        job.tell(PROGRESS)
+        assert self.goes_on.wait(30)
+        return {"rows": [1]}
+
+    def bad(self, job: Job) -> dict[str, Any]:
+        self.good(job)
+        raise QuestionError("too late", fix="ask sooner")
+
+    def refused(self, job: Job) -> dict[str, Any]:
+        raise NotReadyError("Spark is starting")
+
+
+@pytest.fixture
+def slow() -> Iterator[Slow]:
+    made, app, bound = Slow(), FastAPI(), bind("127.0.0.1", 0)
+    add_error_handlers(app)
+
+    @app.get("/{what}")
+    async def work(what: str, request: Request) -> Response:
+        chosen: Callable[[Job], dict[str, Any]] = getattr(made, what)
+        return await reply_when_done(request, chosen)
+
+    server = Server(app, 10)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+    thread.start()
+    made.url = url_of(bound)
+    yield made
+    made.goes_on.set()
+    server.stop()
+    thread.join()
+    bound.close()
+
+
+def lines(slow: Slow, path: str) -> list[dict[str, Any]]:
+    """The reply; the work goes on once it has told how far it is."""
+    found = []
+    with httpx2.stream("GET", f"{slow.url}{path}", headers={"accept": NDJSON}, trust_env=False) as reply:
+        assert reply.headers["content-type"] == NDJSON
+        for line in reply.iter_lines():
+            found.append(orjson.loads(line))
+            slow.goes_on.set()
+    return found
+
+
+def test_progress_and_then_the_answer(slow: Slow) -> None:
+    first, *_, last = lines(slow, "/good")
+    assert first == {"progress": {"done": 3, "known": 10, "unit": "events"}}
+    assert last == {"answer": {"rows": [1]}}
+
+
+def test_a_late_failure_is_the_last_line(slow: Slow) -> None:
+    error = lines(slow, "/bad")[-1]["error"]
+    assert (error["code"], error["message"], error["fix"]) == ("question", "too late", "ask sooner")
+
+
+def test_who_asks_for_no_lines_gets_one_reply(slow: Slow) -> None:
+    slow.goes_on.set()
+    assert httpx2.get(f"{slow.url}/good", trust_env=False).json() == {"rows": [1]}
+    assert httpx2.get(f"{slow.url}/bad", trust_env=False).status_code == 400
+    assert httpx2.get(f"{slow.url}/refused", trust_env=False).status_code == 503
+
+
+@pytest.mark.parametrize("headers", [{"accept": NDJSON}, {}])
+def test_the_work_ends_with_its_client(slow: Slow, headers: dict[str, str]) -> None:
+    with (
+        pytest.raises(httpx2.ReadTimeout),
+        httpx2.Client(base_url=slow.url, trust_env=False, timeout=httpx2.Timeout(5, read=0.2)) as client,
+    ):
+        client.get("/good", headers=headers)
+    (job,) = slow.jobs
+    for _ in range(200):
+        if job.cancelled:
+            break
+        slow.goes_on.wait(0.05)
+    assert job.cancelled
+
+
+def test_a_client_hears_of_it(slow: Slow) -> None:
+    remote, job = Remote(slow.url), Job()
+    hear = job.tell
+
+    def tell(progress: Progress) -> None:
+        hear(progress)
+        slow.goes_on.set()
+
+    job.tell = tell  # type: ignore[method-assign]
+    assert remote._follow("GET", "/good", job) == {"rows": [1]}
+    assert job.progress() == PROGRESS
+    for path, said in (("/bad", "too late"), ("/refused", "Spark is starting")):
+        with pytest.raises(HeadraceError, match=said):
+            remote._follow("GET", path, Job())
+    remote.close()
