@@ -12,6 +12,7 @@ import pytest
 from headrace.cli.app import run
 from headrace.web.page import routes
 from tests.surfaces.conftest import Served, visit
+from tests.surfaces.sql_shop import fill
 
 HTML = {"accept": "text/html"}
 TOKEN = "open sesame"
@@ -68,6 +69,17 @@ def test_a_view_has_its_own_page(served: Served) -> None:
     wrong = served.http.get("/views/traffic?before=%3Cb%3E")
     assert wrong.status_code == 400
     assert "'before' is not a time" in read(wrong)
+
+
+def test_a_row_leads_to_the_events_behind_it(served: Served, tmp_path: Path) -> None:
+    fill(served.runtime, tmp_path)
+    page = served.http.get("/views/traffic").text
+    for cell in ("key.page=%2Fhome&amp;at=2026-03-01T12%3A00%3A00Z", "key.page=%5CN&amp;at=2026-03-01T12%3A09%3A00Z"):
+        assert f'<a href="/views/traffic/explain?{cell}">explain</a>' in page, cell
+    assert "/explain" not in served.http.get("/").text
+    early = served.http.get("/views/traffic/explain?key.page=/home&at=2026-03-01T12:00:00Z")
+    assert (early.status_code, "Spark is starting" in early.text) == (503, True)
+    assert served.http.get("/views/traffic/explain?key.page=<b>&at=x").status_code == 400
 
 
 def test_an_empty_workspace_says_how_to_begin(tmp_path: Path, serve: Callable[..., Served]) -> None:

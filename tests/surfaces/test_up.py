@@ -146,6 +146,9 @@ def test_the_events_behind_a_cell_by_all_surfaces(up: Up, connection: Connection
     assert (reply["found"], reply["agrees"], reply["cell"]["rows"][0]["hits"]) == (2, True, 2)
     said = connection.explain("traffic", {"page": None}, at=datetime(2026, 3, 1, 12, 1, tzinfo=UTC))
     assert [event.arguments["bytes"] for event in said.events] == [7]
+    page = httpx2.get(f"{up.url}/views/traffic/explain", params=asked, trust_env=False, timeout=60).text
+    for words in ("2 events of the log: 0 late, 0 corrections; the view counts the same.", "{&quot;visitor&quot;:"):
+        assert words in page
     empty = headrace("explain", "traffic", "-w", up.url, "--key", "page=/home", "--at", "2026-03-01T12:05:00Z").out
     assert "the nearest windows of this key with events: --at 2026-03-01T12:00:00Z" in empty
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from headrace.errors import HeadraceError, NotFoundError, QuestionError, did_you_mean
 from headrace.readable import iso
+from headrace.serve.cell import CellQuestion
 from headrace.serve.question import Question
 from headrace.serve.times import parse_instant
 from headrace.web.page import hints
+from headrace.web.page.explained import explained
 from headrace.web.page.frame import brand, document
 from headrace.web.page.html import Html, data, join, tag
 from headrace.web.page.kept import Kept
@@ -98,6 +100,18 @@ class WorkspacePage:
         crumb = [" / ", tag("a", data(self._runtime.workspace.name), href="/"), " / ", data(name)]
         made = document(title, _top(crumb), live, self._foot(), live=at, reload_s=FORM_S)
         return 400 if problem else 200, made
+
+    def explain(self, name: str, given: Sequence[tuple[str, str]]) -> Page:
+        """The events behind one cell of a view."""
+        status = 200
+        try:
+            inside = explained(view_path(name), self._runtime.explain(CellQuestion.from_text(name, given)))
+        except HeadraceError as error:
+            status, inside = error.http_status, tag("p", data(str(error), 500), class_="bad", role="alert")
+        workspace = self._runtime.workspace.name
+        crumb = [" / ", tag("a", data(workspace), href="/"), " / ", tag("a", data(name), href=view_path(name))]
+        main = tag("main", inside, id="live", tabindex=-1)
+        return status, document(f"{name} · {workspace} · Headrace", _top([*crumb, " / explain"]), main, self._foot())
 
     def _look(self, view: Mapping[str, Any], keys: Mapping[str, str], before: str | None) -> Look:
         where = Question.from_text(view["name"], [(f"key.{key}", text) for key, text in keys.items()]).where

@@ -47,6 +47,11 @@ def page_routes(runtime: Runtime) -> APIRouter:
         given = dict(request.query_params)
         return reply(f"{view}?{request.url.query}", lambda: pages.view(view, given))
 
+    @routes.get("/views/{view}/explain")
+    def explain(view: str, request: Request) -> Response:
+        given = request.query_params.multi_items()
+        return reply(f"{view}/explain?{request.url.query}", lambda: pages.explain(view, given))
+
     @routes.get("/page/{name}")
     def part(name: str) -> Response:
         if name not in ASSETS:

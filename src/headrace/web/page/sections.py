@@ -12,6 +12,7 @@ from headrace.layers import alarm
 from headrace.readable import count, freshness, size, span
 from headrace.web.page.cells import moment_text, value, window
 from headrace.web.page.chart import chart
+from headrace.web.page.explained import explain_path
 from headrace.web.page.html import Html, data, tag
 from headrace.web.page.layers import alarm_box, building_bar, layers_line
 from headrace.web.page.look import Look
@@ -141,8 +142,8 @@ def view_inside(view: Described, look: Look) -> Html:
     return tag("div", drawn, rows_table(view, look), class_="inside")
 
 
-def rows_table(view: Described, look: Look) -> Html:
-    """The rows of a look, and what they stand for."""
+def rows_table(view: Described, look: Look, *, linked: bool = False) -> Html:
+    """The rows of a look, and what they stand for; linked, each to the events behind it."""
     if not look.rows:
         return tag("p", "No rows yet." if look.answer.newest_event is None else "No rows here.", class_="quiet")
     keys = len(view["keys"])
@@ -160,7 +161,12 @@ def rows_table(view: Described, look: Look) -> Html:
             before = (start, end)
             settled = tag("span", "settled", class_="quiet") if row[-1] else tag("span", "provisional", class_="warn")
             cells = [None, *cells, None] if same else [window(start, end, dated=dated), *cells, settled]
+        if linked:
+            key = dict(zip(view["keys"], row, strict=False))
+            path = explain_path(view_path(view["name"]), key, row[keys] if timed else None)
+            cells.append(tag("a", "explain", href=path))
         rows.append(cells)
+    titles += ["events"] if linked else []
     numbers = [columns[at][0] for at in places if columns[at][1].is_numeric]
     caption = tag("p", _sentence(look), class_="quiet")
     return tag("div", table(titles, rows, label=f"rows of {view['name']}", numbers=numbers), caption, class_="rows")
@@ -169,7 +175,7 @@ def rows_table(view: Described, look: Look) -> Html:
 def view_rows(view: Described, look: Look) -> Html:
     """Chart and rows of a view's own page."""
     drawn = chart(look.series, "chart") if look.series else None
-    return tag("section", drawn, rows_table(view, look), class_="large", aria_label="rows")
+    return tag("section", drawn, rows_table(view, look, linked=True), class_="large", aria_label="rows")
 
 
 def view_path(name: str) -> str:

@@ -1,0 +1,88 @@
+"""The page of one cell: what the view says, and the events of the log behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from headrace.readable import iso, span
+from headrace.serve.explanation import ExplainedEvent, Explanation
+from headrace.serve.question import key_text
+from headrace.web.page.cells import moment, value, window
+from headrace.web.page.html import Html, data, tag
+from headrace.web.page.tables import table
+
+SHOWN_CHARACTERS = 300
+
+
+def explain_path(view_page: str, key: Mapping[str, Any], at: datetime | None, cursor: int | None = None) -> str:
+    """The page of a cell, below that of its view."""
+    asked = {f"key.{name}": key_text(of) for name, of in key.items()}
+    asked |= {"at": iso(at)} if at else {}
+    asked |= {"cursor": str(cursor)} if cursor is not None else {}
+    return f"{view_page}/explain?{urlencode(asked)}"
+
+
+def explained(view_page: str, said: Explanation) -> Html:
+    """What is behind a cell."""
+    keys = [[" ", tag("code", f"{name}="), value(of)] for name, of in said.key.items()]
+    start, end = said.window_start, said.window_end
+    times = [" · ", window(start, end, dated=True), " UTC"] if start and end else None
+    return tag(
+        "section",
+        tag("h1", tag("a", data(said.cell.view), href=view_page), keys, times),
+        _cell(said),
+        tag("p", _sentence(said), class_="quiet"),
+        tag("p", said.note, class_="warn" if said.agrees else "bad") if said.note else None,
+        _nearest(view_page, said),
+        _events(said) if said.events else None,
+        _more(view_page, said),
+        class_="large",
+        aria_label="events behind the cell",
+    )
+
+
+def _cell(said: Explanation) -> Html | None:
+    if not said.cell.values:
+        return None
+    hidden = (*said.key, "window_start", "window_end", "settled")
+    shown = [(at, name, of) for at, (name, of) in enumerate(said.cell.columns) if name not in hidden]
+    numbers = [name for _, name, of in shown if of.is_numeric]
+    cells = [[value(said.cell.values[0][at]) for at, _, _ in shown]]
+    return table([name for _, name, _ in shown], cells, label="the cell", numbers=numbers)
+
+
+def _sentence(said: Explanation) -> str:
+    found = "1 event" if said.found == 1 else f"{said.found:,} events"
+    agrees = "the view counts the same" if said.agrees else "the view counts another number"
+    return f"{found} of the log: {said.late:,} late, {said.corrections:,} corrections; {agrees}."
+
+
+def _events(said: Explanation) -> Html:
+    columns = [name for name, _ in said.columns]
+    titles = ["arrived (UTC)", "event time (UTC)", "late by", "", *columns, "event"]
+    numbers = ["late by", *(name for name, of in said.columns if of.is_numeric)]
+    return table(titles, [_row(event, columns) for event in said.events], label="events", numbers=numbers)
+
+
+def _row(event: ExplainedEvent, columns: Sequence[str]) -> list[Html | str]:
+    mark = "correction" if event.correction else "late" if event.late else ""
+    given = [value(event.arguments[name]) if name in event.arguments else "" for name in columns]
+    times = [moment(event.arrived), moment(event.event_time), span(event.lateness_ms)]
+    return [*times, tag("span", mark, class_="warn" if mark else None), *given, data(event.value, SHOWN_CHARACTERS)]
+
+
+def _nearest(view_page: str, said: Explanation) -> Html | None:
+    if said.found or not said.nearest:
+        return None
+    links = [[" ", tag("a", moment(time), href=explain_path(view_page, said.key, time))] for time in said.nearest]
+    return tag("p", "The nearest windows of this key that hold events (UTC):", links)
+
+
+def _more(view_page: str, said: Explanation) -> Html | None:
+    if said.next_cursor is None:
+        return None
+    path = explain_path(view_page, said.key, said.window_start, said.next_cursor)
+    return tag("p", tag("a", "More events", href=path))
