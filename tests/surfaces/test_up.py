@@ -171,7 +171,7 @@ def test_the_past_by_all_surfaces(up: Up, connection: Connection, headrace: Call
     reply = httpx2.get(f"{up.url}/v1/views/traffic", params=asked, headers=lines, trust_env=False, timeout=60)
     assert orjson.loads(reply.text.splitlines()[-1])["answer"]["rows"][0]["hits"] == 5
     early = {"timestamp_as_of": "2020-01-01"}
-    reply = httpx2.get(f"{up.url}/v1/views/traffic", params=early, headers=lines, trust_env=False, timeout=60)
+    reply = httpx2.get(f"{up.url}/v1/views/traffic", params=early, trust_env=False, timeout=60)
     assert (reply.status_code, reply.json()["error"]["code"]) == (400, "question")
     counted = headrace("sql", "SELECT sum(hits) AS n FROM traffic VERSION AS OF 1", "-w", up.folder, "--json").json
     assert counted["rows"] == [{"n": 5}]
