@@ -49,6 +49,7 @@ def test_older_files_read_the_same_and_views_follow(spark: Any, tmp_path: Path) 
 
     bench.add_view(VIEW)
     bench.maintain()
+    bench.work()
     assert bench.answer("v").version == 2
     rows = bench.ask("v", random.Random(0))
     assert [{name: row[name] for name in row if name in VIEW} for row in rows] == [

@@ -122,7 +122,8 @@ def test_names_are_found_as_sql_finds_them(applied: Path, serve: Callable[..., S
 
 def test_too_many_at_once_are_refused_and_the_next_succeed(applied: Path, serve: Callable[..., Served]) -> None:
     served = serve(applied, sql_at_once=1, sql_timeout_s=20)
-    busy = threading.Thread(target=lambda: served.http.post("/v1/sql", json={"query": "SELECT sleep_ms(2000)"}))
+    slow = {"query": "SELECT sleep_ms(2000)"}
+    busy = threading.Thread(target=lambda: served.http.post("/v1/sql", json=slow, timeout=60))
     children: Children = served.runtime._children
     busy.start()
     while not children._lent:
