@@ -182,14 +182,14 @@ class Batch:
             return slices.files()
         fault_point("build.before_slice")
         end = step_end(self._table.files(start, slices.to_commit), start, slices.to_commit, self._slice_rows)
-        draft = slices.draft()
-        with self._table.reading(start, end) as files:
+        with slices.adding(start, end) as draft, self._table.reading(start, end) as files:
             damage = damage_of(self._table.folder, files)
             if damage:
                 raise HeadraceError(damage)
             if files:
                 self._job.write(self._table.folder, self._stream, version, files, (start, end), draft)
-        slices.add(draft, end)
+            else:
+                draft.mkdir()  # a slice without events has no files
         fault_point("build.after_slice")
         return None
 

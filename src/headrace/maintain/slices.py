@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shutil
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from headrace.store.base import Version
 from headrace.store.tables import plain_name
 
 DRIFT = "drift-"  # before the name of what did not agree and is kept
+DRAFT = "draft-"
 CONTENT = "content.json"  # a slice's files, with size and checksum of each
 PIECE_BYTES = 1 << 20
 _NAME = re.compile(r"(\d+)-(\d+)")
@@ -48,21 +52,25 @@ class Slices:
             files += found
         return files
 
-    def draft(self) -> Path:
-        """A folder for the next slice to be written into; not made yet."""
-        path = self.folder / "draft"
-        shutil.rmtree(path, ignore_errors=True)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        return path
+    @contextmanager
+    def adding(self, from_commit: int, to_commit: int) -> Iterator[Path]:
+        """A folder to make and to write the slice of these commits into; it is one when that has ended well.
 
-    def add(self, draft: Path, to_commit: int) -> None:
-        """The draft holds the next slice, up to this commit."""
-        draft.mkdir(exist_ok=True)  # a slice without events has no files
-        content = {path.name: [path.stat().st_size, _checksum(path)] for path in sorted(draft.glob("*.parquet"))}
-        (draft / CONTENT).write_bytes(orjson.dumps(content))
-        target = self._path(self.done_to(), to_commit)
-        shutil.rmtree(target, ignore_errors=True)
-        os.rename(draft, target)
+        It has a name of its own, and nobody else removes it: a process that was paused, and the one that took over
+        from it, may both compute this slice, and Spark goes on writing for either.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        draft = self.folder / f"{DRAFT}{secrets.token_hex(4)}"
+        try:
+            yield draft
+            content = {path.name: [path.stat().st_size, _checksum(path)] for path in sorted(draft.glob("*.parquet"))}
+            (draft / CONTENT).write_bytes(orjson.dumps(content))
+            target = self._path(from_commit, to_commit)
+            shutil.rmtree(target, ignore_errors=True)
+            os.rename(draft, target)
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
 
     def keep_as(self, folder: Path) -> None:
         """Put them aside, for somebody to look at."""

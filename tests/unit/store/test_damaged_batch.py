@@ -160,7 +160,8 @@ def test_slices_of_another_definition_are_not_taken_for_ones_own(workspace: Work
     store = open_store(workspace, 1)
     first = store.register(VIEW, fingerprint(VIEW), 5, Point(3, 30, None))
     old = Slices(slices_folder(workspace.builds, first), 0, 3)
-    old.add(old.draft(), 2)
+    with old.adding(0, 2) as draft:
+        draft.mkdir()
     store.close()
     (file,) = (workspace.data / "store").glob("*.duckdb")
     file.unlink()
@@ -178,11 +179,11 @@ def test_a_damaged_slice_is_computed_again(
     workspace: Workspace, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     slices = Slices(workspace.builds / "traffic-1-abc", 0, 3)
-    for end in (1, 3):
-        draft = slices.draft()
-        draft.mkdir()
-        shutil.copy(write_partials(tmp_path / f"p{end}", VIEW, [simple_event("/a", 0)]), draft / "part.parquet")
-        slices.add(draft, end)
+    for start, end in ((0, 1), (1, 3)):
+        file = write_partials(tmp_path / f"p{end}", VIEW, [simple_event("/a", 0)])
+        with slices.adding(start, end) as draft:
+            draft.mkdir()
+            shutil.copy(file, draft / "part.parquet")
     broken = workspace.builds / "traffic-1-abc" / "0-1" / "part.parquet"
     damage(broken)
     (said,) = check_batch_layer(workspace, deep=False)
@@ -191,3 +192,28 @@ def test_a_damaged_slice_is_computed_again(
     assert slices.done_to() == 0
     with suppress(FileNotFoundError):
         assert not any(broken.parent.iterdir())
+
+
+def test_two_that_compute_the_same_slice_do_not_meet(tmp_path: Path) -> None:
+    """A process that was paused, and the one that took over from it: each has a draft, and says what it holds."""
+    slices = Slices(tmp_path / "slices", 0, 8)
+    with slices.adding(0, 8) as ours:
+        with slices.adding(0, 5) as paused:
+            for draft, name in ((paused, "a"), (ours, "b")):
+                draft.mkdir()
+                (draft / f"{name}.parquet").write_bytes(b"rows")
+        assert slices.done_to() == 5  # it woke, and what it had was whole
+    assert not (tmp_path / "slices" / "5-8").exists()
+    assert slices.done_to() in (5, 8)
+    assert [[file.name for file in path.glob("*.parquet")] for path in sorted((tmp_path / "slices").iterdir())] == [
+        ["a.parquet"],
+        ["b.parquet"],
+    ]
+
+
+def test_a_slice_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    slices = Slices(tmp_path / "slices", 0, 8)
+    with pytest.raises(FileNotFoundError), slices.adding(0, 8):
+        pass  # nothing was made: it is not taken for a slice without events
+    assert slices.done_to() == 0
+    assert not any((tmp_path / "slices").iterdir())
