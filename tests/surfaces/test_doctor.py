@@ -236,7 +236,7 @@ def test_a_store_that_disagrees(sent: Path, examine: Command) -> None:
     store.close()
     assert "it lacks 1 of 1 commit" in examine(sent)["view traffic"]["said"]
     store = DuckStore.open(path, 4)
-    store.stall("traffic", 1, "out of cheese")
+    store.stall("traffic", 2, "out of cheese")
     store.close()
     assert "stalled: out of cheese" in examine(sent)["view traffic"]["said"]
     path.write_bytes(b"not a database" * 1000)
