@@ -108,7 +108,7 @@ def test_a_corrupt_speed_row_refuses_the_swap_and_raises_the_alarm(bench: Bench)
         (audit,) = snapshot.audits("v")
     assert [drift.column for drift in audit.drift] == ["events"]
     (kept,) = bench.batch._folder.glob("*")
-    assert (kept.name, (kept / "speed.parquet").exists()) == ("drift-v-1", True)
+    assert (kept.name[:10], (kept / "speed.parquet").exists()) == ("drift-v-1-", True)
     bench.beat("v")  # looked at once more, it is still wrong
     assert version(bench).alarm == found.alarm
     with bench.store._transaction() as connection:
