@@ -51,8 +51,8 @@ def total(bench: Bench) -> Any:
 
 def test_free_edits_between_the_steps_of_a_beat(bench: Bench) -> None:
     edit(bench, PLAIN)
-    for seed, select in enumerate(FREE):
-        feed(bench, seed, 4)
+    for seed, select in enumerate(FREE[::2]):
+        feed(bench, seed, 3)
         bench.maintain()
         before, start = total(bench), serving(bench).number
         bench.batch.refresh("v")
