@@ -81,6 +81,13 @@ class Heard:
     answer_ms: list[float] = field(default_factory=list)
     answers: list[Said] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    posts: int = 0  # acknowledged
+    began: float = field(default_factory=time.monotonic)
+    seconds: float = 0.0
+
+    def end(self) -> None:
+        """Nothing more is heard: what is measured is over."""
+        self.seconds = time.monotonic() - self.began
 
 
 class Load:
@@ -101,6 +108,7 @@ class Load:
         """What is heard in so many seconds."""
         heard = self.heard = Heard()
         time.sleep(seconds)
+        heard.end()
         return heard
 
     def stop(self) -> None:
@@ -118,6 +126,7 @@ class Load:
             body = self._bodies[number % len(self._bodies)]
             token = connection.post("/v1/streams/visits/events", body)["token"]
             self._acknowledged.put((token, time.monotonic()))
+            self.heard.posts += 1
         self._acknowledged.put(None)
 
     def _wait(self, _: int) -> None:
@@ -167,7 +176,11 @@ def edits_under_load(tell: Tell) -> list[Figure]:
     ratio = percentile(edited.fresh_s, 0.99) / percentile(quiet.fresh_s, 0.99)
     spread = f"{percentile(quiet.fresh_s, 0.99):.2f} s without edits"
     during = f"while a view is edited {len(served) - 1} times"
+    taken, given = edited.posts * PER_POST / edited.seconds, len(edited.answers) / edited.seconds
     return [
+        # The load itself has bars: where it was not reached, the rest says nothing.
+        Figure(f"events taken in {during}", taken, "events/s", f"of {FLOW:,} sent", 0.95 * FLOW),
+        Figure(f"answers given {during}", given, "answers/s", f"of {ASKED} asked", 0.95 * ASKED),
         Figure(f"answers that failed {during}", len(edited.failures), "", f"of {len(edited.answers):,}", 0, False),
         Figure(f"answers that were not right {during}", len(wrong), "", f"of {len(answers):,}", 0, False),
         of_percentile(f"freshness {during}", edited.fresh_s, 0.99, "s", None),
@@ -205,6 +218,7 @@ def _run(server: Server, tell: Tell) -> tuple[Heard, Heard, dict[int, Definition
         number = _wait_for_version(connection, number)
         served[number] = definition
         tell(f"edit {at}: {kind}, serves after {time.monotonic() - began:.1f} s")
+    edited.end()
     load.stop()
     return quiet, edited, served
 
