@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from headrace.config import Workspace
-from headrace.damaged import DamagedPipeline
-from headrace.define.catalog import Catalog, load
 from headrace.define.model import Stream
-from headrace.define.plan import Plan, checked_plan, compare
+from headrace.define.plan import Plan
+from headrace.definitions import Definitions
 from headrace.describe import describe_view, memory_mb, read_layers, warnings
-from headrace.errors import CorruptionError, DefinitionError, HeadraceError, NotFoundError, NotReadyError, did_you_mean
+from headrace.errors import HeadraceError, NotFoundError, NotReadyError, did_you_mean
 from headrace.failures import disk_full, is_disk_full
-from headrace.faults import fault_point
 from headrace.history import History, Job
 from headrace.lake.dead import DeadLetters
 from headrace.lake.formats.layout import Layout
@@ -31,8 +29,6 @@ from headrace.lake.ingest import IngestReply, TokenState, read_token
 from headrace.lake.table import LakeTable
 from headrace.lease import Lease
 from headrace.pipeline import Pipeline
-from headrace.reconcile import reconcile_views
-from headrace.running import read_running, write_running
 from headrace.serve.answer import Answer, answer
 from headrace.serve.cell import CellQuestion
 from headrace.serve.explanation import Explanation
@@ -43,7 +39,6 @@ from headrace.sql.query import run_sql
 from headrace.store.base import Version
 from headrace.stored import clean, open_store, take_lease
 from headrace.timing import Timing
-from headrace.versions import Versions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,17 +68,16 @@ class Runtime:
             self._freshness,
             workspace.data / "scratch" / f"past-{lease.fence}",
         )
-        self._catalog = read_running(workspace.catalog_file)
-        self._pipelines: dict[str, Pipeline] = {}
-        self._versions = Versions(workspace, self._store, self._pipelines)
-        self._changing = threading.RLock()  # apply, start and stop of pipelines
         self._applied = threading.Condition()
         self._spark: SparkSession | None = None
         self._scratch = workspace.data / "scratch" / f"{lease.fence}"
         self._started: float | None = None
         self._beat: float | None = None
         self._threads: list[threading.Thread] = []
-        self._reconcile(self._catalog)
+        self._definitions = Definitions(workspace, lease, self._store, lambda: self._spark, self._start_pipeline)
+        self._changing = self._definitions.changing
+        self._pipelines = self._definitions.pipelines
+        self._versions = self._definitions.versions
         clean(self._store, workspace.builds)
 
     @classmethod
@@ -155,9 +149,9 @@ class Runtime:
                 if self.stopped.is_set():
                     spark.stop()
                     return
-                for pipeline in self._pipelines.values():
-                    pipeline.start(spark, self._scratch, self._on_applied)
                 self._spark = spark
+                for pipeline in self._pipelines.values():
+                    self._start_pipeline(pipeline)
                 self._beat = time.monotonic()
         except HeadraceError as error:
             self._fail(error)
@@ -175,6 +169,10 @@ class Runtime:
             self._children.prepare()
             log.info("pipeline ready", seconds=round(time.monotonic() - (self._started or 0), 1))
             self._rehearse(spark)
+
+    def _start_pipeline(self, pipeline: Pipeline) -> None:
+        if self._spark is not None:
+            pipeline.start(self._spark, self._scratch, self._on_applied)
 
     def _rehearse(self, spark: SparkSession) -> None:
         """Make the first real events quick. They may come meanwhile: pipelines run already."""
@@ -197,9 +195,7 @@ class Runtime:
                 self._lease.check()
                 if self._spark is None:
                     continue
-                with self._changing:
-                    pipelines = list(self._pipelines.values())
-                for pipeline in pipelines:
+                for pipeline in self._definitions.all_pipelines():
                     pipeline.supervise()
                 self._beat = time.monotonic()
             except HeadraceError as error:
@@ -215,19 +211,15 @@ class Runtime:
         while not self.stopped.wait(self.workspace.settings.upkeep_every_s):
             if self._spark is None:
                 continue
-            with self._changing:
-                pipelines = list(self._pipelines.values())
-            for pipeline in pipelines:
+            for pipeline in self._definitions.all_pipelines():
                 pipeline.keep_up(self.stopped.is_set)
 
     def _run_batch(self) -> None:
         """The batch layer of all streams: a piece of work each in turn, so that none waits for a long build."""
         while not self.stopped.is_set():
-            with self._changing:
-                pipelines = list(self._pipelines.values())
             worked = False
             try:
-                for pipeline in pipelines:
+                for pipeline in self._definitions.all_pipelines():
                     if pipeline.batch is not None:
                         worked = pipeline.batch.run_once() or worked
             except Exception:
@@ -249,78 +241,15 @@ class Runtime:
 
     def plan(self) -> Plan:
         """What the definitions folder asks for, against what runs."""
-        return compare(self._running(), load(self.workspace.definitions), self._versions.costs())
+        return self._definitions.plan()
 
     def apply(self, expect: str | None = None) -> Plan:
         """Make what is wanted run. `expect` is the fingerprint of the plan that a person said yes to."""
-        with self._changing:
-            wanted = load(self.workspace.definitions)
-            plan = checked_plan(self._running(), wanted, expect, self._versions.costs())
-            self._analyse(wanted)
-            write_running(self.workspace.catalog_file, wanted)
-            fault_point("edit.after_catalog")
-            self._reconcile(wanted)
-        return plan
+        return self._definitions.apply(expect)
 
     def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> dict[str, Any]:
         """Make a view what it was in an earlier version; with `dry_run`, say what that takes."""
-        with self._changing:
-            found = self._versions.rollback(self._catalog, view, to)
-            if not dry_run:
-                wanted = Catalog(self._catalog.streams, {**self._catalog.views, view: found.to.view})
-                write_running(self.workspace.catalog_file, wanted)
-                fault_point("edit.after_catalog")
-                if found.way.kind == "revive":
-                    self._store.revive(view, found.to.number)
-                self._reconcile(wanted)
-        return found.as_dict()
-
-    def _running(self) -> Catalog:
-        """What runs. After an apply that failed half-way this is not what was asked for: it can be repeated."""
-        pipelines = dict(self._pipelines)
-        return Catalog({name: pipeline.stream for name, pipeline in pipelines.items()}, self._catalog.views)
-
-    def _analyse(self, wanted: Catalog) -> None:
-        """Let Spark look at each new view before anything changes."""
-        if self._spark is None:
-            return  # a view that Spark cannot run will be stalled with its reason
-        from headrace.maintain.partials import analyse
-
-        for view in wanted.views.values():
-            stream = wanted.streams[view.stream]
-            if self._versions.needs_build(view, stream.patience_ms):
-                reason = analyse(self._spark, stream, view)
-                if reason:
-                    where = wanted.locations.get(view.name)
-                    raise DefinitionError(f"view '{view.name}': Spark refuses it: {reason}", where=where)
-
-    def _reconcile(self, wanted: Catalog) -> None:
-        """Make pipelines and store what a catalog says. Safe to repeat after a crash or a failure at any point."""
-        for name, stream in wanted.streams.items():
-            running = self._pipelines.get(name)
-            if running is not None and running.stream != stream:
-                running.redefine(stream)
-            if running is None:
-                pipeline = self._open_pipeline(stream)
-                if self._spark is not None:
-                    pipeline.start(self._spark, self._scratch, self._on_applied)
-                self._pipelines[name] = pipeline
-        lakes = {name: pipeline.lake for name, pipeline in self._pipelines.items()}
-        reconcile_views(self._store, wanted, {name: lake for name, lake in lakes.items() if lake is not None})
-        self._catalog = wanted
-        # Last, for the views of the catalog before need them until here.
-        for name in [name for name in self._pipelines if name not in wanted.streams]:
-            self._pipelines.pop(name).close()
-        for pipeline in self._pipelines.values():
-            pipeline.wake()
-
-    def _open_pipeline(self, stream: Stream) -> Pipeline:
-        """A stream whose files are damaged stands alone: it says so, and others go on."""
-        try:
-            return Pipeline(self.workspace, stream, self._lease, self._store)
-        except CorruptionError as error:
-            log.error("a stream is damaged", stream=stream.name, error=str(error))
-            return DamagedPipeline(stream, error)
+        return self._definitions.rollback(view, to, dry_run=dry_run)
 
     # Events and questions
 
@@ -411,8 +340,8 @@ class Runtime:
             layers = read_layers(snapshot, versions)
         coming = {v.view.name: v for v in versions if v.live and not v.serving}
         described = []
-        for name in sorted(self._catalog.views):
-            view = self._catalog.views[name]
+        for name in sorted(self._definitions.catalog.views):
+            view = self._definitions.catalog.views[name]
             serving = next((v for v in versions if v.view.name == name and v.serving), None)
             fresh = self._freshness(serving) if serving else (None, "it is being built")
             pipeline = self._pipelines[view.stream]

@@ -30,6 +30,7 @@ LAYERS = [
     {"worker", "describe", "rehearse"},
     {"pipeline"},
     {"damaged", "versions"},
+    {"definitions"},
     {"runtime"},
     {"offline"},
     {"web"},
