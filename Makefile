@@ -7,14 +7,18 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 LANES ?= 2
 
-.PHONY: demo test test-faults check bench setup clean test-fast
+.PHONY: demo test test-full test-faults check bench setup clean test-fast
 
 demo: setup
 	@$(BIN)/headrace demo
 
 test: setup check
 	@scripts/browser
-	@LANES=$(LANES) $(BIN)/python -m tests.lanes
+	@LANES=$(LANES) $(BIN)/python -m tests.lanes $(ARGS)
+
+test-full: setup check
+	@scripts/browser
+	@HEADRACE_LAW_STREAMS=50 HEADRACE_LAW_PROCESSES=1 LANES=$(LANES) $(BIN)/python -m tests.lanes $(ARGS)
 
 test-faults: setup
 	@HEADRACE_FAULT_SEEDS=$(or $(SEEDS),25) $(BIN)/python -m pytest tests/faults

@@ -21,9 +21,10 @@ from xml.etree import ElementTree
 
 ROOT = Path(__file__).parent
 LANES = int(os.environ.get("LANES", "2"))
-TOGETHER = (("unit", "laws", "docs"), ("surfaces",), ("spark", "equivalence"))  # each shares a session or a server
-ALONE = ("docs/test_tutorial.py", "surfaces/test_demo.py", "faults/test_*.py")  # tests with servers of their own
-SOONEST = ("unit", "faults/test_kill", "surfaces", "docs/test_tutorial")  # fast ones, then long ones: lanes end alike
+TOGETHER = (("unit", "laws", "docs"), ("surfaces",), ("spark", "equivalence"))  # each shares a session or much set-up
+ALONE = ("faults/test_*.py", "docs/test_tutorial.py", *(f"surfaces/test_{name}.py" for name in ("demo", "edits", "up")))
+# Fast ones, then long ones, so that the lanes end alike.
+SOONEST = ("unit", "faults/test_kill", "spark", "surfaces", "docs/test_tutorial")
 NO_TESTS = 5  # pytest's exit code where its arguments leave nothing to run
 SLOWEST = 15
 SAY_EVERY_S = 30.0

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from headrace.define.catalog import Catalog
 from headrace.define.fingerprint import fingerprint
 from headrace.define.loosening import strictest
 from headrace.define.model import View
@@ -17,8 +18,10 @@ from headrace.lake.append import Append
 from headrace.lake.formats.layout import Format, Layout
 from headrace.lake.ingest import Ingest
 from headrace.lake.table import LakeTable
+from headrace.maintain.batch import _ORDER as ORDER
 from headrace.maintain.batch import Batch
 from headrace.maintain.speed import Speed
+from headrace.reconcile import reconcile_views
 from headrace.serve.answer import Answer, answer
 from headrace.serve.question import Question
 from headrace.store.base import Point, Version
@@ -72,6 +75,22 @@ class Bench:
         """Let the batch layer take over what the speed layer has of a view."""
         self.batch.refresh(view)
         self.work()
+
+    def advance(self, view: str) -> bool:
+        """One piece of the batch layer's work on one view; whether there was one. What fails is raised."""
+        with self.store.snapshot() as snapshot:
+            versions = snapshot.versions()
+        own = [version for version in versions if version.view.name == view]
+        for version in sorted(own, key=lambda version: ORDER.index(version.state)):
+            if self.batch._is_due(version, versions):
+                self.batch._work(version)
+                return True
+        return False
+
+    def reconcile(self, views: list[str]) -> None:
+        """Make these the views, as `apply` does."""
+        wanted = parse("\n".join(views), known=self.catalog).views
+        reconcile_views(self.store, Catalog(self.catalog.streams, wanted), {self.stream.name: self.table.state})
 
     def post(self, lines: list[bytes], key: str, *, keep_bad: bool) -> Any:
         """One request; done when durable."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -72,13 +73,20 @@ def _or(a: bool | None, b: bool | None) -> bool | None:
 
 
 def make_events(chance: random.Random, count: int) -> list[Event]:
-    """Events that come out of order, some hours late, many NULL, some twice but for their id."""
+    """Events that come out of order, some hours or days late, many NULL, some twice but for their id.
+
+    In some streams most events are of one kind: a key and a minute that are hot.
+    """
     events: list[Event] = []
+    hot = chance.choice([0.0, 0.0, 0.8])
     for i in range(count):
-        if events and chance.random() < 0.05:
-            events.append({**chance.choice(events), "id": i})
+        if events and chance.random() < max(hot, 0.05):
+            again = {**events[0], "small": chance.randint(-9, 9)} if hot else chance.choice(events)
+            events.append({**again, "id": i})
             continue
         late = chance.choice([0, 0, 0, chance.uniform(0, 90), chance.uniform(0, 3 * 3600)])
+        if chance.random() < 0.02:
+            late += 86_400 * chance.randint(1, 3)
         at = BASE + timedelta(seconds=i / max(count, 1) * 600 - late)
         events.append(
             {
@@ -126,9 +134,29 @@ BAD = [b"{", b'{"id":"x","at":"2026-03-01T12:00:00Z"}', b'{"id":1}', b"[]", b"nu
        b'{"id":1,"at":"2026-03-01T12:00:00Z","small":1.5}']  # fmt: skip
 
 
-def make_shape(chance: random.Random, name: str) -> Shape:
-    """A view with every aggregate of the registry, over arguments that it takes."""
+def make_shape(chance: random.Random, name: str, most: int | None = None) -> Shape:
+    """A view with every aggregate of the registry, over arguments that it takes; or with at most so many of them."""
+    outputs = _outputs(chance)
+    if most is not None:
+        outputs = chance.sample(outputs, chance.randint(1, most))
+    return Shape(name, make_keys(chance), chance.choice(WINDOWS), make_where(chance), tuple(outputs))
+
+
+def make_keys(chance: random.Random) -> tuple[tuple[str, Term], ...]:
     keys = chance.sample(KEYS, chance.choice([0, 1, 1, 2]))
+    return tuple((f"k{i}", key) for i, key in enumerate(keys))
+
+
+def make_where(chance: random.Random) -> Term | None:
+    return chance.choice([None, None, chance.choice(CONDITIONS)])
+
+
+def make_output(chance: random.Random, name: str) -> Output:
+    return replace(chance.choice(_outputs(chance)), name=name)
+
+
+def _outputs(chance: random.Random) -> list[Output]:
+    """Each aggregate over up to two arguments that it takes, and over none if it can."""
     outputs = []
     for index, (aggregate, cls) in enumerate(sorted(REGISTRY.items())):
         fits = [t for t in FIELDS + EXPRESSIONS if cls.refuse(Expression(t.sql, parse_type(t.type))) is None]
@@ -136,12 +164,5 @@ def make_shape(chance: random.Random, name: str) -> Shape:
         if cls.refuse(None) is None:
             arguments.append(None)
         for sub, argument in enumerate(arguments):
-            where = chance.choice([None, None, chance.choice(CONDITIONS)])
-            outputs.append(Output(f"c{index}_{sub}", aggregate, argument, where))
-    return Shape(
-        name,
-        tuple((f"k{i}", key) for i, key in enumerate(keys)),
-        chance.choice(WINDOWS),
-        chance.choice([None, None, chance.choice(CONDITIONS)]),
-        tuple(outputs),
-    )
+            outputs.append(Output(f"c{index}_{sub}", aggregate, argument, make_where(chance)))
+    return outputs

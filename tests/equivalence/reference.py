@@ -50,6 +50,9 @@ class Shape:
     where: Term | None
     outputs: tuple[Output, ...]
 
+    def takes(self, event: Event) -> bool:
+        return self.where is None or self.where.of(event) is True
+
     @property
     def sql(self) -> str:
         selected = [f"{term.sql} AS {name}" for name, term in self.keys] + [output.sql for output in self.outputs]
@@ -66,7 +69,7 @@ def expected(shape: Shape, events: list[Event]) -> dict[tuple[Any, ...], dict[st
     """(window start, keys...) -> what each column must say: (value, tolerance)."""
     groups: dict[tuple[Any, ...], list[Event]] = {}
     for event in events:
-        if shape.where is None or shape.where.of(event) is True:
+        if shape.takes(event):
             keys = tuple(term.of(event) for _, term in shape.keys)
             for start in _windows(shape, event["at"]):
                 groups.setdefault((start, *keys), []).append(event)
@@ -127,6 +130,23 @@ COLUMNS: dict[str, Callable[[list[Any], str], tuple[Any, float]]] = {
     # The sketch is exact for sets as small as these tests make, but for a hash that collides.
     "approx_count_distinct": lambda values, of: (len(set(values)), 0.05 * len(set(values)) + 0.1),
 }
+
+
+def corrections(
+    shape: Shape, commits: list[list[Event]], patience_ms: int, among: Callable[[Event], bool] = lambda event: True
+) -> int:
+    """How many of a view's events came when their pane was settled, by what had come in commits before."""
+    if shape.window is None:
+        return 0
+    pane_us, newest_us, found = math.gcd(*shape.window) * 1000, -math.inf, 0
+    for events in commits:
+        times = {id(event): round(event["at"].timestamp() * 1e6) for event in events}
+        for event in events:
+            if among(event) and shape.takes(event):
+                start_us = times[id(event)] // pane_us * pane_us
+                found += start_us + pane_us + patience_ms * 1000 <= newest_us
+        newest_us = max([newest_us, *times.values()])
+    return found
 
 
 def differences(shape: Shape, rows: list[dict[str, Any]], events: list[Event]) -> list[str]:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from headrace.aggregate import REGISTRY
-from headrace.transport.record import cut
 
 from .bench import Bench
-from .generate import BAD, STREAM, make_events, make_shape, to_json
+from .feed import Feed
+from .generate import STREAM, make_events, make_shape
 from .reference import COLUMNS, differences
 
 
@@ -30,51 +30,19 @@ def test_views_equal_the_reference(spark: Any, tmp_path: Path, seed: int) -> Non
         bench.add_view(shape.sql)
     events = make_events(chance, chance.choice([0, 1, 40, 150]))
     chance.shuffle(events)
-    counts = send(bench, chance, events)
-    while bench.table.state.position < bench.journal.end:
-        commit_some(bench, chance)
+    feed = Feed(bench, chance)
+    feed.send(events)
+    while feed.commit_some():
         if chance.random() < 0.6:
             bench.maintain()
     bench.add_view(late_shape.sql)  # over history
     bench.maintain()
     assert bench.table.rows() == len(events)
-    assert bench.table.rows(dead=True) == counts["dead"]
+    assert bench.table.rows(dead=True) == feed.dead
     for shape in [*shapes, late_shape]:
         wrong = differences(shape, bench.ask(shape.name, chance), events)
         assert not wrong, (seed, shape.sql, wrong[:3])
     bench.close()
-
-
-def send(bench: Bench, chance: random.Random, events: list[dict[str, Any]]) -> dict[str, int]:
-    """Post the events in requests of random size, some of them again, with broken lines between them."""
-    counts = {"refused": 0, "dead": 0}
-    at = 0
-    while at < len(events):
-        size = chance.randint(1, 30)
-        lines = [(to_json(event, chance), True) for event in events[at : at + size]]
-        for _ in range(chance.choice([0, 0, 1, 3])):
-            lines.insert(chance.randint(0, len(lines)), (chance.choice(BAD), False))
-        keep_bad = chance.random() < 0.5
-        for _ in range(chance.choice([1, 1, 2])):
-            reply = bench.post([line for line, _ in lines], f"key-{at}", keep_bad=keep_bad)
-            bad = [index for index, (_, good) in enumerate(lines) if not good]
-            assert [r["index"] for r in reply.refused] == ([] if keep_bad else bad)
-            assert reply.accepted == len(lines) - (0 if keep_bad else len(bad))
-        counts["dead" if keep_bad else "refused"] += len(bad)
-        at += size
-    return counts
-
-
-def commit_some(bench: Bench, chance: random.Random) -> None:
-    """A commit of some of the journal's next records, in one or more ranges."""
-    start = bench.table.state.position
-    whole = cut(bench.journal.folder, start, bench.journal.end, 1, 1 << 40)
-    take = whole[: chance.randint(1, len(whole))]
-    ranges, target = [], chance.choice([1, 2, len(take)])
-    for i in range(0, len(take), target):
-        part = take[i : i + target]
-        ranges.append((part[0][0], part[-1][1]))
-    bench.commit(ranges[:3])
 
 
 def test_one_answer_for_all_splits(spark: Any, tmp_path: Path) -> None:
@@ -88,9 +56,9 @@ def test_one_answer_for_all_splits(spark: Any, tmp_path: Path) -> None:
         bench.add_view(shape.sql)
         own = random.Random(run)
         own.shuffle(events)
-        send(bench, own, events)
-        while bench.table.state.position < bench.journal.end:
-            commit_some(bench, own)
+        feed = Feed(bench, own)
+        feed.send(events)
+        while feed.commit_some():
             bench.maintain()
         sketches = [o.name for o in shape.outputs if o.aggregate == "approx_count_distinct"]
         rows = bench.ask("v", own)
