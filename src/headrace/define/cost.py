@@ -12,6 +12,7 @@ from headrace.readable import about, count
 
 # Until a build has run here: what two cores of a laptop do for a view of some sums, and some to spare.
 DEFAULT_EVENTS_PER_S = 500_000.0
+BEGINNING_S = 3.0  # of a build, however few its events: a Spark job, a process, a file
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Costs:
         if size is None:
             return None
         seconds = size.events / (self.events_per_s or DEFAULT_EVENTS_PER_S)
+        seconds += BEGINNING_S if size.events else 0
         return Cost(size.events, size.bytes, round(seconds, 3), self.events_per_s is not None)
 
 

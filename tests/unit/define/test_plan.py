@@ -62,7 +62,7 @@ def test_an_edit_that_needs_a_build_says_what_it_reads():
     assert (change.kind, change.what, change.how) == ("change", "view", "build")
     assert change.details == ("where: bytes > 0 → bytes > 1",)
     assert change.reason == "a build reads 90,000,000 events, about 3 min; the old version serves until then"
-    assert change.cost == Cost(90_000_000, 4_000, 180.0, measured=False)
+    assert change.cost == Cost(90_000_000, 4_000, 183.0, measured=False)
     assert "reads the whole log" in only(STREAM + VIEW.replace("bytes > 0", "bytes > 1")).reason
 
 
@@ -177,7 +177,7 @@ def test_a_plan_is_json():
 def test_a_plan_comes_back_from_json():
     plan = compare(Catalog(), RUNNING, Costs(lambda _: LOG))
     shown = json.loads(json.dumps(plan.as_dict()))
-    assert shown["changes"][1]["cost"] == {"events": 2_000, "bytes": 50, "seconds": 0.004, "measured": False}
+    assert shown["changes"][1]["cost"] == {"events": 2_000, "bytes": 50, "seconds": 3.004, "measured": False}
     assert tuple(map(Change.from_dict, shown["changes"])) == plan.changes
 
 
