@@ -68,7 +68,7 @@ def test_an_edit_that_needs_a_build_says_what_it_reads():
 
 def test_the_speed_of_builds_here_counts_once_it_is_known():
     (change,) = compare(RUNNING, parse(STREAM + VIEW.replace("> 0", "> 1")), Costs(lambda _: LOG, 1_000)).changes
-    assert change.cost == Cost(2_000, 50, 2.0, measured=True)
+    assert change.cost == Cost(2_000, 50, 5.0, measured=True)
 
 
 def test_a_free_edit_reads_nothing():
