@@ -22,8 +22,13 @@ def checked(view: Described, now: datetime) -> str:
     audit = view["last_audit"]
     if audit is None:
         return "not checked yet"
-    ago = span(max(0.0, (now - datetime.fromisoformat(audit["at"])).total_seconds() * 1000))
-    return f"checked {ago} ago: {_found(audit)}"
+    return f"checked {_ago((now - datetime.fromisoformat(audit['at'])).total_seconds())}: {_found(audit)}"
+
+
+def _ago(seconds: float) -> str:
+    if seconds < 2:
+        return "just now"
+    return f"{seconds:.0f} s ago" if seconds < 120 else f"{span(seconds * 1000)} ago"
 
 
 def _found(audit: Described) -> str:

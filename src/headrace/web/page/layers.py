@@ -39,7 +39,7 @@ def alarm_box(view: Described) -> Html | None:
     return tag(
         "div",
         tag("p", tag("strong", f"Alarm: {said}."), " Answers go on as they were; the batch layer waits."),
-        tag("p", data(view["alarm"], MOST_ALARM)),
+        tag("p", data(_sentence(view["alarm"]), MOST_ALARM), "."),
         tag("p", _commands(what_to_do(view["name"])), "."),
         class_="alarm",
         role="alert",
@@ -51,7 +51,7 @@ def building_bar(view: Described) -> Html | None:
     said = building(view)
     if said is None:
         return None
-    said = said[0].upper() + said[1:]
+    said = _sentence(said)
     coming = view["building"]
     done, of = coming.get("events_done") or 0, coming.get("events") or 0
     if coming["state"] == "ready":
@@ -110,6 +110,10 @@ def _percent(share: float) -> str:
     if 0 < share < 0.01:
         return "under 1 %"
     return "over 99 %" if 0.99 < share < 1 else f"{share:.0%}".replace("%", " %")
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _commands(text: str) -> list[Html | str]:

@@ -91,8 +91,8 @@ class WorkspacePage:
             problem,
             view_rows(view, look) if look else None,
             _older(name, keys, look) if look else None,
-            audits_table(view),
             tag("p", "As JSON: ", tag("code", f"GET /v1{view_path(name)}"), class_="quiet"),
+            audits_table(view),
             id="live",
             tabindex=-1,
         )
