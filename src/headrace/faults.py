@@ -35,6 +35,7 @@ POINTS = (
     "load.after_rename",
     "fill.before_commit",
     "fill.after_commit",
+    "edit.after_catalog",
     "edit.before_commit",
     "edit.after_commit",
     "swap.before_commit",

@@ -34,7 +34,7 @@ DEFINITIONS = """
 CREATE STREAM clicks (id BIGINT NOT NULL, who STRING, weight BIGINT, a {a}, b {b}, at TIMESTAMP NOT NULL,
   WATERMARK FOR at AS at - INTERVAL 10 SECONDS);
 CREATE MATERIALIZED VIEW per_minute AS
-  SELECT who, count(*) AS n, sum(weight) AS weight, approx_count_distinct(id) AS ids FROM clicks
+  SELECT who, count(*) AS n, sum(weight) AS weight, approx_count_distinct(id) AS ids{renames} FROM clicks
   WHERE weight < {per_minute} AND id >= -{edits} GROUP BY who, window(at, '1 minute');
 CREATE MATERIALIZED VIEW total AS SELECT count(*) AS n, sum(id) AS ids, max(id) AS last FROM clicks
   WHERE weight < {total} AND id >= -{edits_of_total};
@@ -56,6 +56,7 @@ class Scene:
             "total": 10,
             "edits": 0,
             "edits_of_total": 0,
+            "renames": 0,
         }
         self._limits = {view: {10} for view in VIEWS}  # which definitions of a view may answer now
         self._slices: dict[Path, int] = {}  # that the last server left
@@ -160,6 +161,8 @@ class Scene:
             return self._post_alone
         if kind in ("build", "load", "fill", "swap", "retire"):
             return self._post_or_edit
+        if kind == "edit":
+            return self._rename
         return self._post
 
     def _try(self, server: WarmServer, act: Callable[[WarmServer], None]) -> None:
@@ -182,6 +185,14 @@ class Scene:
             self._said[view] = limit
             self._said["edits" if view == "per_minute" else "edits_of_total"] += 1  # else an earlier version comes back
             self._limits[view] = {*self._limits[view], limit}
+            self._write()
+        self._apply(server)
+
+    def _rename(self, server: WarmServer) -> None:
+        """A free edit: the new version takes over the rows of the one that serves, or of the one being built."""
+        self._post(server)
+        if not self._unsure:
+            self._said["renames"] += 1
             self._write()
         self._apply(server)
 
