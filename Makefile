@@ -7,10 +7,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 LANES ?= 2
 
-.PHONY: demo test test-full test-faults check bench setup clean test-fast
+.PHONY: demo record test test-full test-faults check bench setup clean test-fast
 
 demo: setup
 	@$(BIN)/headrace demo
+
+record: setup
+	@$(BIN)/headrace demo --record docs/demo.svg
 
 test: setup check
 	@scripts/browser

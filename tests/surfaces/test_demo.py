@@ -27,12 +27,14 @@ def runs(pid):
 
 def test_a_short_run_answers_everything_right(tmp_path):
     kept = tmp_path / "shop"
-    process = start(tmp_path, "--seconds", "4", "--rate", "1500", "--seed", "11", "--json", "--keep", str(kept))
+    picture = tmp_path / "demo.svg"
+    options = ("--seconds", "4", "--rate", "1500", "--seed", "11", "--json")
+    process = start(tmp_path, *options, "--keep", str(kept), "--record", str(picture))
     said, _ = process.communicate(timeout=300)
     assert process.returncode == 0, said
     report = json.loads(said)
     assert report["ok"] is True
-    assert report["events"] == 6_000
+    assert report["events"] == 6_001
     assert {view["view"] for view in report["views"]} == {
         "traffic",
         "revenue",
@@ -45,7 +47,19 @@ def test_a_short_run_answers_everything_right(tmp_path):
     assert all(account["ok"] for account in report["accounts"])
     assert report["posts_repeated"] > 0
     assert report["late"] > 0
-    assert (kept / "definitions" / "shop.sql").is_file()
+    edit, late = report["edit"], report["late"]
+    assert [step["name"] for step in edit["steps"]] == ["plan", "build", "swap", "compare"]
+    assert edit["versions"] == [1, 2]
+    assert (edit["answers_failed"], edit["audit"]["agreed"], edit["audit"]["drift"]) == (0, True, [])
+    assert set(edit["answers_by_version"]) == {"1", "2"}
+    assert edit["events_read"] > 0
+    assert late["after"]["hits"] == (late["before"] or {"hits": 0})["hits"] + 1
+    assert late["explained"]["correction"] is True
+    assert late["explained"]["behind_ms"] == 3 * 3_600_000
+    assert "AS slowest" in (kept / "definitions" / "shop.sql").read_text()
+    drawn = picture.read_text()
+    assert "all&#160;answers&#160;are&#160;right" in drawn
+    assert "url(" not in drawn.replace("url(#", "")
     holder = read_holder(kept / "data" / "lease.json")
     assert holder.released
     assert not runs(holder.pid)

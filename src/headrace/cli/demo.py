@@ -18,12 +18,15 @@ def demo(
     keep: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="New folder that keeps the workspace afterwards.")
     ] = None,
+    record: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="SVG file that keeps what the terminal shows at the end.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the traffic of a web shop, and check every row. All parts are the real ones."""
+    """Run the traffic of a web shop, edit a view meanwhile, and check every row. All parts are the real ones."""
     from headrace.demo import run  # the generator, its page and its checks
 
-    raise typer.Exit(run(console(), seconds=seconds, rate=rate, seed=seed, keep=keep, json=as_json))
+    raise typer.Exit(run(console(), seconds=seconds, rate=rate, seed=seed, keep=keep, json=as_json, picture=record))
 
 
 def bench(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.demo.compare import STATED_ERROR, Comparison, compare
+from headrace.demo.edit import COLUMN, VIEW
 from headrace.demo.figures import Figures
 from headrace.demo.reader import Reader
 from headrace.demo.reference import MINUTE_US, RULES
@@ -68,7 +69,7 @@ def check_run(figures: Figures, reader: Reader, note: Callable[[str], None]) -> 
         newest_us = max((truth.at_us for truth in truths), default=0)
         report.views.append(compare(rule, rule.rows(truths), reader.all_rows(rule.view), newest_us))
     figures.look(reader)
-    report.accounts = [*_accounts(figures), _corrections(figures)]
+    report.accounts = [*_accounts(figures), _corrections(figures), *_second_act(figures)]
     return report
 
 
@@ -92,6 +93,28 @@ def _accounts(figures: Figures) -> Iterable[Account]:
             not tally.problems,
             tally.problems[0] if tally.problems else f"{tally.refused:,} refused, {tally.repeats:,} posts repeated",
         )
+
+
+def _second_act(figures: Figures) -> Iterable[Account]:
+    edit, late = figures.edit, figures.late
+    if edit is None or edit.audit is None or late is None:
+        return  # there was no second act
+    asking, (before, after) = edit.asking, edit.versions
+    yield Account(
+        f"view '{VIEW}': every answer came while column '{COLUMN}' was added",
+        asking.failed == 0 and set(asking.by_version) == {before, after},
+        asking.first_failure or f"{asking.given:,} answers, {asking.failed:,} failed, in {edit.took_s:.1f} s",
+    )
+    yield Account(
+        f"view '{VIEW}': batch layer and speed layer agree",
+        edit.audit["agreed"],
+        f"{edit.audit['rows']:,} rows compared, drift {sum(off['rows'] for off in edit.audit['drift']):,}",
+    )
+    yield Account(
+        "an event three hours late is in its cell, and explain marks it",
+        late.ok,
+        f"{late.explained['found']:,} events behind it, {late.explained['corrections']:,} of them corrections",
+    )
 
 
 def _corrections(figures: Figures) -> Account:

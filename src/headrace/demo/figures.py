@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
+from headrace.demo.edit import Edit
+from headrace.demo.late import Late
 from headrace.demo.reader import Reader
 from headrace.demo.reference import Row
 from headrace.demo.sender import Tally
@@ -50,6 +52,8 @@ class Figures:
     corrections: int = 0
     memory_mb: int = 0
     rows: dict[str, list[Row]] = field(default_factory=dict)
+    edit: Edit | None = None
+    late: Late | None = None
     _last: tuple[float, int] = (0.0, 0)
 
     @property

@@ -7,7 +7,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,9 +15,12 @@ from rich.console import Console
 from rich.live import Live
 
 from headrace.demo.check import Report, check_run
+from headrace.demo.edit import Edit
 from headrace.demo.figures import Figures, StreamFigures
-from headrace.demo.page import plain_line, render_page
+from headrace.demo.late import late_visit, send_late
+from headrace.demo.page import plain_line, plain_step, render_page
 from headrace.demo.reader import Reader
+from headrace.demo.record import record
 from headrace.demo.result import print_failure, print_result
 from headrace.demo.sender import Sender
 from headrace.demo.server import Server, make_workspace, shop_definitions
@@ -29,6 +32,7 @@ LOOK_S = 0.5
 LINE_S = 2.0
 COMPLETE_S = 60.0
 JOIN_S = 5.0
+EDIT_AT = 0.25  # the share of the flow at which the second act begins
 INTERRUPTED = 130
 
 Show = Callable[[], None]
@@ -42,6 +46,7 @@ def run(
     seed: int = 7,
     keep: Path | None = None,
     json: bool = False,
+    picture: Path | None = None,
 ) -> int:
     """Run the demo; the exit code. `keep` names a new folder for the workspace, else it is temporary."""
     traffic = Traffic(seed=seed, seconds=seconds, rate=rate)
@@ -57,6 +62,8 @@ def run(
             report = _flow_and_check(server, traffic, figures, show)
         code = 0 if report.ok else 1
         print_result(console, report, figures, json=json)
+        if picture is not None:
+            record(report, figures, picture)
     except HeadraceError as error:
         code = error.exit_code
         print_failure(console, error, folder, json=json)
@@ -81,6 +88,9 @@ def _flow_and_check(server: Server, traffic: Traffic, figures: Figures, show: Sh
     go, stopping = threading.Event(), threading.Event()
     senders = [Sender(server.url, name, traffic.batches(name), go=go, stopping=stopping) for name in STREAMS]
     figures.streams = [StreamFigures(sender.stream, sender.tally) for sender in senders]
+    edit_begins = threading.Event()
+    edit = Edit(server.url, server.folder / "definitions" / "shop.sql", begin=edit_begins, stopping=stopping)
+    figures.edit = edit
     try:
         _note(figures, "the first events go through", show)
         for sender in senders:
@@ -91,21 +101,29 @@ def _flow_and_check(server: Server, traffic: Traffic, figures: Figures, show: Sh
         _wait(server, figures, reader, show)
         _note(figures, "events flow", show)
         figures.flowing_since = time.monotonic()
+        edit.start()
         go.set()
-        while any(sender.is_alive() for sender in senders):
+        while any(each.is_alive() for each in (*senders, edit)):
             _look(server, figures, reader, show)
-            _raise_first(senders)
+            _raise_first([*senders, edit])
+            if figures.flowed >= EDIT_AT:
+                edit_begins.set()
+            if figures.flowed == 1 and edit.is_alive():
+                figures.phase = "events have flowed, the edit goes on"
             time.sleep(LOOK_S)
-        _raise_first(senders)
+        _raise_first([*senders, edit])
         _note(figures, "waiting for the views", show)
         figures.caught_up_s = _wait(server, figures, reader, show)
+        _note(figures, "one event three hours late", show)
+        _send_late(figures, reader)
         report = check_run(figures, reader, lambda phase: _note(figures, phase, show))
     finally:
         stopping.set()
         go.set()
-        for sender in senders:
-            if sender.ident is not None:
-                sender.join(JOIN_S)
+        edit_begins.set()
+        for thread in (*senders, edit):
+            if thread.ident is not None:
+                thread.join(JOIN_S)
         reader.close()
     _note(figures, "stopping the server", show)
     begun = time.monotonic()
@@ -139,15 +157,23 @@ def _wait(server: Server, figures: Figures, reader: Reader, show: Show) -> float
     return took
 
 
+def _send_late(figures: Figures, reader: Reader) -> None:
+    """The last event of the run: it happened long ago."""
+    tally = next(stream.tally for stream in figures.streams if stream.name == "visits")
+    visit = late_visit(max(truth.at_us for truth in tally.truths))
+    figures.late, token = send_late(reader, visit)
+    tally.add(visit, token)
+
+
 def _note(figures: Figures, phase: str, show: Show) -> None:
     figures.phase = phase
     show()
 
 
-def _raise_first(senders: list[Sender]) -> None:
-    for sender in senders:
-        if sender.error is not None:
-            raise sender.error
+def _raise_first(threads: Sequence[Sender | Edit]) -> None:
+    for thread in threads:
+        if thread.error is not None:
+            raise thread.error
 
 
 @contextmanager
@@ -159,13 +185,18 @@ def _shown(console: Console, figures: Figures, *, quiet: bool) -> Iterator[Show]
         with Live(get_renderable=lambda: render_page(figures), console=console, refresh_per_second=4):
             yield lambda: None
     else:
-        last, phase = -LINE_S, ""
+        last, phase, steps = -LINE_S, "", 0
 
         def print_line() -> None:
-            nonlocal last, phase
+            nonlocal last, phase, steps
+            done = figures.edit.steps_done if figures.edit else []
+            lines = [plain_step(figures, step) for step in done[steps:]]
             if time.monotonic() - last >= LINE_S or figures.phase != phase:
                 last, phase = time.monotonic(), figures.phase
-                console.print(plain_line(figures), soft_wrap=True, highlight=False, markup=False)
+                lines.append(plain_line(figures))
+            steps = len(done)
+            for line in lines:
+                console.print(line, soft_wrap=True, highlight=False, markup=False)
 
         yield print_line
 

@@ -10,6 +10,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from headrace.demo.act import render_edit, render_late
+from headrace.demo.edit import COLUMN, VIEW, Step
 from headrace.demo.figures import Figures, StreamFigures
 from headrace.demo.traffic import SPEED
 
@@ -27,6 +29,10 @@ def render_page(figures: Figures) -> RenderableType:
         parts.append(_pace(figures))
     if figures.rows:
         parts.append(Columns([_traffic(figures), _revenue(figures), _audience(figures)], padding=(0, 2)))
+    if figures.edit and figures.edit.steps:
+        parts += [Text(), render_edit(figures.edit)]
+    if figures.late:
+        parts += [Text(), render_late(figures.late)]
     return Group(*parts)
 
 
@@ -43,6 +49,11 @@ def plain_line(figures: Figures) -> str:
         f"freshness {fresh}, {late:,} late, {figures.corrections:,} corrections, "
         f"{dead:,} dead letters, {refused:,} refused"
     )
+
+
+def plain_step(figures: Figures, step: Step) -> str:
+    """A step of the second act that is over, in one line."""
+    return f"{figures.elapsed_s:5.1f} s  view '{VIEW}' is edited, {step.name}: {step.said} ({step.took_s or 0:.1f} s)"
 
 
 def _head(figures: Figures) -> RenderableType:
@@ -90,10 +101,12 @@ def _pace(figures: Figures) -> RenderableType:
 
 
 def _traffic(figures: Figures) -> RenderableType:
-    table = _table("traffic (3 minutes)", "hits", "errors", "load ms")
-    for row in figures.rows["traffic"][:ROWS]:
-        load = "" if row["load_ms"] is None else f"{row['load_ms']:.0f}"
-        table.add_row(_word(row["page"]), f"{row['hits']:,}", f"{row['errors']:,}", load)
+    rows = figures.rows["traffic"][:ROWS]
+    added = [COLUMN] if rows and COLUMN in rows[0] else []
+    table = _table("traffic (3 minutes)", "hits", "errors", "load ms", *added)
+    for row in rows:
+        times = ["" if row[name] is None else f"{row[name]:.0f}" for name in ("load_ms", *added)]
+        table.add_row(_word(row["page"]), f"{row['hits']:,}", f"{row['errors']:,}", *times)
     return table
 
 

@@ -25,13 +25,20 @@ class Reader:
 
     def get(self, path: str, **parameters: str) -> dict[str, Any]:
         """A JSON reply."""
+        return self._call("GET", path, params=parameters)
+
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """The JSON reply to a JSON body."""
+        return self._call("POST", path, json=body)
+
+    def _call(self, method: str, path: str, **request: Any) -> dict[str, Any]:
         try:
-            response = self._client.get(path, params=parameters)
+            response = self._client.request(method, path, **request)
             reply: dict[str, Any] = response.json()
         except (httpx2.HTTPError, ValueError) as error:
-            raise UnavailableError(f"GET {path} failed: {type(error).__name__}: {error}") from error
+            raise UnavailableError(f"{method} {path} failed: {type(error).__name__}: {error}") from error
         if response.status_code != 200:
-            raise UnavailableError(f"GET {path} failed: {reply.get('error', {}).get('message', reply)}")
+            raise UnavailableError(f"{method} {path} failed: {reply.get('error', {}).get('message', reply)}")
         return reply
 
     def status(self) -> dict[str, Any]:

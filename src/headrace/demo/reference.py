@@ -149,6 +149,7 @@ RULES = (
             "errors": _count(lambda v: True if v.status is not None and v.status >= 500 else None),
             "bytes": _sum(lambda v: v.bytes),
             "load_ms": _mean_double(lambda v: v.load_ms),
+            "slowest": _max(lambda v: v.load_ms),  # the second act adds it
         },
         size_us=MINUTE_US,
     ),

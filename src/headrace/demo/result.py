@@ -11,8 +11,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from headrace.demo.act import render_edit, render_late
 from headrace.demo.check import Report
 from headrace.demo.compare import STATED_ERROR
+from headrace.demo.edit import COLUMN, VIEW
 from headrace.demo.figures import Figures
 from headrace.errors import HeadraceError
 
@@ -20,8 +22,10 @@ from headrace.errors import HeadraceError
 def print_result(console: Console, report: Report, figures: Figures, *, json: bool) -> None:
     """The report, with the figures of the run."""
     if json:
-        _print_object(console, {**report.as_dict(), **_run_figures(figures)})
+        _print_object(console, {**report.as_dict(), **_run_figures(figures), **_second_act(figures)})
         return
+    if not console.is_terminal and figures.edit and figures.late:  # a terminal has them on its page
+        console.print(render_edit(figures.edit), render_late(figures.late), sep="\n", markup=False, highlight=False)
     console.print(_views(report))
     for account in report.accounts:
         mark = Text("ok   ", style="green") if account.ok else Text("wrong", style="red")
@@ -86,6 +90,26 @@ def _run_figures(figures: Figures) -> dict[str, Any]:
             "p50": round(statistics.median(measured)) if measured else None,
             "max": max(measured, default=None),
         },
+    }
+
+
+def _second_act(figures: Figures) -> dict[str, Any]:
+    edit, late = figures.edit, figures.late
+    if edit is None or late is None:
+        return {}
+    return {
+        "edit": {
+            "view": VIEW,
+            "column": COLUMN,
+            "versions": list(edit.versions),
+            "steps": [{"name": s.name, "said": s.said, "seconds": round(s.took_s or 0.0, 2)} for s in edit.steps],
+            "events_read": edit.events_read,
+            "answers": edit.asking.given,
+            "answers_failed": edit.asking.failed,
+            "answers_by_version": {str(number): count for number, count in edit.asking.by_version.items()},
+            "audit": edit.audit,
+        },
+        "late": {"event": late.event, "before": late.before, "after": late.after, "explained": late.marked},
     }
 
 

@@ -34,6 +34,12 @@ class Tally:
     truths: list[Visit | Order] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
+    def add(self, truth: Visit | Order, token: str) -> None:
+        """One late event that was sent by somebody else."""
+        self.events, self.accepted, self.late = self.events + 1, self.accepted + 1, self.late + 1
+        self.truths.append(truth)
+        self.token = token
+
     def complain(self, problem: str) -> None:
         """Keep the first few."""
         if len(self.problems) < PROBLEMS:

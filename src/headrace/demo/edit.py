@@ -1,0 +1,136 @@
+"""The second act: a view that answers gets one more column, as a user would do it, and somebody asks all the time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headrace.demo.asking import Asking
+from headrace.demo.reader import Reader
+from headrace.errors import HeadraceError, UnavailableError
+from headrace.readable import about
+
+VIEW, COLUMN = "traffic", "slowest"
+BEFORE = "avg(load_ms)                          AS load_ms\n"
+AFTER = "avg(load_ms)                          AS load_ms,\n       max(load_ms)                          AS slowest\n"
+LOOK_S = 0.2
+LONGEST_S = 120.0  # for a step
+
+
+@dataclass
+class Step:
+    """One step of the edit, as it is shown."""
+
+    name: str
+    said: str
+    since: float = field(default_factory=time.monotonic)
+    took_s: float | None = None  # None: it is under way
+    done: float | None = None  # the share that is, where that is known
+
+
+class Edit(threading.Thread):
+    """Edits the definitions when it is told to, and follows the new version until the two layers were compared."""
+
+    def __init__(self, url: str, definitions: Path, *, begin: threading.Event, stopping: threading.Event) -> None:
+        super().__init__(name="edit", daemon=True)
+        self.steps: list[Step] = []
+        self.error: HeadraceError | None = None
+        self.asking = Asking(url, VIEW, {"start": "-3m", "window": "3m"})
+        self.versions: tuple[int, int] = (0, 0)  # the one that answered before, and the one that does now
+        self.events_read = 0
+        self.audit: dict[str, Any] | None = None
+        self._reader = Reader(url)
+        self._definitions = definitions
+        self._begin = begin
+        self._stopping = stopping
+
+    @property
+    def took_s(self) -> float:
+        """From the plan to the end of the comparison."""
+        return sum(step.took_s or 0.0 for step in self.steps)
+
+    @property
+    def steps_done(self) -> list[Step]:
+        """Those that are over."""
+        return [step for step in self.steps if step.took_s is not None]
+
+    def run(self) -> None:
+        """Do all of it; `error` says why if it ended early."""
+        self._begin.wait()
+        if self._stopping.is_set():
+            return
+        self.asking.start()
+        try:
+            self._edit()
+        except HeadraceError as error:
+            self.error = error
+        finally:
+            self.asking.stop()
+            self._reader.close()
+
+    def _edit(self) -> None:
+        before = self._view()
+        with self._step("plan", f"one more line in {self._definitions.name}") as step:
+            self._definitions.write_text(edited(self._definitions.read_text(encoding="utf-8")), encoding="utf-8")
+            plan = self._reader.get("/v1/plan")
+            [change] = plan["changes"]
+            cost = change["cost"]
+            step.said = f"+ max(load_ms) AS {COLUMN}: a build, {cost['events']:,} events, {about(cost['seconds'])}"
+        with self._step("build", "version 2 from the log, version 1 answers") as step:
+            self._reader.post("/v1/apply", {"expect": plan["fingerprint"]})
+            self._wait(lambda view: self._follow(step, view, before["version"]))
+            step.said = f"{self.events_read:,} events read from the log, while version {before['version']} answered"
+        with self._step("swap", "it takes over as soon as it has what the other has") as step:
+            now = self._wait(lambda view: view["version"] != before["version"])
+            self.versions = (before["version"], now["version"])
+            step.said = f"version {now['version']} answers, with '{COLUMN}' for all of history"
+        with self._step("compare", "the batch layer reads again what the speed layer has added") as step:
+            self._reader.post(f"/v1/views/{VIEW}/refresh", {})
+            self.audit = self._wait(lambda view: view["last_audit"] is not None)["last_audit"]
+            rows, drift = self.audit["rows"], sum(off["rows"] for off in self.audit["drift"])
+            step.said = f"{rows:,} rows computed again by the batch layer, drift {drift}"
+
+    def _follow(self, step: Step, view: dict[str, Any], before: int) -> bool:
+        """Note how far the build is; whether it is over."""
+        coming = view["building"]
+        if coming is None:
+            return bool(view["version"] != before)
+        if coming["error"]:
+            raise UnavailableError(f"view '{VIEW}' cannot be built: {coming['error']}")
+        self.events_read = coming["events"]
+        step.said = f"version {coming['version']}: {coming['events_done']:,} of {coming['events']:,} events"
+        step.done = coming["events_done"] / max(coming["events"], 1)
+        return bool(coming["state"] == "ready")
+
+    def _view(self) -> dict[str, Any]:
+        return next(view for view in self._reader.get("/v1/views")["views"] if view["name"] == VIEW)
+
+    def _wait(self, until: Any) -> dict[str, Any]:
+        deadline = time.monotonic() + LONGEST_S
+        while time.monotonic() < deadline:
+            view = self._view()
+            if view["alarm"]:
+                raise UnavailableError(f"view '{VIEW}': {view['alarm']}")
+            if until(view):
+                return view
+            if self._stopping.wait(LOOK_S):
+                raise UnavailableError("the edit was stopped")
+        raise UnavailableError(f"step '{self.steps[-1].name}' of the edit took more than {LONGEST_S:.0f} s")
+
+    @contextmanager
+    def _step(self, name: str, said: str) -> Iterator[Step]:
+        step = Step(name, said)
+        self.steps.append(step)
+        yield step
+        step.took_s, step.done = time.monotonic() - step.since, None
+
+
+def edited(definitions: str) -> str:
+    """The shop's definitions with one more column in a view."""
+    assert definitions.count(BEFORE) == 1, "the demo's own definitions have this line"
+    return definitions.replace(BEFORE, AFTER)
