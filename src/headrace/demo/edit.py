@@ -80,6 +80,7 @@ class Edit(threading.Thread):
             plan = self._reader.get("/v1/plan")
             [change] = plan["changes"]
             cost = change["cost"]
+            self.events_read = cost["events"]
             step.said = f"+ max(load_ms) AS {COLUMN}: a build, {cost['events']:,} events, {about(cost['seconds'])}"
         with self._step("build", "version 2 from the log, version 1 answers") as step:
             self._reader.post("/v1/apply", {"expect": plan["fingerprint"]})

@@ -47,7 +47,7 @@ def overview_routes(runtime: Runtime) -> APIRouter:
 
     @routes.get("/v1/views", response_class=Response)
     def views() -> Response:
-        """All views: keys, columns, version, freshness, stalled or building."""
+        """All views: keys, columns, version, freshness, what each layer has, audits, alarm, stalled or building."""
         return reply_json({"views": runtime.views()})
 
     @routes.get("/v1/status", response_class=Response)
@@ -68,7 +68,7 @@ def overview_routes(runtime: Runtime) -> APIRouter:
 
     @routes.get("/health", response_class=Response)
     def health() -> Response:
-        """200 while the server does its work or is about to, 503 when it fails."""
+        """200 while the server does its work or is about to, 503 when it fails; drift is among its warnings."""
         state = runtime.health()
         return reply_json(state, 503 if state["status"] == "failing" else 200)
 
