@@ -41,8 +41,9 @@ def render_edit(edit: Edit) -> RenderableType:
 def _asked(edit: Edit) -> Text:
     asking = edit.asking
     failed = (f"{asking.failed:,} failed", "green" if asking.failed == 0 else "bold red")
+    waited = f", the longest took {span(asking.longest_ms)}" if asking.given else ""
     shares = ", ".join(f"{count:,} by version {number}" for number, count in sorted(asking.by_version.items()))
-    return Text.assemble(f"asked meanwhile: {asking.given:,} answers ({shares or 'none yet'}), ", failed)
+    return Text.assemble(f"asked meanwhile: {asking.given:,} answers ({shares or 'none yet'}), ", failed, waited)
 
 
 def render_late(late: Late) -> RenderableType:

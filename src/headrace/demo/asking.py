@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 
 from headrace.demo.reader import Reader
@@ -17,6 +18,7 @@ class Asking:
     def __init__(self, url: str, view: str, question: Mapping[str, str]) -> None:
         self.given = 0
         self.failed = 0
+        self.longest_ms = 0  # that an answer took
         self.first_failure: str | None = None
         self.by_version: dict[int, int] = {}  # answers
         self._view = view
@@ -38,12 +40,14 @@ class Asking:
     def _ask(self) -> None:
         newest = 0
         while not self._over.wait(PAUSE_S):
+            began = time.monotonic()
             try:
                 version = self._reader.ask(self._view, **self._question)["version"]
             except HeadraceError as error:
                 self._fail(str(error))
                 continue
             self.given += 1
+            self.longest_ms = max(self.longest_ms, round((time.monotonic() - began) * 1000))
             self.by_version[version] = self.by_version.get(version, 0) + 1
             if version < newest:
                 self._fail(f"version {version} answered after version {newest}")

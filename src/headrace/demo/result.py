@@ -106,6 +106,7 @@ def _second_act(figures: Figures) -> dict[str, Any]:
             "events_read": edit.events_read,
             "answers": edit.asking.given,
             "answers_failed": edit.asking.failed,
+            "longest_answer_ms": edit.asking.longest_ms,
             "answers_by_version": {str(number): count for number, count in edit.asking.by_version.items()},
             "audit": edit.audit,
         },
