@@ -6,6 +6,7 @@ from decimal import Decimal
 import pytest
 
 from headrace.define import sql
+from headrace.demo.edit import edited
 from headrace.demo.events import Order, Visit
 from headrace.demo.reference import RULES, Distinct, Near
 from headrace.demo.server import shop_definitions
@@ -23,7 +24,7 @@ def order(at_us, amount="1.00", quantity=1, visitor="a", category="books", count
 
 
 def test_there_is_a_rule_for_every_view_with_its_keys_columns_and_window():
-    views = sql.parse(shop_definitions()).views
+    views = sql.parse(edited(shop_definitions())).views
     assert set(views) == set(RULE)
     for name, view in views.items():
         rule = RULE[name]
@@ -38,7 +39,7 @@ def test_traffic_counts_by_page_and_minute():
     rows = RULE["traffic"].rows(
         [visit(0), visit(MINUTE - 1, status=500, size=None), visit(MINUTE, load_ms=None), visit(5, page=None)]
     )
-    assert rows[(0, "/")] == {"hits": 2, "errors": 1, "bytes": 10, "load_ms": Near(1.0, 1e-9)}
+    assert rows[(0, "/")] == {"hits": 2, "errors": 1, "bytes": 10, "load_ms": Near(1.0, 1e-9), "slowest": 1.0}
     assert rows[(MINUTE, "/")] == {"hits": 1, "errors": 0, "bytes": 10, "load_ms": None}
     assert rows[(0, None)]["hits"] == 1
     assert len(rows) == 3
