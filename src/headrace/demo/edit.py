@@ -55,6 +55,11 @@ class Edit(threading.Thread):
         return sum(step.took_s or 0.0 for step in self.steps)
 
     @property
+    def swapped(self) -> bool:
+        """Whether the new version answers."""
+        return self.versions != (0, 0)
+
+    @property
     def steps_done(self) -> list[Step]:
         """Those that are over."""
         return [step for step in self.steps if step.took_s is not None]
@@ -91,6 +96,8 @@ class Edit(threading.Thread):
             self.versions = (before["version"], now["version"])
             step.said = f"version {now['version']} answers, with '{COLUMN}' for all of history"
         with self._step("compare", "the batch layer reads again what the speed layer has added") as step:
+            # A refresh of nothing compares nothing: it waits for what came behind the horizon.
+            self._wait(lambda view: view["applied_to"] > view["horizon"])
             self._reader.post(f"/v1/views/{VIEW}/refresh", {})
             self.audit = self._wait(lambda view: view["last_audit"] is not None)["last_audit"]
             rows, drift = self.audit["rows"], sum(off["rows"] for off in self.audit["drift"])
