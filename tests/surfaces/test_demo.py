@@ -47,7 +47,7 @@ def test_a_short_run_answers_everything_right(tmp_path):
     assert all(account["ok"] for account in report["accounts"])
     assert report["posts_repeated"] > 0
     assert report["late"] > 0
-    edit, late = report["edit"], report["late"]
+    edit, late = report["edit"], report["late_event"]
     assert [step["name"] for step in edit["steps"]] == ["plan", "build", "swap", "compare"]
     assert edit["versions"] == [1, 2]
     assert (edit["answers_failed"], edit["audit"]["agreed"], edit["audit"]["drift"]) == (0, True, [])

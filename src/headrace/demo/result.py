@@ -110,7 +110,7 @@ def _second_act(figures: Figures) -> dict[str, Any]:
             "answers_by_version": {str(number): count for number, count in edit.asking.by_version.items()},
             "audit": edit.audit,
         },
-        "late": {"event": late.event, "before": late.before, "after": late.after, "explained": late.marked},
+        "late_event": {"sent": late.event, "before": late.before, "after": late.after, "explained": late.marked},
     }
 
 
