@@ -24,7 +24,8 @@ test-full: setup check
 	@HEADRACE_LAW_STREAMS=50 HEADRACE_LAW_PROCESSES=1 LANES=$(LANES) $(BIN)/python -m tests.lanes $(ARGS)
 
 test-faults: setup
-	@HEADRACE_FAULT_SEEDS=$(or $(SEEDS),25) $(BIN)/python -m pytest tests/faults
+	@HEADRACE_FAULT_SEEDS=$(or $(SEEDS),25) HEADRACE_FAULT_POINTS="$(POINTS)" $(BIN)/python -m pytest \
+		$(if $(POINTS),tests/faults/test_kill.py -k every_point,tests/faults) $(ARGS)
 
 test-fast: setup
 	@$(BIN)/python -m pytest tests/unit tests/laws tests/docs

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ..server import UpServer
+from .seeds import MANY
+from .tally import Tally
 from .warm import Java
+
+TALLY = pytest.StashKey[Tally]()
 
 DEFINITIONS = """
 CREATE STREAM clicks (id BIGINT NOT NULL, who STRING, weight BIGINT, at TIMESTAMP NOT NULL,
@@ -43,3 +48,27 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
     one = Java(tmp_path_factory.mktemp("java"))
     yield one
     one.close()
+
+
+@pytest.fixture(scope="session")
+def tally(pytestconfig: pytest.Config) -> Tally:
+    """Over all seeds; says how far it is while it runs, if there are many."""
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+
+    def say(line: str) -> None:
+        with capture.global_and_fixture_disabled():
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
+
+    pytestconfig.stash[TALLY] = Tally(say) if MANY else Tally()
+    return pytestconfig.stash[TALLY]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """What came of every death."""
+    found = config.stash.get(TALLY, None)
+    if found is None:
+        return
+    terminalreporter.section("servers killed")
+    for line in found.table() if MANY or found.sum.bad else found.table()[-1:]:
+        terminalreporter.write_line(line)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 SCRATCH = "HEADRACE_TEST_SCRATCH"  # where Spark's own files go: they outlive the server that made the context
-SLICE_ROWS = 60  # so that the builds of small tests have several slices, too
+SLICE_ROWS = "HEADRACE_TEST_SLICE_ROWS"  # so that the builds of small tests have several slices, too
 PAUSE_S = 0.01
 
 
@@ -45,7 +45,7 @@ def serve(work: dict[str, Any]) -> int:
         os.dup2(out, stream)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.environ.update(work["variables"])
-    Batch.__init__.__kwdefaults__["slice_rows"] = SLICE_ROWS
+    Batch.__init__.__kwdefaults__["slice_rows"] = int(os.environ[SLICE_ROWS])
     join_spark(Path(os.environ[SCRATCH]))
     return run(["up", "--port", "0"])
 

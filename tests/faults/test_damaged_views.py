@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from .scene import Scene
+from .seeds import SEEDS
+from .tally import Tally
 from .warm import Java
 
-SEEDS = int(os.environ.get("HEADRACE_FAULT_SEEDS", "1"))
 KINDS = {
     "store": "store/views-*.duckdb",
     "batch table": "batch/*.duckdb",
@@ -57,10 +58,10 @@ def harm(kind: str, chance: random.Random) -> Callable[[Path], Path]:
     return do
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_server_whose_files_were_harmed(java: Java, tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
-    scene = Scene(java, tmp_path, seed)
+    scene = Scene(java, tmp_path, seed, Tally())
     kinds = list(KINDS)
     chance.shuffle(kinds)
     for kind in kinds:

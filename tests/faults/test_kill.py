@@ -1,13 +1,13 @@
 """kill -9 at every named point: what was acknowledged is in every view exactly once, and answers never fail.
 
-`make test` lets a server die once at each point, `make test-faults` 25 times: each seed is another order of points,
-other events and other work under way.
+`make test-faults` lets servers die 25 times at each point: each seed is another order of points, other events and
+other work under way. `make test` lets them die once, and at one of a kind where `test_kill_life.py` kills, too.
 """
 
 from __future__ import annotations
 
-import os
 import random
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,35 +19,41 @@ from headrace.transport.journal import Journal
 from tests.unit.store.partial_files import simple_event, write_partials
 from tests.unit.store.test_duckdb import VIEW, counted, serving
 
-from .scene import Scene
+from .scene import WORKER, Scene
+from .seeds import CHOSEN, MANY, SEEDS
+from .tally import Tally
 from .warm import Java
 
 IN_JOURNAL = ("journal.before_write", "journal.before_fsync", "journal.after_fsync")
 IN_STORE = ("store.before_merge", "store.before_commit", "store.after_commit")
 A_DAY_LATER = "upkeep.before_reclaim"  # no server of a test lives so long; tests/unit/lake/test_upkeep.py kills there
-WORKER = "append.in_worker"  # this one kills a Spark worker, not the server: it goes on by itself
-BATCH_LAYER = ("build", "load", "fill", "swap", "beat", "retire")  # not tried yet
-SEEDS = int(os.environ.get("HEADRACE_FAULT_SEEDS", "1"))
-CHOSEN = tuple(os.environ.get("HEADRACE_FAULT_POINTS", "").split())  # else all
+IN_LIFE = ("load", "fill", "swap", "beat", "retire")  # test_kill_life.py kills at each of these, without Spark
 KILLED = -9
 
 
-def is_chosen(point: str) -> bool:
-    return point.startswith(CHOSEN) if CHOSEN else point.partition(".")[0] not in BATCH_LAYER
-
-
-@pytest.mark.parametrize("seed", range(SEEDS))
-def test_servers_killed_at_every_point(java: Java, tmp_path: Path, seed: int) -> None:
-    """Each dies at one point; the next finds what it left, and must be right before it dies at another."""
-    points = [point for point in POINTS if point != A_DAY_LATER and is_chosen(point)]
+def points_of(seed: int) -> list[str]:
+    """Those that are asked for, in an order of its own."""
+    points = [point for point in POINTS if point != A_DAY_LATER and (not CHOSEN or point.startswith(CHOSEN))]
     random.Random(seed).shuffle(points)
-    scene = Scene(java, tmp_path, seed)
-    for point in points:
+    kinds = [point.partition(".")[0] for point in points]
+    return [p for i, p in enumerate(points) if MANY or kinds[i] not in IN_LIFE or kinds[i] not in kinds[:i]]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_servers_killed_at_every_point(java: Java, tmp_path: Path, tally: Tally, seed: int) -> None:
+    """Each dies at one point; the next finds what it left, and must be right before it dies at another."""
+    points = points_of(seed)
+    scene = Scene(java, tmp_path, seed, tally)
+    for number, point in enumerate(points, 1):
+        began_s = time.monotonic()
         if point == WORKER:
             scene.workers_die()
         else:
             scene.die_at(point)
+        took_s = time.monotonic() - began_s
+        tally.say(f"seed {seed}: {number} of {len(points)}, {point}, {took_s:.1f} s")
     scene.end()
+    tally.say(f"seed {seed}: all is there, once")
 
 
 WRITE_JOURNAL = """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from tests.unit.store.partial_files import simple_event, write_partials
 from tests.unit.store.test_duckdb import VIEW
 
 from .life import EVENTS
+from .seeds import MANY
 
 PASSINGS = {  # how often a life passes each point
     "store.before_merge": 6,
@@ -29,13 +29,12 @@ PASSINGS = {  # how often a life passes each point
     "retire.before_drop": 1,
     "retire.after_drop": 1,
 }
-SEEDS = int(os.environ.get("HEADRACE_FAULT_SEEDS", "1"))
 
 
 def test_killed_in_any_part_of_a_life(tmp_path: Path) -> None:
     """At each point, the last time that it is passed; or, with many seeds, each time."""
     file = write_partials(tmp_path / "p", VIEW, [simple_event(f"/{i}", 0) for i in range(EVENTS)])
-    faults = [f"{point}:{n}" for point, most in PASSINGS.items() for n in range(1 if SEEDS > 1 else most, most + 1)]
+    faults = [f"{point}:{n}" for point, most in PASSINGS.items() for n in range(1 if MANY else most, most + 1)]
     ended = subprocess.run(
         [sys.executable, "-m", "tests.faults.life", str(tmp_path), file, *faults],
         cwd=Path(__file__).parents[2],

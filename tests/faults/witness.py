@@ -9,25 +9,32 @@ from typing import Any
 import httpx2
 
 from .ledger import Ledger, Total
+from .tally import Outcome
 from .warm import WarmServer
 
-PAUSE_S = 0.05
+PAUSE_S = 0.1
 
 
 class Witness:
     """Asks until the server is dead or the test is over."""
 
     def __init__(
-        self, server: WarmServer, ledger: Callable[[], Ledger], limits: Callable[[], set[int]], *, strict: bool = True
+        self,
+        server: WarmServer,
+        ledger: Callable[[], Ledger],
+        limits: Callable[[], set[int]],
+        outcome: Outcome,
+        *,
+        strict: bool = True,
     ) -> None:
         self._server = server
         self._strict = strict  # else it may say that it cannot answer
         self._ledger = ledger
         self._limits = limits
+        self._outcome = outcome
         self._wrong: list[object] = []
         self._enough = threading.Event()
         self._thread = threading.Thread(target=self._ask, name="witness", daemon=True)
-        self.answers = 0
 
     def __enter__(self) -> Witness:
         self._thread.start()
@@ -36,6 +43,7 @@ class Witness:
     def __exit__(self, *error: object) -> None:
         self._enough.set()
         self._thread.join(60)
+        self._outcome.failed += len(self._wrong)
         assert not self._wrong, self._wrong[:3]
 
     def _ask(self) -> None:
@@ -52,11 +60,11 @@ class Witness:
             self._enough.wait(PAUSE_S)
 
     def _judge(self, reply: httpx2.Response, limits: set[int]) -> None:
+        self._outcome.answers += 1
         if reply.status_code != httpx2.codes.OK:
             if self._strict or reply.json()["error"]["code"] not in ("not_ready", "corruption"):
                 self._wrong.append(reply.text)
             return
-        self.answers += 1
         seen = total_of(reply.json()["rows"])
         if not self._ledger().shows(seen, limits):
             self._wrong.append((seen, reply.json()["version"], limits))
