@@ -25,7 +25,7 @@ from .witness import Witness, total_of
 KILLED = -9
 WORKER = "append.in_worker"  # this point is passed by Spark's workers, not by the server
 REACH_S = 120
-PAUSE_S = 0.1
+PAUSE_S = 0.25
 RARE = ("load", "fill", "swap", "beat", "retire", "replay")  # points that a server passes once in a while
 SLICES = 3  # of each build, about
 FEWEST_ROWS = 20  # of a slice
