@@ -10,6 +10,7 @@ import gc
 import json
 import os
 import select
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -73,18 +74,21 @@ def tell(*words: object) -> None:
 
 
 def watch() -> None:
-    """Fork on demand, and tell who ended, until the input ends."""
-    waiting = b""
+    """Fork on demand, and tell who ended, until the input ends: whoever still lives then dies."""
+    waiting, children = b"", set[int]()
     while True:
         if select.select([0], [], [], PAUSE_S)[0]:
             piece = os.read(0, 1 << 16)
             if not piece:
+                for child in children:
+                    os.kill(child, signal.SIGKILL)
                 return
             *lines, waiting = (waiting + piece).split(b"\n")
             for line in lines:
                 child = os.fork()
                 if child == 0:
                     os._exit(serve(json.loads(line)))
+                children.add(child)
                 tell("started", child)
         while True:
             try:
@@ -93,6 +97,7 @@ def watch() -> None:
                 break
             if not child:
                 break
+            children.discard(child)
             tell("ended", child, os.waitstatus_to_exitcode(status))
 
 

@@ -24,7 +24,7 @@ from .witness import Witness, total_of
 
 KILLED = -9
 WORKER = "append.in_worker"  # this point is passed by Spark's workers, not by the server
-REACH_S = 120
+REACH_S = 300  # on a machine that has much else to do, and a cold Java
 PAUSE_S = 0.25
 RARE = ("load", "fill", "swap", "beat", "retire", "replay")  # points that a server passes once in a while
 SLICES = 3  # of each build, about
