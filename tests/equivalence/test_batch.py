@@ -92,6 +92,24 @@ def test_a_view_over_history_is_built_and_equals_one_that_saw_it_come(bench: Ben
     assert not list((bench.batch._folder).glob("*")), "slices are gone"
 
 
+def test_a_view_whose_beats_are_always_due_keeps_no_other_from_being_built(bench: Bench) -> None:
+    view = bench.add_view(VIEW)
+    feed(bench, 1, 2)
+    bench.maintain()
+    bench.edit_view(replace(view, name="late"))
+    for turn in range(6):  # two slices, two tables, a promotion, and one more
+        with bench.store.snapshot() as snapshot:
+            serving = snapshot.serving("v")
+        assert serving is not None
+        if serving.horizon == serving.applied_to:
+            feed(bench, turn, 1)
+            bench.maintain()
+        bench.batch.refresh("v")
+        assert bench.batch.run_once()
+    bench.maintain()
+    assert bench.ask("late", random.Random(1)) == rows(bench)
+
+
 def test_a_corrupt_speed_row_refuses_the_swap_and_raises_the_alarm(bench: Bench) -> None:
     bench.add_view(VIEW)
     feed(bench, 3, 3)

@@ -45,7 +45,7 @@ KEPT_RETIRED = 5  # versions of a view that can be rolled back to
 log = structlog.get_logger("headrace.batch")
 
 Id = tuple[str, int]
-_ORDER = ("ready", "serving", "building", "registered", "retired")  # what is worked on first
+_ORDER = ("ready", "serving", "building", "registered", "retired")  # what is worked on first, of those that never were
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,7 @@ class Batch:
         self._asked: dict[str, int] = {}  # views whose horizon shall move on now, and up to which commit
         self._beat_at: dict[Id, float] = {}
         self._retry_at: dict[Id, float] = {}
+        self._turns: dict[Id, int] = {}  # which piece of work was the last on a version
         self.stopping = threading.Event()
         self.audits: Counter[str] = Counter()  # of each view, since the process began
         self.errors: dict[Id, str] = {}  # what keeps the work on a version from going on
@@ -107,17 +108,22 @@ class Batch:
             self._asked[view] = serving.applied_to
 
     def run_once(self) -> bool:
-        """One piece of work, the most urgent first; whether there was one."""
+        """One piece of work; whether there was one. Versions take turns: a beat that is always due keeps nobody off."""
         with self._store.snapshot() as snapshot:
             versions = [v for v in snapshot.versions() if v.view.stream == self._stream.name]
-        for version in sorted(versions, key=lambda version: _ORDER.index(version.state)):
+        for version in sorted(versions, key=self._rank):
             if self.stopping.is_set():
                 return False
             if self._is_due(version, versions):
+                self._turns[_id(version)] = max(self._turns.values(), default=0) + 1
                 with self._defining, self._noting(version):
                     self._work(version)
                 return True
         return False
+
+    def _rank(self, version: Version) -> tuple[bool, int, int]:
+        """A version that only has to be promoted comes first, then whichever has waited longest."""
+        return version.state != "ready", self._turns.get(_id(version), 0), _ORDER.index(version.state)
 
     def _work(self, version: Version) -> None:
         match version.state:
