@@ -40,6 +40,6 @@ class Tally:
     def table(self) -> list[str]:
         """A line for each point, and one for all of them."""
         names = [field.name for field in fields(Outcome)]
-        rows = [(point, *astuple(outcome)) for point, outcome in self._points.items()]
+        rows = [(point, *astuple(outcome)) for point, outcome in self._points.items() if any(astuple(outcome))]
         rows = [("point", *names), *sorted(rows), (f"{len(rows)} points", *astuple(self.sum))]
         return [f"{point:26}" + "".join(f"{count:>10}" for count in counts) for point, *counts in rows]
