@@ -177,7 +177,7 @@ def step_end(files: Sequence[LakeFile], from_commit: int, to_commit: int, most_r
         first = max(from_commit, file.first_commit)
         rows = each * (file.last_commit + 1 - first)
         if rows > room:
-            return max(from_commit + 1, first + int(room / each))
+            return min(to_commit, max(from_commit + 1, first + int(room / each)))  # the file may reach beyond
         room -= rows
     return to_commit
 
