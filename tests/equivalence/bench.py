@@ -42,7 +42,7 @@ class Bench:
         self.append = Append(spark, self.stream, folder / "journal", self.table, folder)
         self.store = DuckStore.open(folder / "views.duckdb", 1)
         self.speed = Speed(spark, self.stream, self.table, self.store, folder)
-        self.batch = Batch(spark, self.stream, self.table, self.store, folder / "builds", apart=False)
+        self.batch = Batch(spark, self.stream, self.table, self.store, folder / "builds")
 
     def redefine(self, stream_sql: str) -> None:
         """Go on by a changed definition, in the order in which a pipeline does."""

@@ -34,6 +34,7 @@ from headrace.store.batch_table import make_batch_table
 from headrace.store.compare import compare
 from headrace.store.tables import plain_name
 
+HERE_ROWS = 10_000  # that are folded or compared in this process; more are in one of their own
 SMALL_ROWS = 100_000  # of a batch table: below it, one more is not worth having
 MERGE_RATIO = 4  # a batch table is merged with a newer one that has more than this share of its rows
 OUTGROWN_ROWS = 100_000  # speed rows that a version may always have
@@ -68,7 +69,6 @@ class Batch:
         folder: Path,
         *,
         pace: Pace = Pace(),  # noqa: B008 - frozen
-        apart: bool = True,  # files are made and compared in a process of their own
         slice_rows: int = SLICE_ROWS,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -78,7 +78,6 @@ class Batch:
         self._store = store
         self._folder = folder
         self._pace = pace
-        self._apart = apart
         self._slice_rows = slice_rows
         self._now = now
         self._defining = threading.Lock()
@@ -206,12 +205,16 @@ class Batch:
         folder.mkdir(parents=True, exist_ok=True)
         name = f"{plain_name(version.view.name)}-{version.home}-{commits[0]}-{commits[1]}-{secrets.token_hex(4)}.duckdb"
         older = [folder / table.file for table in earlier]
-        if self._apart:
+        if self._is_much(files, earlier):
             stopping = self.stopping.is_set
             made = make_apart(version.view, folder / name, partials=files, earlier=older, stopping=stopping)
         else:
             made = make_batch_table(version.view, folder / name, partials=files, earlier=older)
         return BatchTable(name, *commits, made.rows, made.events)
+
+    def _is_much(self, files: Sequence[Path], earlier: Sequence[BatchTable] = ()) -> bool:
+        """Whether so many rows are worth a process of their own, which takes half a second to start."""
+        return _rows(files) + sum(table.rows for table in earlier) > HERE_ROWS
 
     # Beats
 
@@ -262,7 +265,7 @@ class Batch:
             slices.keep_as(self._folder / f"{DRIFT}{slices.folder.name}")  # the next look reads the log again
             log.error("drift", view=version.view.name, version=version.number, drift=[d.column for d in audit.drift])
             return
-        kept, merged = _to_merge(version.batch, sum(pq.read_metadata(file).num_rows for file in files))
+        kept, merged = _to_merge(version.batch, _rows(files))
         start = merged[0].from_commit if merged else version.horizon
         table = self._make_table(version, files, merged, (start, version.next_horizon))
         self._store.end_beat(version, [*kept, table], audit)
@@ -275,7 +278,7 @@ class Batch:
         with self._store.snapshot() as snapshot:
             snapshot.export_speed(version, said)
         same_patience = version.patience_from <= version.horizon
-        if self._apart:
+        if self._is_much(files):
             stopping = self.stopping.is_set
             found = compare_apart(version.view, said, files, corrections=same_patience, stopping=stopping)
         else:
@@ -326,6 +329,10 @@ def _to_merge(tables: Sequence[BatchTable], rows: int) -> tuple[list[BatchTable]
     while kept and (kept[-1].rows < SMALL_ROWS or kept[-1].rows < MERGE_RATIO * rows):
         rows += kept.pop().rows
     return kept, list(tables[len(kept) :])
+
+
+def _rows(files: Sequence[Path]) -> int:
+    return sum(pq.read_metadata(file).num_rows for file in files)
 
 
 def _id(version: Version) -> Id:
