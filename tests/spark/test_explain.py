@@ -12,8 +12,8 @@ import pytest
 
 from headrace.errors import CorruptionError, HeadraceError, OverloadError, QuestionError
 from headrace.history import History, Job
-from headrace.history.behind import SHOWN_BYTES, in_window, key_events
-from headrace.serve.cell import CellQuestion, find_cell
+from headrace.history.behind import SHOWN_BYTES
+from headrace.serve.cell import CellQuestion
 from headrace.serve.explanation import Explanation
 from tests.equivalence.bench import Bench
 
@@ -187,18 +187,3 @@ def test_a_job_is_counted_and_cancelled(spark: Any) -> None:
         job.cancel()
     assert job.cancelled
     assert spark.sparkContext.getLocalProperty("spark.scheduler.pool") is None
-
-
-def test_event_times_are_compared_where_files_are_read(shop: Shop) -> None:
-    """Row groups whose statistics lie outside of the window are then left out."""
-    bench = shop.bench
-    with bench.store.snapshot() as snapshot:
-        version = snapshot.serving("traffic")
-        assert version is not None
-    cell = find_cell(CellQuestion.of("traffic", {"page": "/home"}, "2026-03-01T12:00:00Z"), version)
-    files = bench.table.files(0, 4)
-    events = key_events(bench.spark, bench.table.folder, bench.stream, files, 4, version.view, cell)
-    plan = in_window(events, bench.stream, cell)._jdf.queryExecution().executedPlan().toString()
-    pushed = plan.partition("PushedFilters: ")[2].partition("]")[0]
-    for filter in ("GreaterThanOrEqual(at,2026-03-01", "LessThan(at,2026-03-01", "EqualNullSafe(page,/home)"):
-        assert filter in pushed, pushed

@@ -22,8 +22,8 @@ from headrace.faults import fault_point
 from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE
 from headrace.store.database import run
 from headrace.store.levels import PANES, floor_to, levels_of
+from headrace.store.portions import Portion, cut, literal, stage
 from headrace.store.sketches import register_functions
-from headrace.store.slices import Slice, cut, literal, stage
 from headrace.store.tables import fold_column, partials_of, quoted, sql_type
 
 FORMAT = 1  # of a batch table's file
@@ -85,10 +85,10 @@ def write_unfinished(
         ):
             run(connection, f"ATTACH {literal(unfinished)} AS made (TYPE duckdb)")
             source = _source(connection, view, partials, earlier)
-            slices = cut(connection, view, source, memory_mb << 20) if source else []
-            if len(slices) > 1:
+            portions = cut(connection, view, source, memory_mb << 20) if source else []
+            if len(portions) > 1:
                 source = stage(connection, source, spill / "staged")
-            made = _fill(connection, view, source, slices)
+            made = _fill(connection, view, source, portions)
             _sign(connection, view, made, fingerprint)
             run(connection, "DETACH made")  # writes all of it into the file
         _sync(unfinished)
@@ -175,12 +175,12 @@ def _source(
     return " UNION ALL ".join(parts)
 
 
-def _fill(connection: duckdb.DuckDBPyConnection, view: View, source: str, slices: Sequence[Slice]) -> Made:
-    """The tables, slice by slice of (key, pane), so that neither sketches nor sorting need all rows at once."""
+def _fill(connection: duckdb.DuckDBPyConnection, view: View, source: str, portions: Sequence[Portion]) -> Made:
+    """The tables, portion by portion of (key, pane), so that neither sketches nor sorting need all rows at once."""
     levels = levels_of(view)
     for table in (PANES, *(name for name, _ in levels)):
         run(connection, _create(view, table))
-    for part in slices:
+    for part in portions:
         _insert(connection, view, PANES, f"({source})", PANE, part)
         below = PANES
         for name, ms in levels:
@@ -198,8 +198,10 @@ def _create(view: View, table: str) -> str:
     return f"CREATE TABLE made.{table} ({', '.join(columns)})"
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, view: View, table: str, source: str, pane: str, part: Slice) -> None:
-    """Fold a slice of the source and add it behind the slices before it: the table is sorted as a whole."""
+def _insert(
+    connection: duckdb.DuckDBPyConnection, view: View, table: str, source: str, pane: str, part: Portion
+) -> None:
+    """Fold a portion of the source and add it behind the portions before it: the table is sorted as a whole."""
     columns = ", ".join(folded_columns(view, pane))
     run(
         connection,

@@ -21,7 +21,7 @@ from headrace.readable import iso, iso_us
 from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE, Drift
 from headrace.store.batch_table import MEMORY_MB, UNFINISHED, connect, explained, folded_columns, read_files
 from headrace.store.database import run
-from headrace.store.slices import cut, stage
+from headrace.store.portions import cut, stage
 from headrace.store.tables import partials_of, quoted
 
 PIECE = 2_000  # rows that are looked at at once: sketches have up to 4 kB each
@@ -71,10 +71,10 @@ def compare(
             explained(f"view '{view.name}': its two layers cannot be compared", speed, [speed, *partials]),
             closing(connect(spill, memory_mb, threads)) as connection,
         ):
-            slices = cut(connection, view, f"{batch} UNION ALL {said}", memory_mb << 20)
-            if len(slices) > 1:
+            portions = cut(connection, view, f"{batch} UNION ALL {said}", memory_mb << 20)
+            if len(portions) > 1:
                 batch, said = stage(connection, batch, spill / "batch"), stage(connection, said, spill / "speed")
-            for part in slices:
+            for part in portions:
                 there = f"SELECT * FROM ({said}) WHERE {part.condition}"
                 folded = f"SELECT {', '.join(folded_columns(view))} FROM ({batch}) WHERE {part.condition}"
                 run(connection, f"CREATE OR REPLACE TEMP TABLE folded AS {folded} GROUP BY {KEY_ID}, {PANE}")

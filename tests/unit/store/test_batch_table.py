@@ -23,7 +23,7 @@ from headrace.faults import VARIABLE
 from headrace.store.apart import make_apart
 from headrace.store.base import EVENTS, KEY_ID, PANE
 from headrace.store.batch_table import Made, check_batch_table, make_batch_table
-from headrace.store.slices import cut
+from headrace.store.portions import cut
 from headrace.store.tables import partials_of, quoted
 from headrace.types import STRING
 from tests.unit.store.partial_files import Event, make_view, partials, simple_event, write_partials
@@ -136,19 +136,19 @@ def test_sketches_are_folded_in_slices_of_few_bytes(tmp_path: Path) -> None:
     with closing(duckdb.connect()) as connection:
         columns = ", ".join([f"CAST({KEY_ID} AS UUID) AS {KEY_ID}", f"* EXCLUDE ({KEY_ID})"])
         source = f"SELECT {columns} FROM read_parquet({[str(file) for file in files]})"
-        slices = list(cut(connection, VIEW, source, 60_000))
+        portions = list(cut(connection, VIEW, source, 60_000))
         counts = [
             connection.execute(f"SELECT count(*) FROM ({source}) WHERE {part.condition}").fetchall()[0][0]
-            for part in slices
+            for part in portions
         ]
-    assert len(slices) == 6
+    assert len(portions) == 6
     assert min(counts) > 0
     assert sum(counts) == 120
-    assert any(part.start_ms is not None for part in slices), "one key alone is cut by days"
+    assert any(part.start_ms is not None for part in portions), "one key alone is cut by days"
 
 
 def test_a_table_made_in_many_slices_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.store.slices.SHARE", 40_000)
+    monkeypatch.setattr("headrace.store.portions.SHARE", 40_000)
     events = events_of(200, keys=3)
     files = [Path(write_partials(tmp_path / f"{i}", VIEW, events[i::2])) for i in range(2)]
     make_batch_table(VIEW, tmp_path / "table", partials=files, earlier=[])

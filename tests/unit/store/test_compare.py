@@ -62,7 +62,7 @@ def test_other_splits_and_orders_of_the_same_events_agree(tmp_path: Path) -> Non
 def test_rows_are_counted_once_in_one_slice_and_in_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: int
 ) -> None:
-    monkeypatch.setattr("headrace.store.slices.SHARE", share)
+    monkeypatch.setattr("headrace.store.portions.SHARE", share)
     events = events_of()
     found = compare(VIEW, speed_of(tmp_path / "s", events), batch_of(tmp_path / "b", events[::-1]))
     assert found == Comparison(12, 60, ())

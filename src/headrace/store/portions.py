@@ -1,4 +1,4 @@
-"""Cuts rows of partials into slices by key and pane, in their order, each small enough to be folded in memory."""
+"""Cuts rows of partials into portions by key and pane, in their order, each small enough to be folded in memory."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from headrace.store.tables import partials_of, quoted
 
 DAY_MS = 86_400_000
 PREFIX_DIGITS = 3  # of the key id: 4,096 steps, which hold alike since it is a hash
-SHARE = 8  # a slice takes this part of the memory: DuckDB, Arrow and Python each hold its sketches once
+SHARE = 8  # a portion takes this part of the memory: DuckDB, Arrow and Python each hold its sketches once
 ROW_BYTES = 100  # beside its sketches
-STAGED_GROUP = 8_192  # rows that are read together where slices are staged
+STAGED_GROUP = 8_192  # rows that are read together where portions are staged
 
 
 @dataclass(frozen=True)
-class Slice:
+class Portion:
     """Rows with a key id in [first, last] (prefixes) and a pane in [start, end); None is unbounded."""
 
     first: str
@@ -32,7 +32,7 @@ class Slice:
 
     @property
     def condition(self) -> str:
-        """The slice in SQL; bounds are constants, so that sorted tables are read in part."""
+        """The portion in SQL; bounds are constants, so that sorted tables are read in part."""
         terms = [f"{KEY_ID} >= UUID '{_filled(self.first, '0')}'", f"{KEY_ID} <= UUID '{_filled(self.last, 'f')}'"]
         if self.start_ms is not None:
             terms.append(f"{PANE} >= {self.start_ms}")
@@ -41,13 +41,13 @@ class Slice:
         return " AND ".join(terms)
 
 
-ALL = Slice("0", "f")
+ALL = Portion("0", "f")
 
 
 def stage(connection: duckdb.DuckDBPyConnection, source: str, file: Path) -> str:
     """Write what the query `source` gives into a file, sorted, and give a query that reads it.
 
-    So each slice reads its own rows only, and not all rows for each of many slices.
+    So each portion reads its own rows only, and not all rows for each of many portions.
     """
     file.parent.mkdir(exist_ok=True)
     run(connection, f"ATTACH {literal(file)} AS {quoted(file.name)} (TYPE duckdb, ROW_GROUP_SIZE {STAGED_GROUP})")
@@ -55,11 +55,11 @@ def stage(connection: duckdb.DuckDBPyConnection, source: str, file: Path) -> str
     return f"SELECT * FROM {quoted(file.name)}.staged"
 
 
-def cut(connection: duckdb.DuckDBPyConnection, view: View, source: str, memory: int) -> list[Slice]:
-    """Slices of the rows that the query `source` gives, in the order of (key id, pane).
+def cut(connection: duckdb.DuckDBPyConnection, view: View, source: str, memory: int) -> list[Portion]:
+    """Portions of the rows that the query `source` gives, in the order of (key id, pane).
 
     DuckDB folds and sorts what it knows beyond its memory, but it keeps lists of sketches within: only
-    where there are some, rows are cut. Days are kept whole, so that hours and days can be folded slice by slice.
+    where there are some, rows are cut. Days are kept whole, so that hours and days can be folded portion by portion.
     """
     sketches = [quoted(name) for name, part in partials_of(view) if part.merge.fold is None]
     if not sketches:
@@ -68,17 +68,17 @@ def cut(connection: duckdb.DuckDBPyConnection, view: View, source: str, memory: 
     most = memory // SHARE
     prefix = f"left(CAST({KEY_ID} AS VARCHAR), {PREFIX_DIGITS})"
     query = f"SELECT {prefix}, CAST(sum({weight}) AS BIGINT) FROM ({source}) GROUP BY ALL ORDER BY ALL"
-    slices = []
+    portions = []
     for first, last, size in _gathered(run(connection, query), most):
         if size <= most:
-            slices.append(Slice(first, last))
+            portions.append(Portion(first, last))
             continue
-        where = Slice(first, last).condition
+        where = Portion(first, last).condition
         day = f"{PANE} - ({PANE} % {DAY_MS} + {DAY_MS}) % {DAY_MS}"
         query = f"SELECT {day}, CAST(sum({weight}) AS BIGINT) FROM ({source}) WHERE {where} GROUP BY ALL ORDER BY ALL"
         days = _gathered(run(connection, query), most)
-        slices += [Slice(first, last, start_ms, last_ms + DAY_MS) for start_ms, last_ms, _ in days]
-    return slices
+        portions += [Portion(first, last, start_ms, last_ms + DAY_MS) for start_ms, last_ms, _ in days]
+    return portions
 
 
 def literal(path: Path) -> str:
