@@ -11,6 +11,7 @@ import json
 import os
 import select
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ def join_spark(scratch: Path) -> None:
 
     from headrace.spark import build_session
 
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # as build_session says, which a later server does not come by
     gateway = launch_gateway()
     module = gateway.jvm.java.lang.Class.forName("org.apache.spark.SparkContext$").getField("MODULE$").get(None)
     active = module.getActive()
