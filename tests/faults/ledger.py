@@ -20,6 +20,7 @@ class Ledger:
         self.dead: dict[str, list[Event]] = defaultdict(list)  # by the field that cannot hold its value yet
         self._chance = random.Random(seed)
         self._made = 0
+        self._hoped: list[Event] = []  # dead letters of a replay that may have been done, until it is known
         self._states: dict[int, set[Total]] = {limit: {(0, 0, 0)} for limit in LIMITS}
 
     def make(self, count: int, too_heavy: str | None = None) -> list[Event]:
@@ -41,6 +42,12 @@ class Ledger:
         """They are under way: from now on an answer may show them, all or none."""
         for limit, states in self._states.items():
             states.add(total([*self.events, *events], limit))
+            states.add(total([*self.events, *self._hoped, *events], limit))
+
+    def hope(self, letters: list[Event]) -> None:
+        """They are replayed: an answer may show them, with or without what follows, until the list is emptied."""
+        self.intend(letters)
+        self._hoped = letters
 
     def count(self, events: list[Event]) -> None:
         """They were acknowledged: from now on they must be there."""

@@ -269,7 +269,7 @@ class Scene:
         self._said[field] = "BIGINT"
         self._write()
         self._apply(server)
-        self._ledger.intend(self._ledger.dead[field])
+        self._ledger.hope(self._ledger.dead[field])
         self._replay_all(server)
 
     def _replay_all(self, server: WarmServer) -> None:
