@@ -89,7 +89,7 @@ def test_a_loosened_stream_takes_more_at_once(
     definitions = spoilt / "definitions" / "shop.sql"
     loose = definitions.read_text().replace("visitor STRING NOT NULL", "visitor STRING")
     definitions.write_text(re.sub(r"status\s+INT", "status BIGINT", loose))
-    applied = headrace("apply", "--yes", "-w", spoilt)
+    applied = headrace("apply", "--yes", "--no-wait", "-w", spoilt)
     assert "field loosened: visitor STRING NOT NULL → visitor STRING" in applied.out
     assert "type of status: INT → BIGINT" in applied.out
     assert "3 dead letters of stream visits may be readable now: `headrace dead-letters visits replay`" in applied.out

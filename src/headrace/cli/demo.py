@@ -23,7 +23,7 @@ def demo(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the traffic of a web shop, edit a view meanwhile, and check every row. All parts are the real ones."""
+    """Run the traffic of a web shop and check every row. A view is edited meanwhile; all parts are the real ones."""
     from headrace.demo import run  # the generator, its page and its checks
 
     raise typer.Exit(run(console(), seconds=seconds, rate=rate, seed=seed, keep=keep, json=as_json, picture=record))
