@@ -98,6 +98,13 @@ class UpServer:
             assert not state["stalled"], state
         raise AssertionError(f"token not complete in time: {self.get('/v1/status')} {self.said()}")
 
+    def wait_for_views(self, *views: str, timeout_s: float = 120) -> None:
+        """Until these serve."""
+        deadline = time.monotonic() + timeout_s
+        while not {view["name"] for view in self.get("/v1/views")["views"] if view["version"]} >= set(views):
+            assert time.monotonic() < deadline, self.said()
+            time.sleep(0.1)
+
     def rows(self, view: str) -> list[dict[str, Any]]:
         """All rows of a view."""
         rows: list[dict[str, Any]] = []

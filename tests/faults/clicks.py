@@ -57,6 +57,7 @@ class Clicks:
     def check(self, server: UpServer) -> None:
         """Every acknowledged event is in every view, once."""
         server.wait_for_token(self.token)
+        server.wait_for_views("total", "per_minute")  # they may have to be built anew
         (total,) = server.rows("total")
         ids = [event["id"] for event in self.acknowledged]
         assert (total["n"], total["ids"], total["last"]) == (len(ids), sum(ids), max(ids))

@@ -80,12 +80,13 @@ def orders_are_named(server: UpServer, data: Path) -> None:
 
 
 def pages_are_named(server: UpServer, page: Path) -> None:
-    """A page of a file is damaged: the view that has to read it is stalled, and says which."""
+    """A page of a file is damaged: the view that has to be built from it is not, and says which."""
     deadline = time.monotonic() + 60
-    stalled = None
-    while stalled is None:
+    error = None
+    while error is None:
         assert time.monotonic() < deadline, server.said()
-        stalled = next(v["stalled"] for v in server.get("/v1/views")["views"] if v["name"] == "page_count")
+        view = next(v for v in server.get("/v1/views")["views"] if v["name"] == "page_count")
+        error = view["building"]["error"]
         time.sleep(0.1)
-    assert page.name in stalled
-    assert server.get("/v1/views/page_count")["rows"] == []
+    assert page.name in error
+    assert view["version"] is None
