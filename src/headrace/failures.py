@@ -102,6 +102,15 @@ def replace_file(file: Path, content: bytes, what: str) -> None:
         raise
 
 
+def sync(path: Path) -> None:
+    """Have a file, or the names in a folder, on disk."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
     seen: set[int] = set()
     while error is not None and id(error) not in seen:

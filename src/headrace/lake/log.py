@@ -16,6 +16,7 @@ import orjson
 from deltalake import DeltaTable
 
 from headrace.errors import FencedError
+from headrace.failures import sync
 
 FOLDER = "_delta_log"
 LAST_CHECKPOINT = "_last_checkpoint"
@@ -107,15 +108,6 @@ def _version_of(path: Path) -> int:
     """The version that a file of the log belongs to; those that belong to none are newer than all."""
     head = path.name[:20]
     return int(head) if head.isdigit() else 1 << 63
-
-
-def sync(path: Path) -> None:
-    """Have a file, or the names in a folder, on disk."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def sync_folders(table: Path, paths: Iterable[str]) -> None:

@@ -18,10 +18,10 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headrace.define.model import Stream
 from headrace.errors import ConflictError, CorruptionError, FencedError, HeadraceError, UnavailableError
-from headrace.failures import disk_full, is_disk_full, one_line
+from headrace.failures import disk_full, is_disk_full, one_line, sync
 from headrace.lake.file import NewFile
 from headrace.lake.health import check_log, has_events
-from headrace.lake.log import Action, DeltaLog, sync, sync_folders
+from headrace.lake.log import Action, DeltaLog, sync_folders
 from headrace.lake.metadata import schema_change
 from headrace.lake.schema import COMMIT, DEAD, table_schema
 

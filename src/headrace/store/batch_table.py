@@ -5,7 +5,6 @@ It reads no lake and knows no version: what goes into which file is decided else
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -17,14 +16,14 @@ import orjson
 
 from headrace.define.model import View
 from headrace.errors import CorruptionError, HeadraceError, UnavailableError
-from headrace.failures import disk_full, is_disk_full
+from headrace.failures import disk_full, is_disk_full, sync
 from headrace.faults import fault_point
 from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE
-from headrace.store.database import run
+from headrace.store.database import literal, run
 from headrace.store.levels import PANES, floor_to, levels_of
-from headrace.store.portions import Portion, cut, literal, stage
+from headrace.store.portions import Portion, cut, stage
 from headrace.store.sketches import register_functions
-from headrace.store.tables import fold_column, partials_of, quoted, sql_type
+from headrace.store.tables import counted, fold_column, partials_of, quoted, row_columns, sql_type
 
 FORMAT = 1  # of a batch table's file
 UNFINISHED = ".making"  # behind the name of what is not yet in place
@@ -91,7 +90,7 @@ def write_unfinished(
             made = _fill(connection, view, source, portions)
             _sign(connection, view, made, fingerprint)
             run(connection, "DETACH made")  # writes all of it into the file
-        _sync(unfinished)
+        sync(unfinished)
     except BaseException:
         _remove(unfinished)
         raise
@@ -105,7 +104,7 @@ def put_in_place(view: View, target: Path) -> None:
     with explained(_failing(view, target), target, []):
         fault_point("load.before_rename")
         _unfinished(target).replace(target)
-        _sync(target.parent)
+        sync(target.parent)
         fault_point("load.after_rename")
 
 
@@ -160,8 +159,7 @@ def folded_columns(view: View, pane: str = PANE) -> list[str]:
     """The same columns of all rows of one key and one pane, or whatever `pane` makes of it."""
     columns = [KEY_ID, f"{pane} AS {PANE}"]
     columns += [f"any_value({quoted(key.name)}) AS {quoted(key.name)}" for key in view.keys]
-    columns += [f"CAST(sum({name}) AS BIGINT) AS {name}" for name in (EVENTS, CORRECTIONS)]
-    return columns + [fold_column(name, part) for name, part in partials_of(view)]
+    return columns + counted(EVENTS, CORRECTIONS) + [fold_column(name, part) for name, part in partials_of(view)]
 
 
 def _source(
@@ -191,11 +189,7 @@ def _fill(connection: duckdb.DuckDBPyConnection, view: View, source: str, portio
 
 
 def _create(view: View, table: str) -> str:
-    columns = [f"{KEY_ID} UUID NOT NULL", f"{PANE} BIGINT NOT NULL"]
-    columns += [f"{quoted(key.name)} {sql_type(key.expression.type)}" for key in view.keys]
-    columns += [f"{EVENTS} BIGINT NOT NULL", f"{CORRECTIONS} BIGINT NOT NULL"]
-    columns += [f"{quoted(name)} {sql_type(part.type)}" for name, part in partials_of(view)]
-    return f"CREATE TABLE made.{table} ({', '.join(columns)})"
+    return f"CREATE TABLE made.{table} ({', '.join(f'{name} {of}' for name, of in row_columns(view))})"
 
 
 def _insert(
@@ -252,14 +246,6 @@ def _failing(view: View, target: Path) -> str:
 
 def _unfinished(target: Path) -> Path:
     return target.with_name(target.name + UNFINISHED)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _remove(*paths: Path) -> None:

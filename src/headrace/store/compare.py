@@ -22,7 +22,7 @@ from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE, Drift
 from headrace.store.batch_table import MEMORY_MB, UNFINISHED, connect, explained, folded_columns, read_files
 from headrace.store.database import run
 from headrace.store.portions import cut, stage
-from headrace.store.tables import partials_of, quoted
+from headrace.store.tables import partial_columns, partials_of, quoted
 
 PIECE = 2_000  # rows that are looked at at once: sketches have up to 4 kB each
 LONGEST = 60  # characters of a value in an example
@@ -114,7 +114,7 @@ class _Judge:
         self._has_panes = view.window is not None
         self._counts = {name: of for name, of in COUNTS.items() if corrections or of != CORRECTIONS}
         self._columns: dict[str, tuple[Aggregate, list[str]]] = {
-            column.name: (column.aggregate, [name for name, _ in partials_of(replace(view, columns=(column,)))])
+            column.name: (column.aggregate, [name for name, _ in partial_columns(column.aggregate)])
             for column in view.columns
         }
         self._drift: dict[str, Drift] = {}

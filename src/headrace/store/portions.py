@@ -11,10 +11,11 @@ import duckdb
 
 from headrace.define.model import View
 from headrace.store.base import KEY_ID, PANE
-from headrace.store.database import run
+from headrace.store.database import literal, run
+from headrace.store.levels import LEVELS, floor_to
 from headrace.store.tables import partials_of, quoted
 
-DAY_MS = 86_400_000
+DAY_MS = LEVELS["days"]
 PREFIX_DIGITS = 3  # of the key id: 4,096 steps, which hold alike since it is a hash
 SHARE = 8  # a portion takes this part of the memory: DuckDB, Arrow and Python each hold its sketches once
 ROW_BYTES = 100  # beside its sketches
@@ -74,16 +75,11 @@ def cut(connection: duckdb.DuckDBPyConnection, view: View, source: str, memory: 
             portions.append(Portion(first, last))
             continue
         where = Portion(first, last).condition
-        day = f"{PANE} - ({PANE} % {DAY_MS} + {DAY_MS}) % {DAY_MS}"
+        day = floor_to(DAY_MS)
         query = f"SELECT {day}, CAST(sum({weight}) AS BIGINT) FROM ({source}) WHERE {where} GROUP BY ALL ORDER BY ALL"
         days = _gathered(run(connection, query), most)
         portions += [Portion(first, last, start_ms, last_ms + DAY_MS) for start_ms, last_ms, _ in days]
     return portions
-
-
-def literal(path: Path) -> str:
-    """A path as SQL writes it."""
-    return "'" + str(path).replace("'", "''") + "'"
 
 
 def _gathered(weighed: Iterable[tuple[Any, ...]], most: int) -> Iterator[tuple[Any, Any, int]]:

@@ -17,7 +17,7 @@ from pathlib import Path
 import orjson
 
 from headrace.errors import FencedError, HeadraceError, UnavailableError
-from headrace.failures import disk_full, is_disk_full
+from headrace.failures import disk_full, is_disk_full, sync
 from headrace.faults import fault_point
 from headrace.transport.ages import Ages
 from headrace.transport.keys import Keys
@@ -297,9 +297,7 @@ class Journal:
         """Go on in a new file. If that cannot be made, nothing has changed."""
         path = self.folder / segment_name(self.end, self._fence)
         opened = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        folder_fd = os.open(self.folder, os.O_RDONLY)
-        os.fsync(folder_fd)
-        os.close(folder_fd)
+        sync(self.folder)
         if self._fd >= 0:
             os.close(self._fd)
         self._fd, self._start = opened, self.end

@@ -12,6 +12,7 @@ from headrace.errors import QuestionError, did_you_mean
 from headrace.serve import Question
 from headrace.serve.question import PARAMETERS
 from headrace.web.body import read_body, read_object
+from headrace.web.parameters import asked_parameters
 from headrace.web.progress import reply_when_done
 from headrace.web.replies import reply_json
 
@@ -31,20 +32,10 @@ _WHAT = {
     "timestamp_as_of": "the same by the time of a commit, ISO 8601",
 }
 _ASK_DOC: dict[str, Any] = {
-    "parameters": [
-        {
-            "name": "key",
-            "in": "query",
-            "style": "form",
-            "explode": True,
-            "schema": {"type": "object", "additionalProperties": {"type": "string"}},
-            "description": r"`key.NAME=value` keeps rows with this key; given twice it means either; \N is NULL.",
-        },
-        *(
-            {"name": name, "in": "query", "schema": {"type": "string"}, "description": _WHAT[name]}
-            for name in PARAMETERS
-        ),
-    ]
+    "parameters": asked_parameters(
+        r"`key.NAME=value` keeps rows with this key; given twice it means either; \N is NULL.",
+        {name: _WHAT[name] for name in PARAMETERS},
+    )
 }
 _LOOKUP_DOC: dict[str, Any] = {
     "requestBody": {

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from headrace.serve.cell import DEFAULT_LIMIT, HIGHEST_LIMIT, PARAMETERS, CellQuestion
+from headrace.web.parameters import asked_parameters
 from headrace.web.progress import reply_when_done
 
 if TYPE_CHECKING:
@@ -21,20 +22,10 @@ _WHAT = {
     "cursor": "next_cursor of the reply before",
 }
 _DOC: dict[str, Any] = {
-    "parameters": [
-        {
-            "name": "key",
-            "in": "query",
-            "style": "form",
-            "explode": True,
-            "schema": {"type": "object", "additionalProperties": {"type": "string"}},
-            "description": r"`key.NAME=value` for each key of the view; \N is NULL.",
-        },
-        *(
-            {"name": name, "in": "query", "schema": {"type": "string"}, "description": _WHAT[name]}
-            for name in PARAMETERS
-        ),
-    ]
+    "parameters": asked_parameters(
+        r"`key.NAME=value` for each key of the view; \N is NULL.",
+        {name: _WHAT[name] for name in PARAMETERS},
+    )
 }
 
 
