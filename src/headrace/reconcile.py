@@ -65,6 +65,11 @@ def can_return(version: Version) -> bool:
     return version.state == "retired" and version.whole
 
 
+def point_of(lake: LakeState) -> Point:
+    """Where the log stands, in the store's words."""
+    return Point(lake.next_commit, lake.position, lake.newest_us)
+
+
 def _go(store: Store, way: Way, view: View, patience_ms: int, lake: LakeState | None) -> bool:
     """One step; whether there may be one more to take."""
     name = view.name
@@ -76,7 +81,7 @@ def _go(store: Store, way: Way, view: View, patience_ms: int, lake: LakeState | 
         case Way("revive", int(number)):
             store.revive(name, number)
         case _ if lake is not None:
-            at = Point(lake.next_commit, lake.position, lake.newest_us)
+            at = point_of(lake)
             version = store.register(view, fingerprint(view), patience_ms, at)
             if version.state == "ready" and not at.commit:
                 store.promote(name, version.number)  # over no events, the one before has nothing that this has not

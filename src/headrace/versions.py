@@ -13,9 +13,9 @@ from headrace.describe import describe_audit, describe_versions
 from headrace.errors import NotFoundError, NotReadyError, did_you_mean
 from headrace.lake.size import lake_size, unread_size
 from headrace.pipeline import Pipeline
-from headrace.reconcile import choose_way
+from headrace.reconcile import choose_way, point_of
 from headrace.rollback import Rollback, plan_rollback
-from headrace.store.base import Point, Store, Version
+from headrace.store.base import Store, Version
 
 
 class Versions:
@@ -64,8 +64,7 @@ class Versions:
         if pipeline.batch is None:
             raise NotReadyError(f"view '{view}' cannot be refreshed yet: Spark is starting", fix="repeat it soon")
         if full:
-            state = pipeline.table.state
-            at = Point(state.next_commit, state.position, state.newest_us)
+            at = point_of(pipeline.table.state)
             version = self._store.register(version.view, version.fingerprint, version.patience_ms, at)
         elif not version.serving:
             raise NotReadyError(f"view '{view}' is being built", fix="there is nothing to refresh yet")

@@ -21,10 +21,10 @@ from headrace.lake.table import LakeTable
 from headrace.maintain.batch import _ORDER as ORDER
 from headrace.maintain.batch import Batch
 from headrace.maintain.speed import Speed
-from headrace.reconcile import reconcile_views
+from headrace.reconcile import point_of, reconcile_views
 from headrace.serve.answer import Answer, answer
 from headrace.serve.question import Question
-from headrace.store.base import Point, Version
+from headrace.store.base import Version
 from headrace.store.duckdb import DuckStore
 from headrace.transport.journal import Journal
 
@@ -62,9 +62,7 @@ class Bench:
 
     def edit_view(self, view: View) -> Version:
         """A new version, whose horizon is where the lake is now."""
-        state = self.table.state
-        at = Point(state.next_commit, state.position, state.newest_us)
-        return self.store.register(view, fingerprint(view), self.stream.patience_ms, at)
+        return self.store.register(view, fingerprint(view), self.stream.patience_ms, point_of(self.table.state))
 
     def work(self) -> None:
         """Let the batch layer do all that is due."""

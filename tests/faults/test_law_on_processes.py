@@ -26,6 +26,7 @@ from headrace.serve.question import HIGHEST_LIMIT
 from tests.equivalence.edits import edit_shape
 from tests.equivalence.generate import STREAM, make_events, make_shape, to_json
 from tests.equivalence.reference import Event, Shape, differences
+from tests.waiting import wait_until
 
 from ..server import UpServer
 
@@ -94,11 +95,11 @@ class Life:
 
 
 def wait_for(server: UpServer, what: Callable[[], Any], timeout_s: float = 240) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not what():
+    def true() -> bool:
         assert server.process.poll() is None, server.said()
-        assert time.monotonic() < deadline, (server.get("/v1/views"), server.said())
-        time.sleep(0.1)
+        return bool(what())
+
+    wait_until(true, timeout_s, lambda: (server.get("/v1/views"), server.said()))
 
 
 @pytest.mark.skipif("HEADRACE_LAW_PROCESSES" not in os.environ, reason="twenty cases on processes: make test-full")

@@ -12,8 +12,9 @@ import pyarrow as pa
 from headrace.lake.file import NewFile
 from headrace.lake.formats.layout import Format, Layout
 from headrace.lake.range import Work, range_writer
+from headrace.reconcile import point_of
 from headrace.runtime import Runtime
-from headrace.store.base import Audit, BatchTable, Drift, Point, Step
+from headrace.store.base import Audit, BatchTable, Drift, Step
 from headrace.store.batch_table import make_batch_table
 from tests.unit.store.partial_files import Event, write_partials
 
@@ -73,6 +74,5 @@ def begin_build(runtime: Runtime, view: str) -> None:
     with runtime._store.snapshot() as snapshot:
         version = snapshot.serving(view)
     assert version is not None
-    state = runtime._pipelines[version.view.stream].table.state
-    at = Point(state.next_commit, state.position, state.newest_us)
+    at = point_of(runtime._pipelines[version.view.stream].table.state)
     runtime._store.register(version.view, f"{version.fingerprint} again", version.patience_ms, at)

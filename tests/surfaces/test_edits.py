@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 
 from headrace.cli.app import run
 from tests.surfaces.conftest import Ran, Up, visit
+from tests.waiting import wait_until
 
 STREAM = """CREATE STREAM visits (visitor STRING NOT NULL, page STRING, status INT, bytes BIGINT, at TIMESTAMP NOT NULL,
 WATERMARK FOR at AS at - INTERVAL 1 MINUTE);\n"""
@@ -180,10 +180,3 @@ def test_after_a_restart_what_was_gone_back_to_serves_and_the_change_waits(up: U
     _, _, err = again.stop()
     assert "column renamed: count(*) AS m → visits_seen" in err
     assert "These changes wait for `headrace apply`" in err
-
-
-def wait_until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

@@ -21,6 +21,7 @@ from headrace.cli.app import run
 from headrace.errors import HeadraceError
 from tests.surfaces.conftest import HEADRACE, Ran, Served, visit
 from tests.surfaces.test_http_formats import BAD, FORMS, GOOD, TEXT_STREAM
+from tests.waiting import wait_until
 
 Command = Callable[..., Ran]
 
@@ -115,13 +116,6 @@ class Following:
         out, err = self.process.communicate(timeout=30)
         assert self.process.returncode == 0, err
         return out, err
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.05)
 
 
 def test_a_growing_file_is_followed(applied: Path, serve: Callable[..., Served]) -> None:

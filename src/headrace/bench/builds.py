@@ -27,6 +27,7 @@ from headrace.errors import HeadraceError
 from headrace.lake.table import LakeTable
 from headrace.maintain.batch import Batch
 from headrace.maintain.partials import read_events, write_partials
+from headrace.reconcile import point_of
 from headrace.serve.answer import answer
 from headrace.serve.question import Question
 from headrace.spark import build_session
@@ -113,7 +114,7 @@ class Layers:
     def _point(self, commit: int) -> Point:
         state = self.table.state_at(commit)
         assert state is not None, "this process made the commit"
-        return Point(state.next_commit, state.position, state.newest_us)
+        return point_of(state)
 
     def _serving(self, view: View) -> Version | None:
         with self.store.snapshot() as snapshot:

@@ -36,7 +36,6 @@ def make_apart(
     *,
     partials: Sequence[Path],
     earlier: Sequence[Path],
-    fingerprint: str | None = None,
     memory_mb: int = MEMORY_MB,
     threads: int = 1,
     stopping: Callable[[], bool] = lambda: False,
@@ -47,7 +46,6 @@ def make_apart(
         "target": str(target),
         "partials": [str(path) for path in partials],
         "earlier": [str(path) for path in earlier],
-        "fingerprint": fingerprint,
         "memory_mb": memory_mb,
         "threads": threads,
     }
@@ -160,8 +158,7 @@ def _work(job: dict[str, Any]) -> Made | Comparison:
     if "speed" in job:
         return compare(view, Path(job["speed"]), partials, corrections=job["corrections"], **bounds)
     earlier = [Path(path) for path in job["earlier"]]
-    target, fingerprint = Path(job["target"]), job["fingerprint"]
-    return write_unfinished(view, target, partials=partials, earlier=earlier, fingerprint=fingerprint, **bounds)
+    return write_unfinished(view, Path(job["target"]), partials=partials, earlier=earlier, **bounds)
 
 
 if __name__ == "__main__":

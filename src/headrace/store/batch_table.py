@@ -18,12 +18,12 @@ from headrace.define.model import View
 from headrace.errors import CorruptionError, HeadraceError, UnavailableError
 from headrace.failures import disk_full, is_disk_full, sync
 from headrace.faults import fault_point
-from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE
+from headrace.store.base import EVENTS, KEY_ID, PANE
 from headrace.store.database import literal, run
 from headrace.store.levels import PANES, floor_to, levels_of
 from headrace.store.portions import Portion, cut, stage
 from headrace.store.sketches import register_functions
-from headrace.store.tables import counted, fold_column, partials_of, quoted, row_columns, sql_type
+from headrace.store.tables import folded_columns, row_columns, stored_columns
 
 FORMAT = 1  # of a batch table's file
 UNFINISHED = ".making"  # behind the name of what is not yet in place
@@ -46,7 +46,6 @@ def make_batch_table(
     *,
     partials: Sequence[Path],
     earlier: Sequence[Path],
-    fingerprint: str | None = None,
     memory_mb: int = MEMORY_MB,
     threads: int = 1,
 ) -> Made:
@@ -56,7 +55,6 @@ def make_batch_table(
         target,
         partials=partials,
         earlier=earlier,
-        fingerprint=fingerprint,
         memory_mb=memory_mb,
         threads=threads,
     )
@@ -70,7 +68,6 @@ def write_unfinished(
     *,
     partials: Sequence[Path],
     earlier: Sequence[Path],
-    fingerprint: str | None,
     memory_mb: int,
     threads: int,
 ) -> Made:
@@ -88,7 +85,7 @@ def write_unfinished(
             if len(portions) > 1:
                 source = stage(connection, source, spill / "staged")
             made = _fill(connection, view, source, portions)
-            _sign(connection, view, made, fingerprint)
+            _sign(connection, view, made)
             run(connection, "DETACH made")  # writes all of it into the file
         sync(unfinished)
     except BaseException:
@@ -145,21 +142,7 @@ def connect(spill: Path, memory_mb: int, threads: int) -> duckdb.DuckDBPyConnect
 
 def read_files(view: View, files: Sequence[Path]) -> str:
     """A query that gives every row of Parquet files of partials."""
-    return f"SELECT {_columns(view)} FROM read_parquet([{', '.join(map(literal, files))}])"
-
-
-def _columns(view: View) -> str:
-    """The columns of partials, in order, as expressions that give each its type in the store."""
-    keys = [(quoted(key.name), sql_type(key.expression.type)) for key in view.keys]
-    columns = [f"CAST({KEY_ID} AS UUID) AS {KEY_ID}", PANE, *(f"CAST({name} AS {of}) AS {name}" for name, of in keys)]
-    return ", ".join([*columns, EVENTS, CORRECTIONS, *(quoted(name) for name, _ in partials_of(view))])
-
-
-def folded_columns(view: View, pane: str = PANE) -> list[str]:
-    """The same columns of all rows of one key and one pane, or whatever `pane` makes of it."""
-    columns = [KEY_ID, f"{pane} AS {PANE}"]
-    columns += [f"any_value({quoted(key.name)}) AS {quoted(key.name)}" for key in view.keys]
-    return columns + counted(EVENTS, CORRECTIONS) + [fold_column(name, part) for name, part in partials_of(view)]
+    return f"SELECT {stored_columns(view)} FROM read_parquet([{', '.join(map(literal, files))}])"
 
 
 def _source(
@@ -169,7 +152,7 @@ def _source(
     parts = [read_files(view, partials)] if partials else []
     for i, path in enumerate(earlier):
         run(connection, f"ATTACH {literal(path)} AS earlier_{i} (TYPE duckdb, READ_ONLY)")
-        parts.append(f"SELECT {_columns(view)} FROM earlier_{i}.{PANES}")
+        parts.append(f"SELECT {stored_columns(view)} FROM earlier_{i}.{PANES}")
     return " UNION ALL ".join(parts)
 
 
@@ -196,19 +179,17 @@ def _insert(
     connection: duckdb.DuckDBPyConnection, view: View, table: str, source: str, pane: str, part: Portion
 ) -> None:
     """Fold a portion of the source and add it behind the portions before it: the table is sorted as a whole."""
-    columns = ", ".join(folded_columns(view, pane))
     run(
         connection,
-        f"INSERT INTO made.{table} SELECT {columns} FROM {source} WHERE {part.condition} GROUP BY {KEY_ID}, {pane} "
-        f"ORDER BY {KEY_ID}, {PANE}",
+        f"INSERT INTO made.{table} SELECT {folded_columns(view, pane)} FROM {source} "
+        f"WHERE {part.condition} GROUP BY {KEY_ID}, {pane} ORDER BY {KEY_ID}, {PANE}",
     )
 
 
-def _sign(connection: duckdb.DuckDBPyConnection, view: View, made: Made, fingerprint: str | None) -> None:
+def _sign(connection: duckdb.DuckDBPyConnection, view: View, made: Made) -> None:
     about = {
         "format": FORMAT,
         "view": view.name,
-        "fingerprint": fingerprint,
         "duckdb": duckdb.__version__,
         "rows": made.rows,
         "events": made.events,

@@ -19,10 +19,10 @@ from headrace.aggregate import Aggregate, Value
 from headrace.define.model import View
 from headrace.readable import iso, iso_us
 from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE, Drift
-from headrace.store.batch_table import MEMORY_MB, UNFINISHED, connect, explained, folded_columns, read_files
+from headrace.store.batch_table import MEMORY_MB, UNFINISHED, connect, explained, read_files
 from headrace.store.database import run
 from headrace.store.portions import cut, stage
-from headrace.store.tables import partial_columns, partials_of, quoted
+from headrace.store.tables import folded_columns, partial_columns, partials_of, quoted
 
 PIECE = 2_000  # rows that are looked at at once: sketches have up to 4 kB each
 LONGEST = 60  # characters of a value in an example
@@ -76,7 +76,7 @@ def compare(
                 batch, said = stage(connection, batch, spill / "batch"), stage(connection, said, spill / "speed")
             for part in portions:
                 there = f"SELECT * FROM ({said}) WHERE {part.condition}"
-                folded = f"SELECT {', '.join(folded_columns(view))} FROM ({batch}) WHERE {part.condition}"
+                folded = f"SELECT {folded_columns(view)} FROM ({batch}) WHERE {part.condition}"
                 run(connection, f"CREATE OR REPLACE TEMP TABLE folded AS {folded} GROUP BY {KEY_ID}, {PANE}")
                 counts = run(connection, f"SELECT count(*), coalesce(sum({EVENTS}), 0)::BIGINT FROM folded")[0]
                 rows, events = rows + counts[0], events + counts[1]

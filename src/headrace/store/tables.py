@@ -107,17 +107,19 @@ def counted(*names: str) -> list[str]:
     return [f"CAST(sum({name}) AS BIGINT) AS {name}" for name in names]
 
 
-def fold_files(view: View) -> str:
-    """The query that folds the Parquet files of parameter `files`: one row per (key, pane).
+def stored_columns(view: View) -> str:
+    """The columns of partials as Spark writes them, as expressions that give each its type in the store."""
+    keys = [(quoted(key.name), sql_type(key.expression.type)) for key in view.keys]
+    columns = [f"CAST({KEY_ID} AS UUID) AS {KEY_ID}", PANE, *(f"CAST({name} AS {of}) AS {name}" for name, of in keys)]
+    return ", ".join([*columns, EVENTS, CORRECTIONS, *(quoted(name) for name, _ in partials_of(view))])
 
-    Tasks do not exchange rows, so the files may hold several.
-    """
-    folded = [f"CAST({KEY_ID} AS UUID) AS {KEY_ID}", PANE]
-    for key in view.keys:
-        name = quoted(key.name)
-        folded.append(f"CAST(any_value({name}) AS {sql_type(key.expression.type)}) AS {name}")
-    folded += counted(EVENTS, CORRECTIONS) + [fold_column(name, part) for name, part in partials_of(view)]
-    return f"SELECT {', '.join(folded)} FROM read_parquet($files) GROUP BY {KEY_ID}, {PANE}"
+
+def folded_columns(view: View, pane: str = PANE) -> str:
+    """The same columns of all rows of one key and one pane, or whatever `pane` makes of it."""
+    columns = [KEY_ID, f"{pane} AS {PANE}"]
+    columns += [f"any_value({quoted(key.name)}) AS {quoted(key.name)}" for key in view.keys]
+    columns += counted(EVENTS, CORRECTIONS) + [fold_column(name, part) for name, part in partials_of(view)]
+    return ", ".join(columns)
 
 
 def merge_files(view: View, table_name: str) -> list[str]:
@@ -136,8 +138,11 @@ def merge_files(view: View, table_name: str) -> list[str]:
     fixed = [KEY_ID, PANE, *keys]
     selected = [f"t.rowid AS {ROW}", *(f"s.{name}" for name in fixed)]
     selected += [f"{value} AS {name}" for name, value in merged.items()]
+    # Tasks do not exchange rows, so the files may hold several of a (key, pane).
+    rows = f"SELECT {stored_columns(view)} FROM read_parquet($files)"
+    folded = f"SELECT {folded_columns(view)} FROM ({rows}) GROUP BY {KEY_ID}, {PANE}"
     return [
-        f"CREATE OR REPLACE TEMP TABLE {STAGED} AS SELECT {', '.join(selected)} FROM ({fold_files(view)}) AS s "
+        f"CREATE OR REPLACE TEMP TABLE {STAGED} AS SELECT {', '.join(selected)} FROM ({folded}) AS s "
         f"LEFT JOIN {table} AS t ON t.{KEY_ID} = s.{KEY_ID} AND t.{PANE} = s.{PANE} ORDER BY {ROW}",
         f"UPDATE {table} SET {', '.join(f'{name} = s.{name}' for name in merged)} "
         f"FROM {STAGED} AS s WHERE {table}.rowid = s.{ROW}",

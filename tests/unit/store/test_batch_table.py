@@ -181,8 +181,8 @@ def test_a_full_disk_is_named_and_nothing_is_left(tmp_path: Path, small_disk: Ca
 
 def test_apart_it_is_the_same(tmp_path: Path) -> None:
     files = [Path(write_partials(tmp_path / f"{i}", VIEW, events_of(40)[i::2])) for i in range(2)]
-    made = make_apart(VIEW, tmp_path / "one", partials=files, earlier=[], fingerprint="f")
-    assert made == make_batch_table(VIEW, tmp_path / "two", partials=files, earlier=[], fingerprint="f")
+    made = make_apart(VIEW, tmp_path / "one", partials=files, earlier=[])
+    assert made == make_batch_table(VIEW, tmp_path / "two", partials=files, earlier=[])
     for table in ("panes", "hours", "days", "about"):
         assert rows_of(tmp_path / "one", table) == rows_of(tmp_path / "two", table)
 
@@ -197,7 +197,7 @@ def test_apart_it_can_be_stopped(tmp_path: Path) -> None:
 def test_apart_it_ends_with_who_asked(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "never")  # a file of partials that nobody writes
     job = {"view": to_json(VIEW), "target": str(tmp_path / "table"), "partials": [str(tmp_path / "never")]}
-    job |= {"earlier": [], "fingerprint": None, "memory_mb": 100, "threads": 1}
+    job |= {"earlier": [], "memory_mb": 100, "threads": 1}
     with subprocess.Popen([sys.executable, "-m", "headrace.store.apart"], stdin=subprocess.PIPE) as process:
         process.communicate(orjson.dumps(job) + b"\n", timeout=60)
     assert process.returncode == 1

@@ -1,0 +1,88 @@
+"""The law's own test: a product that is wrong in one way that is easily overlooked must not pass it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.maintain import batch_job, partials
+from headrace.store import snapshot
+
+from .timeline import Timeline
+
+SEED, VIEWS = 0, [f"v{number}" for number in range(6)]
+Break = Callable[[pytest.MonkeyPatch], None]
+
+
+def drop_late_events(patch: pytest.MonkeyPatch) -> None:
+    """As stream processors do; and the batch layer with it, so that the two agree."""
+    right = partials.partials
+
+    def wrong(events: Any, stream: Any, view: Any, patience_ms: int) -> Any:
+        kept = events.where(f"NOT {partials.settled_when(stream, view, patience_ms)}")
+        return right(kept, stream, view, patience_ms)
+
+    patch.setattr(partials, "partials", wrong)
+
+
+def lose_the_last_commit_of_a_slice(patch: pytest.MonkeyPatch) -> None:
+    """In the batch layer alone."""
+    right = batch_job.read_events
+
+    def wrong(spark: Any, folder: Any, stream: Any, files: Any, commits: tuple[int, int], **asked: Any) -> Any:
+        last = max(commits[0], commits[1] - 1)
+        return right(spark, folder, stream, files, commits, **asked).where(f"_commit < {last}")
+
+    patch.setattr(batch_job, "read_events", wrong)
+
+
+def forget_what_came_during_a_beat(patch: pytest.MonkeyPatch) -> None:
+    """In answers; the rows are there."""
+    right = snapshot.speed_tables
+    patch.setattr(snapshot, "speed_tables", lambda version: right(version)[:1])
+
+
+def forget_the_batch_tables_but_one(patch: pytest.MonkeyPatch) -> None:
+    """In answers; the rows are there."""
+    right = snapshot.DuckSnapshot._sources
+
+    def wrong(self: Any, version: Any) -> Any:
+        sources = right(self, version)
+        return [source for source in sources if not source.batch or source is sources[0]]
+
+    patch.setattr(snapshot.DuckSnapshot, "_sources", wrong)
+
+
+def add_a_batch_table_twice(patch: pytest.MonkeyPatch) -> None:
+    """In answers: as if a swap left behind what it replaced."""
+    right = snapshot.DuckSnapshot._sources
+
+    def wrong(self: Any, version: Any) -> Any:
+        sources = right(self, version)
+        return [*sources[:1], *sources] if version.batch else sources
+
+    patch.setattr(snapshot.DuckSnapshot, "_sources", wrong)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        drop_late_events,
+        lose_the_last_commit_of_a_slice,
+        forget_what_came_during_a_beat,
+        forget_the_batch_tables_but_one,
+        add_a_batch_table_twice,
+    ],
+)
+def test_a_spoilt_product_is_found_out(spark: Any, tmp_path: Path, spoil: Break) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        spoil(patch)
+        timeline = Timeline(spark, tmp_path, SEED, VIEWS)
+        try:
+            with pytest.raises(AssertionError, match="disagrees"):
+                timeline.run()
+        finally:
+            timeline.close()
