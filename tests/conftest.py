@@ -12,6 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from .java import OPTIONS
+
+os.environ.setdefault("HEADRACE_SPARK_JAVA_OPTIONS", OPTIONS)  # of servers that tests start
+
 # `make test` tries the same examples each time, so that it fails only when the code changes;
 # HYPOTHESIS_PROFILE=search tries new and more ones.
 _quiet = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
@@ -76,6 +80,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The session that the product builds, small."""
     from headrace.spark import build_session
 
-    session = build_session(tmp_path_factory.mktemp("spark"), master="local[2]", driver_memory="1g", app="tests")
+    folder = tmp_path_factory.mktemp("spark")
+    session = build_session(folder, master="local[2]", driver_memory="1g", java_options=OPTIONS, app="tests")
     yield session
     session.stop()

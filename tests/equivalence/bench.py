@@ -32,7 +32,7 @@ from headrace.transport.journal import Journal
 class Bench:
     """Journal, append, lake, maintain and store of one stream, moved by hand."""
 
-    def __init__(self, spark: Any, folder: Path, stream_sql: str) -> None:
+    def __init__(self, spark: Any, folder: Path, stream_sql: str, **batch: Any) -> None:
         self.spark = spark
         self.catalog = parse(stream_sql)
         (self.stream,) = self.catalog.streams.values()
@@ -42,7 +42,7 @@ class Bench:
         self.append = Append(spark, self.stream, folder / "journal", self.table, folder)
         self.store = DuckStore.open(folder / "views.duckdb", 1)
         self.speed = Speed(spark, self.stream, self.table, self.store, folder)
-        self.batch = Batch(spark, self.stream, self.table, self.store, folder / "builds")
+        self.batch = Batch(spark, self.stream, self.table, self.store, folder / "builds", **batch)
 
     def redefine(self, stream_sql: str) -> None:
         """Go on by a changed definition, in the order in which a pipeline does."""

@@ -68,8 +68,9 @@ class Case:
         return fingerprint(view)
 
     def live(self) -> None:
-        """Some of the batch layer's work, and a look. A build or a beat that is not done goes on while commits come."""
+        """A look, some of the batch layer's work, and a look. A build or a beat that is not done goes on later."""
         if self.moves:
+            self.check()
             self.work(self.chance.choice([0, 1, 2, 9]))
             self.check()
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.define.sql import parse
+from headrace.maintain.batch import Sizes
 from headrace.reconcile import reconcile_views
 from headrace.store.base import Version
 
@@ -26,8 +27,7 @@ FREE = [
 
 @pytest.fixture
 def bench(spark: Any, tmp_path: Path) -> Iterator[Bench]:
-    opened = Bench(spark, tmp_path, STREAM)
-    opened.batch._slice_rows = 20  # several slices a build
+    opened = Bench(spark, tmp_path, STREAM, sizes=Sizes(slice_events=20))  # several slices a build
     yield opened
     opened.close()
 

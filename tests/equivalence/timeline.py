@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.lake.compact import Compaction
+from headrace.maintain.batch import Sizes
 
 from .bench import Bench
 from .case import Case
@@ -33,7 +34,10 @@ class Timeline:
 
     def __init__(self, spark: Any, folder: Path, seed: int, views: list[str]) -> None:
         self.chance = random.Random(seed)
-        self.bench = Bench(interpreting(spark) if seed % 2 else spark, folder, STREAM)
+        # As if events were many: a build or a beat is of several slices, and a beat's rows are a table of their own.
+        sizes = self.chance.choice([Sizes(), Sizes(50, 0, 4), Sizes(100, 0, 0), Sizes(50, 0, 0)])
+        session = interpreting(spark) if seed % 2 else spark
+        self.bench = Bench(session, folder, STREAM, sizes=sizes)
         self.feed = Feed(self.bench, self.chance)
         self.compaction = Compaction(self.bench.table, gather=2)
         self.rounds = self.chance.randint(3, 5)

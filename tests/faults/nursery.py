@@ -38,7 +38,7 @@ def load_all() -> None:
 def serve(work: dict[str, Any]) -> int:
     """`headrace up` in a child of this process."""
     from headrace.cli.app import run
-    from headrace.maintain.batch import Batch
+    from headrace.maintain.batch import Batch, Sizes
 
     os.setsid()
     os.chdir(work["folder"])
@@ -47,7 +47,7 @@ def serve(work: dict[str, Any]) -> int:
         os.dup2(out, stream)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.environ.update(work["variables"])
-    Batch.__init__.__kwdefaults__["slice_rows"] = int(os.environ[SLICE_ROWS])
+    Batch.__init__.__kwdefaults__["sizes"] = Sizes(int(os.environ[SLICE_ROWS]), small_rows=0)
     join_spark(Path(os.environ[SCRATCH]))
     return run(["up", "--port", "0"])
 

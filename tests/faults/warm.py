@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from headrace.faults import VARIABLE
-from headrace.spark import QUICK_JAVA
 
+from ..java import OPTIONS
 from ..server import UpServer
 from .nursery import SCRATCH
 
@@ -35,7 +35,7 @@ class Java:
 
         self.worker_fault = scratch / "worker-fault"  # what Spark's workers are to do
         log = scratch / "java.log"
-        options = f"--driver-memory 1g --driver-java-options '{QUICK_JAVA} -XX:+UseSerialGC -Xss4m' pyspark-shell"
+        options = f"--driver-memory 1g --driver-java-options '{OPTIONS} -XX:+UseSerialGC -Xss4m' pyspark-shell"
         with pytest.MonkeyPatch.context() as patch, log.open("wb") as out:
             patch.setenv("PYSPARK_SUBMIT_ARGS", options)
             patch.setenv("PYSPARK_PYTHON", sys.executable)

@@ -35,8 +35,6 @@ from headrace.store.compare import compare
 from headrace.store.tables import plain_name
 
 HERE_ROWS = 10_000  # that are folded or compared in this process; more are in one of their own
-SMALL_ROWS = 100_000  # of a batch table: below it, one more is not worth having
-MERGE_RATIO = 4  # a batch table is merged with a newer one that has more than this share of its rows
 OUTGROWN_ROWS = 100_000  # speed rows that a version may always have
 OUTGROWN_SHARE = 4  # … and beyond that, one for so many rows of its batch tables
 SOONEST_S = 60.0  # between two beats that nobody asked for
@@ -57,6 +55,15 @@ class Pace:
     retire_after_s: float = 86400.0
 
 
+@dataclass(frozen=True)
+class Sizes:
+    """How much one piece of work is, and which batch tables become one."""
+
+    slice_events: int = SLICE_ROWS
+    small_rows: int = 100_000  # of a batch table: below it, one more is not worth having
+    merge_ratio: int = 4  # one is merged with a newer one that has more than this share of its rows
+
+
 class Batch:
     """Builds, beats and retires the versions of one stream's views."""
 
@@ -69,7 +76,7 @@ class Batch:
         folder: Path,
         *,
         pace: Pace = Pace(),  # noqa: B008 - frozen
-        slice_rows: int = SLICE_ROWS,
+        sizes: Sizes = Sizes(),  # noqa: B008 - frozen
         now: Callable[[], float] = time.time,
     ) -> None:
         self._job = BatchJob(spark)
@@ -78,7 +85,7 @@ class Batch:
         self._store = store
         self._folder = folder
         self._pace = pace
-        self._slice_rows = slice_rows
+        self._sizes = sizes
         self._now = now
         self._defining = threading.Lock()
         self._asked: dict[str, int] = {}  # views whose horizon shall move on now, and up to which commit
@@ -186,7 +193,7 @@ class Batch:
         if start == slices.to_commit:
             return slices.files()
         fault_point("build.before_slice")
-        end = step_end(self._table.files(start, slices.to_commit), start, slices.to_commit, self._slice_rows)
+        end = step_end(self._table.files(start, slices.to_commit), start, slices.to_commit, self._sizes.slice_events)
         with slices.adding(start, end) as draft, self._table.reading(start, end) as files:
             damage = damage_of(self._table.folder, files)
             if damage:
@@ -265,7 +272,7 @@ class Batch:
             slices.keep_as(self._folder / f"{DRIFT}{slices.folder.name}")  # the next look reads the log again
             log.error("drift", view=version.view.name, version=version.number, drift=[d.column for d in audit.drift])
             return
-        kept, merged = _to_merge(version.batch, _rows(files))
+        kept, merged = _to_merge(version.batch, _rows(files), self._sizes)
         start = merged[0].from_commit if merged else version.horizon
         table = self._make_table(version, files, merged, (start, version.next_horizon))
         self._store.end_beat(version, [*kept, table], audit)
@@ -319,14 +326,14 @@ def _goes_back(old: Version, new: Version) -> bool:
     return same and old.serving and new.applied_to < old.applied_to
 
 
-def _to_merge(tables: Sequence[BatchTable], rows: int) -> tuple[list[BatchTable], list[BatchTable]]:
+def _to_merge(tables: Sequence[BatchTable], rows: int, sizes: Sizes) -> tuple[list[BatchTable], list[BatchTable]]:
     """Those that stay, and those that a new table of so many rows is merged with.
 
     Each one that stays is several times as large as the next, so there are few, and a row is written
     again only a few times: a beat costs in proportion to its own rows, not to those before.
     """
     kept = list(tables)
-    while kept and (kept[-1].rows < SMALL_ROWS or kept[-1].rows < MERGE_RATIO * rows):
+    while kept and kept[-1].rows < max(sizes.small_rows, sizes.merge_ratio * rows):
         rows += kept.pop().rows
     return kept, list(tables[len(kept) :])
 

@@ -1,0 +1,45 @@
+"""A Java that is quick for tests: Spark's classes come from an archive, and only the quick compiler runs.
+
+The Spark of most tests lives for seconds, in which Java does little but load and compile. The archive is made once per
+.venv, by `python -m tests.java`; without it all goes as ever, only slower.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+ARCHIVE = Path(sys.prefix) / "spark.jsa"
+OPTIONS = f"-XX:TieredStopAtLevel=1 -XX:SharedArchiveFile={ARCHIVE} -Xlog:cds=off -Xlog:cds+dynamic=off"
+
+
+def make_archive() -> None:
+    """Let a Spark do a little of all that tests do, and keep what it has loaded."""
+    from pyspark import SparkContext
+
+    from headrace.spark import build_session, warm_up
+
+    unfinished = ARCHIVE.with_suffix(f".{os.getpid()}")
+    options = f"-XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit={unfinished} -Xlog:disable"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        spark = build_session(folder / "spark", master="local[2]", java_options=options)
+        warm_up(spark)
+        query = spark.readStream.format("rate").load().writeStream.format("noop").start()
+        events = spark.range(100).selectExpr("id % 3 AS key", "timestamp_millis(id) AS at", "md5(string(id)) AS text")
+        grouped = events.where("text > '1'").groupBy("key", "at").agg({"text": "max", "key": "sum", "*": "count"})
+        grouped.write.parquet(str(folder / "grouped"))
+        assert spark.read.parquet(str(folder / "grouped")).orderBy("key").toArrow().num_rows
+        query.stop()
+        spark.stop()
+        java = SparkContext._gateway.proc  # type: ignore[union-attr]
+        SparkContext._gateway.shutdown()  # type: ignore[union-attr]
+        java.stdin.close()
+        java.wait()
+    unfinished.replace(ARCHIVE)
+
+
+if __name__ == "__main__":
+    make_archive()
