@@ -5,9 +5,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+ARCHIVE := $(VENV)/spark.jsa
 LANES ?= 2
 
-.PHONY: demo record test test-full test-faults check bench setup clean test-fast
+.PHONY: demo record test test-full test-faults check bench setup clean test-fast prepared browser
 
 demo: setup
 	@$(BIN)/headrace demo
@@ -15,12 +16,10 @@ demo: setup
 record: setup
 	@$(BIN)/headrace demo --record docs/demo.svg
 
-test: setup check
-	@scripts/browser
+test: prepared
 	@LANES=$(LANES) $(BIN)/python -m tests.lanes $(ARGS)
 
-test-full: setup check
-	@scripts/browser
+test-full: prepared
 	@HEADRACE_LAW_STREAMS=50 HEADRACE_LAW_PROCESSES=1 LANES=$(LANES) $(BIN)/python -m tests.lanes $(ARGS)
 
 test-faults: setup
@@ -29,6 +28,17 @@ test-faults: setup
 
 test-fast: setup
 	@$(BIN)/python -m pytest tests/unit tests/laws tests/docs
+
+# Side by side: what tests need, and what is quicker than they are.
+prepared: setup
+	@$(MAKE) --no-print-directory -j3 --output-sync check browser $(ARCHIVE)
+
+browser:
+	@scripts/browser
+
+$(ARCHIVE): $(READY) tests/java.py
+	@echo "java: keeping Spark's classes in an archive, so that tests start quickly" >&2
+	@$(BIN)/python -m tests.java
 
 check: setup
 	@$(BIN)/ruff check .

@@ -38,7 +38,10 @@ def make_archive() -> None:
         SparkContext._gateway.shutdown()  # type: ignore[union-attr]
         java.stdin.close()
         java.wait()
-    unfinished.replace(ARCHIVE)
+    if unfinished.exists():
+        unfinished.replace(ARCHIVE)
+    else:
+        sys.stderr.write("java: this Java keeps no archive of classes; tests take longer\n")
 
 
 if __name__ == "__main__":

@@ -100,8 +100,9 @@ def _yield_to_answers(session: SparkSession) -> None:
     """Let Java, and the workers that it starts, wait for this process: answers are to be quick while jobs run."""
     java = getattr(session.sparkContext._gateway, "proc", None)  # None where Java runs elsewhere
     if java is not None:
-        with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, java.pid, JAVA_NICENESS)
+        for thread in Path(f"/proc/{java.pid}/task").glob("*"):  # Linux gives each thread a priority of its own
+            with suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, int(thread.name), JAVA_NICENESS)
 
 
 def _settings(scratch: Path, driver_memory: str, java_options: str, pools: Path) -> dict[str, str]:

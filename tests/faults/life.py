@@ -48,7 +48,7 @@ def live(store: DuckStore, file: str) -> None:
             store.register(VIEW, "a", 5)
             continue
         version = next(v for v in found if v.serving)
-        behind = [v for v in found if v.live and v.applied_to < COMMITS]
+        behind = [v for v in found if v.moves and v.applied_to < COMMITS]
         other = next((v for v in found if v is not version), None)
         if version.next_horizon is not None:
             end_beat(store, version, file)

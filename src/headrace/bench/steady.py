@@ -12,7 +12,7 @@ from headrace.bench.measure import FLOW, PER_POST, Tell, running
 from headrace.errors import HeadraceError
 
 BEAT_S = 10
-FLOW_S = 50.0
+FLOW_S = 100.0
 LOOK_S = 0.5
 VIEW = f"""CREATE MATERIALIZED VIEW by_visitor SCHEDULE EVERY {BEAT_S} SECONDS AS
 SELECT visitor, count(*) AS hits, sum(bytes) AS bytes, max(bytes) AS largest

@@ -94,7 +94,7 @@ class Speed:
             versions = snapshot.versions()
         for version in versions:
             due = not version.stalled or self._retry_at.get(_id(version), 0.0) <= self._now()
-            if version.view.stream == self._stream.name and version.live and due:
+            if version.view.stream == self._stream.name and version.moves and due:
                 by_commit.setdefault(version.applied_to, []).append(version)
         at = self._table.state.next_commit
         return [by_commit[commit] for commit in sorted(by_commit, reverse=True) if commit < at]

@@ -80,8 +80,17 @@ class Version:
 
     @property
     def live(self) -> bool:
-        """Whether the speed layer brings it on."""
+        """Whether it answers for its view, or will."""
         return self.state != "retired"
+
+    @property
+    def moves(self) -> bool:
+        """Whether the speed layer brings it on.
+
+        One that is being built waits: nobody reads it, and one step over all that came meanwhile costs
+        less than a step for each commit.
+        """
+        return self.live and self.whole
 
 
 @dataclass(frozen=True)
