@@ -303,7 +303,7 @@ class Runtime:
         return self._pipeline(stream).dead_letters()
 
     def token(self, token: str) -> TokenState:
-        """Whether every serving view has what the token stands for."""
+        """Whether every view that answers, or is about to, has what the token stands for."""
         read = read_token(token)
         if read is None or read[0] not in self._pipelines:
             raise NotFoundError(
@@ -311,7 +311,7 @@ class Runtime:
             )
         stream, position = read
         with self._store.snapshot() as snapshot:
-            versions = [v for v in snapshot.versions() if v.serving and v.view.stream == stream]
+            versions = [v for v in snapshot.versions() if v.state in ("serving", "ready") and v.view.stream == stream]
         behind = [v for v in versions if v.position < position]
         in_lake = self._pipelines[stream].table.state.position >= position
         return TokenState(in_lake and not behind, sorted(v.view.name for v in behind if v.stalled))

@@ -91,6 +91,7 @@ class Batch:
         self._asked: dict[str, int] = {}  # views whose horizon shall move on now, and up to which commit
         self._beat_at: dict[Id, float] = {}
         self._retry_at: dict[Id, float] = {}
+        self._built_at: dict[Id, int] = {}  # where the log was when first versions of views were built
         self._turns: dict[Id, int] = {}  # which piece of work was the last on a version
         self.stopping = threading.Event()
         self.audits: Counter[str] = Counter()  # of each view, since the process began
@@ -162,10 +163,18 @@ class Batch:
         if self._retry_at.get(_id(version), 0.0) > self._now():
             return False
         if version.state == "ready":
-            return not any(_goes_back(old, version) for old in versions)
+            return self._is_caught_up(version, versions)
         if version.state == "retired":
             return self._is_outlived(version, versions)
         return version.state != "serving" or self._is_beat_due(version)
+
+    def _is_caught_up(self, version: Version, versions: Sequence[Version]) -> bool:
+        """Whether it stands where the one before it stands; a first one, where the log was when it was built."""
+        before = [old for old in versions if old.view.name == version.view.name and old.serving]
+        if before:
+            return not any(_goes_back(old, version) for old in before)
+        built_at = self._built_at.setdefault(_id(version), self._table.state.next_commit)
+        return version.applied_to >= built_at or version.stalled is not None
 
     # Builds
 
@@ -322,8 +331,7 @@ class Batch:
 
 def _goes_back(old: Version, new: Version) -> bool:
     """Whether answers would lack commits that they have had, if the new version took the old one's place."""
-    same = old.view.name == new.view.name and old.view.stream == new.view.stream
-    return same and old.serving and new.applied_to < old.applied_to
+    return old.view.stream == new.view.stream and new.applied_to < old.applied_to
 
 
 def _to_merge(tables: Sequence[BatchTable], rows: int, sizes: Sizes) -> tuple[list[BatchTable], list[BatchTable]]:
