@@ -13,8 +13,8 @@ from headrace.config import Workspace
 from headrace.errors import CorruptionError, HeldError
 from headrace.lake.table import FENCE_ID
 from headrace.lease import Lease
-from headrace.maintain.slices import DRIFT, slices_folder
-from headrace.store.base import UNBUILT, BatchTable, Version
+from headrace.maintain.slices import remove_unneeded
+from headrace.store.base import BatchTable, Version
 from headrace.store.batch_table import check_batch_table
 from headrace.store.database import DAMAGED, OutdatedError
 from headrace.store.duckdb import DuckStore
@@ -138,11 +138,11 @@ def clean(store: DuckStore, builds: Path) -> None:
     with store.snapshot() as snapshot:
         versions = snapshot.versions()
     tables = {table.file for version in versions for table in version.batch}
-    slices = {slices_folder(builds, v).name for v in versions if v.state in UNBUILT or v.next_horizon is not None}
-    slices |= {f"{DRIFT}{slices_folder(builds, v).name}" for v in versions if v.alarm}
-    left = [path for path in store.batch_folder.glob("*") if path.name not in tables]
-    for path in [*left, *(path for path in builds.glob("*") if path.name not in slices)]:
+    for path in store.batch_folder.glob("*"):
+        if path.name in tables:
+            continue
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+    remove_unneeded(builds, versions)

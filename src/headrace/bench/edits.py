@@ -7,7 +7,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from headrace.bench.figures import Figure, of_percentile, percentile
 from headrace.bench.history import VISITS, extend
 from headrace.bench.judge import Definition, Said, wrong_answers
 from headrace.bench.load import Connection
+from headrace.bench.measure import started
 from headrace.client import connect
 from headrace.config import Workspace
 from headrace.demo.server import Server, make_workspace
@@ -99,8 +99,9 @@ class Load:
         self._acknowledged: queue.SimpleQueue[tuple[str, float] | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self.heard = Heard()
+        self._failed: HeadraceError | None = None
         acts = [self._send, self._wait, *[self._ask] * ASKERS]
-        self._threads = [threading.Thread(target=act, args=(i,), daemon=True) for i, act in enumerate(acts)]
+        self._threads = [threading.Thread(target=self._run, args=(act, i), daemon=True) for i, act in enumerate(acts)]
         for thread in self._threads:
             thread.start()
 
@@ -112,13 +113,19 @@ class Load:
         return heard
 
     def stop(self) -> None:
-        """Let every client end; raises if one did before."""
-        alive = all(thread.is_alive() for thread in self._threads)
+        """Let every client end; raises what ended one before."""
         self._stopping.set()
         for thread in self._threads:
             thread.join()
-        if not alive:
-            raise HeadraceError("a client of the benchmark ended before its time")
+        if self._failed:
+            raise self._failed
+
+    def _run(self, act: Callable[[int], None], number: int) -> None:
+        try:
+            act(number)
+        except HeadraceError as error:
+            self._failed = self._failed or error
+            self._acknowledged.put(None)
 
     def _send(self, _: int) -> None:
         connection = Connection(self._url)
@@ -166,7 +173,7 @@ def edits_under_load(tell: Tell) -> list[Figure]:
         lake = Workspace.open(folder).lake(VISITS.name)
         tell(f"a history of {HISTORY:,} events")
         extend(LakeTable(lake, VISITS, fence=1), HISTORY)
-        with _server(folder) as server:
+        with started(folder) as server:
             quiet, edited, served = _run(server, tell)
         answers = quiet.answers + edited.answers
         tell(f"{len(answers):,} answers are judged")
@@ -188,16 +195,6 @@ def edits_under_load(tell: Tell) -> list[Figure]:
         of_percentile(f"point answer {during}", edited.answer_ms, 0.5, "ms", None),
         of_percentile(f"point answer {during}", edited.answer_ms, 0.99, "ms", None),
     ]
-
-
-@contextmanager
-def _server(folder: Path) -> Iterator[Server]:
-    server = Server(folder)
-    try:
-        server.wait_until_ready()
-        yield server
-    finally:
-        server.stop()
 
 
 def _run(server: Server, tell: Tell) -> tuple[Heard, Heard, dict[int, Definition]]:

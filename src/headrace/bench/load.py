@@ -26,9 +26,13 @@ class Connection:
         return self._send("GET", path, None, {})
 
     def _send(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> dict[str, Any]:
-        self._http.request(method, path, body, headers)
-        reply = self._http.getresponse()
-        said = reply.read()
+        try:
+            self._http.request(method, path, body, headers)
+            reply = self._http.getresponse()
+            said = reply.read()
+        except (OSError, http.client.HTTPException) as error:
+            self._http.close()  # the next request opens it again
+            raise UnavailableError(f"{method} {path} was not answered: {type(error).__name__}: {error}") from error
         if reply.status >= 300:
             raise UnavailableError(f"{method} {path} was answered with {reply.status}: {said[:300].decode()}")
         return dict(json.loads(said))

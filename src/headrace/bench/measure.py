@@ -29,12 +29,22 @@ def running(definitions: str) -> Iterator[Server]:
     """A server over an empty workspace, ready, and gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
         make_workspace(Path(folder), definitions)
-        server = Server(Path(folder))
-        try:
-            server.wait_until_ready()
+        with started(Path(folder)) as server:
             yield server
-        finally:
-            server.stop()
+
+
+@contextmanager
+def started(folder: Path) -> Iterator[Server]:
+    """A server over a workspace; if it ends while it is measured, its last words are the error."""
+    server = Server(folder)
+    try:
+        server.wait_until_ready()
+        yield server
+    except HeadraceError:
+        server.check()
+        raise
+    finally:
+        server.stop()
 
 
 def send_file(server: Server, path: Path) -> float:

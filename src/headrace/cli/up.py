@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import sys
@@ -52,6 +53,7 @@ def up(
     with bind(settings.host, settings.port) as bound:
         logs.divert_children(opened.logs / "spark.log")
         logs.configure(settings.log_level, opened.logs / "headrace.log")
+        faulthandler.enable()  # a library that crashes says where, instead of nothing
         runtime = Runtime.open(opened, url_of(bound))
         try:
             _apply_definitions(runtime)

@@ -26,7 +26,7 @@ from headrace.faults import fault_point
 from headrace.lake.table import LakeTable
 from headrace.maintain.batch_job import SLICE_ROWS, BatchJob
 from headrace.maintain.partials import damage_of, reads
-from headrace.maintain.slices import DRIFT, Slices, slices_folder
+from headrace.maintain.slices import DRIFT, Slices, remove_unneeded, slices_folder
 from headrace.maintain.speed import step_end
 from headrace.store.apart import compare_apart, make_apart
 from headrace.store.base import Audit, BatchTable, Store, Version
@@ -117,7 +117,8 @@ class Batch:
     def run_once(self) -> bool:
         """One piece of work; whether there was one. Versions take turns: a beat that is always due keeps nobody off."""
         with self._store.snapshot() as snapshot:
-            versions = [v for v in snapshot.versions() if v.view.stream == self._stream.name]
+            known = snapshot.versions()
+        versions = [v for v in known if v.view.stream == self._stream.name]
         for version in sorted(versions, key=self._rank):
             if self.stopping.is_set():
                 return False
@@ -126,6 +127,7 @@ class Batch:
                 with self._defining, self._noting(version):
                     self._work(version)
                 return True
+        remove_unneeded(self._folder, known)  # an edit may have ended a beat half way
         return False
 
     def _rank(self, version: Version) -> tuple[bool, int, int]:

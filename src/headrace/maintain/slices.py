@@ -7,7 +7,7 @@ import re
 import secrets
 import shutil
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,6 +97,16 @@ class Slices:
 def slices_folder(builds: Path, version: Version) -> Path:
     """Where the slices of a version lie: those of another definition are never found there, whatever its number."""
     return builds / f"{plain_name(version.view.name)}-{version.home}-{version.fingerprint[:12]}"
+
+
+def remove_unneeded(builds: Path, versions: Sequence[Version]) -> None:
+    """Remove the slices that no version is being made of. A retired one that comes back computes its own again."""
+    live = [version for version in versions if version.live]
+    needed = {slices_folder(builds, v).name for v in live if not v.whole or v.next_horizon is not None}
+    needed |= {f"{DRIFT}{slices_folder(builds, v).name}" for v in versions if v.alarm}
+    for path in builds.glob("*"):
+        if path.name not in needed:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def damaged_slices(builds: Path) -> list[Path]:

@@ -26,7 +26,6 @@ COUNTED = (EVENTS, CORRECTIONS, BATCH_EVENTS)  # what precedes the partials in a
 BUCKET = "_bucket"  # start of the bucket of a folded row, in ms since the epoch
 
 State = Literal["registered", "building", "ready", "serving", "retired"]
-UNBUILT = ("registered", "building")
 
 
 @dataclass(frozen=True)
