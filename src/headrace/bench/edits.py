@@ -30,7 +30,7 @@ PER_POST = 500
 ASKED = 100  # answers a second
 ASKERS = 4
 QUIET_S = 20.0
-WARM_S = 15.0
+WARM_S = 40.0  # freshness falls for so long while Java compiles
 MOST_S = 120.0  # that one edit may take
 LOOK_S = 0.1
 
@@ -199,14 +199,14 @@ def edits_under_load(tell: Tell) -> list[Figure]:
 
 def _run(server: Server, tell: Tell) -> tuple[Heard, Heard, dict[int, Definition]]:
     """What was heard without and with edits, and the definition of each version."""
-    connection = Connection(server.url)
-    number = _wait_for_version(connection, None)
+    number = _wait_for_version(Connection(server.url), None)
     served = {number: FIRST}
     load = Load(server.url)
     load.listen(WARM_S)
     tell(f"{FLOW:,} events/s in, {ASKED} answers/s out, no edit")
     quiet = load.listen(QUIET_S)
     load.heard = edited = Heard()
+    connection = Connection(server.url)
     for at, (kind, definition) in enumerate(edits(), 1):
         began = time.monotonic()
         make_workspace(server.folder, definition.sql)
