@@ -10,9 +10,19 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 ARCHIVE = Path(sys.prefix) / "spark.jsa"
-OPTIONS = f"-XX:TieredStopAtLevel=1 -XX:SharedArchiveFile={ARCHIVE} -Xlog:cds=off -Xlog:cds+dynamic=off"
+QUICK = "-XX:TieredStopAtLevel=1"
+OPTIONS = f"{QUICK} -XX:SharedArchiveFile={ARCHIVE} -Xlog:cds=off -Xlog:cds+dynamic=off"
+
+
+def end_java(gateway: Any) -> None:
+    """Let the Java behind a gateway end by itself: its standard input is what it lives by."""
+    java = gateway.proc
+    gateway.shutdown()
+    java.stdin.close()
+    java.wait(60)
 
 
 def make_archive() -> None:
@@ -22,7 +32,7 @@ def make_archive() -> None:
     from headrace.spark import build_session, warm_up
 
     unfinished = ARCHIVE.with_suffix(f".{os.getpid()}")
-    options = f"-XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit={unfinished} -Xlog:disable"
+    options = f"{QUICK} -XX:ArchiveClassesAtExit={unfinished} -Xlog:disable"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         spark = build_session(folder / "spark", master="local[2]", java_options=options)
@@ -34,10 +44,7 @@ def make_archive() -> None:
         assert spark.read.parquet(str(folder / "grouped")).orderBy("key").toArrow().num_rows
         query.stop()
         spark.stop()
-        java = SparkContext._gateway.proc  # type: ignore[union-attr]
-        SparkContext._gateway.shutdown()  # type: ignore[union-attr]
-        java.stdin.close()
-        java.wait()
+        end_java(SparkContext._gateway)
     if unfinished.exists():
         unfinished.replace(ARCHIVE)
     else:

@@ -15,6 +15,8 @@ import httpx2
 
 from headrace.lease import read_holder
 
+from .waiting import wait_until
+
 COMMAND = [sys.executable, "-c", "import sys; from headrace.cli import main; sys.exit(main())"]
 
 
@@ -100,10 +102,11 @@ class UpServer:
 
     def wait_for_views(self, *views: str, timeout_s: float = 120) -> None:
         """Until these serve."""
-        deadline = time.monotonic() + timeout_s
-        while not {view["name"] for view in self.get("/v1/views")["views"] if view["version"]} >= set(views):
-            assert time.monotonic() < deadline, self.said()
-            time.sleep(0.1)
+
+        def serve() -> bool:
+            return {view["name"] for view in self.get("/v1/views")["views"] if view["version"]} >= set(views)
+
+        wait_until(serve, timeout_s, self.said)
 
     def rows(self, view: str) -> list[dict[str, Any]]:
         """All rows of a view."""

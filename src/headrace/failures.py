@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -100,6 +101,13 @@ def replace_file(file: Path, content: bytes, what: str) -> None:
         if is_disk_full(error):
             raise disk_full(what, file, "nothing was changed; free space there and try again") from error
         raise
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or a folder with all in it, as far as that can be done."""
+    shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError):
+        path.unlink()
 
 
 def sync(path: Path) -> None:

@@ -311,7 +311,7 @@ class Runtime:
             )
         stream, position = read
         with self._store.snapshot() as snapshot:
-            versions = [v for v in snapshot.versions() if v.state in ("serving", "ready") and v.view.stream == stream]
+            versions = [v for v in snapshot.versions() if v.moves and v.view.stream == stream]
         behind = [v for v in versions if v.position < position]
         in_lake = self._pipelines[stream].table.state.position >= position
         return TokenState(in_lake and not behind, sorted(v.view.name for v in behind if v.stalled))

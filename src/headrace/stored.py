@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from deltalake import DeltaTable
 
 from headrace.config import Workspace
 from headrace.errors import CorruptionError, HeldError
+from headrace.failures import remove
 from headrace.lake.table import FENCE_ID
 from headrace.lease import Lease
 from headrace.maintain.slices import remove_unneeded
@@ -139,10 +139,6 @@ def clean(store: DuckStore, builds: Path) -> None:
         versions = snapshot.versions()
     tables = {table.file for version in versions for table in version.batch}
     for path in store.batch_folder.glob("*"):
-        if path.name in tables:
-            continue
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+        if path.name not in tables:
+            remove(path)
     remove_unneeded(builds, versions)

@@ -69,6 +69,7 @@ def test_a_really_full_disk(workspace: Path, small_disk: Callable[[int], Path]) 
     assert "is full" in httpx2.get(f"{server.url}/health").json()["reason"]
     (total,) = server.rows("total")  # answers go on
     assert total["n"] >= 20
+    wait_for(server, is_full)  # and it goes on refusing
     assert server.process.poll() is None
 
     ballast.unlink()

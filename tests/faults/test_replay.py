@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ import httpx2
 from headrace.faults import VARIABLE
 
 from ..server import UpServer
+from ..waiting import wait_until
 
 DEFINITIONS = """
 CREATE STREAM clicks (id BIGINT NOT NULL, who STRING NOT NULL, weight INT, at TIMESTAMP NOT NULL,
@@ -62,13 +62,12 @@ def numbers(server: UpServer) -> tuple[int, int]:
 
 def wait_for_views(server: UpServer) -> None:
     """Until both answer from every commit, by the newest definitions."""
-    deadline = time.monotonic() + 120
-    while True:
+
+    def all_there() -> bool:
         views = server.get("/v1/views")["views"]
-        if all(view["applied_to"] == view["commits"] and not view["building"] for view in views):
-            return
-        assert time.monotonic() < deadline, (views, server.said())
-        time.sleep(0.05)
+        return all(view["applied_to"] == view["commits"] and not view["building"] for view in views)
+
+    wait_until(all_there, 120, lambda: (server.get("/v1/views"), server.said()))
 
 
 def check(server: UpServer, events: list[dict[str, Any]]) -> None:

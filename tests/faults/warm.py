@@ -20,7 +20,7 @@ import pytest
 
 from headrace.faults import VARIABLE
 
-from ..java import OPTIONS
+from ..java import OPTIONS, end_java
 from ..server import UpServer
 from .nursery import SCRATCH
 
@@ -106,10 +106,7 @@ class Java:
         assert self._nursery.stdin is not None
         self._nursery.stdin.close()
         self._nursery.wait(30)
-        java = self._gateway.proc
-        self._gateway.shutdown()
-        java.stdin.close()
-        java.wait(30)
+        end_java(self._gateway)
 
 
 class _Forked:

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from headrace.config import Workspace
 from headrace.runtime import Runtime
 from headrace.web.app import create_app
 from headrace.web.server import Server, bind, url_of
+from tests.waiting import wait_until
 
 HEADRACE = Path(sys.executable).with_name("headrace")
 
@@ -138,10 +138,8 @@ class Up:
 
     def wait_until_ready(self) -> None:
         """Until Spark runs."""
-        deadline = time.monotonic() + 180
-        while httpx2.get(f"{self.url}/health", trust_env=False).json()["status"] == "starting":
-            assert time.monotonic() < deadline, "Spark did not start"
-            time.sleep(0.2)
+        health = f"{self.url}/health"
+        wait_until(lambda: httpx2.get(health, trust_env=False).json()["status"] != "starting", 180)
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str, str]:
         """Stop it by a signal: exit code, output, errors."""

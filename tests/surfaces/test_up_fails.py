@@ -5,11 +5,11 @@ from __future__ import annotations
 import signal
 import socket
 import subprocess
-import time
 from pathlib import Path
 
 from headrace.lease import live_holder
 from tests.surfaces.conftest import HEADRACE, Up
+from tests.waiting import wait_until
 
 
 def up(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -77,10 +77,7 @@ def test_it_stops_when_another_takes_over(applied: Path) -> None:
     running = Up(applied)
     running.process.send_signal(signal.SIGSTOP)
     lease = applied / "data" / "lease.json"
-    deadline = time.monotonic() + 30
-    while live_holder(lease) is not None:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    wait_until(lambda: live_holder(lease) is None, 30)
     second = Up(applied)
     running.process.send_signal(signal.SIGCONT)
     _, err = running.process.communicate(timeout=30)

@@ -172,9 +172,9 @@ class Batch:
 
     def _is_caught_up(self, version: Version, versions: Sequence[Version]) -> bool:
         """Whether it stands where the one before it stands; a first one, where the log was when it was built."""
-        before = [old for old in versions if old.view.name == version.view.name and old.serving]
-        if before:
-            return not any(_goes_back(old, version) for old in before)
+        before = next((old for old in versions if old.view.name == version.view.name and old.serving), None)
+        if before is not None:  # answers never lack commits that they have had
+            return version.applied_to >= before.applied_to
         built_at = self._built_at.setdefault(_id(version), self._table.state.next_commit)
         return version.applied_to >= built_at or version.stalled is not None
 
@@ -329,11 +329,6 @@ class Batch:
     def close(self) -> None:
         """Let go; what was done is on disk."""
         self.stopping.set()
-
-
-def _goes_back(old: Version, new: Version) -> bool:
-    """Whether answers would lack commits that they have had, if the new version took the old one's place."""
-    return old.view.stream == new.view.stream and new.applied_to < old.applied_to
 
 
 def _to_merge(tables: Sequence[BatchTable], rows: int, sizes: Sizes) -> tuple[list[BatchTable], list[BatchTable]]:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import orjson
 
+from headrace.failures import remove
 from headrace.store.base import Version
 from headrace.store.tables import plain_name
 
@@ -106,7 +107,7 @@ def remove_unneeded(builds: Path, versions: Sequence[Version]) -> None:
     needed |= {f"{DRIFT}{slices_folder(builds, v).name}" for v in versions if v.alarm}
     for path in builds.glob("*"):
         if path.name not in needed:
-            shutil.rmtree(path, ignore_errors=True)
+            remove(path)
 
 
 def damaged_slices(builds: Path) -> list[Path]:

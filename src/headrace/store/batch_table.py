@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import orjson
 
 from headrace.define.model import View
 from headrace.errors import CorruptionError, HeadraceError, UnavailableError
-from headrace.failures import disk_full, is_disk_full, sync
+from headrace.failures import disk_full, is_disk_full, remove, sync
 from headrace.faults import fault_point
 from headrace.store.base import EVENTS, KEY_ID, PANE
 from headrace.store.database import literal, run
@@ -231,7 +231,5 @@ def _unfinished(target: Path) -> Path:
 
 def _remove(*paths: Path) -> None:
     for path in paths:
-        shutil.rmtree(path, ignore_errors=True)
-        for each in (path, path.with_name(path.name + ".wal")):
-            with suppress(OSError):
-                each.unlink()
+        remove(path)
+        remove(path.with_name(path.name + ".wal"))
