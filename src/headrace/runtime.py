@@ -19,7 +19,6 @@ from headrace.config import Workspace
 from headrace.define.model import Stream
 from headrace.define.plan import Plan
 from headrace.definitions import Definitions
-from headrace.describe import describe_view, memory_mb, read_layers, warnings
 from headrace.errors import HeadraceError, NotFoundError, NotReadyError, did_you_mean
 from headrace.failures import disk_full, is_disk_full
 from headrace.history import History, Job
@@ -36,14 +35,12 @@ from headrace.serve.question import Question
 from headrace.sql.answer import SqlAnswer
 from headrace.sql.children import Children
 from headrace.sql.query import run_sql
-from headrace.store.base import Version
+from headrace.status import Status
 from headrace.stored import clean, open_store, take_lease
-from headrace.timing import Timing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SILENT_S = 5.0  # a pipeline whose heartbeat is older cannot say how fresh it is
 BEAT_S = 0.5
 UPKEEP_NICE = 10
 
@@ -56,28 +53,27 @@ class Runtime:
     def __init__(self, workspace: Workspace, url: str, lease: Lease) -> None:
         self.workspace = workspace
         self.url = url
-        self.failed: HeadraceError | None = None
         self.stopped = threading.Event()
         self._lease = lease
+        self._spark: SparkSession | None = None
+        self._scratch = workspace.data / "scratch" / f"{lease.fence}"
         self._store = open_store(workspace, lease.fence)
+        self._definitions = Definitions(workspace, lease, self._store, lambda: self._spark, self._start_pipeline)
+        self._changing = self._definitions.changing
+        self._pipelines = self._definitions.pipelines
+        self._versions = self._definitions.versions
+        self.status = Status(workspace, url, self._store, self._definitions)
         self._children = Children.of(workspace.settings)
         self._history = History(
             self._store,
             self._lake_of,
             self._session,
-            self._freshness,
+            self.status.freshness,
             workspace.data / "scratch" / f"past-{lease.fence}",
         )
         self._applied = threading.Condition()
-        self._spark: SparkSession | None = None
-        self._scratch = workspace.data / "scratch" / f"{lease.fence}"
         self._started: float | None = None
-        self._beat: float | None = None
         self._threads: list[threading.Thread] = []
-        self._definitions = Definitions(workspace, lease, self._store, lambda: self._spark, self._start_pipeline)
-        self._changing = self._definitions.changing
-        self._pipelines = self._definitions.pipelines
-        self._versions = self._definitions.versions
         clean(self._store, workspace.builds)
 
     @classmethod
@@ -152,7 +148,7 @@ class Runtime:
                 self._spark = spark
                 for pipeline in self._pipelines.values():
                     self._start_pipeline(pipeline)
-                self._beat = time.monotonic()
+                self.status.beat()
         except HeadraceError as error:
             self._fail(error)
         except Exception as error:
@@ -197,7 +193,7 @@ class Runtime:
                     continue
                 for pipeline in self._definitions.all_pipelines():
                     pipeline.supervise()
-                self._beat = time.monotonic()
+                self.status.beat()
             except HeadraceError as error:
                 self._fail(error)
             except Exception:
@@ -234,7 +230,7 @@ class Runtime:
         """This process must stop: say why, and let whoever waits for it know."""
         if not self.stopped.is_set():
             log.error("stopping", error=str(error))
-            self.failed = error
+            self.status.failed = error
             self.stopped.set()
 
     # Definitions
@@ -263,13 +259,13 @@ class Runtime:
         """Answer from the store, in one snapshot; about the past from the lake, by a job of Spark's."""
         if question.as_of is not None:
             return self._history.ask(question, job)
-        return answer(self._store, question, self._freshness, datetime.now(UTC))
+        return answer(self._store, question, self.status.freshness, datetime.now(UTC))
 
     def sql(self, query: str, limit: int | None = None, job: Job | None = None) -> SqlAnswer:
         """Run a SELECT over the views, in a process of its own; pasts that it names are found first, by Spark."""
         past = partial(self._history.past, job=job)
         try:
-            return run_sql(self._store, self._children, query, limit, self._freshness, datetime.now(UTC), past)
+            return run_sql(self._store, self._children, query, limit, self.status.freshness, datetime.now(UTC), past)
         finally:
             self._children.prepare()
 
@@ -326,82 +322,6 @@ class Runtime:
                 if state.complete or left <= 0 or self.stopped.is_set():
                     return state
                 self._applied.wait(min(left, 1.0))
-
-    # What it says of itself
-
-    def streams(self) -> list[dict[str, Any]]:
-        """The streams with their numbers."""
-        return [self._pipelines[name].describe() for name in sorted(self._pipelines)]
-
-    def views(self) -> list[dict[str, Any]]:
-        """The views with version and freshness."""
-        with self._store.snapshot() as snapshot:
-            versions = snapshot.versions()
-            layers = read_layers(snapshot, versions)
-        coming = {v.view.name: v for v in versions if v.live and not v.serving}
-        described = []
-        for name in sorted(self._definitions.catalog.views):
-            view = self._definitions.catalog.views[name]
-            serving = next((v for v in versions if v.view.name == name and v.serving), None)
-            fresh = self._freshness(serving) if serving else (None, "it is being built")
-            pipeline = self._pipelines[view.stream]
-            lag_bytes = pipeline.lag_bytes(serving) if serving else None
-            commits = pipeline.lake.next_commit if pipeline.lake else None
-            building = pipeline.progress(coming[name]) if name in coming else None
-            audits = pipeline.batch.audits[name] if pipeline.batch else 0
-            described.append(
-                describe_view(view, versions, commits, fresh, lag_bytes, layers.get(name), building, audits)
-            )
-        return described
-
-    def timings(self) -> dict[str, dict[str, Timing]]:
-        """Per stream, how long lake commits and steps of maintain took since the process began."""
-        return {name: self._pipelines[name].timings() for name in sorted(self._pipelines)}
-
-    def status(self) -> dict[str, Any]:
-        """All of it."""
-        health = self.health()
-        return {
-            "workspace": self.workspace.name,
-            "folder": str(self.workspace.folder),
-            "url": self.url,
-            "pid": os.getpid(),
-            "state": health["status"],
-            "warnings": health["warnings"],
-            "heartbeat_ms": None if self._beat is None else round((time.monotonic() - self._beat) * 1000),
-            "memory_mb": memory_mb(),
-            "streams": self.streams(),
-            "views": self.views(),
-        }
-
-    def health(self) -> dict[str, Any]:
-        """Whether events flow, and what somebody has to look at; taking them in and answering work either way."""
-        with self._store.snapshot() as snapshot:
-            found = warnings(snapshot.versions())
-        return {**self._state(), "warnings": found}
-
-    def _state(self) -> dict[str, Any]:
-        if self.failed is not None:
-            return {"status": "failing", "reason": str(self.failed)}
-        if self._beat is None:
-            return {"status": "starting", "reason": "Spark is starting"}
-        if time.monotonic() - self._beat > SILENT_S:
-            return {"status": "failing", "reason": "the pipeline does not answer"}
-        broken = [f"stream '{p.stream.name}': {p.error}" for p in self._pipelines.values() if p.error]
-        return {"status": "failing", "reason": "; ".join(broken)} if broken else {"status": "ok", "reason": None}
-
-    def _freshness(self, version: Version) -> tuple[int | None, str | None]:
-        pipeline = self._pipelines.get(version.view.stream)
-        if pipeline is None:
-            return None, "its stream is gone"
-        fresh = pipeline.freshness(version)
-        if not fresh[0]:  # all is in it, or there is a reason why that is not known
-            return fresh
-        if self._beat is None:
-            return None, "the pipeline is starting"
-        if time.monotonic() - self._beat > SILENT_S:
-            return None, "the pipeline does not answer"
-        return fresh
 
     def _pipeline(self, stream: str) -> Pipeline:
         found = self._pipelines.get(stream)

@@ -31,6 +31,7 @@ LAYERS = [
     {"pipeline"},
     {"damaged", "versions"},
     {"definitions"},
+    {"status"},
     {"runtime"},
     {"offline"},
     {"web"},

@@ -98,13 +98,13 @@ def test_an_empty_workspace_says_how_to_begin(tmp_path: Path, serve: Callable[..
 
 def test_many_viewers_cost_no_more_than_one(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    status = served.runtime.status
+    whole = served.runtime.status.whole
 
     def counted() -> dict[str, object]:
         asked.append(1)
-        return status()
+        return whole()
 
-    monkeypatch.setattr(served.runtime, "status", counted)
+    monkeypatch.setattr(served.runtime.status, "whole", counted)
     began = served.http.get("/").text
     while len(asked) < 2 and served.http.get("/").text == began:
         pass  # the same page until it is made anew

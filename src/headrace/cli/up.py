@@ -65,8 +65,8 @@ def up(
         finally:
             _exit_late_at(time.monotonic() + STOP_WITHIN_S)
             runtime.stop()
-    if runtime.failed:
-        raise runtime.failed
+    if runtime.status.failed:
+        raise runtime.status.failed
     typer.echo("Stopped.")
 
 
@@ -79,7 +79,7 @@ def _apply_definitions(runtime: Runtime) -> None:
                 runtime.apply(plan.fingerprint)
             return
     except DefinitionError as error:
-        if not runtime.streams():
+        if not runtime.status.streams():
             raise  # nothing runs yet: there is nothing to serve
         print_error(error, as_json=False)
         typer.echo("The definitions are wrong; serving what ran before.", err=True)
@@ -111,7 +111,7 @@ def _tell(runtime: Runtime, server: Server) -> None:
     out.print(f"Headrace serves '{runtime.workspace.name}' at {runtime.url} (Ctrl-C stops it)", markup=False)
     out.print("Spark is starting, which takes some seconds; events sent meanwhile are kept", markup=False)
     while not runtime.stopped.wait(0.1):
-        if runtime.health()["status"] != "starting":
+        if runtime.status.health()["status"] != "starting":
             out.print(f"Ready after {time.monotonic() - began:.1f} s: views follow their streams", markup=False)
             for line in _hints(runtime):
                 out.print(line, markup=False)
@@ -122,7 +122,7 @@ def _tell(runtime: Runtime, server: Server) -> None:
 def _hints(runtime: Runtime) -> list[str]:
     """What to do now, for somebody who is new here."""
     where = "" if runtime.workspace.folder == Path.cwd() else f" -w {runtime.workspace.folder}"
-    streams, views = runtime.streams(), runtime.views()
+    streams, views = runtime.status.streams(), runtime.status.views()
     if not streams:
         return ["Nothing is declared yet: `headrace init --from FILE` infers a definition, `headrace apply` runs it"]
     lines = [f"Open {runtime.url} in a browser, or in another terminal:"]

@@ -129,12 +129,12 @@ class RuntimeCollector(Collector):
         self._runtime = runtime
 
     def collect(self) -> Iterator[Metric]:
-        status = self._runtime.status()
+        status = self._runtime.status.whole()
         yield from _of_process(status)
         yield from _families("stream", status["streams"], OF_STREAMS)
         yield from _families("view", status["views"], OF_VIEWS)
         yield from _parts(status["views"])
-        yield from _times(self._runtime.timings())
+        yield from _times(self._runtime.status.timings())
 
 
 def make_registry(runtime: Runtime) -> CollectorRegistry:

@@ -56,10 +56,10 @@ class WorkspacePage:
     def workspace(self) -> Page:
         """Everything at a glance."""
         at = datetime.now(UTC)
-        status = self._runtime.status()
+        status = self._runtime.status.whole()
         live = tag(
             "main",
-            state_line(status, self._runtime.health()["reason"], at),
+            state_line(status, self._runtime.status.health()["reason"], at),
             trouble(status),
             _section("Streams", self._streams(status)),
             _section("Views", self._views(status, at)) if status["streams"] else None,
@@ -71,7 +71,7 @@ class WorkspacePage:
     def view(self, name: str, given: Mapping[str, str]) -> Page:
         """One view: more rows, a larger chart, a filter by key."""
         at = datetime.now(UTC)
-        views = {view["name"]: view for view in self._runtime.views()}
+        views = {view["name"]: view for view in self._runtime.status.views()}
         if name not in views:
             hint = did_you_mean(name, views)
             return 404, self._failure(NotFoundError(f"view '{name}' does not exist", fix=hint), at)
