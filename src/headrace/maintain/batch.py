@@ -23,11 +23,11 @@ from headrace.define.model import Stream
 from headrace.errors import ConflictError, HeadraceError
 from headrace.failures import one_line
 from headrace.faults import fault_point
-from headrace.lake.table import LakeTable
+from headrace.lake.table import LakeFile, LakeTable
 from headrace.maintain.batch_job import SLICE_ROWS, BatchJob
 from headrace.maintain.partials import damage_of, reads
 from headrace.maintain.slices import DRIFT, Slices, remove_unneeded, slices_folder
-from headrace.maintain.speed import step_end
+from headrace.maintain.speed import MOST_ROWS, next_step, step_end
 from headrace.store.apart import compare_apart, make_apart
 from headrace.store.base import Audit, BatchTable, Store, Version
 from headrace.store.batch_table import make_batch_table
@@ -37,6 +37,7 @@ from headrace.store.tables import plain_name
 HERE_ROWS = 10_000  # that are folded or compared in this process; more are in one of their own
 OUTGROWN_ROWS = 100_000  # speed rows that a version may always have
 OUTGROWN_SHARE = 4  # … and beyond that, one for so many rows of its batch tables
+WORTH_A_STEP = 0.9  # of the events that were missing before: where more than that is missing still, no step helps
 SOONEST_S = 60.0  # between two beats that nobody asked for
 RETRY_S = 30.0
 KEPT_RETIRED = 5  # versions of a view that can be rolled back to
@@ -60,6 +61,7 @@ class Sizes:
     """How much one piece of work is, and which batch tables become one."""
 
     slice_events: int = SLICE_ROWS
+    near_events: int = 20_000  # that the speed layer may have to take before a new version serves
     small_rows: int = 100_000  # of a batch table: below it, one more is not worth having
     merge_ratio: int = 4  # one is merged with a newer one that has more than this share of its rows
 
@@ -92,6 +94,7 @@ class Batch:
         self._beat_at: dict[Id, float] = {}
         self._retry_at: dict[Id, float] = {}
         self._built_at: dict[Id, int] = {}  # where the log was when first versions of views were built
+        self._behind: dict[Id, int] = {}  # events that versions lacked before they were last brought on
         self._turns: dict[Id, int] = {}  # which piece of work was the last on a version
         self.stopping = threading.Event()
         self.audits: Counter[str] = Counter()  # of each view, since the process began
@@ -181,7 +184,7 @@ class Batch:
     # Builds
 
     def _build(self, version: Version) -> None:
-        """Compute the next slice of commits [0, horizon); behind the last one, make the batch table."""
+        """Compute the next slice of commits [0, horizon); behind the last one, catch up and make the batch table."""
         slices = Slices(self._slices_folder(version), 0, version.horizon)
         if version.state == "registered":
             self._store.build(version.view.name, version.number, slices.done_to())
@@ -189,10 +192,43 @@ class Batch:
         if files is None:
             self._store.build(version.view.name, version.number, slices.done_to())
             return
+        if self._catch_up(version, slices):
+            return
         table = self._make_table(version, files, [], (0, version.horizon))
         self._store.fill(version.view.name, version.number, table)
         slices.remove()
         log.info("built", view=version.view.name, version=version.number, rows=table.rows, events=table.events)
+
+    def _catch_up(self, version: Version, slices: Slices) -> bool:
+        """One step through the commits since the horizon; whether there were enough of them for one.
+
+        The speed layer could take them, too, but whoever serves would wait for it meanwhile. It takes those that come
+        while this runs: more and more steps are of no use where they do not become smaller.
+        """
+        end = self._table.state.next_commit
+        behind = sum(file.rows for file in self._table.files(version.applied_to, end))
+        before = self._behind.pop(_id(version), None)
+        near = behind <= self._sizes.near_events or (before is not None and behind > WORTH_A_STEP * before)
+        if near or _id(version) in self.errors:  # what fails here will fail there, where a version says that it stalls
+            return False
+        self._behind[_id(version)] = behind
+        step = next_step(self._stream.name, self._table, version.applied_to, MOST_ROWS, self._now())
+        commits = (step.from_commit, step.to_commit)
+        with slices.draft() as draft, self._table.reading(*commits) as files:
+            written = self._compute(version, files, commits, draft)
+            self._store.apply(step, {_id(version): written})
+        return True
+
+    def _compute(
+        self, version: Version, files: Sequence[LakeFile], commits: tuple[int, int], target: Path
+    ) -> list[str]:
+        damage = damage_of(self._table.folder, files)
+        if damage:
+            raise HeadraceError(damage)
+        if not files:
+            target.mkdir()  # no events, no files
+            return []
+        return self._job.write(self._table.folder, self._stream, version, files, commits, target)
 
     def _promote(self, version: Version) -> None:
         self._store.promote(version.view.name, version.number)
@@ -206,13 +242,7 @@ class Batch:
         fault_point("build.before_slice")
         end = step_end(self._table.files(start, slices.to_commit), start, slices.to_commit, self._sizes.slice_events)
         with slices.adding(start, end) as draft, self._table.reading(start, end) as files:
-            damage = damage_of(self._table.folder, files)
-            if damage:
-                raise HeadraceError(damage)
-            if files:
-                self._job.write(self._table.folder, self._stream, version, files, (start, end), draft)
-            else:
-                draft.mkdir()  # a slice without events has no files
+            self._compute(version, files, (start, end), draft)
         fault_point("build.after_slice")
         return None
 

@@ -60,18 +60,23 @@ class Slices:
         It has a name of its own, and nobody else removes it: a process that was paused, and the one that took over
         from it, may both compute this slice, and Spark goes on writing for either.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        draft = self.folder / f"{DRAFT}{secrets.token_hex(4)}"
-        try:
+        with self.draft() as draft:
             yield draft
             content = {path.name: [path.stat().st_size, _checksum(path)] for path in sorted(draft.glob("*.parquet"))}
             (draft / CONTENT).write_bytes(orjson.dumps(content))
             target = self._path(from_commit, to_commit)
             shutil.rmtree(target, ignore_errors=True)
             os.rename(draft, target)
-        except BaseException:
+
+    @contextmanager
+    def draft(self) -> Iterator[Path]:
+        """A folder to make and to write into, which is gone afterwards."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        draft = self.folder / f"{DRAFT}{secrets.token_hex(4)}"
+        try:
+            yield draft
+        finally:
             shutil.rmtree(draft, ignore_errors=True)
-            raise
 
     def keep_as(self, folder: Path) -> None:
         """Put them aside, for somebody to look at."""

@@ -101,7 +101,7 @@ class Speed:
 
     def _step(self, versions: list[Version]) -> bool:
         began = time.monotonic()
-        step = self._next_step(versions[0].applied_to)
+        step = next_step(self._stream.name, self._table, versions[0].applied_to, self._most_rows, self._now())
         self._runs += 1
         folder = self._scratch / str(self._runs)
         try:
@@ -119,14 +119,6 @@ class Speed:
         self.last_step_ms = (time.monotonic() - began) * 1000
         self.step_times.note(self.last_step_ms / 1000)
         return bool(good)
-
-    def _next_step(self, from_commit: int) -> Step:
-        end = self._table.state.next_commit
-        to_commit = step_end(self._table.files(from_commit, end), from_commit, end, self._most_rows)
-        state = self._table.state_at(to_commit)
-        # Between old commits the position is not known: the version says that it is catching up.
-        position, newest_us = (state.position, state.newest_us) if state else (-1, None)
-        return Step(self._stream.name, from_commit, to_commit, position, newest_us, int(self._now() * 1e6))
 
     def _compute(self, step: Step, versions: Sequence[Version], folder: Path) -> list[_Computed]:
         fault_point("maintain.before_partials")
@@ -164,6 +156,16 @@ class Speed:
             return
         if version.stalled:
             self._store.stall(version.view.name, version.number, None)
+
+
+def next_step(stream: str, table: LakeTable, from_commit: int, most_rows: int, now: float) -> Step:
+    """As many of the commits from here on as fit."""
+    end = table.state.next_commit
+    to_commit = step_end(table.files(from_commit, end), from_commit, end, most_rows)
+    state = table.state_at(to_commit)
+    # Between old commits the position is not known: the version says that it is catching up.
+    position, newest_us = (state.position, state.newest_us) if state else (-1, None)
+    return Step(stream, from_commit, to_commit, position, newest_us, int(now * 1e6))
 
 
 def step_end(files: Sequence[LakeFile], from_commit: int, to_commit: int, most_rows: int) -> int:
