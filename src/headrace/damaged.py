@@ -23,6 +23,7 @@ class DamagedPipeline(Pipeline):
         self.stream = stream
         self.damage = damage
         self.batch = None
+        self._speed = None
 
     def __getattr__(self, name: str) -> NoReturn:
         """Its journal, its lake, its door: whoever wants one is told why there is none."""

@@ -114,7 +114,8 @@ class Definitions:
                 self._start(pipeline)
                 self.pipelines[name] = pipeline
         lakes = {name: pipeline.lake for name, pipeline in self.pipelines.items()}
-        reconcile_views(self._store, wanted, {name: lake for name, lake in lakes.items() if lake is not None})
+        known = {name: lake for name, lake in lakes.items() if lake is not None}
+        reconcile_views(self._store, wanted, known, lambda stream: self.pipelines[stream].between_steps())
         self.catalog = wanted
         # Last, for the views of the catalog before need them until here.
         for name in [name for name in self.pipelines if name not in wanted.streams]:

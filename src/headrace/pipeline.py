@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from headrace.maintain.speed import Speed
 
 BUSY_BYTES = 16 << 20  # of journal that the lake has not: beyond it, the lake's upkeep waits
+LONG_STEP_S = 5.0  # an edit does not wait longer for a step to end
 IDLE_S = 5.0  # how often a pipeline without news looks for stalled versions to try again
 RETRY_S = 1.0  # how soon a step that failed is tried again
 RESTARTS_S = (0.5, 1, 2, 5, 10)  # pauses before a failed append starts again
@@ -118,7 +120,15 @@ class Pipeline:
         self._replay = Replay(on_spark(spark), self.table, scratch, on_commit=self._on_commit)
         self._speed = Speed(spark, self.stream, self.table, self._store, scratch)
         pace = Pace(settings.refresh_every_s, settings.retire_after_s)
-        self.batch = Batch(spark, self.stream, self.table, self._store, self._workspace.builds, pace=pace)
+        self.batch = Batch(
+            spark,
+            self.stream,
+            self.table,
+            self._store,
+            self._workspace.builds,
+            pace=pace,
+            between_steps=self.between_steps,
+        )
         self._thread = threading.Thread(
             target=self._maintain, args=(self._speed, on_applied), name=f"speed {self.stream.name}", daemon=True
         )
@@ -143,6 +153,10 @@ class Pipeline:
             self._append.redefine(stream)
         self.ingest.redefine(stream)
         self.stream = stream
+
+    def between_steps(self) -> AbstractContextManager[None]:
+        """An edit that comes in the middle of a step would let it compute in vain, and its events wait for the next."""
+        return self._speed.between_steps(LONG_STEP_S) if self._speed is not None else nullcontext()
 
     def dead_letters(self) -> DeadLetters:
         """What could not be read."""

@@ -5,7 +5,8 @@ Each step is one transaction, chosen anew from what the store says: stopped anyw
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import structlog
 
@@ -21,7 +22,15 @@ STEPS = 4  # of a view: go back to a kept version, take it over with another pat
 log = structlog.get_logger("headrace.store")
 
 
-def reconcile_views(store: Store, catalog: Catalog, lakes: Mapping[str, LakeState]) -> None:
+Between = Callable[[str], AbstractContextManager[None]]
+
+
+def reconcile_views(
+    store: Store,
+    catalog: Catalog,
+    lakes: Mapping[str, LakeState],
+    between_steps: Between = lambda stream: nullcontext(),
+) -> None:
     """Give each view of the catalog its version, drop the views that it does not name.
 
     A version that is ahead of its lake has commits that the log has lost: it is dropped and computed anew.
@@ -36,7 +45,7 @@ def reconcile_views(store: Store, catalog: Catalog, lakes: Mapping[str, LakeStat
         patience_ms = catalog.streams[view.stream].patience_ms
         for _ in range(STEPS):
             way = choose_way(_versions(store), view, patience_ms)
-            if way is None or not _go(store, way, view, patience_ms, lakes.get(view.stream)):
+            if way is None or not _go(store, way, view, patience_ms, lakes.get(view.stream), between_steps):
                 break
 
 
@@ -70,14 +79,15 @@ def point_of(lake: LakeState) -> Point:
     return Point(lake.next_commit, lake.position, lake.newest_us)
 
 
-def _go(store: Store, way: Way, view: View, patience_ms: int, lake: LakeState | None) -> bool:
+def _go(store: Store, way: Way, view: View, patience_ms: int, lake: LakeState | None, between_steps: Between) -> bool:
     """One step; whether there may be one more to take."""
     name = view.name
     match way:
         case Way("stop", int(number)):
             store.forget(name, number)
         case Way("adopt", int(number)):
-            store.adopt(view, fingerprint(view), patience_ms, number)
+            with between_steps(view.stream):
+                store.adopt(view, fingerprint(view), patience_ms, number)
         case Way("revive", int(number)):
             store.revive(name, number)
         case _ if lake is not None:

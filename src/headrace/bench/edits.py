@@ -7,6 +7,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,9 @@ FLOW = 10_000  # events a second
 PER_POST = 500
 ASKED = 100  # answers a second
 ASKERS = 4
-QUIET_S = 20.0
 WARM_S = 40.0  # freshness falls for so long while Java compiles
+QUIET_S = 20.0  # before all edits and again behind them: a machine is quicker at one time than at another
+SETTLE_S = 5.0  # behind the last edit, until nothing of it is under way
 MOST_S = 120.0  # that one edit may take
 LOOK_S = 0.1
 
@@ -82,12 +84,7 @@ class Heard:
     answers: list[Said] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     posts: int = 0  # acknowledged
-    began: float = field(default_factory=time.monotonic)
     seconds: float = 0.0
-
-    def end(self) -> None:
-        """Nothing more is heard: what is measured is over."""
-        self.seconds = time.monotonic() - self.began
 
 
 class Load:
@@ -96,21 +93,22 @@ class Load:
     def __init__(self, url: str) -> None:
         self._url = url
         self._bodies = arrays(200_000, PER_POST)
-        self._acknowledged: queue.SimpleQueue[tuple[str, float] | None] = queue.SimpleQueue()
+        self._acknowledged: queue.SimpleQueue[tuple[str, float, Heard] | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
-        self.heard = Heard()
+        self.rest = self._heard = Heard()  # what is heard in between
         self._failed: HeadraceError | None = None
         acts = [self._send, self._wait, *[self._ask] * ASKERS]
         self._threads = [threading.Thread(target=self._run, args=(act, i), daemon=True) for i, act in enumerate(acts)]
         for thread in self._threads:
             thread.start()
 
-    def listen(self, seconds: float) -> Heard:
-        """What is heard in so many seconds."""
-        heard = self.heard = Heard()
-        time.sleep(seconds)
-        heard.end()
-        return heard
+    @contextmanager
+    def heard_by(self, heard: Heard) -> Iterator[None]:
+        """What begins meanwhile counts there."""
+        self._heard, began = heard, time.monotonic()
+        yield
+        heard.seconds += time.monotonic() - began
+        self._heard = self.rest
 
     def stop(self) -> None:
         """Let every client end; raises what ended one before."""
@@ -131,23 +129,25 @@ class Load:
         connection = Connection(self._url)
         for number in _even_times(FLOW / PER_POST, self._stopping):
             body = self._bodies[number % len(self._bodies)]
+            heard = self._heard
             token = connection.post("/v1/streams/visits/events", body)["token"]
-            self._acknowledged.put((token, time.monotonic()))
-            self.heard.posts += 1
+            self._acknowledged.put((token, time.monotonic(), heard))
+            heard.posts += 1
         self._acknowledged.put(None)
 
     def _wait(self, _: int) -> None:
         # Tokens complete in the order of their posts, so waiting for one after the other is exact.
         connection = Connection(self._url)
         while waiting := self._acknowledged.get():
-            connection.wait_for_token(waiting[0])
-            self.heard.fresh_s.append(time.monotonic() - waiting[1])
+            token, since, heard = waiting
+            connection.wait_for_token(token)
+            heard.fresh_s.append(time.monotonic() - since)
 
     def _ask(self, asker: int) -> None:
         connection = Connection(self._url)
         for number in _even_times(ASKED / ASKERS, self._stopping):
             page = f"/p/{(number * ASKERS + asker) % PAGES}"
-            heard, began = self.heard, time.monotonic()
+            heard, began = self._heard, time.monotonic()
             try:
                 said = connection.get(f"/v1/views/traffic?key.page={page}&by=page&window=1h")
             except HeadraceError as error:
@@ -174,11 +174,12 @@ def edits_under_load(tell: Tell) -> list[Figure]:
         tell(f"a history of {HISTORY:,} events")
         extend(LakeTable(lake, VISITS, fence=1), HISTORY)
         with started(folder) as server:
-            quiet, edited, served = _run(server, tell)
-        answers = quiet.answers + edited.answers
+            (quiet, edited, rest), served = _run(server, tell)
+        answers = quiet.answers + edited.answers + rest.answers
         tell(f"{len(answers):,} answers are judged")
         wrong = wrong_answers(LakeTable(lake, VISITS, fence=None), served, answers)
-    for sentence in (edited.failures + wrong)[:5]:
+    failures = quiet.failures + edited.failures + rest.failures
+    for sentence in (failures + wrong)[:5]:
         tell(sentence)
     ratio = percentile(edited.fresh_s, 0.99) / percentile(quiet.fresh_s, 0.99)
     spread = f"{percentile(quiet.fresh_s, 0.99):.2f} s without edits"
@@ -188,7 +189,7 @@ def edits_under_load(tell: Tell) -> list[Figure]:
         # The load itself has bars: where it was not reached, the rest says nothing.
         Figure(f"events taken in {during}", taken, "events/s", f"of {FLOW:,} sent", 0.95 * FLOW),
         Figure(f"answers given {during}", given, "answers/s", f"of {ASKED} asked", 0.95 * ASKED),
-        Figure(f"answers that failed {during}", len(edited.failures), "", f"of {len(edited.answers):,}", 0, False),
+        Figure(f"answers that failed {during}", len(failures), "", f"of {len(answers):,}", 0, False),
         Figure(f"answers that were not right {during}", len(wrong), "", f"of {len(answers):,}", 0, False),
         of_percentile(f"freshness {during}", edited.fresh_s, 0.99, "s", None),
         Figure(f"freshness {during} against none, p99", ratio, "x", spread, 2, False),
@@ -197,27 +198,33 @@ def edits_under_load(tell: Tell) -> list[Figure]:
     ]
 
 
-def _run(server: Server, tell: Tell) -> tuple[Heard, Heard, dict[int, Definition]]:
-    """What was heard without and with edits, and the definition of each version."""
+def _run(server: Server, tell: Tell) -> tuple[tuple[Heard, Heard, Heard], dict[int, Definition]]:
+    """What was heard without and with edits and in between, and the definition of each version."""
     number = _wait_for_version(Connection(server.url), None)
     served = {number: FIRST}
     load = Load(server.url)
-    load.listen(WARM_S)
-    tell(f"{FLOW:,} events/s in, {ASKED} answers/s out, no edit")
-    quiet = load.listen(QUIET_S)
-    load.heard = edited = Heard()
-    connection = Connection(server.url)
-    for at, (kind, definition) in enumerate(edits(), 1):
-        began = time.monotonic()
-        make_workspace(server.folder, definition.sql)
-        with connect(str(server.folder)) as client:
-            client.apply()
-        number = _wait_for_version(connection, number)
-        served[number] = definition
-        tell(f"edit {at}: {kind}, serves after {time.monotonic() - began:.1f} s")
-    edited.end()
+    time.sleep(WARM_S)
+    quiet, edited = Heard(), Heard()
+    _listen(load, quiet, tell)
+    with load.heard_by(edited):
+        for at, (kind, definition) in enumerate(edits(), 1):
+            began = time.monotonic()
+            make_workspace(server.folder, definition.sql)
+            with connect(str(server.folder)) as client:
+                client.apply()
+            number = _wait_for_version(Connection(server.url), number)
+            served[number] = definition
+            tell(f"edit {at}: {kind}, serves after {time.monotonic() - began:.1f} s")
+    time.sleep(SETTLE_S)
+    _listen(load, quiet, tell)
     load.stop()
-    return quiet, edited, served
+    return (quiet, edited, load.rest), served
+
+
+def _listen(load: Load, quiet: Heard, tell: Tell) -> None:
+    tell(f"{FLOW:,} events/s in, {ASKED} answers/s out, no edit")
+    with load.heard_by(quiet):
+        time.sleep(QUIET_S)
 
 
 def _wait_for_version(connection: Connection, before: int | None) -> int:

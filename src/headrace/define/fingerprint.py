@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import lru_cache
 from typing import Any
 
 from headrace.aggregate import REGISTRY, Aggregate
@@ -21,6 +22,7 @@ def fingerprint(definition: Stream | View) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:FINGERPRINT_DIGITS]
 
 
+@lru_cache(1024)  # each answer asks for them
 def aggregate_id(aggregate: Aggregate) -> str:
     """What an aggregate computes, as a name: the same for equal ones, whatever their outputs are called."""
     canonical = json.dumps(_aggregate_to_json(aggregate), sort_keys=True, separators=(",", ":"), ensure_ascii=True)

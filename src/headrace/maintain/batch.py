@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,6 +79,7 @@ class Batch:
         *,
         pace: Pace = Pace(),  # noqa: B008 - frozen
         sizes: Sizes = Sizes(),  # noqa: B008 - frozen
+        between_steps: Callable[[], AbstractContextManager[None]] = nullcontext,  # of the speed layer
         now: Callable[[], float] = time.time,
     ) -> None:
         self._job = BatchJob(spark)
@@ -88,6 +89,7 @@ class Batch:
         self._folder = folder
         self._pace = pace
         self._sizes = sizes
+        self._between_steps = between_steps
         self._now = now
         self._defining = threading.Lock()
         self._asked: dict[str, int] = {}  # views whose horizon shall move on now, and up to which commit
@@ -231,7 +233,13 @@ class Batch:
         return self._job.write(self._table.folder, self._stream, version, files, commits, target)
 
     def _promote(self, version: Version) -> None:
-        self._store.promote(version.view.name, version.number)
+        with self._between_steps():
+            with self._store.snapshot() as snapshot:
+                versions = snapshot.versions()
+            now = next((v for v in versions if _id(v) == _id(version) and v.state == "ready"), None)
+            if now is None or not self._is_caught_up(now, versions):
+                return  # a step, or an edit, was quicker
+            self._store.promote(version.view.name, version.number)
         log.info("serves", view=version.view.name, version=version.number)
 
     def _next_slice(self, version: Version, slices: Slices) -> list[Path] | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,7 +62,8 @@ class Speed:
         self._retry_at: dict[tuple[str, int], float] = {}
         self._jobs = ThreadPoolExecutor(JOBS, thread_name_prefix=f"maintain {stream.name}")
         self._runs = 0
-        self._defining = threading.Lock()  # held by a step: its definition is one
+        self._stepping = threading.Lock()  # held by a step: its definition is one, and nobody edits its versions
+        self._entering = threading.Lock()  # held by whoever waits for it, so that the next step comes behind them
         self.stopping = threading.Event()
         self.last_step_ms: float | None = None
         self.step_times = Timing()
@@ -72,15 +74,26 @@ class Speed:
         for group in self._groups():
             if self.stopping.is_set():
                 return False
-            with self._defining:
+            with self.between_steps():
                 readable = [version for version in group if reads(self._stream, version.view)]
                 moved = bool(readable and self._step(readable)) or moved
         return moved
 
     def redefine(self, stream: Stream) -> None:
         """Read by a changed definition from the next step on; waits for the one under way."""
-        with self._defining:
+        with self.between_steps():
             self._stream = stream
+
+    @contextmanager
+    def between_steps(self, most_s: float = -1) -> Iterator[None]:
+        """No step runs meanwhile. One that takes longer than so many seconds is not waited for."""
+        with self._entering:
+            entered = self._stepping.acquire(timeout=most_s)
+        try:
+            yield
+        finally:
+            if entered:
+                self._stepping.release()
 
     def close(self) -> None:
         """Let go of the threads; a step under way ends by itself."""

@@ -15,6 +15,7 @@ from headrace.web.body import read_body, read_object
 from headrace.web.parameters import asked_parameters
 from headrace.web.progress import reply_when_done
 from headrace.web.replies import reply_json
+from headrace.web.route import PlainRoute
 
 if TYPE_CHECKING:
     from headrace.runtime import Runtime
@@ -61,7 +62,7 @@ _LOOKUP_DOC: dict[str, Any] = {
 
 def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
     """The endpoints, over a runtime."""
-    routes = APIRouter(tags=["answers"])
+    routes = APIRouter(tags=["answers"], route_class=PlainRoute)
 
     def ask_now(question: Question) -> Response:
         return reply_json(runtime.ask(question).as_dict())

@@ -19,6 +19,7 @@ from headrace.web.body import declared_bytes, read_body, read_compression, read_
 from headrace.web.meter import COUNTED
 from headrace.web.refusals import RequestError
 from headrace.web.replies import reply_json
+from headrace.web.route import PlainRoute
 
 if TYPE_CHECKING:
     from headrace.lake.ingest import TokenState
@@ -78,7 +79,7 @@ _EVENTS_DOC: dict[str, Any] = {
 
 def ingest_routes(runtime: Runtime, max_body: int, admission: Admission) -> APIRouter:
     """The endpoints, over a runtime."""
-    routes = APIRouter(tags=["events"])
+    routes = APIRouter(tags=["events"], route_class=PlainRoute)
     reading, unpacking = anyio.CapacityLimiter(READ_AT_ONCE), anyio.CapacityLimiter(1)
     waiting = anyio.CapacityLimiter(MOST_WAITING)
 

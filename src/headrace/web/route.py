@@ -1,0 +1,27 @@
+"""Routes on the path of every event and answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import Request
+from fastapi.routing import APIRoute
+from starlette.responses import Response
+
+
+class PlainRoute(APIRoute):
+    """A route whose endpoint takes the names of its path and the request, and makes its reply itself.
+
+    It is documented as any other, but nothing is looked for, checked or converted around the call, which
+    would take longer than the call itself.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        endpoint = self.endpoint
+
+        async def handle(request: Request) -> Response:
+            reply: Response = await endpoint(**request.path_params, request=request)
+            return reply
+
+        return handle
