@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from headrace.define.sql import parse
 from headrace.maintain.batch import Sizes
 from headrace.reconcile import reconcile_views
 from headrace.store.base import Version
+from tests.waiting import wait_until
 
 from .bench import Bench
 from .test_batch import STREAM, feed
@@ -90,3 +92,45 @@ def test_free_edits_between_the_steps_of_a_build(bench: Bench) -> None:
     while bench.batch.run_once():
         pass
     assert (serving(bench).home, total(bench)) == (now.number + 1, whole)
+
+
+def test_an_edit_comes_between_two_steps(bench: Bench) -> None:
+    """In the middle of one it would let that step compute in vain."""
+    edit(bench, PLAIN)
+    feed(bench, 1, 2)
+    seen: list[int] = []
+
+    def visit() -> None:
+        with bench.speed.between_steps():
+            seen.append(serving(bench).applied_to)
+
+    visitor, stepper = threading.Thread(target=visit), threading.Thread(target=bench.speed.run_once)
+    with bench.speed.between_steps():
+        visitor.start()
+        wait_until(bench.speed._entering.locked)
+        stepper.start()  # it came later: the next step is behind the visitor
+    visitor.join()
+    stepper.join()
+    assert (seen, serving(bench).applied_to) == ([0], 2)
+
+
+def test_a_build_catches_up_before_its_version_is_ready(bench: Bench) -> None:
+    """The speed layer is not kept from the version that serves by all that came since the horizon."""
+    bench.batch._sizes = Sizes(slice_events=20, near_events=0)
+    edit(bench, PLAIN)
+    feed(bench, 1, 2)
+    bench.maintain()
+    edit(bench, PLAIN.replace("max(n)", "min(n)"))
+    feed(bench, 2, 3)
+    while (building := coming(bench)).state != "ready":
+        assert bench.batch.run_once()
+    assert (building.horizon, building.applied_to) == (2, 5)
+    bench.work()
+    assert serving(bench).number == building.number
+    assert sum(bench.answer("v").events.values()) == bench.table.rows()
+
+
+def coming(bench: Bench) -> Version:
+    with bench.store.snapshot() as snapshot:
+        (found,) = [version for version in snapshot.versions() if version.live and not version.serving]
+    return found

@@ -31,8 +31,10 @@ PER_POST = 500
 ASKED = 100  # answers a second
 ASKERS = 4
 WARM_S = 40.0  # freshness falls for so long while Java compiles
-QUIET_S = 20.0  # before all edits and again behind them: a machine is quicker at one time than at another
-SETTLE_S = 5.0  # behind the last edit, until nothing of it is under way
+# A machine is quicker at one time than at another, so times without edits lie all along those with them.
+IN_A_ROW = 4  # edits, before they pause
+QUIET_S = 10.0
+SETTLE_S = 5.0  # behind an edit, until nothing of it is under way
 MOST_S = 120.0  # that one edit may take
 LOOK_S = 0.1
 
@@ -205,26 +207,22 @@ def _run(server: Server, tell: Tell) -> tuple[tuple[Heard, Heard, Heard], dict[i
     load = Load(server.url)
     time.sleep(WARM_S)
     quiet, edited = Heard(), Heard()
-    _listen(load, quiet, tell)
-    with load.heard_by(edited):
-        for at, (kind, definition) in enumerate(edits(), 1):
-            began = time.monotonic()
+    for at, (kind, definition) in enumerate(edits()):
+        if at % IN_A_ROW == 0:
+            tell(f"{FLOW:,} events/s in, {ASKED} answers/s out, no edit")
+            time.sleep(SETTLE_S)
+            with load.heard_by(quiet):
+                time.sleep(QUIET_S)
+        began = time.monotonic()
+        with load.heard_by(edited):
             make_workspace(server.folder, definition.sql)
             with connect(str(server.folder)) as client:
                 client.apply()
             number = _wait_for_version(Connection(server.url), number)
-            served[number] = definition
-            tell(f"edit {at}: {kind}, serves after {time.monotonic() - began:.1f} s")
-    time.sleep(SETTLE_S)
-    _listen(load, quiet, tell)
+        served[number] = definition
+        tell(f"edit {at + 1}: {kind}, serves after {time.monotonic() - began:.1f} s")
     load.stop()
     return (quiet, edited, load.rest), served
-
-
-def _listen(load: Load, quiet: Heard, tell: Tell) -> None:
-    tell(f"{FLOW:,} events/s in, {ASKED} answers/s out, no edit")
-    with load.heard_by(quiet):
-        time.sleep(QUIET_S)
 
 
 def _wait_for_version(connection: Connection, before: int | None) -> int:
