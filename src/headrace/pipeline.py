@@ -130,7 +130,10 @@ class Pipeline:
             between_steps=self.between_steps,
         )
         self._thread = threading.Thread(
-            target=self._maintain, args=(self._speed, on_applied), name=f"speed {self.stream.name}", daemon=True
+            target=self._maintain,
+            args=(self._speed, self.batch, on_applied),
+            name=f"speed {self.stream.name}",
+            daemon=True,
         )
         self._thread.start()
 
@@ -304,11 +307,12 @@ class Pipeline:
         self._failures, self._append_error = 0, None
         self._news.set()
 
-    def _maintain(self, speed: Speed, on_applied: Callable[[], None]) -> None:
+    def _maintain(self, speed: Speed, batch: Batch, on_applied: Callable[[], None]) -> None:
         while not speed.stopping.is_set():
             self._news.clear()
             try:
                 while speed.run_once():
+                    batch.swap()  # here, since while events flow there is always a step: nobody else finds the moment
                     on_applied()
                 self._maintain_error = None
             except HeadraceError as error:

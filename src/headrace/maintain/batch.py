@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -142,7 +142,8 @@ class Batch:
     def _work(self, version: Version) -> None:
         match version.state:
             case "ready":
-                self._promote(version)
+                with self._between_steps():
+                    self.swap(version.view.name)
             case "serving":
                 self._beat(version)
             case "retired":
@@ -232,15 +233,19 @@ class Batch:
             return []
         return self._job.write(self._table.folder, self._stream, version, files, commits, target)
 
-    def _promote(self, version: Version) -> None:
-        with self._between_steps():
-            with self._store.snapshot() as snapshot:
-                versions = snapshot.versions()
-            now = next((v for v in versions if _id(v) == _id(version) and v.state == "ready"), None)
-            if now is None or not self._is_caught_up(now, versions):
-                return  # a step, or an edit, was quicker
-            self._store.promote(version.view.name, version.number)
-        log.info("serves", view=version.view.name, version=version.number)
+    def swap(self, view: str | None = None) -> None:
+        """Let the new version of a view, or of every view, serve if it has caught up.
+
+        To be called between two steps: in the middle of one it would let that step compute in vain.
+        """
+        with self._store.snapshot() as snapshot:
+            versions = [v for v in snapshot.versions() if v.view.stream == self._stream.name]
+        for version in versions:
+            wanted = version.state == "ready" and view in (None, version.view.name)
+            if wanted and self._is_caught_up(version, versions):
+                with suppress(ConflictError):  # an edit was quicker
+                    self._store.promote(version.view.name, version.number)
+                    log.info("serves", view=version.view.name, version=version.number)
 
     def _next_slice(self, version: Version, slices: Slices) -> list[Path] | None:
         """The files of all slices if they are done; else None, after one more was made."""
