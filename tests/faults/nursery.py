@@ -47,7 +47,7 @@ def serve(work: dict[str, Any]) -> int:
         os.dup2(out, stream)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.environ.update(work["variables"])
-    Batch.__init__.__kwdefaults__["sizes"] = Sizes(int(os.environ[SLICE_ROWS]), near_events=0, small_rows=0)
+    Batch.__init__.__kwdefaults__["sizes"] = Sizes(int(os.environ[SLICE_ROWS]), near_events=50, small_rows=0)
     join_spark(Path(os.environ[SCRATCH]))
     return run(["up", "--port", "0"])
 

@@ -100,7 +100,7 @@ def document(figures: list[Figure]) -> str:
         "  *beat* reads one commit again, compares it with what the speed layer said, and adds it to the batch table.\n"
         "- A *steady flow* is 10,000 events/s, nearly each of a group of its own, into a view with a beat every 10 s.\n"
         "- *Edited*: over a history of 2 M events, with 10,000 events/s in and 100 answers/s out, a view is edited in\n"
-        "  every way, one edit after the other, with pauses in which the figures without edits are taken. An answer is\n"
+        "  every way, one edit after the other, with pauses for the figures without edits. An answer is\n"
         "  right if it says exactly what the definition of its version gives over the commits that it names, computed\n"
         "  by DuckDB from the lake's files.\n"
         "- *Memory* is that of the server, the JVM and all workers; pages that they share count once.\n"
