@@ -34,7 +34,7 @@ WARM_S = 40.0  # freshness falls for so long while Java compiles
 # A machine is quicker at one time than at another, so times without edits lie all along those with them.
 IN_A_ROW = 4  # edits, before they pause
 QUIET_S = 10.0
-SETTLE_S = 5.0  # behind an edit, until nothing of it is under way
+SETTLE_S = 15.0  # behind an edit: what it left, in steps and in Java, would be taken for quiet
 MOST_S = 120.0  # that one edit may take
 LOOK_S = 0.1
 
