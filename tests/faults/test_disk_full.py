@@ -75,7 +75,7 @@ def test_a_really_full_disk(workspace: Path, small_disk: Callable[[int], Path]) 
     ballast.unlink()
     (disk / "filling").unlink()
     wait_for(server, lambda: refusal(server, clicks) is None)
-    wait_for(server, lambda: server.get("/health")["status"] == "ok")
+    wait_for(server, lambda: httpx2.get(f"{server.url}/health").json()["status"] == "ok")
     clicks.pad = 0
     assert clicks.post(server)
     clicks.check(server)
