@@ -68,9 +68,7 @@ def _verdict(report: Report, figures: Figures) -> Text:
     fresh = shown["freshness_ms"]
     said = f"{figures.sent:,} events in {shown['seconds']:.0f} s; {cells:,} cells compared"
     if fresh["p50"] is not None:
-        said += (
-            f"; freshness while they flowed {fresh['p50'] / 1000:.1f} s (median), {fresh['max'] / 1000:.1f} s (most)"
-        )
+        said += f"; freshness {fresh['p50'] / 1000:.1f} s (median), {fresh['max'] / 1000:.1f} s (most)"
     verdict = ("all answers are right", "bold green") if report.ok else ("answers differ", "bold red")
     return Text.assemble(verdict, f": {said}")
 
