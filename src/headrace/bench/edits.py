@@ -90,7 +90,7 @@ class Heard:
 
 
 class Load:
-    """Clients that post and ask at an even rate until told to stop; what they hear goes where `heard` points."""
+    """Clients that post and ask at an even rate until told to stop; `heard_by` says whose it is."""
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -136,6 +136,8 @@ class DuckStore:
                 raise gone(view, number, "not all of its rows are there")
             for old in read_versions(connection):
                 if old.view.name == view and old.serving:
+                    if version.applied_to < old.applied_to:  # answers never lack commits that they have had
+                        raise gone(view, number, f"commit {version.applied_to}, behind {old.applied_to} of the old one")
                     change(connection, self._fence, old, state="retired")
             change(connection, self._fence, version, state="serving")
             fault_point("swap.before_commit")
