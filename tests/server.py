@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import httpx2
 
 from headrace.lease import read_holder
+from tests import http
 
 from .waiting import wait_until
 
@@ -42,7 +43,7 @@ class UpServer:
 
     def _begin(self) -> None:
         self.url = ""
-        self.http = httpx2.Client(timeout=60, trust_env=False)  # one for all requests: making one takes 40 ms
+        self.http = http.Client()  # one for all requests: making one takes 40 ms
         self.started.append(self)
 
     def wait_for_http(self, timeout_s: float = 90) -> UpServer:

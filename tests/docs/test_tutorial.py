@@ -13,6 +13,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from tests import http
+
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(bash|text)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -70,7 +72,7 @@ def start(text: str, folder: Path, environment: dict[str, str], port: int) -> su
     server = subprocess.Popen(["bash", "-c", f"exec {text.strip()}"], cwd=folder, env=environment)
     while server.poll() is None:
         try:
-            if httpx2.get(f"http://127.0.0.1:{port}/health").json()["status"] == "ok":
+            if http.get(f"http://127.0.0.1:{port}/health").json()["status"] == "ok":
                 return server
         except httpx2.HTTPError:
             pass

@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx2
 
 from headrace.faults import VARIABLE
+from tests import http
 
 from ..server import UpServer
 from ..waiting import wait_until
@@ -56,7 +57,7 @@ def test_a_really_full_disk(workspace: Path, small_disk: Callable[[int], Path]) 
         refused = refusal(server, clicks)
         if refused is not None:
             fill(disk / "filling")
-        return refused is not None and httpx2.get(f"{server.url}/health").status_code == 503
+        return refused is not None and http.get(f"{server.url}/health").status_code == 503
 
     wait_for(server, is_full)
     assert clicks.posts < 200
@@ -66,7 +67,7 @@ def test_a_really_full_disk(workspace: Path, small_disk: Callable[[int], Path]) 
     assert said["code"] == "disk_full"
     assert f"the disk of '{workspace}/data/journal/clicks' is full" in said["message"]
     assert "nothing of this request was kept" in said["fix"]
-    assert "is full" in httpx2.get(f"{server.url}/health").json()["reason"]
+    assert "is full" in http.get(f"{server.url}/health").json()["reason"]
     (total,) = server.rows("total")  # answers go on
     assert total["n"] >= 20
     wait_for(server, is_full)  # and it goes on refusing
@@ -75,7 +76,7 @@ def test_a_really_full_disk(workspace: Path, small_disk: Callable[[int], Path]) 
     ballast.unlink()
     (disk / "filling").unlink()
     wait_for(server, lambda: refusal(server, clicks) is None)
-    wait_for(server, lambda: httpx2.get(f"{server.url}/health").json()["status"] == "ok")
+    wait_for(server, lambda: http.get(f"{server.url}/health").json()["status"] == "ok")
     clicks.pad = 0
     assert clicks.post(server)
     clicks.check(server)

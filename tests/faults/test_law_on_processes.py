@@ -17,12 +17,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from headrace.client import Connection, connect
 from headrace.errors import NotReadyError
 from headrace.serve.question import HIGHEST_LIMIT
+from tests import http
 from tests.equivalence.edits import edit_shape
 from tests.equivalence.generate import STREAM, make_events, make_shape, to_json
 from tests.equivalence.reference import Event, Shape, differences
@@ -61,8 +61,8 @@ class Life:
             body = b"\n".join(to_json(event, self.chance) for event in events)
             headers = {"Content-Type": "application/x-ndjson", "Idempotency-Key": f"key-{len(self.sent)}"}
             for _ in range(self.chance.choice([1, 1, 2])):
-                reply = httpx2.post(
-                    f"{server.url}/v1/streams/events/events", content=body, headers=headers, timeout=60
+                reply = http.post(
+                    f"{server.url}/v1/streams/events/events", content=body, headers=headers
                 ).raise_for_status()
                 assert reply.json()["accepted"] == len(events)
             self.token = reply.json()["token"]

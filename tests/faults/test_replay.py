@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 
 from headrace.faults import VARIABLE
+from tests import http
 
 from ..server import UpServer
 from ..waiting import wait_until
@@ -39,7 +40,7 @@ def loosen(server: UpServer, old: str, new: str) -> None:
     file = server.folder / "definitions" / "clicks.sql"
     assert old in file.read_text()
     file.write_text(file.read_text().replace(old, new))
-    httpx2.post(f"{server.url}/v1/apply", timeout=60).raise_for_status()
+    http.post(f"{server.url}/v1/apply").raise_for_status()
 
 
 def replay(server: UpServer) -> int:
@@ -47,7 +48,7 @@ def replay(server: UpServer) -> int:
     readable, cursor = 0, None
     while True:
         given = {"cursor": cursor} if cursor else {}
-        reply = httpx2.post(f"{server.url}/v1/streams/clicks/dead-letters/replay", params=given, timeout=120)
+        reply = http.post(f"{server.url}/v1/streams/clicks/dead-letters/replay", params=given, timeout=120)
         reply.raise_for_status()
         said = reply.json()
         readable, cursor = readable + said["readable"], said["cursor"]
@@ -94,9 +95,9 @@ def test_replayed_once_over_a_kill(tmp_path: Path) -> None:
     server = UpServer(tmp_path, **{VARIABLE: "replay.after_commit:2"}).wait_until_ready()
     for start in range(0, EVENTS, 80):
         lines = [json.dumps(event) for event in clicks[start : start + 80]] + ["broken"]
-        reply = httpx2.post(
+        reply = http.post(
             f"{server.url}/v1/streams/clicks/events", params={"keep_bad": "true"}, content="\n".join(lines),
-            headers={"content-type": "application/x-ndjson"}, timeout=60,
+            headers={"content-type": "application/x-ndjson"},
         ).raise_for_status()  # fmt: skip
     server.wait_for_token(reply.json()["token"])
     assert numbers(server) == (len(light), EVENTS + 3 - len(light))

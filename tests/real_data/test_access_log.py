@@ -6,10 +6,10 @@ import time
 from collections import Counter, defaultdict
 from datetime import UTC, datetime
 
-import httpx2
 import pytest
 
 from headrace.demo.compare import STATED_ERROR
+from tests import http
 
 COMBINED = re.compile(
     r'(\S+) \S+ \S+ \[([^]]+)] "(.*?)" (\d{3}) (\S+) "(.*?)" "([^"]*)"?'
@@ -36,7 +36,7 @@ def events(data, server, reader):
     """The events, sent and in every view."""
     text = (data / "access_logs" / "elastic_apache_combined.log").read_text(encoding="utf-8", errors="replace")
     events = [read_line(line) for line in text.splitlines()]
-    with httpx2.Client(base_url=server.url, timeout=60) as client:
+    with http.Client(base_url=server.url) as client:
         for start in range(0, len(events), PIECE):
             body = "\n".join(json.dumps(event) for event in events[start : start + PIECE])
             headers = {"content-type": "application/x-ndjson", "idempotency-key": f"log-{start}"}

@@ -24,6 +24,7 @@ from headrace.config import Workspace
 from headrace.runtime import Runtime
 from headrace.web.app import create_app
 from headrace.web.server import Server, bind, url_of
+from tests import http
 from tests.waiting import wait_until
 
 HEADRACE = Path(sys.executable).with_name("headrace")
@@ -92,18 +93,18 @@ def serve() -> Iterator[Callable[..., Served]]:
         server = Server(create_app(runtime), runtime.workspace.settings.max_connections)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
         thread.start()
-        http = httpx2.Client(base_url=runtime.url, trust_env=False)
+        client = http.Client(base_url=runtime.url)
 
         def stop() -> None:
             stops.remove(stop)
-            http.close()
+            client.close()
             server.stop()
             thread.join()
             runtime.stop()
             bound.close()
 
         stops.append(stop)
-        return Served(runtime, runtime.url, http, stop)
+        return Served(runtime, runtime.url, client, stop)
 
     yield start
     for stop in stops:
@@ -139,12 +140,12 @@ class Up:
     def wait_until_ready(self) -> None:
         """Until Spark runs."""
         health = f"{self.url}/health"
-        wait_until(lambda: httpx2.get(health, trust_env=False).json()["status"] != "starting", 180)
+        wait_until(lambda: http.get(health).json()["status"] != "starting", 180)
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str, str]:
         """Stop it by a signal: exit code, output, errors."""
         self.process.send_signal(number)
-        out, err = self.process.communicate(timeout=30)
+        out, err = self.process.communicate(timeout=60)
         return self.process.returncode, out, err
 
 

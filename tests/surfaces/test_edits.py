@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from headrace.cli.app import run
+from tests import http
 from tests.surfaces.conftest import Ran, Up, visit
 from tests.waiting import wait_until
 
@@ -52,10 +52,10 @@ class Asker:
         self._thread.join()
 
     def _run(self) -> None:
-        with httpx2.Client(trust_env=False) as http:
+        with http.Client() as client:
             while not self._stopping.is_set():
                 right = set(self.right)
-                reply = http.get(self._url)
+                reply = client.get(self._url)
                 self.answers += 1
                 said = reply.json()
                 if reply.status_code != 200 or _sums(said) not in right | self.right:
@@ -81,14 +81,14 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 
 def send(up: Up, *events: dict[str, Any]) -> None:
-    reply = httpx2.post(f"{up.url}/v1/streams/visits/events", json=list(events), trust_env=False).json()
+    reply = http.post(f"{up.url}/v1/streams/visits/events", json=list(events)).json()
     assert reply["accepted"] == len(events)
-    state = httpx2.get(f"{up.url}/v1/tokens/{reply['token']}?wait=60s", trust_env=False, timeout=90).json()
+    state = http.get(f"{up.url}/v1/tokens/{reply['token']}?wait=60s", timeout=90).json()
     assert state["complete"], state
 
 
 def get(up: Up, path: str) -> Any:
-    return httpx2.get(f"{up.url}{path}", trust_env=False).json()
+    return http.get(f"{up.url}{path}").json()
 
 
 def test_an_edit_of_every_kind_while_it_serves(up: Up, headrace: Callable[..., Ran]) -> None:

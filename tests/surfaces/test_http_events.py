@@ -14,6 +14,7 @@ import orjson
 import pytest
 
 from headrace.lake import ingest
+from tests import http
 from tests.surfaces.conftest import Served, visit
 
 EVENTS = "/v1/streams/visits/events"
@@ -96,9 +97,7 @@ def test_a_retried_request_adds_nothing(served: Served) -> None:
 
 def test_the_same_key_in_flight_is_taken_once(served: Served) -> None:
     def post(_: int) -> Any:
-        return httpx2.post(
-            served.url + EVENTS, json=[visit()], headers={"idempotency-key": "k"}, trust_env=False
-        ).json()
+        return http.post(served.url + EVENTS, json=[visit()], headers={"idempotency-key": "k"}).json()
 
     with ThreadPoolExecutor(8) as pool:
         replies = list(pool.map(post, range(24)))
@@ -148,7 +147,7 @@ def test_a_waiting_token_lets_the_server_stop(applied: Path, serve: Callable[...
     replies: list[int] = []
     url = f"{served.url}/v1/tokens/{token}"
     waiter = threading.Thread(
-        target=lambda: replies.append(httpx2.get(url, params={"wait": "30s"}, timeout=40, trust_env=False).status_code)
+        target=lambda: replies.append(http.get(url, params={"wait": "30s"}, timeout=40).status_code)
     )
     waiter.start()
     time.sleep(0.5)

@@ -113,7 +113,7 @@ class Following:
 
     def stop(self, number: int) -> tuple[str, str]:
         self.process.send_signal(number)
-        out, err = self.process.communicate(timeout=30)
+        out, err = self.process.communicate(timeout=60)
         assert self.process.returncode == 0, err
         return out, err
 

@@ -16,6 +16,7 @@ import httpx2
 import orjson
 import pytest
 
+from tests import http
 from tests.surfaces.conftest import Served
 from tests.surfaces.hostile_sql import GREEDY, ODD, REACHING, SECRET
 from tests.surfaces.sql_shop import fill
@@ -44,7 +45,7 @@ class Points:
     """A client that asks a point question again and again."""
 
     def __init__(self, url: str) -> None:
-        self._http = httpx2.Client(base_url=url, trust_env=False)
+        self._http = http.Client(base_url=url)
         self._stop = threading.Event()
         self.took_s: list[float] = []
         self.failed: list[str] = []
@@ -70,7 +71,7 @@ class Points:
 
 def ask(served: Served, statement: str) -> tuple[httpx2.Response, float]:
     began = time.monotonic()
-    reply = served.http.post("/v1/sql", json={"query": statement}, timeout=60)
+    reply = served.http.post("/v1/sql", json={"query": statement})
     return reply, time.monotonic() - began
 
 

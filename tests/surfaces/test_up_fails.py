@@ -80,7 +80,7 @@ def test_it_stops_when_another_takes_over(applied: Path) -> None:
     wait_until(lambda: live_holder(lease) is None, 30)
     second = Up(applied)
     running.process.send_signal(signal.SIGCONT)
-    _, err = running.process.communicate(timeout=30)
+    _, err = running.process.communicate(timeout=60)
     assert running.process.returncode == 3
     assert "another process has taken this workspace over" in err
     assert "Traceback" not in err

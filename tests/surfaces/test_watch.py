@@ -64,7 +64,7 @@ def test_json_goes_on_through_a_restart(applied: Path, serve: Callable[..., Serv
         served.stop()
         until(process, '"gone"')
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
 
 
@@ -75,7 +75,7 @@ def test_without_a_terminal_there_are_plain_blocks(served: Served, start: Start)
         assert "maintain time" in until(process, "dead letters")
         until(process, "traffic")
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
 
 

@@ -19,6 +19,7 @@ from headrace.web.progress import NDJSON, reply_when_done
 from headrace.web.remote import Remote
 from headrace.web.replies import add_error_handlers
 from headrace.web.server import Server, bind, url_of
+from tests import http
 
 PROGRESS = Progress(3, 10, "events")
 
@@ -69,7 +70,7 @@ def slow() -> Iterator[Slow]:
 def lines(slow: Slow, path: str) -> list[dict[str, Any]]:
     """The reply; the work goes on once it has told how far it is."""
     found = []
-    with httpx2.stream("GET", f"{slow.url}{path}", headers={"accept": NDJSON}, trust_env=False) as reply:
+    with http.stream("GET", f"{slow.url}{path}", headers={"accept": NDJSON}) as reply:
         assert reply.headers["content-type"] == NDJSON
         for line in reply.iter_lines():
             found.append(orjson.loads(line))
@@ -90,9 +91,9 @@ def test_a_late_failure_is_the_last_line(slow: Slow) -> None:
 
 def test_who_asks_for_no_lines_gets_one_reply(slow: Slow) -> None:
     slow.goes_on.set()
-    assert httpx2.get(f"{slow.url}/good", trust_env=False).json() == {"rows": [1]}
-    assert httpx2.get(f"{slow.url}/bad", trust_env=False).status_code == 400
-    assert httpx2.get(f"{slow.url}/refused", trust_env=False).status_code == 503
+    assert http.get(f"{slow.url}/good").json() == {"rows": [1]}
+    assert http.get(f"{slow.url}/bad").status_code == 400
+    assert http.get(f"{slow.url}/refused").status_code == 503
 
 
 @pytest.mark.parametrize("headers", [{"accept": NDJSON}, {}])

@@ -1,0 +1,14 @@
+"""HTTP as tests speak it: past any proxy, and patient, since a busy machine may take its time over one reply."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import httpx2
+
+PATIENT_S = 60
+
+get = partial(httpx2.get, trust_env=False, timeout=PATIENT_S)
+post = partial(httpx2.post, trust_env=False, timeout=PATIENT_S)
+stream = partial(httpx2.stream, trust_env=False, timeout=PATIENT_S)
+Client = partial(httpx2.Client, trust_env=False, timeout=PATIENT_S)
