@@ -83,6 +83,29 @@ def test_history_is_read_in_steps_of_whole_commits(spark: Any, tmp_path: Path) -
     bench.close()
 
 
+def test_whoever_is_behind_others_takes_small_steps_and_holds_nobody_up(spark: Any, tmp_path: Path) -> None:
+    bench = Bench(spark, tmp_path, STREAM)
+    for number in range(3):
+        post_and_commit(bench, number)
+    first = bench.add_view(VIEW)
+    bench.maintain()
+    second = replace(first, name="w")
+    bench.store.register(second, fingerprint(second), 0)
+    speed = Speed(spark, bench.stream, bench.table, bench.store, tmp_path, most_rows=10, lagging_rows=1)
+    reached = []
+    for number in range(3, 8):
+        post_and_commit(bench, number)
+        assert speed.run_once()
+        found = versions(bench)
+        reached.append((found["v", 1].applied_to, found["w", 1].applied_to))
+    assert reached == [(4, 1), (5, 2), (6, 3), (7, 4), (8, 5)]
+    while speed.run_once():
+        pass
+    assert bench.answer("w").rows() == bench.answer("v").rows()
+    speed.close()
+    bench.close()
+
+
 def test_steps_begin_and_end_inside_of_compacted_files(spark: Any, tmp_path: Path) -> None:
     bench = Bench(spark, tmp_path, STREAM)
     for number in range(5):

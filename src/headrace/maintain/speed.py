@@ -24,6 +24,7 @@ from headrace.timing import Timing
 
 POOL = "maintain"
 MOST_ROWS = 2_000_000  # of events in one step
+LAGGING_ROWS = 200_000  # … of versions that are behind others, which wait while it is taken
 RETRY_S = 30.0  # a stalled version is tried again after this time
 JOBS = 4  # views computed at a time
 
@@ -50,6 +51,7 @@ class Speed:
         scratch: Path,
         *,
         most_rows: int = MOST_ROWS,
+        lagging_rows: int = LAGGING_ROWS,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._spark = spark
@@ -58,6 +60,7 @@ class Speed:
         self._store = store
         self._scratch = scratch / f"partials-{stream.name}"
         self._most_rows = most_rows
+        self._lagging_rows = min(most_rows, lagging_rows)
         self._now = now
         self._retry_at: dict[tuple[str, int], float] = {}
         self._jobs = ThreadPoolExecutor(JOBS, thread_name_prefix=f"maintain {stream.name}")
@@ -71,12 +74,12 @@ class Speed:
     def run_once(self) -> bool:
         """Bring each group of versions one step on, the most advanced first; whether there was one to bring on."""
         moved = False
-        for group in self._groups():
+        for group, most_rows in self._groups():
             if self.stopping.is_set():
                 return False
             with self.between_steps():
                 readable = [version for version in group if reads(self._stream, version.view)]
-                moved = bool(readable and self._step(readable)) or moved
+                moved = bool(readable and self._step(readable, most_rows)) or moved
         return moved
 
     def redefine(self, stream: Stream) -> None:
@@ -100,8 +103,8 @@ class Speed:
         self.stopping.set()
         self._jobs.shutdown(wait=False, cancel_futures=True)
 
-    def _groups(self) -> list[list[Version]]:
-        """Versions that stand at the same commit, and behind the lake, go on together."""
+    def _groups(self) -> list[tuple[list[Version], int]]:
+        """Versions that stand at the same commit, and behind the lake, go on together, by so many events at most."""
         by_commit: dict[int, list[Version]] = {}
         with self._store.snapshot() as snapshot:
             versions = snapshot.versions()
@@ -109,12 +112,16 @@ class Speed:
             due = not version.stalled or self._retry_at.get(_id(version), 0.0) <= self._now()
             if version.view.stream == self._stream.name and version.moves and due:
                 by_commit.setdefault(version.applied_to, []).append(version)
-        at = self._table.state.next_commit
-        return [by_commit[commit] for commit in sorted(by_commit, reverse=True) if commit < at]
+        at, furthest = self._table.state.next_commit, max(by_commit, default=0)
+        return [
+            (by_commit[commit], self._most_rows if commit == furthest else self._lagging_rows)
+            for commit in sorted(by_commit, reverse=True)
+            if commit < at
+        ]
 
-    def _step(self, versions: list[Version]) -> bool:
+    def _step(self, versions: list[Version], most_rows: int) -> bool:
         began = time.monotonic()
-        step = next_step(self._stream.name, self._table, versions[0].applied_to, self._most_rows, self._now())
+        step = next_step(self._stream.name, self._table, versions[0].applied_to, most_rows, self._now())
         self._runs += 1
         folder = self._scratch / str(self._runs)
         try:
