@@ -6,7 +6,7 @@ import queue
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -87,6 +87,15 @@ class Heard:
     failures: list[str] = field(default_factory=list)
     posts: int = 0  # acknowledged
     seconds: float = 0.0
+
+    def add(self, other: Heard) -> None:
+        """What was heard at another time, too."""
+        self.fresh_s += other.fresh_s
+        self.answer_ms += other.answer_ms
+        self.answers += other.answers
+        self.failures += other.failures
+        self.posts += other.posts
+        self.seconds += other.seconds
 
 
 class Load:
@@ -206,15 +215,16 @@ def _run(server: Server, tell: Tell) -> tuple[tuple[Heard, Heard, Heard], dict[i
     served = {number: FIRST}
     load = Load(server.url)
     time.sleep(WARM_S)
-    quiet, edited = Heard(), Heard()
+    rounds: list[tuple[Heard, Heard]] = []
     for at, (kind, definition) in enumerate(edits()):
         if at % IN_A_ROW == 0:
             tell(f"{FLOW:,} events/s in, {ASKED} answers/s out, no edit")
+            rounds.append((Heard(), Heard()))
             time.sleep(SETTLE_S)
-            with load.heard_by(quiet):
+            with load.heard_by(rounds[-1][0]):
                 time.sleep(QUIET_S)
         began = time.monotonic()
-        with load.heard_by(edited):
+        with load.heard_by(rounds[-1][1]):
             make_workspace(server.folder, definition.sql)
             with connect(str(server.folder)) as client:
                 client.apply()
@@ -222,7 +232,17 @@ def _run(server: Server, tell: Tell) -> tuple[tuple[Heard, Heard, Heard], dict[i
         served[number] = definition
         tell(f"edit {at + 1}: {kind}, serves after {time.monotonic() - began:.1f} s")
     load.stop()
+    p99s = [tuple(f"{percentile(heard.fresh_s, 0.99):.2f}" for heard in pair) for pair in rounds]
+    tell("freshness of each pause and of the edits behind it, p99: " + ", ".join(f"{a} and {b} s" for a, b in p99s))
+    quiet, edited = (_sum(heard) for heard in zip(*rounds, strict=True))
     return (quiet, edited, load.rest), served
+
+
+def _sum(heard: Iterable[Heard]) -> Heard:
+    whole = Heard()
+    for each in heard:
+        whole.add(each)
+    return whole
 
 
 def _wait_for_version(connection: Connection, before: int | None) -> int:
