@@ -85,6 +85,7 @@ class Scene:
         at_once = self._chance.random() < 0.3  # it may die while it still makes good what the last one left
         self._fault.write_text(armed if at_once else "")
         server = self._start(
+            may_die=at_once,
             refresh_every_s="1" if kind == "beat" or self._chance.random() < 0.4 else "3600",
             retire_after_s="0" if kind == "retire" or self._chance.random() < 0.4 else "3600",
         )
@@ -170,11 +171,18 @@ class Scene:
         assert server.stop() == 0
         self._check_left()
 
-    def _start(self, **settings: str) -> WarmServer:
+    def _start(self, *, may_die: bool = False, **settings: str) -> WarmServer:
+        """A server that takes events in, or that died before anybody could see it do so."""
         self._slices = self._found_slices()
         given = {f"HEADRACE_{name.upper()}": value for name, value in settings.items()}
         given[SLICE_ROWS] = str(max(FEWEST_ROWS, len(self._ledger.events) // SLICES))
-        return self._java.server(self._folder, **{VARIABLE: f"@{self._fault}", **given}).wait_for_http()
+        server = self._java.server(self._folder, **{VARIABLE: f"@{self._fault}", **given})
+        try:
+            return server.wait_for_http()
+        except AssertionError:
+            if may_die and server.process.poll() == KILLED:
+                return server
+            raise
 
     # What is done to a server
 

@@ -20,6 +20,7 @@ from headrace.web.remote import Remote
 from headrace.web.replies import add_error_handlers
 from headrace.web.server import Server, bind, url_of
 from tests import http
+from tests.waiting import wait_until
 
 PROGRESS = Progress(3, 10, "events")
 
@@ -103,12 +104,7 @@ def test_the_work_ends_with_its_client(slow: Slow, headers: dict[str, str]) -> N
         httpx2.Client(base_url=slow.url, trust_env=False, timeout=httpx2.Timeout(5, read=0.2)) as client,
     ):
         client.get("/good", headers=headers)
-    (job,) = slow.jobs
-    for _ in range(200):
-        if job.cancelled:
-            break
-        slow.goes_on.wait(0.05)
-    assert job.cancelled
+    wait_until(lambda: slow.jobs and slow.jobs[0].cancelled)
 
 
 def test_a_client_hears_of_it(slow: Slow) -> None:
