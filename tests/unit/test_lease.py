@@ -29,7 +29,7 @@ def lease(file: Path) -> Iterator[Lease]:
 
 
 def wait_for_a_beat(file: Path) -> Holder:
-    before, deadline = read_holder(file), time.monotonic() + 20
+    before, deadline = read_holder(file), time.monotonic() + 60
     while (now := read_holder(file)) is None or now == before:
         assert time.monotonic() < deadline
         time.sleep(0.02)
