@@ -43,7 +43,11 @@ class Settings(BaseSettings):
     refresh_every_s: float = Field(
         3600.0, ge=1, description="how often the batch layer takes over from the speed layer, where no SCHEDULE says"
     )
-    retire_after_s: float = Field(86400.0, ge=0, description="how long a version that was replaced can be gone back to")
+    retire_after_s: float = Field(
+        86400.0,
+        ge=0,
+        description="how long versions that were replaced, the newest five of a view, can be gone back to",
+    )
     sql_timeout_s: float = Field(10.0, ge=0.1, le=3600, description="deadline of one query of `headrace sql`")
     sql_memory_mb: int = Field(
         1024, ge=64, description="most memory of one query of `headrace sql`, its views included"

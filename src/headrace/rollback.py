@@ -69,7 +69,7 @@ def _chosen(own: Sequence[Version], serving: Version, number: int | None) -> Ver
             raise ConflictError(
                 f"view '{view}' has no earlier version to go back to",
                 found=f"version {serving.number}, which serves, only",
-                fix="versions that were replaced are kept for a day (`retire_after_s`)",
+                fix="versions that were replaced are kept for a day (`retire_after_s`), the newest five of a view",
             )
         return max(retired, key=lambda version: version.changed_at_us)
     found = next((version for version in own if version.number == number), None)

@@ -172,7 +172,7 @@ def test_plan_and_apply(folder: Path, headrace: Command) -> None:
     assert refused.code == 1
     assert "give --yes" in refused.err
     assert headrace("apply", "-w", folder, "--yes").out.endswith("Applied.\n")
-    assert headrace("plan", "-w", folder).out == "Nothing to change: what is defined is what runs.\n"
+    assert headrace("plan", "-w", folder).out == "Nothing to change: what is defined runs, or is being built.\n"
     assert headrace("plan", "-w", folder, "--exit-code").code == 0
     assert headrace("apply", "-w", folder, "--json").json["applied"] is False
 

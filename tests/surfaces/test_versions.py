@@ -9,7 +9,10 @@ import pytest
 import typer
 
 from headrace.cli.until import _serves, going_on
+from headrace.config import Workspace
+from headrace.define.catalog import load
 from headrace.errors import ConflictError, NotReadyError
+from headrace.lake.table import LakeTable, NewFile
 from tests.surfaces.conftest import Ran, Served
 
 
@@ -67,7 +70,7 @@ def test_an_edit_over_no_events_needs_no_spark(served: Served, applied: Path, he
     assert "no event is there to be read: it serves at once" in headrace("plan", "-w", applied).out
     assert headrace("apply", "--yes", "-w", applied).code == 0
     assert served.http.get("/v1/views/traffic").json()["version"] == 2
-    assert "has had no audit yet: `headrace refresh traffic`" in headrace("audit", "traffic", "-w", applied).out
+    assert "no audit yet: the batch layer made all that it has" in headrace("audit", "traffic", "-w", applied).out
 
 
 def test_without_a_server_what_was_is_shown_and_nothing_moves(
@@ -80,6 +83,18 @@ def test_without_a_server_what_was_is_shown_and_nothing_moves(
         ran = headrace(*command, "-w", applied)
         assert (ran.code, "the server is not running; start `headrace up`, then repeat it" in ran.err) == (1, True)
     assert "view 'trafic' does not exist" in headrace("versions", "trafic", "-w", applied).err
+
+
+def test_who_applies_without_a_server_is_told_when_it_is_built(applied: Path, headrace: Callable[..., Ran]) -> None:
+    workspace = Workspace.open(applied)
+    lake = LakeTable(workspace.lake("visits"), load(workspace.definitions).streams["visits"], fence=2)
+    (lake.folder / "_dead=false").mkdir(exist_ok=True)
+    (lake.folder / "_dead=false" / "a.parquet").write_bytes(b"x" * 9)  # nobody reads it
+    bounds = '"minValues":{"_commit":0},"maxValues":{"_commit":0},"nullCount":{}'
+    lake.commit(lake.state, 1, None, [NewFile("_dead=false/a.parquet", 9, 2, False, f'{{"numRecords":2,{bounds}}}')])
+    edit(applied, "sum(bytes)", "max(bytes)")
+    said = headrace("apply", "--yes", "-w", applied)
+    assert said.out.endswith("Applied.\nNo server runs: `headrace up` builds what needs a build.\n"), said
 
 
 def test_ctrl_c_ends_the_waiting_and_not_the_work(capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,9 +48,7 @@ def ask(
     cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Go on where an answer ended.")] = None,
     version_as_of: Annotated[
         str | None,
-        typer.Option(
-            metavar="N", help="What the view said when N commits of the log were in it; by Spark, from the lake."
-        ),
+        typer.Option(metavar="N", help="What the view said when N commits, not versions of it, were in the answer."),
     ] = None,
     timestamp_as_of: Annotated[
         str | None, typer.Option(metavar="TIME", help="The same by the time of a commit: ISO 8601.")

@@ -66,20 +66,31 @@ def audit(view: ViewArgument, workspace: WorkspaceOption = ".", as_json: JsonOpt
     """Show how the two layers of a view compared. Newest first. Exits with 1 while an alarm stands."""
     with open_connection(workspace) as connection:
         found = connection.audits(view)
-        alarm = next((v["alarm"] for v in connection.versions(view) if v["state"] == "serving"), None)
+        serving = next((v for v in connection.versions(view) if v["state"] == "serving"), None)
+        alarm = serving and serving["alarm"]
     if as_json:
         print_json({"view": view, "alarm": alarm, "audits": found})
     else:
-        _print(view, alarm, found)
+        _print(view, serving, found)
     if alarm:
         raise typer.Exit(DRIFT_EXIT_CODE)
 
 
-def _print(view: str, alarm: str | None, found: list[dict[str, Any]]) -> None:
-    if alarm:
-        typer.echo(f"ALARM: {alarm}")
-    if not found:
+def _say_why_not(view: str, serving: dict[str, Any] | None) -> None:
+    if serving and serving["applied_to"] > serving["horizon"]:
         typer.echo(f"View {view} has had no audit yet: `headrace refresh {view}` makes one.")
+        return
+    typer.echo(
+        f"View {view} has had no audit yet: the batch layer made all that it has. What comes now is compared "
+        f"when the horizon moves on, or by `headrace refresh {view}`."
+    )
+
+
+def _print(view: str, serving: dict[str, Any] | None, found: list[dict[str, Any]]) -> None:
+    if serving and serving["alarm"]:
+        typer.echo(f"ALARM: {serving['alarm']}")
+    if not found:
+        _say_why_not(view, serving)
         return
     titles = ["when", "version", "commits", "events", "rows", "took", "drift"]
     rows = [

@@ -54,6 +54,7 @@ def apply(
     Waits until what needs a build serves; the old version does until then. Ctrl-C ends the waiting, not the build.
     """
     with open_connection(workspace) as connection:
+        offline = connection.url is None
         found = connection.plan()
         if not as_json:
             print_plan(found)
@@ -77,6 +78,8 @@ def apply(
         print_json({**found.as_dict(), "applied": not found.empty, "perhaps_readable": readable})
     elif not found.empty:
         typer.echo("Applied.")
+        if offline and any(change.cost is None or change.cost.events for change in found.builds):
+            typer.echo("No server runs: `headrace up` builds what needs a build.")
         for view, version in coming.items():
             typer.echo(
                 f"Version {version} of view {view} is being built: `headrace versions {view}` shows how far it is."
@@ -123,7 +126,7 @@ def print_plan(found: Plan, *, stderr: bool = False) -> None:
 
     out = console(stderr=stderr)
     if found.empty:
-        out.print("Nothing to change: what is defined is what runs.")
+        out.print("Nothing to change: what is defined runs, or is being built.")
         return
     for change in found.changes:
         mark, style = _MARKS[change.kind]
@@ -131,6 +134,8 @@ def print_plan(found: Plan, *, stderr: bool = False) -> None:
         for detail in change.details:
             out.print(Text(f"    {detail}", style="dim"), soft_wrap=True)
     out.print(Text(_sum_up(found)))
+    if found.refused:
+        out.print("Nothing is applied while a change is refused.")
 
 
 def _sum_up(found: Plan) -> str:

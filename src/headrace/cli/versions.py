@@ -12,18 +12,20 @@ from headrace.cli.overview import fit_table
 from headrace.cli.plan import agree
 from headrace.cli.until import wait_until_serving
 
+AGAINST = "against the one below"  # the version that served before may be gone
+
 ViewArgument = Annotated[str, typer.Argument(help="View.", metavar="VIEW", autocompletion=complete_view)]
 
 
 def versions(view: ViewArgument, workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
-    """List the versions of a view. Newest first, with how far each is and what it changed."""
+    """List the versions of a view. Newest first, with how far each is and what differs from the one below."""
     with open_connection(workspace) as connection:
         found = connection.versions(view)
     if as_json:
         print_json(found)
         return
     out = console()
-    left = ("state", "since", "definition", "what it changed")
+    left = ("state", "since", "definition", AGAINST)
     wide = ("since", "horizon", "batch events", "speed events", "definition")
     out.print(fit_table([_cells(version) for version in found], out.width, left=left, wide=wide))
 
@@ -35,12 +37,12 @@ def _cells(version: dict[str, Any]) -> dict[str, str]:
         "state": version["state"],
         "since": version["since"].replace("T", " ")[:19],
         "horizon": count(version["horizon"]),
-        "commits": count(version["applied_to"]),
+        "commits": count(version["built_to" if version["state"] in ("registered", "building") else "applied_to"]),
         "rows": count(rows if version["has_rows"] else None),
         "batch events": count(version["batch_events"] if version["has_rows"] else None),
         "speed events": count(version["speed_events"] if version["has_rows"] else None),
         "definition": version["fingerprint"],
-        "what it changed": version["alarm"] or version["stalled"] or version["error"] or _changes(version),
+        AGAINST: version["alarm"] or version["stalled"] or version["error"] or _changes(version),
     }
 
 

@@ -27,8 +27,8 @@ class AsOf:
 
 
 def read_as_of(version: Any, timestamp: Any) -> AsOf | None:
-    """From Python values or text; None and '' are not given."""
-    has_version, has_timestamp = (value is not None and value != "" for value in (version, timestamp))
+    """From Python values or text. Unlike other parameters an empty one is given: it would be taken for the present."""
+    has_version, has_timestamp = version is not None, timestamp is not None
     if has_version and has_timestamp:
         raise QuestionError(
             "a question is about one past", found=f"{VERSION} and {TIMESTAMP}", fix="leave one of them out"

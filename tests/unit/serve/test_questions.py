@@ -193,6 +193,8 @@ def test_key_values_are_typed_by_the_key(store: DuckStore, key: str, right: list
         ({"limit": "many"}, "limit is out of range; found 'many'"),
         ({"limit": 10_001}, "limit is out of range"),
         ({"cursor": "rubbish!"}, "the cursor cannot be read; found 'rubbish!'.*leave it out"),
+        ({"version_as_of": ""}, "version_as_of is not a number of commits; found ''"),
+        ({"timestamp_as_of": ""}, "timestamp_as_of is not a time; found ''"),
         ({"view": "total", "start": "-1h"}, "view 'total' has no window, so it takes no start.*declare"),
         ({"view": "total", "window": "1h"}, "takes no window"),
     ],
