@@ -47,6 +47,7 @@ def points_of(seed: int) -> list[str]:
     return points
 
 
+@pytest.mark.timeout(3600)  # some five minutes for all points, three times as long where much else runs
 @pytest.mark.parametrize("seed", SEEDS)
 def test_servers_killed_at_every_point(java: Java, tmp_path: Path, tally: Tally, seed: int) -> None:
     """Each dies at one point; the next finds what it left, and must be right before it dies at another."""
