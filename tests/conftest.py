@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +16,9 @@ from hypothesis import HealthCheck, settings
 from .java import OPTIONS
 
 os.environ.setdefault("HEADRACE_SPARK_JAVA_OPTIONS", OPTIONS)  # of servers that tests start
+
+# Whoever starts tests in the background has them ignore Ctrl-C, and all that they start: some send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # `make test` tries the same examples each time, so that it fails only when the code changes;
 # HYPOTHESIS_PROFILE=search tries new and more ones.
