@@ -47,7 +47,7 @@ def test_paused_writer_that_wakes_commits_nothing(workspace: Path) -> None:
     clicks.check(second)
     began = time.monotonic()
     assert second.stop() == 0
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 10
 
 
 def refuse_second(workspace: Path, first: UpServer) -> None:
@@ -57,7 +57,7 @@ def refuse_second(workspace: Path, first: UpServer) -> None:
     assert ended.returncode == 1
     assert f"process {first.process.pid} at {first.url}" in ended.stderr
     assert "Traceback" not in ended.stderr
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 20
 
 
 def _try(server: UpServer, events: list[dict[str, object]]) -> object:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +13,6 @@ from .tally import Outcome
 from .warm import WarmServer
 
 PAUSE_S = 0.1
-DYING_S = 10.0
 
 
 class Witness:
@@ -54,18 +52,12 @@ class Witness:
             try:
                 reply = self._server.http.get(f"{self._server.url}/v1/views/total")
             except httpx2.TransportError:
-                if not self._is_dead():
+                self._enough.wait(0.5)  # until it is known that it is dead
+                if self._server.process.poll() is None:
                     self._wrong.append("no answer from a server that runs")
                 return
             self._judge(reply, before | self._limits())
             self._enough.wait(PAUSE_S)
-
-    def _is_dead(self) -> bool:
-        """Whether it ends within some seconds: its connection does so first."""
-        deadline = time.monotonic() + DYING_S
-        while self._server.process.poll() is None and time.monotonic() < deadline:
-            time.sleep(PAUSE_S)
-        return self._server.process.poll() is not None
 
     def _judge(self, reply: httpx2.Response, limits: set[int]) -> None:
         self._outcome.answers += 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -116,12 +115,6 @@ def serve() -> Iterator[Callable[..., Served]]:
 def served(applied: Path, serve: Callable[..., Served]) -> Served:
     """The example, served without Spark."""
     return serve(applied)
-
-
-def children_cpu_s() -> float:
-    """What ended children have spent: unlike time, it does not count what else the machine does."""
-    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return spent.ru_utime + spent.ru_stime
 
 
 class Up:

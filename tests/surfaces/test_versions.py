@@ -70,7 +70,9 @@ def test_an_edit_over_no_events_needs_no_spark(served: Served, applied: Path, he
     assert "no event is there to be read: it serves at once" in headrace("plan", "-w", applied).out
     assert headrace("apply", "--yes", "-w", applied).code == 0
     assert served.http.get("/v1/views/traffic").json()["version"] == 2
-    assert "no audit yet: the batch layer made all that it has" in headrace("audit", "traffic", "-w", applied).out
+    audits = headrace("audit", "traffic", "-w", applied).out
+    assert audits.startswith("View traffic has had no audit yet: the batch layer made all that it has.")
+    assert "`headrace refresh traffic`" in audits
 
 
 def test_without_a_server_what_was_is_shown_and_nothing_moves(

@@ -78,7 +78,7 @@ def apply(
         print_json({**found.as_dict(), "applied": not found.empty, "perhaps_readable": readable})
     elif not found.empty:
         typer.echo("Applied.")
-        if offline and any(change.cost is None or change.cost.events for change in found.builds):
+        if offline and found.reading:
             typer.echo("No server runs: `headrace up` builds what needs a build.")
         for view, version in coming.items():
             typer.echo(
@@ -147,9 +147,8 @@ def _sum_up(found: Plan) -> str:
     free = sum(change.kind == "change" and change.how == "free" for change in found.changes)
     builds = [change.cost for change in found.builds]
     known = [cost for cost in builds if cost is not None]
-    reading = len(builds) - sum(cost.events == 0 for cost in known)
     costs = [f"{free} free"] if free else []
-    if reading:
+    if found.reading:
         total = f" ({sum_up(known)})" if len(known) == len(builds) else ""
-        costs.append(f"{reading} by a build{total}")
+        costs.append(f"{len(found.reading)} by a build{total}")
     return f"{kinds}: {', '.join(costs)}" if costs else kinds

@@ -89,6 +89,11 @@ class Plan:
         """The steps that read the log, or would if there were events in it."""
         return tuple(change for change in self.changes if change.how == "build")
 
+    @property
+    def reading(self) -> tuple[Change, ...]:
+        """Those of them that have events to read, as far as that is known."""
+        return tuple(change for change in self.builds if change.cost is None or change.cost.events)
+
     def as_dict(self) -> dict[str, Any]:
         """The plan as `--json` shows it."""
         return {

@@ -104,7 +104,9 @@ def test_the_work_ends_with_its_client(slow: Slow, headers: dict[str, str]) -> N
         httpx2.Client(base_url=slow.url, trust_env=False, timeout=httpx2.Timeout(5, read=0.2)) as client,
     ):
         client.get("/good", headers=headers)
-    wait_until(lambda: slow.jobs and slow.jobs[0].cancelled)
+    wait_until(lambda: slow.jobs)
+    (job,) = slow.jobs
+    wait_until(lambda: job.cancelled)
 
 
 def test_a_client_hears_of_it(slow: Slow) -> None:
