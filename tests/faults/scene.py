@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +71,7 @@ class Scene:
             "renames": 0,
         }
         self._limits = {view: {10} for view in VIEWS}  # which definitions of a view may answer now
-        self._slices: dict[Path, int] = {}  # that the last server left
+        self._slices: dict[str, int] = {}  # that the last server left
         self._unsure = False
         self._posts = 0
         self._waiting: tuple[str, list[Event], list[Event]] | None = None  # key, events, those that count
@@ -335,9 +338,13 @@ class Scene:
             time.sleep(PAUSE_S)
         self._limits = {view: {self._said[view]} for view in VIEWS}
 
-    def _found_slices(self) -> dict[Path, int]:
+    def _found_slices(self) -> dict[str, int]:
         """What builds and beats have computed so far, each with the number by which its folder is known."""
-        return {path: path.stat().st_ino for path in (self._folder / "data" / "builds").glob("*/*-*")}
+        found = {}
+        for path in glob(f"{self._folder}/data/builds/*/*-*"):  # Path's fails over a folder that goes meanwhile
+            with suppress(FileNotFoundError):  # a build that ends takes its slices with it
+                found[path] = os.stat(path).st_ino
+        return found
 
     def _check_slices(self) -> None:
         """What a dead server has computed is not computed again."""
