@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from .java import OPTIONS
+from .warm import Java
 
 os.environ.setdefault("HEADRACE_SPARK_JAVA_OPTIONS", OPTIONS)  # of servers that tests start
 
@@ -77,6 +78,14 @@ def run_python() -> Callable[..., None]:
         assert ended.returncode == code, ended.stderr
 
     return run
+
+
+@pytest.fixture(scope="session")
+def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
+    """Outlives the servers that run on it."""
+    one = Java(tmp_path_factory.mktemp("java"))
+    yield one
+    one.close()
 
 
 @pytest.fixture(scope="session")

@@ -22,9 +22,17 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).parent
 LANES = int(os.environ.get("LANES", "2"))
 TOGETHER = (("unit", "laws", "docs"), ("surfaces",), ("spark", "equivalence"))  # each shares a session or much set-up
-ALONE = ("faults/test_*.py", "docs/test_tutorial.py", *(f"surfaces/test_{name}.py" for name in ("demo", "edits", "up")))
+WARM = (  # servers on one Java
+    "faults/test_kill.py",
+    "faults/test_damaged_files.py",
+    "faults/test_damaged_views.py",
+    "faults/test_disk_full.py",
+    "faults/test_replay.py",
+    "surfaces/test_edits.py",
+)
+ALONE = ("docs/test_tutorial.py", "surfaces/test_demo.py", "surfaces/test_up.py")
 # Fast ones, then long ones, so that the lanes end alike.
-SOONEST = ("unit", "faults/test_kill", "spark", "surfaces", "docs/test_tutorial")
+SOONEST = ("unit", "warm", "spark", "surfaces", "faults", "docs/test_tutorial")
 NO_TESTS = 5  # pytest's exit code where its arguments leave nothing to run
 SLOWEST = 15
 SAY_EVERY_S = 30.0
@@ -34,6 +42,7 @@ SAY_EVERY_S = 30.0
 class Part:
     """Some tests that one process runs, and what became of it."""
 
+    name: str
     paths: tuple[str, ...]
     ignored: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] | None = None
@@ -41,10 +50,6 @@ class Part:
     took_s: float = 0.0
     counts: dict[str, int] = field(default_factory=dict)
     times: list[tuple[float, str]] = field(default_factory=list)
-
-    @property
-    def name(self) -> str:
-        return " ".join(path.removesuffix(".py") for path in self.paths)
 
     @property
     def stem(self) -> str:
@@ -58,14 +63,15 @@ class Part:
 
 def make_parts() -> list[Part]:
     """Every test is in one part: folders are found, not listed."""
-    alone = sorted(str(file.relative_to(ROOT)) for pattern in ALONE for file in ROOT.glob(pattern))
+    alone = sorted({str(file.relative_to(ROOT)) for pattern in ALONE for file in ROOT.glob(pattern)} - {*WARM})
     folders = sorted({file.relative_to(ROOT).parts[0] for file in ROOT.glob("*/**/test_*.py")})
     together = [*TOGETHER, *((folder,) for folder in folders if not any(folder in group for group in TOGETHER))]
-    parts = [Part((path,)) for path in alone]
+    parts = [Part("warm", WARM), *(Part(path.removesuffix(".py"), (path,)) for path in alone)]
+    apart = [*WARM, *alone]
     for group in together:
         files = {str(file.relative_to(ROOT)) for folder in group for file in (ROOT / folder).glob("**/test_*.py")}
-        if files - set(alone):
-            parts.append(Part(group, tuple(path for path in alone if path in files)))
+        if files - {*apart}:
+            parts.append(Part(" ".join(group), group, tuple(path for path in apart if path in files)))
 
     def rank(part: Part) -> int:
         return next((i for i, name in enumerate(SOONEST) if part.name.split()[0] == name), len(SOONEST))

@@ -126,6 +126,13 @@ class UpServer:
             self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
+    @classmethod
+    def kill_all(cls) -> None:
+        """Whoever still runs."""
+        for server in cls.started:
+            server.kill()
+        cls.started.clear()
+
     def stop(self) -> int:
         """As Ctrl-C would; the exit code."""
         if self.process.poll() is None:

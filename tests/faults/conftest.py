@@ -1,4 +1,4 @@
-"""A workspace with one stream and two views, and a Java for servers that are killed."""
+"""A workspace with one stream and two views, and what came of servers that were killed in it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from ..server import UpServer
 from .seeds import MANY
 from .tally import Tally
-from .warm import Java
 
 TALLY = pytest.StashKey[Tally]()
 
@@ -29,9 +28,7 @@ CREATE MATERIALIZED VIEW total AS SELECT count(*) AS n, sum(id) AS ids, max(id) 
 def end_servers() -> Iterator[None]:
     """A test that fails leaves no server behind."""
     yield
-    for server in UpServer.started:
-        server.kill()
-    UpServer.started.clear()
+    UpServer.kill_all()
 
 
 @pytest.fixture
@@ -40,14 +37,6 @@ def workspace(tmp_path: Path) -> Path:
     (tmp_path / "definitions" / "clicks.sql").write_text(DEFINITIONS)
     (tmp_path / "headrace.toml").write_text("lease_s = 2\nrehearse = false\n")
     return tmp_path
-
-
-@pytest.fixture(scope="session")
-def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
-    """Outlives the servers that run on it."""
-    one = Java(tmp_path_factory.mktemp("java"))
-    yield one
-    one.close()
 
 
 @pytest.fixture(scope="session")

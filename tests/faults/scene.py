@@ -19,10 +19,10 @@ from headrace.faults import VARIABLE
 from headrace.store.database import DAMAGED
 from headrace.stored import open_to_read, store_files
 
+from ..nursery import SLICE_ROWS
+from ..warm import Java, WarmServer
 from .ledger import LIMITS, Event, Ledger, per_minute, total
-from .nursery import SLICE_ROWS
 from .tally import Tally
-from .warm import Java, WarmServer
 from .witness import Witness, total_of
 
 KILLED = -9
@@ -89,7 +89,7 @@ class Scene:
         self._fault.write_text(armed if at_once else "")
         server = self._start(
             may_die=at_once,
-            refresh_every_s="1" if kind == "beat" or self._chance.random() < 0.4 else "3600",
+            refresh_every_s="1" if kind == "beat" else self._chance.choice(("3", "3600")),
             retire_after_s="0" if kind == "retire" or self._chance.random() < 0.4 else "3600",
         )
         with Witness(server, lambda: self._ledger, lambda: self._limits["total"], self._tally.of(point)):
@@ -208,8 +208,12 @@ class Scene:
             time.sleep(PAUSE_S)  # it is dying
 
     def _post_or_edit(self, server: WarmServer) -> None:
+        builds = not self._unsure and any(view["building"] for view in server.get("/v1/views")["views"])
+        if builds and self._chance.random() < 0.7:
+            time.sleep(PAUSE_S)  # a step for each post would leave a build no core
+            return
         self._post(server)
-        if self._unsure or not any(view["building"] for view in server.get("/v1/views")["views"]):
+        if not builds:
             self._edit(server)
 
     def _edit(self, server: WarmServer) -> None:

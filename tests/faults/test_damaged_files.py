@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ..server import UpServer
+from ..warm import Java
 from .clicks import Clicks
 
 MORE = """
@@ -25,10 +26,10 @@ def newest_entry(lake: Path) -> Path:
     return max((lake / "_delta_log").glob("*.json"))
 
 
-def test_a_server_with_damaged_files(workspace: Path) -> None:
+def test_a_server_with_damaged_files(java: Java, workspace: Path) -> None:
     (workspace / "definitions" / "more.sql").write_text(MORE)
     data, clicks = workspace / "data", Clicks()
-    first = UpServer(workspace).wait_until_ready()
+    first = java.server(workspace).wait_until_ready()
     for _ in range(2):
         assert clicks.post(first)
         for stream in ("orders", "pages"):
@@ -43,7 +44,7 @@ def test_a_server_with_damaged_files(workspace: Path) -> None:
     page = min((data / "lake" / "pages").glob("_dead=false/*.parquet"))
     flip_a_bit(page, "id")
     (data / "lease.json").write_text("garbage")
-    second = UpServer(workspace).wait_for_http()
+    second = java.server(workspace).wait_for_http()
 
     orders_are_named(second, data)
     clicks.check(second)

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from ..warm import Java
 from .scene import Scene
 from .seeds import SEEDS
 from .tally import Tally
-from .warm import Java
 
 KINDS = {
     "store": "store/views-*.duckdb",

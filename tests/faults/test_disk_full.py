@@ -13,6 +13,7 @@ from tests import http
 
 from ..server import UpServer
 from ..waiting import wait_until
+from ..warm import Java
 from .clicks import Clicks
 
 PAD = 60_000  # bytes that each event drags along
@@ -83,10 +84,10 @@ def test_a_really_full_disk(workspace: Path, small_disk: Callable[[int], Path]) 
     assert server.stop() == 0
 
 
-def test_a_full_disk_at_each_point(workspace: Path, tmp_path: Path) -> None:
+def test_a_full_disk_at_each_point(java: Java, workspace: Path) -> None:
     """One server meets it everywhere, one point after the other, and goes on each time."""
-    wanted = tmp_path / "fault"
-    server = UpServer(workspace, **{VARIABLE: f"@{wanted}"}).wait_until_ready()
+    wanted = java.worker_fault  # of Spark's workers, and of the server
+    server = java.server(workspace, **{VARIABLE: f"@{wanted}"}).wait_until_ready()
     clicks = Clicks()
     for point in ("append.in_worker", "maintain.before_partials", "store.before_commit"):
         wanted.write_text(f"{point}=ENOSPC")

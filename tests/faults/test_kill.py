@@ -19,10 +19,10 @@ from headrace.transport.journal import Journal
 from tests.unit.store.partial_files import simple_event, write_partials
 from tests.unit.store.test_duckdb import VIEW, counted, serving
 
+from ..warm import Java
 from .scene import WORKER, Scene
 from .seeds import CHOSEN, MANY, SEEDS
 from .tally import Tally
-from .warm import Java
 
 IN_JOURNAL = ("journal.before_write", "journal.before_fsync", "journal.after_fsync")
 IN_STORE = ("store.before_merge", "store.before_commit", "store.after_commit")

@@ -15,6 +15,7 @@ from tests import http
 
 from ..server import UpServer
 from ..waiting import wait_until
+from ..warm import Java
 
 DEFINITIONS = """
 CREATE STREAM clicks (id BIGINT NOT NULL, who STRING NOT NULL, weight INT, at TIMESTAMP NOT NULL,
@@ -85,14 +86,14 @@ def check(server: UpServer, events: list[dict[str, Any]]) -> None:
     assert (total["n"], total["ids"]) == (len(events), sum(event["id"] for event in events))
 
 
-def test_replayed_once_over_a_kill(tmp_path: Path) -> None:
+def test_replayed_once_over_a_kill(java: Java, tmp_path: Path) -> None:
     (tmp_path / "definitions").mkdir()
     (tmp_path / "definitions" / "clicks.sql").write_text(DEFINITIONS)
     (tmp_path / "headrace.toml").write_text("lease_s = 2\n")
     clicks = [click(number) for number in range(EVENTS)]
     named = [event for event in clicks if "who" in event]
     light = [event for event in named if event["weight"] < 10**10]
-    server = UpServer(tmp_path, **{VARIABLE: "replay.after_commit:2"}).wait_until_ready()
+    server = java.server(tmp_path, **{VARIABLE: "replay.after_commit:2"}).wait_until_ready()
     for start in range(0, EVENTS, 80):
         lines = [json.dumps(event) for event in clicks[start : start + 80]] + ["broken"]
         reply = http.post(
@@ -114,7 +115,7 @@ def test_replayed_once_over_a_kill(tmp_path: Path) -> None:
         replay(server)
     assert server.process.wait(30) == -9
 
-    server = UpServer(tmp_path).wait_until_ready()
+    server = java.server(tmp_path).wait_until_ready()
     assert numbers(server) == (EVENTS, 3)
     assert replay(server) == 0
     check(server, clicks)

@@ -8,9 +8,9 @@ from typing import Any
 
 import httpx2
 
+from ..warm import WarmServer
 from .ledger import Ledger, Total
 from .tally import Outcome
-from .warm import WarmServer
 
 PAUSE_S = 0.1
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace.cli.app import run
 from tests import http
-from tests.surfaces.conftest import Ran, Up, visit
+from tests.server import UpServer
+from tests.surfaces.conftest import Ran, visit
 from tests.waiting import wait_until
+from tests.warm import Java
 
 STREAM = """CREATE STREAM visits (visitor STRING NOT NULL, page STRING, status INT, bytes BIGINT, at TIMESTAMP NOT NULL,
 WATERMARK FOR at AS at - INTERVAL 1 MINUTE);\n"""
@@ -69,29 +70,26 @@ def _sums(said: dict[str, Any]) -> tuple[int, int]:
 
 
 @pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+def up(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpServer]:
     folder = tmp_path_factory.mktemp("edits") / "shop"
     assert run(["init", str(folder)]) == 0
     (folder / "definitions" / "shop.sql").write_text(STREAM + VIEW)
-    running = Up(folder, HEADRACE_REHEARSE="false")
-    running.wait_until_ready()
-    yield running
-    if running.process.poll() is None:
-        running.stop()
+    yield java.server(folder).wait_until_ready()
+    UpServer.kill_all()
 
 
-def send(up: Up, *events: dict[str, Any]) -> None:
+def send(up: UpServer, *events: dict[str, Any]) -> None:
     reply = http.post(f"{up.url}/v1/streams/visits/events", json=list(events)).json()
     assert reply["accepted"] == len(events)
     state = http.get(f"{up.url}/v1/tokens/{reply['token']}?wait=60s", timeout=90).json()
     assert state["complete"], state
 
 
-def get(up: Up, path: str) -> Any:
+def get(up: UpServer, path: str) -> Any:
     return http.get(f"{up.url}{path}").json()
 
 
-def test_an_edit_of_every_kind_while_it_serves(up: Up, headrace: Callable[..., Ran]) -> None:
+def test_an_edit_of_every_kind_while_it_serves(up: UpServer, headrace: Callable[..., Ran]) -> None:
     send(up, *(visit(10 * i, page=f"/{i % 3}", visitor=f"v{i % 5}") for i in range(60)))
     send(up, visit(30, status=500, bytes=7), visit(90, page=None, bytes=None))
     text = STREAM + VIEW
@@ -124,7 +122,7 @@ def test_an_edit_of_every_kind_while_it_serves(up: Up, headrace: Callable[..., R
     assert asker.answers > 50
 
 
-def _newer_edits_take_the_place_of_builds(up: Up, headrace: Callable[..., Ran], text: str) -> None:
+def _newer_edits_take_the_place_of_builds(up: UpServer, headrace: Callable[..., Ran], text: str) -> None:
     for new in ("max(at) AS last", "min(at) AS first"):
         (up.folder / "definitions" / "shop.sql").write_text(text.replace("AS total,", f"AS total, {new},"))
         assert headrace("apply", "--yes", "--no-wait", "-w", up.folder).code == 0
@@ -137,7 +135,7 @@ def _newer_edits_take_the_place_of_builds(up: Up, headrace: Callable[..., Ran], 
     assert "last" not in row
 
 
-def _forth_and_back(up: Up, headrace: Callable[..., Ran]) -> None:
+def _forth_and_back(up: UpServer, headrace: Callable[..., Ran]) -> None:
     now, before = (v["version"] for v in get(up, "/v1/views/shop/versions")["versions"][:2])
     asked = headrace("rollback", "shop", "-w", up.folder)
     assert (asked.code, "give --yes" in asked.err) == (1, True)
@@ -153,7 +151,7 @@ def _forth_and_back(up: Up, headrace: Callable[..., Ran]) -> None:
     assert headrace("plan", "-w", up.folder, "--json").json["empty"] is True
 
 
-def _refresh(up: Up, headrace: Callable[..., Ran]) -> None:
+def _refresh(up: UpServer, headrace: Callable[..., Ran]) -> None:
     assert headrace("audit", "shop", "-w", up.folder).out.startswith("View shop has had no audit yet")
     ran = headrace("refresh", "shop", "-w", up.folder)
     assert ran.code == 0, ran.err
@@ -170,13 +168,13 @@ def _refresh(up: Up, headrace: Callable[..., Ran]) -> None:
     assert "nothing: built anew" in shown[2]
 
 
-def test_after_a_restart_what_was_gone_back_to_serves_and_the_change_waits(up: Up) -> None:
+def test_after_a_restart_what_was_gone_back_to_serves_and_the_change_waits(java: Java, up: UpServer) -> None:
     before = get(up, "/v1/views/shop")
     definitions = up.folder / "definitions" / "shop.sql"
     definitions.write_text(definitions.read_text().replace("AS m", "AS visits_seen"))
     up.stop()
-    again = Up(Path(up.folder), HEADRACE_REHEARSE="false")
+    again = java.server(up.folder).wait_for_http()
     assert get(again, "/v1/views/shop")["rows"] == before["rows"]
-    _, _, err = again.stop()
-    assert "column renamed: count(*) AS m → visits_seen" in err
-    assert "These changes wait for `headrace apply`" in err
+    assert again.stop() == 0
+    assert "column renamed: count(*) AS m → visits_seen" in again.said()
+    assert "These changes wait for `headrace apply`" in again.said()

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 SCRATCH = "HEADRACE_TEST_SCRATCH"  # where Spark's own files go: they outlive the server that made the context
-SLICE_ROWS = "HEADRACE_TEST_SLICE_ROWS"  # so that the builds of small tests have several slices, too
+SLICE_ROWS = "HEADRACE_TEST_SLICE_ROWS"  # so that over few events, too, builds have several slices
+GATHER = 3  # small files that make a larger one, where slices are small
 PAUSE_S = 0.01
 
 
@@ -38,7 +39,6 @@ def load_all() -> None:
 def serve(work: dict[str, Any]) -> int:
     """`headrace up` in a child of this process."""
     from headrace.cli.app import run
-    from headrace.maintain.batch import Batch, Sizes
 
     os.setsid()
     os.chdir(work["folder"])
@@ -47,9 +47,19 @@ def serve(work: dict[str, Any]) -> int:
         os.dup2(out, stream)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.environ.update(work["variables"])
-    Batch.__init__.__kwdefaults__["sizes"] = Sizes(int(os.environ[SLICE_ROWS]), near_events=50, small_rows=0)
+    if SLICE_ROWS in os.environ:
+        make_small(int(os.environ[SLICE_ROWS]))
     join_spark(Path(os.environ[SCRATCH]))
     return run(["up", "--port", "0"])
+
+
+def make_small(slice_rows: int) -> None:
+    """Let few events go through all that many would."""
+    from headrace.lake.compact import Compaction
+    from headrace.maintain.batch import Batch, Sizes
+
+    Batch.__init__.__kwdefaults__["sizes"] = Sizes(slice_rows, near_events=50, small_rows=0)
+    Compaction.__init__.__kwdefaults__["gather"] = GATHER
 
 
 def join_spark(scratch: Path) -> None:

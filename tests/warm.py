@@ -20,9 +20,9 @@ import pytest
 
 from headrace.faults import VARIABLE
 
-from ..java import OPTIONS, end_java
-from ..server import UpServer
+from .java import OPTIONS, end_java
 from .nursery import SCRATCH
+from .server import UpServer
 
 START_S = 120
 
@@ -49,8 +49,8 @@ class Java:
             VARIABLE: "",
         }
         self._nursery = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.nursery"],
-            cwd=Path(__file__).parents[2],
+            [sys.executable, "-m", "tests.nursery"],
+            cwd=Path(__file__).parents[1],
             env={**os.environ, **self.variables},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
