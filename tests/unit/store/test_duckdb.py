@@ -206,7 +206,7 @@ def test_readers_never_see_half_a_merge(store: DuckStore, tmp_path: Path) -> Non
     readers = [threading.Thread(target=read) for _ in range(3)]
     for reader in readers:
         reader.start()
-    for commit in range(40):
+    for commit in range(15):
         store.apply(step(commit, commit + 1), {("traffic", 1): [file], ("other", 1): [file]})
     done.set()
     for reader in readers:
