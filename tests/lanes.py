@@ -28,6 +28,7 @@ WARM = (  # servers on one Java
     "faults/test_damaged_views.py",
     "faults/test_disk_full.py",
     "faults/test_replay.py",
+    "faults/test_takeover.py",
     "surfaces/test_edits.py",
 )
 ALONE = ("docs/test_tutorial.py", "surfaces/test_demo.py", "surfaces/test_up.py")

@@ -23,6 +23,7 @@ PAUSE_S = 0.01
 
 def load_all() -> None:
     """What `headrace up` imports, now or later."""
+    import pandas  # noqa: F401
     import pyspark.sql.streaming  # noqa: F401
     import uvicorn.protocols.http.auto  # noqa: F401
 

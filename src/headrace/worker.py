@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas  # noqa: F401 - Arrow loads it with its first array
 from pyspark import daemon
 
 import headrace.lake.range  # noqa: F401 - what workers run

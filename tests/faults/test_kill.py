@@ -1,7 +1,7 @@
 """kill -9 at every named point: what was acknowledged is in every view exactly once, and answers never fail.
 
 `make test-faults` lets servers die 25 times at each point: each seed is another order of points, other events and
-other work under way. `make test` lets them die once, and at one of a kind where `test_kill_life.py` kills, too.
+other work under way. `make test` lets them die once, and at one of a kind where tests without Spark kill, too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,13 @@ from .tally import Tally
 IN_JOURNAL = ("journal.before_write", "journal.before_fsync", "journal.after_fsync")
 IN_STORE = ("store.before_merge", "store.before_commit", "store.after_commit")
 A_DAY_LATER = "upkeep.before_reclaim"  # no server of a test lives so long; tests/unit/lake/test_upkeep.py kills there
-ONLY_WITH_MANY = (  # else test_kill_life.py, which needs no Spark, has to do
+ONLY_WITH_MANY = (  # else tests without Spark have to do: those below, of a version's life, and of edits
+    "journal.before_write",
+    "journal.before_fsync",
+    "store.before_merge",
+    "store.after_commit",
+    "edit.after_catalog",
+    "edit.after_commit",
     "load.before_rename",
     "fill.before_commit",
     "swap.before_commit",

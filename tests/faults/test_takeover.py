@@ -13,10 +13,11 @@ import httpx2
 from headrace.lease import live_holder
 
 from ..server import COMMAND, UpServer
+from ..warm import Java
 from .clicks import Clicks
 
 
-def test_paused_writer_that_wakes_commits_nothing(workspace: Path) -> None:
+def test_paused_writer_that_wakes_commits_nothing(java: Java, workspace: Path) -> None:
     clicks = Clicks()
     first = UpServer(workspace).wait_until_ready()
     refuse_second(workspace, first)
@@ -26,7 +27,7 @@ def test_paused_writer_that_wakes_commits_nothing(workspace: Path) -> None:
     first.process.send_signal(signal.SIGSTOP)
     while live_holder(workspace / "data" / "lease.json"):
         time.sleep(0.05)
-    second = UpServer(workspace).wait_until_ready()
+    second = java.server(workspace).wait_until_ready()
     for _ in range(5):
         assert clicks.post(second)
     clicks.check(second)

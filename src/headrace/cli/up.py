@@ -37,6 +37,8 @@ def up(
 ) -> None:
     """Run the workspace until Ctrl-C. Takes events in, keeps views up to date, answers."""
     # All of the server: what --help and the other commands need not load.
+    import pandas  # noqa: F401 - Arrow loads it with its first array: not while the first event waits
+
     from headrace import logs
     from headrace.config import Workspace
     from headrace.lease import refuse_if_held
