@@ -27,13 +27,17 @@ from .tally import Tally
 IN_JOURNAL = ("journal.before_write", "journal.before_fsync", "journal.after_fsync")
 IN_STORE = ("store.before_merge", "store.before_commit", "store.after_commit")
 A_DAY_LATER = "upkeep.before_reclaim"  # no server of a test lives so long; tests/unit/lake/test_upkeep.py kills there
-ONLY_WITH_MANY = (  # else tests without Spark have to do: those below, of a version's life, and of edits
+# Else tests without Spark have to do: those below, of a version's life, of edits, of upkeep and of replays.
+ONLY_WITH_MANY = (
     "journal.before_write",
     "journal.before_fsync",
     "store.before_merge",
     "store.after_commit",
     "edit.after_catalog",
     "edit.after_commit",
+    "compact.after_commit",
+    "upkeep.before_delete",
+    "replay.after_commit",
     "load.before_rename",
     "fill.before_commit",
     "swap.before_commit",

@@ -162,6 +162,15 @@ def test_a_port_that_is_taken(folder: Path, examine: Command) -> None:
     assert "--port 0" in found["fix"]
 
 
+def test_a_disk_with_little_room(applied: Path, examine: Command, small_disk: Callable[[int], Path]) -> None:
+    (applied / "data").rename(applied / "before")
+    (applied / "data").symlink_to(small_disk(4 << 20))
+    found = examine(applied)["disk"]
+    assert found["level"] == "error"
+    assert f"0.0 GB of 0.0 GB are free at '{applied}/data'" in found["said"]
+    assert "make room" in found["fix"]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="as root no folder is closed, so another user tries")
 def test_a_folder_that_cannot_be_written(tmp_path: Path, applied: Path) -> None:
     for path in (*applied.parents, applied):
@@ -178,7 +187,8 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, applied: Path) -> None:
 
 def test_data_that_is_well(sent: Path, examine: Command) -> None:
     found = examine(sent)
-    assert {name: f["said"] for name, f in found.items() if f["level"] != "ok"} == {}
+    machine = {"disk", "memory"}  # there may be little left of them here
+    assert {name: f["said"] for name, f in found.items() if f["level"] != "ok" and name not in machine} == {}
     assert found["lake visits"]["said"].startswith("2 events in 1 commit, 1 file, all there")
     assert found["view traffic"]["said"] == "has all of its stream: 1 commit"
 
