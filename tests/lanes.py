@@ -64,11 +64,10 @@ class Part:
 
 def make_parts() -> list[Part]:
     """Every test is in one part: folders are found, not listed."""
-    alone = sorted({str(file.relative_to(ROOT)) for pattern in ALONE for file in ROOT.glob(pattern)} - {*WARM})
     folders = sorted({file.relative_to(ROOT).parts[0] for file in ROOT.glob("*/**/test_*.py")})
     together = [*TOGETHER, *((folder,) for folder in folders if not any(folder in group for group in TOGETHER))]
-    parts = [Part("warm", WARM), *(Part(path.removesuffix(".py"), (path,)) for path in alone)]
-    apart = [*WARM, *alone]
+    parts = [Part("warm", WARM), *(Part(path.removesuffix(".py"), (path,)) for path in ALONE)]
+    apart = (*WARM, *ALONE)
     for group in together:
         files = {str(file.relative_to(ROOT)) for folder in group for file in (ROOT / folder).glob("**/test_*.py")}
         if files - {*apart}:
