@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -185,10 +186,11 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, applied: Path) -> None:
     assert "cannot be written: Permission denied" in ran.stdout, ran.stderr
 
 
-def test_data_that_is_well(sent: Path, examine: Command) -> None:
+def test_data_that_is_well(sent: Path, examine: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    room = SimpleNamespace(free=10**11, total=10**12)  # this machine's disk may have little
+    monkeypatch.setattr("headrace.doctor.workspace.shutil.disk_usage", lambda _: room)
     found = examine(sent)
-    machine = {"disk", "memory"}  # there may be little left of them here
-    assert {name: f["said"] for name, f in found.items() if f["level"] != "ok" and name not in machine} == {}
+    assert {name: f["said"] for name, f in found.items() if f["level"] != "ok"} == {}
     assert found["lake visits"]["said"].startswith("2 events in 1 commit, 1 file, all there")
     assert found["view traffic"]["said"] == "has all of its stream: 1 commit"
 

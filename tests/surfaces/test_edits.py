@@ -79,14 +79,9 @@ def up(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpServe
 
 
 def send(up: UpServer, *events: dict[str, Any]) -> None:
-    reply = http.post(f"{up.url}/v1/streams/visits/events", json=list(events)).json()
+    reply = up.post("visits", list(events), None)
     assert reply["accepted"] == len(events)
-    state = http.get(f"{up.url}/v1/tokens/{reply['token']}?wait=60s", timeout=90).json()
-    assert state["complete"], state
-
-
-def get(up: UpServer, path: str) -> Any:
-    return http.get(f"{up.url}{path}").json()
+    up.wait_for_token(reply["token"], 60)
 
 
 def test_an_edit_of_every_kind_while_it_serves(up: UpServer, headrace: Callable[..., Ran]) -> None:
@@ -104,10 +99,10 @@ def test_an_edit_of_every_kind_while_it_serves(up: UpServer, headrace: Callable[
             (up.folder / "definitions" / "shop.sql").write_text(text)
             plan = headrace("plan", "-w", up.folder, "--json").json
             assert [change["how"] for change in plan["changes"] if change["what"] == "view"] == [how], plan
-            before = get(up, "/v1/views/shop/versions")["versions"]
+            before = up.get("/v1/views/shop/versions")["versions"]
             ran = headrace("apply", "--yes", "-w", up.folder)
             assert ran.code == 0, ran.err
-            after = get(up, "/v1/views/shop/versions")["versions"]
+            after = up.get("/v1/views/shop/versions")["versions"]
             assert (after[0]["state"], after[0]["version"]) == ("serving", before[0]["version"] + 1), after
             assert after[0]["changed_from"] == before[0]["version"]
             assert after[1]["has_rows"] == (how == "build"), after
@@ -126,17 +121,17 @@ def _newer_edits_take_the_place_of_builds(up: UpServer, headrace: Callable[..., 
     for new in ("max(at) AS last", "min(at) AS first"):
         (up.folder / "definitions" / "shop.sql").write_text(text.replace("AS total,", f"AS total, {new},"))
         assert headrace("apply", "--yes", "--no-wait", "-w", up.folder).code == 0
-    wait_until(lambda: get(up, "/v1/views")["views"][0]["building"] is None)
-    versions = get(up, "/v1/views/shop/versions")["versions"]
+    wait_until(lambda: up.get("/v1/views")["views"][0]["building"] is None)
+    versions = up.get("/v1/views/shop/versions")["versions"]
     assert versions[0]["state"] == "serving"
     assert "column added: min(at) AS first" in versions[0]["changes"]
-    (row, *_) = get(up, "/v1/views/shop?by=&window=24h&every=24h")["rows"]
+    (row, *_) = up.get("/v1/views/shop", by="", window="24h", every="24h")["rows"]
     assert "first" in row
     assert "last" not in row
 
 
 def _forth_and_back(up: UpServer, headrace: Callable[..., Ran]) -> None:
-    now, before = (v["version"] for v in get(up, "/v1/views/shop/versions")["versions"][:2])
+    now, before = (v["version"] for v in up.get("/v1/views/shop/versions")["versions"][:2])
     asked = headrace("rollback", "shop", "-w", up.folder)
     assert (asked.code, "give --yes" in asked.err) == (1, True)
     back = headrace("rollback", "shop", "--yes", "-w", up.folder)
@@ -160,7 +155,7 @@ def _refresh(up: UpServer, headrace: Callable[..., Ran]) -> None:
     (audit,) = headrace("audit", "shop", "-w", up.folder, "--json").json["audits"]
     assert (audit["agreed"], audit["drift"]) == (True, [])
     assert "has nothing new" in headrace("refresh", "shop", "-w", up.folder).out
-    (newest, *_) = get(up, "/v1/views/shop/versions")["versions"]
+    (newest, *_) = up.get("/v1/views/shop/versions")["versions"]
     assert (newest["horizon"], newest["speed_events"]) == (newest["applied_to"], 0)
     full = headrace("refresh", "shop", "--full", "-w", up.folder)
     assert f"Version {newest['version'] + 1} of view shop, built anew from the log, serves." in full.out
@@ -169,12 +164,12 @@ def _refresh(up: UpServer, headrace: Callable[..., Ran]) -> None:
 
 
 def test_after_a_restart_what_was_gone_back_to_serves_and_the_change_waits(java: Java, up: UpServer) -> None:
-    before = get(up, "/v1/views/shop")
+    before = up.get("/v1/views/shop")
     definitions = up.folder / "definitions" / "shop.sql"
     definitions.write_text(definitions.read_text().replace("AS m", "AS visits_seen"))
     up.stop()
     again = java.server(up.folder).wait_for_http()
-    assert get(again, "/v1/views/shop")["rows"] == before["rows"]
+    assert again.get("/v1/views/shop")["rows"] == before["rows"]
     assert again.stop() == 0
     assert "column renamed: count(*) AS m → visits_seen" in again.said()
     assert "These changes wait for `headrace apply`" in again.said()
