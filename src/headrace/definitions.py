@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -13,7 +15,7 @@ from headrace.damaged import DamagedPipeline
 from headrace.define.catalog import Catalog, load
 from headrace.define.model import Stream
 from headrace.define.plan import Plan, checked_plan, compare
-from headrace.errors import CorruptionError, DefinitionError
+from headrace.errors import CorruptionError, DefinitionError, UnavailableError
 from headrace.faults import fault_point
 from headrace.lease import Lease
 from headrace.pipeline import Pipeline
@@ -28,6 +30,17 @@ if TYPE_CHECKING:
 log = structlog.get_logger("headrace.definitions")
 
 
+@dataclass(frozen=True)
+class Running:
+    """The catalog and the pipelines at one moment; there is a pipeline for every stream of the catalog.
+
+    It is replaced, never changed, so readers need no lock and never see half of an edit.
+    """
+
+    catalog: Catalog
+    pipelines: Mapping[str, Pipeline]
+
+
 class Definitions:
     """Holds the catalog and a pipeline for each of its streams. An edit is the catalog first, then what it asks for."""
 
@@ -38,28 +51,30 @@ class Definitions:
         store: Store,
         spark: Callable[[], SparkSession | None],
         start: Callable[[Pipeline], None],  # with Spark, as soon as there is one
+        stopping: Callable[[], bool],
     ) -> None:
         self._workspace = workspace
         self._lease = lease
         self._store = store
         self._spark = spark
         self._start = start
-        self.changing = threading.RLock()  # apply, start and stop of pipelines
-        self.pipelines: dict[str, Pipeline] = {}
-        self.versions = Versions(workspace, store, self.pipelines)
-        self.catalog = read_running(workspace.catalog_file)
-        self._reconcile(self.catalog)
+        self._stopping = stopping
+        self.changing = threading.RLock()  # apply, start and stop of pipelines; nobody who only reads takes it
+        self.running = Running(read_running(workspace.catalog_file), {})
+        self.versions = Versions(workspace, store, lambda: self.running.pipelines)
+        self._reconcile(self.running.catalog)
 
     def plan(self) -> Plan:
         """What the definitions folder asks for, against what runs."""
-        return compare(self._running(), load(self._workspace.definitions), self.versions.costs())
+        return compare(self._in_effect(), load(self._workspace.definitions), self.versions.costs())
 
     def apply(self, expect: str | None = None) -> Plan:
         """Make what is wanted run. `expect` is the fingerprint of the plan that a person said yes to."""
         with self.changing:
             wanted = load(self._workspace.definitions)
-            plan = checked_plan(self._running(), wanted, expect, self.versions.costs())
+            plan = checked_plan(self._in_effect(), wanted, expect, self.versions.costs())
             self._analyse(wanted)
+            self._refuse_if_stopping("nothing was changed; apply again when it runs")
             write_running(self._workspace.catalog_file, wanted)
             fault_point("edit.after_catalog")
             self._reconcile(wanted)
@@ -68,9 +83,10 @@ class Definitions:
     def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> dict[str, Any]:
         """Make a view what it was in an earlier version; with `dry_run`, say what that takes."""
         with self.changing:
-            found = self.versions.rollback(self.catalog, view, to)
+            catalog = self.running.catalog
+            found = self.versions.rollback(catalog, view, to)
             if not dry_run:
-                wanted = Catalog(self.catalog.streams, {**self.catalog.views, view: found.to.view})
+                wanted = Catalog(catalog.streams, {**catalog.views, view: found.to.view})
                 write_running(self._workspace.catalog_file, wanted)
                 fault_point("edit.after_catalog")
                 if found.way.kind == "revive":
@@ -78,15 +94,18 @@ class Definitions:
                 self._reconcile(wanted)
         return found.as_dict()
 
-    def all_pipelines(self) -> list[Pipeline]:
-        """Those that are there now."""
-        with self.changing:
-            return list(self.pipelines.values())
-
-    def _running(self) -> Catalog:
+    def _in_effect(self) -> Catalog:
         """What runs. After an apply that failed half-way this is not what was asked for: it can be repeated."""
-        pipelines = dict(self.pipelines)
-        return Catalog({name: pipeline.stream for name, pipeline in pipelines.items()}, self.catalog.views)
+        running = self.running
+        return Catalog({name: pipeline.stream for name, pipeline in running.pipelines.items()}, running.catalog.views)
+
+    def _refuse_if_stopping(self, fix: str) -> None:
+        if self._stopping():
+            raise UnavailableError("the server is stopping", fix=fix)
+
+    def _go_on(self) -> None:
+        """Between two steps once the catalog is written: a server that stops leaves the rest to its next start."""
+        self._refuse_if_stopping("what was not done yet is done at its next start")
 
     def _analyse(self, wanted: Catalog) -> None:
         """Let Spark look at each new view before anything changes."""
@@ -96,6 +115,7 @@ class Definitions:
         from headrace.maintain.partials import analyse
 
         for view in wanted.views.values():
+            self._refuse_if_stopping("nothing was changed; apply again when it runs")
             stream = wanted.streams[view.stream]
             if self.versions.needs_build(view, stream.patience_ms):
                 reason = analyse(spark, stream, view)
@@ -106,27 +126,37 @@ class Definitions:
     def _reconcile(self, wanted: Catalog) -> None:
         """Make pipelines and store what a catalog says. Safe to repeat after a crash or a failure at any point."""
         for name, stream in wanted.streams.items():
-            running = self.pipelines.get(name)
-            if running is not None and running.stream != stream:
-                running.redefine(stream)
-            if running is None:
-                pipeline = self._open_pipeline(stream)
-                self._start(pipeline)
-                self.pipelines[name] = pipeline
-        lakes = {name: pipeline.lake for name, pipeline in self.pipelines.items()}
+            self._go_on()
+            pipeline = self.running.pipelines.get(name)
+            if pipeline is None:
+                self._publish(self.running.catalog, {**self.running.pipelines, name: self._open_pipeline(stream)})
+            elif pipeline.stream != stream:
+                pipeline.redefine(stream)
+        pipelines = self.running.pipelines
+        lakes = {name: pipeline.lake for name, pipeline in pipelines.items()}
         known = {name: lake for name, lake in lakes.items() if lake is not None}
-        reconcile_views(self._store, wanted, known, lambda stream: self.pipelines[stream].between_steps())
-        self.catalog = wanted
+        reconcile_views(self._store, wanted, known, lambda stream: pipelines[stream].between_steps(), self._go_on)
         # Last, for the views of the catalog before need them until here.
-        for name in [name for name in self.pipelines if name not in wanted.streams]:
-            self.pipelines.pop(name).close()
-        for pipeline in self.pipelines.values():
-            pipeline.wake()
+        self._publish(wanted, {name: pipelines[name] for name in wanted.streams})
+        for name, pipeline in pipelines.items():
+            if name in wanted.streams:
+                pipeline.wake()
+            else:
+                pipeline.close()
+
+    def _publish(self, catalog: Catalog, pipelines: dict[str, Pipeline]) -> None:
+        self.running = Running(catalog, MappingProxyType(pipelines))
 
     def _open_pipeline(self, stream: Stream) -> Pipeline:
         """A stream whose files are damaged stands alone: it says so, and others go on."""
         try:
-            return Pipeline(self._workspace, stream, self._lease, self._store)
+            pipeline = Pipeline(self._workspace, stream, self._lease, self._store)
         except CorruptionError as error:
             log.error("a stream is damaged", stream=stream.name, error=str(error))
             return DamagedPipeline(stream, error)
+        try:
+            self._start(pipeline)
+        except BaseException:
+            pipeline.close()
+            raise
+        return pipeline

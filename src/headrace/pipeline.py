@@ -69,6 +69,8 @@ class Pipeline:
         self.batch: Batch | None = None
         self._speed: Speed | None = None
         self._thread: threading.Thread | None = None
+        self._closing = threading.Lock()  # held while the append starts again: not behind the back of `close`
+        self._closed = False
         self._news = threading.Event()
         self._failures = 0
         self._restart_at = 0.0
@@ -106,7 +108,7 @@ class Pipeline:
         from headrace.maintain.speed import Speed
 
         settings = self._workspace.settings
-        self._append = Append(
+        append = Append(
             spark,
             self.stream,
             self.journal.folder,
@@ -116,7 +118,8 @@ class Pipeline:
             most_bytes=settings.append_mb << 20,
             every_ms=settings.append_every_ms,
         )
-        self._append.start()
+        append.start()
+        self._append = append  # now that it runs: whoever supervises would start it once more
         self._replay = Replay(on_spark(spark), self.table, scratch, on_commit=self._on_commit)
         self._speed = Speed(spark, self.stream, self.table, self._store, scratch)
         pace = Pace(settings.refresh_every_s, settings.retire_after_s)
@@ -182,7 +185,7 @@ class Pipeline:
         self._rate.note(self.table.rows())
         self.journal.mend()
         append = self._append
-        if append is None:
+        if append is None or self._closed:
             return
         if append.is_active():
             if self._failures and time.monotonic() > self._restart_at + RESTARTS_S[-1]:
@@ -198,7 +201,9 @@ class Pipeline:
         self._restart_at = time.monotonic() + RESTARTS_S[min(self._failures, len(RESTARTS_S) - 1)]
         self._failures += 1
         try:
-            append.start()
+            with self._closing:
+                if not self._closed:
+                    append.start()
         except Exception as error:
             self._append_error = one_line(from_system(error) or error if isinstance(error, OSError) else error)
             log.error("append cannot start", stream=self.stream.name, error=self._append_error)
@@ -206,7 +211,9 @@ class Pipeline:
     def keep_up(self, stopping: Callable[[], bool]) -> None:
         """A round of the lake's upkeep. What fails is told and tried again: events go on without it."""
         try:
-            self._upkeep.run(busy=lambda: self.backlog_bytes() > BUSY_BYTES, stopping=stopping)
+            self._upkeep.run(
+                busy=lambda: self.backlog_bytes() > BUSY_BYTES, stopping=lambda: self._closed or stopping()
+            )
             self._upkeep_error = None
         except HeadraceError as error:
             self._upkeep_error = str(error)
@@ -231,6 +238,8 @@ class Pipeline:
 
     def close(self) -> None:
         """Stop all of it; what was acknowledged is on disk."""
+        with self._closing:
+            self._closed = True
         self.stop_spark()
         if self._thread is not None:
             self._thread.join(timeout=5)

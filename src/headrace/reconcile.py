@@ -30,20 +30,24 @@ def reconcile_views(
     catalog: Catalog,
     lakes: Mapping[str, LakeState],
     between_steps: Between = lambda stream: nullcontext(),
+    go_on: Callable[[], None] = lambda: None,
 ) -> None:
     """Give each view of the catalog its version, drop the views that it does not name.
 
     A version that is ahead of its lake has commits that the log has lost: it is dropped and computed anew.
+    `go_on` is called before each step, and raises if no more are to be taken.
     """
     versions = _versions(store)
     unbacked = {version.view.name for version in versions if _is_ahead(version, lakes.get(version.view.stream))}
     for name in sorted(unbacked & set(catalog.views)):
         log.error("the lake has lost commits that this view had; it is computed anew from what the lake has", view=name)
     for name in sorted({v.view.name for v in versions} - set(catalog.views) | unbacked):
+        go_on()
         store.drop(name)
     for view in catalog.views.values():
         patience_ms = catalog.streams[view.stream].patience_ms
         for _ in range(STEPS):
+            go_on()
             way = choose_way(_versions(store), view, patience_ms)
             if way is None or not _go(store, way, view, patience_ms, lakes.get(view.stream), between_steps):
                 break

@@ -6,6 +6,7 @@ import os
 import shutil
 import threading
 import time
+from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BEAT_S = 0.5
+APPLY_ENDS_S = 3.0  # how long a stop waits for an apply: it ends before its next step
 UPKEEP_NICE = 10
 
 log = structlog.get_logger("headrace.runtime")
@@ -58,9 +60,10 @@ class Runtime:
         self._spark: SparkSession | None = None
         self._scratch = workspace.data / "scratch" / f"{lease.fence}"
         self._store = open_store(workspace, lease.fence)
-        self._definitions = Definitions(workspace, lease, self._store, lambda: self._spark, self._start_pipeline)
+        self._definitions = Definitions(
+            workspace, lease, self._store, lambda: self._spark, self._start_pipeline, self.stopped.is_set
+        )
         self._changing = self._definitions.changing
-        self._pipelines = self._definitions.pipelines
         self._versions = self._definitions.versions
         self.status = Status(workspace, url, self._store, self._definitions)
         self._children = Children.of(workspace.settings)
@@ -102,20 +105,28 @@ class Runtime:
             thread.start()
             self._threads.append(thread)
 
+    @property
+    def _pipelines(self) -> Mapping[str, Pipeline]:
+        """Those that are there now; the mapping does not change while it is looked at."""
+        return self._definitions.running.pipelines
+
     def stop(self) -> None:
         """Stop everything; what was acknowledged is on disk."""
         self.stopped.set()
-        with self._changing:
-            pipelines = list(self._pipelines.values())
-            for pipeline in pipelines:
-                pipeline.stop_spark()
-            if self._spark is not None:
-                self._spark.sparkContext.cancelAllJobs()
-            for pipeline in pipelines:
+        self._stop_spark_work()  # an apply may be waiting for some of it
+        held = self._changing.acquire(timeout=APPLY_ENDS_S)
+        if not held:
+            log.warning("stopping beside an apply that does not end")
+        try:
+            self._stop_spark_work()  # of pipelines that the apply has started meanwhile
+            for pipeline in self._pipelines.values():
                 pipeline.close()
             if self._spark is not None:
                 self._spark.stop()
                 self._spark = None
+        finally:
+            if held:
+                self._changing.release()
         with self._applied:
             self._applied.notify_all()
         for thread in self._threads:
@@ -126,6 +137,12 @@ class Runtime:
         self._store.close()
         self._lease.release()
         shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _stop_spark_work(self) -> None:
+        for pipeline in self._pipelines.values():
+            pipeline.stop_spark()
+        if self._spark is not None:
+            self._spark.sparkContext.cancelAllJobs()
 
     def _start_spark(self) -> None:
         from headrace.spark import build_session, warm_up
@@ -189,9 +206,9 @@ class Runtime:
         while not self.stopped.wait(BEAT_S):
             try:
                 self._lease.check()
-                if self._spark is None:
+                if self._spark is None or self.status.starting:
                     continue
-                for pipeline in self._definitions.all_pipelines():
+                for pipeline in self._pipelines.values():
                     pipeline.supervise()
                 self.status.beat()
             except HeadraceError as error:
@@ -207,7 +224,7 @@ class Runtime:
         while not self.stopped.wait(self.workspace.settings.upkeep_every_s):
             if self._spark is None:
                 continue
-            for pipeline in self._definitions.all_pipelines():
+            for pipeline in self._pipelines.values():
                 pipeline.keep_up(self.stopped.is_set)
 
     def _run_batch(self) -> None:
@@ -215,7 +232,7 @@ class Runtime:
         while not self.stopped.is_set():
             worked = False
             try:
-                for pipeline in self._definitions.all_pipelines():
+                for pipeline in self._pipelines.values():
                     if pipeline.batch is not None:
                         worked = pipeline.batch.run_once() or worked
             except Exception:
@@ -301,7 +318,8 @@ class Runtime:
     def token(self, token: str) -> TokenState:
         """Whether every view that answers, or is about to, has what the token stands for."""
         read = read_token(token)
-        if read is None or read[0] not in self._pipelines:
+        pipeline = self._pipelines.get(read[0]) if read else None
+        if read is None or pipeline is None:
             raise NotFoundError(
                 f"token '{token}' is not one of this workspace's", expected="the token of an ingest reply"
             )
@@ -309,7 +327,7 @@ class Runtime:
         with self._store.snapshot() as snapshot:
             versions = [v for v in snapshot.versions() if v.moves and v.view.stream == stream]
         behind = [v for v in versions if v.position < position]
-        in_lake = self._pipelines[stream].table.state.position >= position
+        in_lake = pipeline.table.state.position >= position
         return TokenState(in_lake and not behind, sorted(v.view.name for v in behind if v.stalled))
 
     def wait_token(self, token: str, timeout_s: float) -> TokenState:
@@ -324,13 +342,13 @@ class Runtime:
                 self._applied.wait(min(left, 1.0))
 
     def _pipeline(self, stream: str) -> Pipeline:
-        found = self._pipelines.get(stream)
-        if found is None:
-            hint = did_you_mean(stream, self._pipelines)
+        pipelines = self._pipelines
+        if stream not in pipelines:
+            hint = did_you_mean(stream, pipelines)
             raise NotFoundError(
                 f"stream '{stream}' does not exist", fix=f"{hint + ' ' if hint else ''}`headrace streams` lists all"
             )
-        return found
+        return pipelines[stream]
 
     def _on_applied(self) -> None:
         with self._applied:

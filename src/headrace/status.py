@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from headrace.config import Workspace
-from headrace.definitions import Definitions
-from headrace.describe import describe_view, memory_mb, read_layers, warnings
+from headrace.define.model import View
+from headrace.definitions import Definitions, Running
+from headrace.describe import Layers, describe_view, memory_mb, read_layers, warnings
 from headrace.errors import HeadraceError
 from headrace.store.base import Store, Version
 from headrace.timing import Timing
@@ -27,13 +29,19 @@ class Status:
         self._definitions = definitions
         self._beat: float | None = None
 
+    @property
+    def starting(self) -> bool:
+        """Whether Spark has never run yet."""
+        return self._beat is None
+
     def beat(self) -> None:
         """The pipelines were looked after just now."""
         self._beat = time.monotonic()
 
     def whole(self) -> dict[str, Any]:
         """All of it."""
-        health = self.health()
+        running = self._definitions.running
+        health = self._health(running)
         return {
             "workspace": self._workspace.name,
             "folder": str(self._workspace.folder),
@@ -43,50 +51,29 @@ class Status:
             "warnings": health["warnings"],
             "heartbeat_ms": None if self._beat is None else round((time.monotonic() - self._beat) * 1000),
             "memory_mb": memory_mb(),
-            "streams": self.streams(),
-            "views": self.views(),
+            "streams": _describe_streams(running),
+            "views": self._describe_views(running),
         }
 
     def streams(self) -> list[dict[str, Any]]:
         """The streams with their numbers."""
-        pipelines = self._definitions.pipelines
-        return [pipelines[name].describe() for name in sorted(pipelines)]
+        return _describe_streams(self._definitions.running)
 
     def views(self) -> list[dict[str, Any]]:
         """The views with version and freshness."""
-        with self._store.snapshot() as snapshot:
-            versions = snapshot.versions()
-            layers = read_layers(snapshot, versions)
-        coming = {v.view.name: v for v in versions if v.live and not v.serving}
-        described = []
-        for name in sorted(self._definitions.catalog.views):
-            view = self._definitions.catalog.views[name]
-            serving = next((v for v in versions if v.view.name == name and v.serving), None)
-            fresh = self.freshness(serving) if serving else (None, "it is being built")
-            pipeline = self._definitions.pipelines[view.stream]
-            lag_bytes = pipeline.lag_bytes(serving) if serving else None
-            commits = pipeline.lake.next_commit if pipeline.lake else None
-            building = pipeline.progress(coming[name]) if name in coming else None
-            audits = pipeline.batch.audits[name] if pipeline.batch else 0
-            described.append(
-                describe_view(view, versions, commits, fresh, lag_bytes, layers.get(name), building, audits)
-            )
-        return described
+        return self._describe_views(self._definitions.running)
 
     def timings(self) -> dict[str, dict[str, Timing]]:
         """Per stream, how long lake commits and steps of maintain took since the process began."""
-        pipelines = self._definitions.pipelines
-        return {name: pipelines[name].timings() for name in sorted(pipelines)}
+        return {name: pipeline.timings() for name, pipeline in sorted(self._definitions.running.pipelines.items())}
 
     def health(self) -> dict[str, Any]:
         """Whether events flow, and what somebody has to look at; taking them in and answering work either way."""
-        with self._store.snapshot() as snapshot:
-            found = warnings(snapshot.versions())
-        return {**self._state(), "warnings": found}
+        return self._health(self._definitions.running)
 
     def freshness(self, version: Version) -> tuple[int | None, str | None]:
         """The age in ms of the oldest accepted event that a version has not; or why it is not known."""
-        pipeline = self._definitions.pipelines.get(version.view.stream)
+        pipeline = self._definitions.running.pipelines.get(version.view.stream)
         if pipeline is None:
             return None, "its stream is gone"
         fresh = pipeline.freshness(version)
@@ -96,16 +83,53 @@ class Status:
             return None, "the pipeline is starting"
         return (None, "the pipeline does not answer") if self._silent() else fresh
 
-    def _state(self) -> dict[str, Any]:
+    def _health(self, running: Running) -> dict[str, Any]:
+        with self._store.snapshot() as snapshot:
+            found = warnings(snapshot.versions())
+        return {**self._state(running), "warnings": found}
+
+    def _describe_views(self, running: Running) -> list[dict[str, Any]]:
+        with self._store.snapshot() as snapshot:
+            versions = snapshot.versions()
+            layers = read_layers(snapshot, versions)
+        views = running.catalog.views
+        return [self._describe_view(running, views[name], versions, layers.get(name)) for name in sorted(views)]
+
+    def _describe_view(
+        self, running: Running, view: View, versions: Sequence[Version], layers: Layers | None
+    ) -> dict[str, Any]:
+        """The store may be an edit ahead: a version in it may read a stream that was not there yet, or is no more."""
+        live = [version for version in versions if version.live and version.view.name == view.name]
+        serving = next((version for version in live if version.serving), None)
+        coming = next((version for version in live if not version.serving), None)
+        pipeline = running.pipelines[view.stream]
+        read = running.pipelines.get(serving.view.stream) if serving else None
+        built = running.pipelines.get(coming.view.stream) if coming else None
+        return describe_view(
+            view,
+            versions,
+            pipeline.lake.next_commit if pipeline.lake else None,
+            self.freshness(serving) if serving else (None, "it is being built"),
+            read.lag_bytes(serving) if read and serving else None,
+            layers,
+            built.progress(coming) if built and coming else None,
+            pipeline.batch.audits[view.name] if pipeline.batch else 0,
+        )
+
+    def _state(self, running: Running) -> dict[str, Any]:
         if self.failed is not None:
             return {"status": "failing", "reason": str(self.failed)}
-        if self._beat is None:
+        if self.starting:
             return {"status": "starting", "reason": "Spark is starting"}
         if self._silent():
             return {"status": "failing", "reason": "the pipeline does not answer"}
-        pipelines = self._definitions.pipelines.values()
-        broken = [f"stream '{pipeline.stream.name}': {pipeline.error}" for pipeline in pipelines if pipeline.error]
+        pipelines = running.pipelines.values()
+        broken = [f"stream '{pipeline.stream.name}': {error}" for pipeline in pipelines if (error := pipeline.error)]
         return {"status": "failing", "reason": "; ".join(broken)} if broken else {"status": "ok", "reason": None}
 
     def _silent(self) -> bool:
         return self._beat is not None and time.monotonic() - self._beat > SILENT_S
+
+
+def _describe_streams(running: Running) -> list[dict[str, Any]]:
+    return [pipeline.describe() for _, pipeline in sorted(running.pipelines.items())]

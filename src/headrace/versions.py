@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from headrace.config import Workspace
@@ -21,29 +21,30 @@ from headrace.store.base import Store, Version
 class Versions:
     """Lists, refreshes and audits the views of a store."""
 
-    def __init__(self, workspace: Workspace, store: Store, pipelines: Mapping[str, Pipeline]) -> None:
+    def __init__(self, workspace: Workspace, store: Store, pipelines: Callable[[], Mapping[str, Pipeline]]) -> None:
         self._workspace = workspace
         self._store = store
         self._pipelines = pipelines
 
     def of(self, view: str) -> list[dict[str, Any]]:
         """The versions of a view, newest first."""
-        batch = self._pipelines[self._find(view).view.stream].batch
-        errors = batch.errors if batch else {}
         with self._store.snapshot() as snapshot:
+            stream = _find(view, snapshot.versions()).view.stream
             found = describe_versions(snapshot, view)
+        pipeline = self._pipelines().get(stream)
+        errors = pipeline.batch.errors if pipeline and pipeline.batch else {}
         return [{**version, "error": errors.get((view, version["version"]))} for version in found]
 
     def audits(self, view: str) -> list[dict[str, Any]]:
         """What came of comparing the two layers of a view, newest first."""
-        self._find(view)
         with self._store.snapshot() as snapshot:
+            _find(view, snapshot.versions())
             return [describe_audit(audit) for audit in snapshot.audits(view)]
 
     def costs(self) -> Costs:
         """What edits would take now."""
         versions = self._all()
-        rates = [pipeline.batch.rate for pipeline in self._pipelines.values() if pipeline.batch]
+        rates = [pipeline.batch.rate for pipeline in self._pipelines().values() if pipeline.batch]
         measured = [rate for rate in rates if rate is not None]
         return Costs(self._size, min(measured, default=None), lambda view, ms: choose_way(versions, view, ms))
 
@@ -54,13 +55,16 @@ class Versions:
 
     def rollback(self, catalog: Catalog, view: str, number: int | None) -> Rollback:
         """What going back to a version, by default the one before, takes."""
-        self._find(view)
-        return plan_rollback(self._all(), catalog, view, number, self.costs())
+        versions = self._all()
+        _find(view, versions)
+        return plan_rollback(versions, catalog, view, number, self.costs())
 
     def refresh(self, view: str, *, full: bool) -> dict[str, Any]:
         """Have the batch layer take over what the speed layer has; in full: build the view anew beside it."""
-        version = self._find(view)
-        pipeline = self._pipelines[version.view.stream]
+        version = _find(view, self._all())
+        pipeline = self._pipelines().get(version.view.stream)
+        if pipeline is None:
+            raise unknown_view(view, ())  # dropped with its stream, just now
         if pipeline.batch is None:
             raise NotReadyError(f"view '{view}' cannot be refreshed yet: Spark is starting", fix="repeat it soon")
         if full:
@@ -72,23 +76,24 @@ class Versions:
             pipeline.batch.refresh(view)
         return {"view": view, "version": version.number, "horizon": version.horizon, "applied_to": version.applied_to}
 
-    def _find(self, view: str) -> Version:
-        """The version that serves, or that will."""
-        versions = [version for version in self._all() if version.live]
-        own = [version for version in versions if version.view.name == view]
-        if not own:
-            raise unknown_view(view, {version.view.name for version in versions})
-        return max(own, key=lambda version: version.serving)
-
     def _all(self) -> list[Version]:
         with self._store.snapshot() as snapshot:
             return snapshot.versions()
 
     def _size(self, stream: str) -> Size | None:
-        pipeline = self._pipelines.get(stream)
+        pipeline = self._pipelines().get(stream)
         if pipeline is None:
             return unread_size(self._workspace.lake(stream))
         return lake_size(pipeline.table) if pipeline.lake else None
+
+
+def _find(view: str, versions: Iterable[Version]) -> Version:
+    """The version that serves, or that will."""
+    live = [version for version in versions if version.live]
+    own = [version for version in live if version.view.name == view]
+    if not own:
+        raise unknown_view(view, {version.view.name for version in live})
+    return max(own, key=lambda version: version.serving)
 
 
 def unknown_view(view: str, known: Iterable[str]) -> NotFoundError:

@@ -19,6 +19,7 @@ def main(folder: Path) -> None:
     bound = bind("127.0.0.1", 0)
     runtime = Runtime.open(Workspace.open(folder), url_of(bound))
     server = Server(create_app(runtime), runtime.workspace.settings.max_connections)
+    server.on_stop = runtime.stopped.set
     signal.signal(signal.SIGTERM, lambda *_: server.stop())
     print(runtime.url, flush=True)  # noqa: T201
     server.run(sockets=[bound])

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -60,12 +61,13 @@ def up(
         try:
             _apply_definitions(runtime)
             server = Server(create_app(runtime), runtime.workspace.settings.max_connections)
+            server.on_stop = partial(_begin_stop, runtime)
             _stop_on_signals(server)
             threading.Thread(target=_tell, args=(runtime, server), name="tell", daemon=True).start()
             runtime.start()
             server.run(sockets=[bound])
         finally:
-            _exit_late_at(time.monotonic() + STOP_WITHIN_S)
+            _begin_stop(runtime)
             runtime.stop()
     if runtime.status.failed:
         raise runtime.status.failed
@@ -130,6 +132,12 @@ def _hints(runtime: Runtime) -> list[str]:
     lines = [f"Open {runtime.url} in a browser, or in another terminal:"]
     lines.append(f"  headrace send{where} {streams[0]['name']} FILE --wait")
     return lines + [f"  headrace ask{where} {view['name']}" for view in views[:1]]
+
+
+def _begin_stop(runtime: Runtime) -> None:
+    """Have long work end, such as an apply, while requests in flight are still answered."""
+    runtime.stopped.set()
+    _exit_late_at(time.monotonic() + STOP_WITHIN_S)
 
 
 def _exit_late_at(deadline: float) -> None:

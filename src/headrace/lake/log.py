@@ -6,6 +6,7 @@ the table and 100 for each entry since the checkpoint, and are not synced to dis
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Iterable, Sequence
@@ -21,6 +22,7 @@ from headrace.failures import sync
 FOLDER = "_delta_log"
 LAST_CHECKPOINT = "_last_checkpoint"
 CHECKPOINT_ENTRIES = 200  # entries behind the last checkpoint before it is worth another
+_OPENED = itertools.count()
 Action = dict[str, Any]
 
 
@@ -30,7 +32,7 @@ class DeltaLog:
     def __init__(self, table: Path, version: int, writer: str) -> None:
         self._table = table
         self._folder = table / FOLDER
-        self._draft = table / f".entry-{writer}"
+        self._draft = table / f".entry-{writer}-{next(_OPENED)}"  # of this object's own, whoever else has it open
         self.version = version
 
     def put(self, actions: Sequence[Action]) -> None:

@@ -280,9 +280,12 @@ class LakeTable:
         sync(self.folder.parent)
 
     def _raise_fence(self, fence: int, table: DeltaTable) -> None:
-        """From here on a process with a lower fence cannot commit."""
+        """From here on a process with a lower fence cannot commit, nor can this one by a table opened before.
+
+        The same fence is this process's own: a stream that was dropped is there again.
+        """
         found = table.transaction_version(FENCE_ID)
-        if found is not None and found >= fence:
+        if found is not None and found > fence:
             raise FencedError(f"lake '{self.folder.name}' was taken over", found=f"fence {found}", expected=f"{fence}")
         self._put_entry([_mark(FENCE_ID, fence)])
 

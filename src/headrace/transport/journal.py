@@ -102,6 +102,8 @@ class Journal:
         self.keys = Keys(clock_us, monotonic_s)
         self._ages = Ages()
         self._failed: HeadraceError | None = None
+        self._closing = threading.Lock()  # held while a request is queued: none comes behind the order to stop
+        self._closed = False
         self._torn = False  # bytes of a refused group may lie behind the end
         self._wanted = 0  # bytes of the group that was refused last
         self.trouble: HeadraceError | None = None  # why the last write failed, until one succeeds
@@ -132,7 +134,14 @@ class Journal:
         meta = orjson.dumps(said) if key else b""
         done: Future[Receipt] = Future()
         now_us, now_s = self._clock_us(), self._monotonic_s()
-        self._queue.put(_Request(payload, meta, now_us, now_s, key or None, accepted, refused, digest, done))
+        request = _Request(payload, meta, now_us, now_s, key or None, accepted, refused, digest, done)
+        with self._closing:
+            if self._closed:
+                raise UnavailableError(
+                    f"stream '{self.folder.name}' takes no more events: it was dropped, or the server is stopping",
+                    fix="nothing of this request was kept; send it again",
+                )
+            self._queue.put(request)
         return done
 
     def recall(self, key: str) -> Receipt | None:
@@ -185,7 +194,11 @@ class Journal:
 
     def close(self) -> None:
         """Write what is queued, then stop."""
-        self._queue.put(_Order.STOP)
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            self._queue.put(_Order.STOP)
         self._thread.join()
         os.close(self._fd)
         os.close(self._durable_fd)

@@ -8,7 +8,7 @@ import ctypes
 import errno
 import resource
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import cast
 
@@ -94,11 +94,16 @@ class Server(uvicorn.Server):
             )
         )
         self._app = app
+        self.on_stop: Callable[[], None] = lambda: None  # called when it begins to stop, before requests in flight end
 
     def stop(self) -> None:
         """Take no more requests, let those in flight end, then return from `run`. From any thread."""
         self._app.state.stopping = True
         self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.on_stop()
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -84,9 +84,18 @@ def test_what_a_writer_left_that_died_before_it_found_out_is_not_read(tmp_path: 
     assert LAST_CHECKPOINT in names(tmp_path)
 
 
+def test_a_table_opened_again_by_the_same_process_takes_over_from_the_one_before(tmp_path: Path) -> None:
+    old = table_of(tmp_path, 1)
+    new = Table(tmp_path, STREAM, fence=1)  # a stream that was dropped and created again
+    with pytest.raises(FencedError):
+        append(old, 1)
+    append(new, 1)
+    assert Table(tmp_path, STREAM, fence=None).state == new.state
+
+
 def test_a_draft_that_a_killed_process_left_is_in_nobodys_way(tmp_path: Path) -> None:
     table = table_of(tmp_path, 1)
-    (tmp_path / ".entry-00000001").write_bytes(b"half an en")
+    table.log._draft.write_bytes(b"half an en")
     append(table, 1)
     assert Table(tmp_path, STREAM, fence=None).state.next_commit == 2
 

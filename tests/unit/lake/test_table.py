@@ -82,7 +82,7 @@ def test_a_fenced_writer_commits_nothing(tmp_path: Path) -> None:
     new.commit(new.state, 10, None, [new_file("b", 0)])
     assert new.rows() == 5
     with pytest.raises(FencedError, match="taken over"):
-        Table(tmp_path, STREAM, fence=2)  # a fence is used once
+        Table(tmp_path, STREAM, fence=1)
 
 
 def test_a_commit_adds_and_removes_at_once(tmp_path: Path) -> None:

@@ -1,0 +1,112 @@
+"""An apply that takes long: the server goes on beside it, and a stop waits for one step of it at most."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from headrace.cli.app import run
+from tests import http
+from tests.server import UpServer
+from tests.surfaces.conftest import Served, visit
+from tests.waiting import wait_until
+from tests.warm import Java
+
+# A definition that takes as long as a file is there, for a server to be found in the midst of an apply.
+SLOW = """
+import time
+from pathlib import Path
+
+import headrace as hr
+
+here = Path(__file__).parent
+(here / "begun").touch()
+while (here / "wait").exists():
+    time.sleep(0.05)
+late = hr.Stream("late", "id BIGINT, at TIMESTAMP", event_time="at")
+"""
+MANY = "".join(f"CREATE MATERIALIZED VIEW many_{n} AS SELECT count(*) AS n FROM visits;\n" for n in range(300))
+
+
+@pytest.fixture(scope="module")
+def up(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpServer]:
+    folder = tmp_path_factory.mktemp("long") / "shop"
+    assert run(["init", str(folder)]) == 0
+    yield java.server(folder).wait_until_ready()
+    UpServer.kill_all()
+
+
+@contextmanager
+def slow_apply(up: UpServer) -> Iterator[None]:
+    """An apply that has begun, and does not end while this is entered."""
+    definitions = up.folder / "definitions"
+    (definitions / "wait").touch()
+    (definitions / "begun").unlink(missing_ok=True)
+    (definitions / "slow.py").write_text(SLOW)
+    with ThreadPoolExecutor(1) as pool:
+        applying = pool.submit(http.post, f"{up.url}/v1/apply")
+        wait_until((definitions / "begun").exists, said=lambda: applying)
+        try:
+            yield
+        finally:
+            (definitions / "wait").unlink()
+        with suppress(httpx2.HTTPError):  # of a server that has stopped meanwhile
+            applying.result()
+
+
+def test_events_flow_and_health_is_ok_while_an_apply_takes_long(up: UpServer) -> None:
+    with slow_apply(up):
+        began = time.monotonic()
+
+        def beats() -> bool:
+            heartbeat_ms: int = up.get("/v1/status")["heartbeat_ms"]
+            return heartbeat_ms / 1000 < time.monotonic() - began
+
+        wait_until(beats, 4)  # the beat before the apply would not do
+        assert up.get("/health")["status"] == "ok"
+        up.wait_for_token(up.post("visits", [visit()], None)["token"])
+        assert "late" not in {stream["name"] for stream in up.get("/v1/streams")["streams"]}
+    assert "late" in {stream["name"] for stream in up.get("/v1/streams")["streams"]}
+
+
+def test_a_stop_does_not_wait_for_an_apply_that_does_not_end(java: Java, up: UpServer) -> None:
+    (up.folder / "definitions" / "more.sql").write_text("CREATE STREAM more (id BIGINT, at TIMESTAMP);\n")
+    with slow_apply(up):
+        began = time.monotonic()
+        up.stop()
+        assert time.monotonic() - began < 10
+    again = java.server(up.folder, HEADRACE_REHEARSE="false").wait_until_ready()
+    assert "more" in {stream["name"] for stream in again.get("/v1/streams")["streams"]}, "the start applies it"
+    assert again.stop() == 0
+
+
+def test_a_stop_ends_an_apply_between_two_steps_and_the_next_start_does_the_rest(
+    applied: Path, serve: Callable[..., Served]
+) -> None:
+    command = [sys.executable, "-m", "tests.surfaces.without_spark", str(applied)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server, ThreadPoolExecutor(1) as pool:
+        assert server.stdout is not None
+        url = server.stdout.readline().strip()
+        (applied / "definitions" / "many.sql").write_text(MANY)
+        applying = pool.submit(http.post, f"{url}/v1/apply")
+        wait_until(lambda: "many_299" in (applied / "data" / "catalog.json").read_text())
+        began = time.monotonic()
+        server.terminate()
+        assert server.wait(30) == 0
+        assert time.monotonic() - began < 10
+        reply = applying.result()
+    assert reply.status_code == 503
+    assert reply.json()["error"]["message"] == "the server is stopping"
+    assert reply.json()["error"]["fix"] == "what was not done yet is done at its next start"
+    served = serve(applied)
+    assert served.runtime.plan().empty
+    views = served.http.get("/v1/views").json()["views"]
+    assert {view["name"] for view in views if view["version"] == 1} >= {f"many_{n}" for n in range(300)}

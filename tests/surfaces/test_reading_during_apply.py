@@ -1,0 +1,127 @@
+"""Requests while definitions change: what is gone is absent or a 404, and nothing is ever a 500."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import httpx2
+import orjson
+import pytest
+
+from headrace.errors import NotFoundError, UnavailableError
+from tests.surfaces.conftest import Served, visit
+
+STREAMS = "".join(
+    f"CREATE STREAM s{n} (id BIGINT, kind STRING, at TIMESTAMP, WATERMARK FOR at AS at - INTERVAL 1 MINUTE);\n"
+    for n in range(3)
+)
+VIEWS = "".join(
+    f"CREATE MATERIALIZED VIEW v{n} AS SELECT kind, count(*) AS n FROM s{n % 3} GROUP BY kind, window(at, '1 hour');\n"
+    for n in range(6)
+)
+EDITED = VIEWS.replace("AS n FROM", "AS n, max(id) AS most FROM")
+MOVED = VIEWS.replace("FROM s0", "FROM s1")
+# Created, edited, made to read another stream, dropped with and without their streams.
+ROUND = (STREAMS + VIEWS, STREAMS + EDITED, STREAMS + MOVED, STREAMS, "")
+NAMES = {"view": ("v1", "traffic"), "stream": ("s1", "visits"), "position": ("0",), "token": ("s1.0", "visits.0")}
+
+
+def reading_requests(client: httpx2.Client) -> Iterator[tuple[str, str, bytes | None]]:
+    """Every endpoint that reads, of what changes and of what stays: method, path and body."""
+    for path, methods in client.get("/openapi.json").json()["paths"].items():
+        if "get" in methods:
+            used = [name for name in NAMES if f"{{{name}}}" in path]
+            for values in itertools.product(*(NAMES[name] for name in used)):
+                yield "GET", path.format(**dict(zip(used, values, strict=True))), None
+    for path in ("/", "/views/v1", "/views/traffic", "/views/v1/explain?key.kind=a"):
+        yield "GET", path, None
+    yield "GET", "/v1/views/v1?version_as_of=0", None
+    for view in NAMES["view"]:
+        yield "POST", "/v1/sql", orjson.dumps({"query": f"SELECT count(*) FROM {view}"})
+        yield "POST", f"/v1/views/{view}/lookup", b"{}"
+    yield "POST", "/v1/streams/s1/events", b'{"id": 1, "kind": "a", "at": "2026-03-01T12:00:00Z"}'
+
+
+@pytest.fixture
+def editing(served: Served) -> Iterator[Callable[[], int]]:
+    """Changes the definitions in a loop; gives what says how many rounds there were, all without a failure."""
+    file = served.runtime.workspace.definitions / "changing.sql"
+    ended = threading.Event()
+
+    def edit() -> int:
+        rounds = 0
+        while not ended.is_set():
+            for text in ROUND:
+                file.write_text(text)
+                served.runtime.apply()
+            rounds += 1
+        return rounds
+
+    with ThreadPoolExecutor(1) as pool:
+        editor = pool.submit(edit)
+
+        def end() -> int:
+            ended.set()
+            return editor.result()
+
+        yield end
+        ended.set()
+
+
+def test_no_request_fails_while_definitions_change(served: Served, editing: Callable[[], int]) -> None:
+    requests = list(reading_requests(served.http))
+    assert len(requests) > 25
+    statuses: Counter[tuple[str, int]] = Counter()
+
+    def read(turn: int) -> None:
+        method, path, body = requests[turn % len(requests)]
+        reply = served.http.request(method, path, content=body)
+        statuses[path, reply.status_code] += 1
+        if path == "/health":
+            assert reply.status_code == 200, reply.text
+        assert reply.status_code in (200, 400, 404, 429, 503), (path, reply.text)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(read, range(40 * len(requests))))
+    assert editing() > 1
+    assert {status for (path, status) in statuses if path == "/v1/views"} == {200}
+    log = (served.runtime.workspace.folder / "test.log").read_text()
+    assert "request failed" not in log, log[-3000:]
+
+
+def test_what_a_server_says_of_itself_is_of_one_moment(served: Served, editing: Callable[[], int]) -> None:
+    """The same without HTTP between, so that it is asked thousands of times."""
+    runtime, until = served.runtime, time.monotonic() + 4
+
+    def look() -> int:
+        times = 0
+        while time.monotonic() < until:
+            runtime.status.views()
+            runtime.status.timings()
+            runtime.status.health()
+            runtime.status.streams()
+            with suppress(NotFoundError):
+                runtime.versions("v0")
+            with suppress(NotFoundError):
+                runtime.token("s0.0")
+            times += 1
+        return times
+
+    with ThreadPoolExecutor(3) as pool:
+        looks = [pool.submit(look) for _ in range(3)]
+    assert sum(each.result() for each in looks) > 100
+    assert editing() > 1
+
+
+def test_a_stream_that_is_dropped_refuses_events_that_were_on_their_way(served: Served) -> None:
+    journal = served.runtime._pipelines["visits"].journal
+    journal.close()  # as the end of an apply does, for those who found the stream before
+    with pytest.raises(UnavailableError, match=r"stream 'visits' takes no more events"):
+        journal.submit(b"{}\n", 1, [])
+    assert served.http.post("/v1/streams/visits/events", json=visit()).status_code == 503
