@@ -13,7 +13,7 @@ from headrace.store.base import Version
 from headrace.timing import Timing
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from headrace.spark import Session
 
 
 class DamagedPipeline(Pipeline):
@@ -37,7 +37,11 @@ class DamagedPipeline(Pipeline):
     def lake(self) -> None:
         return None
 
-    def start(self, spark: SparkSession, scratch: Path, on_applied: Callable[[], None]) -> None: ...
+    @property
+    def flowing(self) -> bool:
+        return True  # there is nothing to wait for
+
+    def start(self, session: Session, scratch: Path, on_applied: Callable[[], None]) -> None: ...
 
     def redefine(self, stream: Stream) -> None:
         self.stream = stream

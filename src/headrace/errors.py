@@ -191,6 +191,10 @@ class UnavailableError(HeadraceError):
     http_status = 503
 
 
+class JavaEndedError(UnavailableError):
+    """Java ended in the middle of a job; it is started again by itself."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """A hint that names the nearest known name, if one is near."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)

@@ -17,6 +17,10 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 # Arrow, DuckDB, delta-rs and Java each wrap the system's words in their own.
 _FULL_TEXT = re.compile(r"no space left on device|disk quota exceeded|os error 28|errno 28\b", re.IGNORECASE)
 _OURS = re.compile(r"headrace\.errors\.(\w+): (.+)")
+# On a busy machine a Python worker may start later than Spark waits for it; the next one is in time.
+_TRANSIENT = re.compile(r"Python worker failed to connect back|waiting for the Python worker to connect back")
+_CALL = "An error occurred while calling "  # Py4J's first line, which says nothing
+_CAUSE = re.compile(r"(?:^Caused by: |^: |executor \w+\): )([\w.$]+(?:Error|Exception)\b[^\n]*)", re.MULTILINE)
 _UNREADABLE = re.compile(r"while reading file (?:file://)?(\S+?\.parquet)")
 _UNUSABLE = {
     errno.EACCES: "permit this user to write there",
@@ -36,6 +40,11 @@ def is_disk_full(error: BaseException) -> bool:
         if isinstance(each, DiskFullError) or _FULL_TEXT.search(str(each)):
             return True
     return False
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether a job failed for want of time to start, so that it is worth a retry without a word."""
+    return any(_TRANSIENT.search(str(each)) for each in _chain(error))
 
 
 def disk_full(what: str, path: Path, fix: str = "free space there; it then goes on by itself") -> DiskFullError:
@@ -83,7 +92,8 @@ def one_line(error: BaseException) -> str:
     if unreadable:
         return f"file '{unreadable.group(1)}' cannot be read; restore it from a copy"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    causes = _CAUSE.findall(str(error)) if lines and lines[0].startswith(_CALL) else []
+    return causes[-1] if causes else lines[0] if lines else type(error).__name__
 
 
 def replace_file(file: Path, content: bytes, what: str) -> None:

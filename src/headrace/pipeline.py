@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from headrace.config import Workspace
 from headrace.define.cost import DEFAULT_EVENTS_PER_S
 from headrace.define.loosening import strictest
 from headrace.define.model import Stream
-from headrace.errors import FencedError, HeadraceError, NotReadyError
+from headrace.errors import FencedError, HeadraceError, JavaEndedError, NotReadyError
 from headrace.failures import disk_full, from_system, is_disk_full, one_line
 from headrace.lake.dead import DeadLetters
 from headrace.lake.health import check_files, check_log
@@ -29,18 +29,19 @@ from headrace.timing import Timing
 from headrace.transport.journal import Journal
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from headrace.lake.append import Append
     from headrace.lake.replay import Replay
     from headrace.maintain.batch import Batch
     from headrace.maintain.speed import Speed
+    from headrace.maintain.suspects import Suspects
+    from headrace.spark import Session
 
 BUSY_BYTES = 16 << 20  # of journal that the lake has not: beyond it, the lake's upkeep waits
 LONG_STEP_S = 5.0  # an edit does not wait longer for a step to end
 IDLE_S = 5.0  # how often a pipeline without news looks for stalled versions to try again
 RETRY_S = 1.0  # how soon a step that failed is tried again
 RESTARTS_S = (0.5, 1, 2, 5, 10)  # pauses before a failed append starts again
+QUIET_RESTARTS = 3  # of an append that fails for want of time only: it is told when it lasts
 
 log = structlog.get_logger("headrace.pipeline")
 
@@ -68,6 +69,7 @@ class Pipeline:
         self._replay: Replay | None = None
         self.batch: Batch | None = None
         self._speed: Speed | None = None
+        self._suspects: Suspects | None = None
         self._thread: threading.Thread | None = None
         self._closing = threading.Lock()  # held while the append starts again: not behind the back of `close`
         self._closed = False
@@ -100,16 +102,20 @@ class Pipeline:
         more = f" (and {len(found) - 1:,} more files)" if len(found) > 1 else ""
         return f"lake file {found[0]}{more}"
 
-    def start(self, spark: SparkSession, scratch: Path, on_applied: Callable[[], None]) -> None:
-        """Start append and maintain on a session."""
+    def start(self, session: Session, scratch: Path, on_applied: Callable[[], None]) -> None:
+        """Start append and maintain, once. When Java ends and `session` gives another, they go on with that."""
+        if self._append is not None:
+            return
         from headrace.lake.append import Append
         from headrace.lake.replay import Replay, on_spark
         from headrace.maintain.batch import Batch, Pace
         from headrace.maintain.speed import Speed
+        from headrace.maintain.suspects import Suspects
+        from headrace.maintain.trial import TrialSettings
 
         settings = self._workspace.settings
         append = Append(
-            spark,
+            session,
             self.stream,
             self.journal.folder,
             self.table,
@@ -118,18 +124,24 @@ class Pipeline:
             most_bytes=settings.append_mb << 20,
             every_ms=settings.append_every_ms,
         )
-        append.start()
-        self._append = append  # now that it runs: whoever supervises would start it once more
-        self._replay = Replay(on_spark(spark), self.table, scratch, on_commit=self._on_commit)
-        self._speed = Speed(spark, self.stream, self.table, self._store, scratch)
+        self._start_append(append)
+        self._append = append  # last: whoever supervises would start it once more
+        self._replay = Replay(on_spark(session), self.table, scratch, on_commit=self._on_commit)
+        log_file = self._workspace.logs / "spark-trial.log"
+        trials = TrialSettings(settings.spark_memory, settings.spark_java_options, scratch / "trials", log_file)
+        self._suspects = Suspects(session, self.table, self._store, trials, self.wake)
+        with self._store.snapshot() as snapshot:
+            self._suspects.review(self.stream, snapshot.versions())
+        self._speed = Speed(session, self.stream, self.table, self._store, scratch, suspects=self._suspects)
         pace = Pace(settings.refresh_every_s, settings.retire_after_s)
         self.batch = Batch(
-            spark,
+            session,
             self.stream,
             self.table,
             self._store,
             self._workspace.builds,
             pace=pace,
+            suspects=self._suspects,
             between_steps=self.between_steps,
         )
         self._thread = threading.Thread(
@@ -193,20 +205,33 @@ class Pipeline:
             return
         if isinstance(append.error, FencedError):
             raise append.error
+        if append.is_orphaned():
+            self._start_append(append)  # as soon as Java is there again
+            return
         if time.monotonic() < self._restart_at:
             return
-        if self._append_error is None or self._restart_at:
-            self._append_error = append.failure() or "the append query ended"
-            log.error("append failed", stream=self.stream.name, error=self._append_error, restarts=self._failures)
+        failure = append.failure() or "the append query ended"
+        log.error("append failed", stream=self.stream.name, error=failure, restarts=self._failures)
+        if not append.failed_transiently or self._failures >= QUIET_RESTARTS:
+            self._append_error = failure
         self._restart_at = time.monotonic() + RESTARTS_S[min(self._failures, len(RESTARTS_S) - 1)]
         self._failures += 1
         try:
-            with self._closing:
-                if not self._closed:
-                    append.start()
+            self._start_append(append)
         except Exception as error:
             self._append_error = one_line(from_system(error) or error if isinstance(error, OSError) else error)
             log.error("append cannot start", stream=self.stream.name, error=self._append_error)
+
+    def _start_append(self, append: Append) -> None:
+        """Start it, unless Java is starting: then the next look at it does."""
+        with self._closing, suppress(NotReadyError, JavaEndedError):
+            if not self._closed:
+                append.start()
+
+    @property
+    def flowing(self) -> bool:
+        """Whether its append looks for events, so that one that comes now is on its way at once."""
+        return self._append is not None and self._append.is_polling()
 
     def keep_up(self, stopping: Callable[[], bool]) -> None:
         """A round of the lake's upkeep. What fails is told and tried again: events go on without it."""
@@ -232,6 +257,8 @@ class Pipeline:
             self._speed.stopping.set()
         if self.batch is not None:
             self.batch.stopping.set()
+        if self._suspects is not None:
+            self._suspects.close()
         if self._append is not None:
             self._append.stop()
         self._news.set()
@@ -275,8 +302,13 @@ class Pipeline:
             "events": whole,
             "eta_s": round((whole - done) / rate, 1),
             "stalled": version.stalled,
-            "error": self.batch.errors.get((version.view.name, version.number)) if self.batch else None,
+            "error": self._build_error(version),
         }
+
+    def _build_error(self, version: Version) -> str | None:
+        if version.quarantined:
+            return version.stalled
+        return self.batch.errors.get((version.view.name, version.number)) if self.batch else None
 
     def _rows_to(self, commit: int) -> int:
         return sum(file.rows for file in self.table.files(0, commit)) if commit else 0
@@ -324,6 +356,9 @@ class Pipeline:
                     batch.swap()  # here, since while events flow there is always a step: nobody else finds the moment
                     on_applied()
                 self._maintain_error = None
+            except (NotReadyError, JavaEndedError):
+                self._news.wait(RETRY_S)  # Java is starting again
+                continue
             except HeadraceError as error:
                 self._maintain_error = str(error)
                 log.error("maintain failed", stream=self.stream.name, error=str(error))

@@ -6,9 +6,9 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -20,8 +20,8 @@ from headrace.config import Workspace
 from headrace.define.model import Stream
 from headrace.define.plan import Plan
 from headrace.definitions import Definitions
-from headrace.errors import HeadraceError, NotFoundError, NotReadyError, did_you_mean
-from headrace.failures import disk_full, is_disk_full
+from headrace.errors import HeadraceError, NotFoundError, did_you_mean
+from headrace.failures import disk_full, is_disk_full, one_line
 from headrace.history import History, Job
 from headrace.lake.dead import DeadLetters
 from headrace.lake.formats.layout import Layout
@@ -33,6 +33,7 @@ from headrace.serve.answer import Answer, answer
 from headrace.serve.cell import CellQuestion
 from headrace.serve.explanation import Explanation
 from headrace.serve.question import Question
+from headrace.spark_process import SparkProcess
 from headrace.sql.answer import SqlAnswer
 from headrace.sql.children import Children
 from headrace.sql.query import run_sql
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 BEAT_S = 0.5
 APPLY_ENDS_S = 3.0  # how long a stop waits for an apply: it ends before its next step
+FLOWING_WITHIN_S = 60.0  # from Spark's start to where every stream looks for events
 UPKEEP_NICE = 10
 
 log = structlog.get_logger("headrace.runtime")
@@ -57,20 +59,20 @@ class Runtime:
         self.url = url
         self.stopped = threading.Event()
         self._lease = lease
-        self._spark: SparkSession | None = None
+        self._spark = SparkProcess(self._start_session, self._on_session, self.stopped)
         self._scratch = workspace.data / "scratch" / f"{lease.fence}"
         self._store = open_store(workspace, lease.fence)
         self._definitions = Definitions(
-            workspace, lease, self._store, lambda: self._spark, self._start_pipeline, self.stopped.is_set
+            workspace, lease, self._store, lambda: self._spark.current, self._start_pipeline, self.stopped.is_set
         )
         self._changing = self._definitions.changing
         self._versions = self._definitions.versions
-        self.status = Status(workspace, url, self._store, self._definitions)
+        self.status = Status(workspace, url, self._store, self._definitions, self._spark)
         self._children = Children.of(workspace.settings)
         self._history = History(
             self._store,
             self._lake_of,
-            self._session,
+            self._spark.session,
             self.status.freshness,
             workspace.data / "scratch" / f"past-{lease.fence}",
         )
@@ -95,7 +97,7 @@ class Runtime:
         """Start Spark and the pipelines in the background."""
         self._started = time.monotonic()
         parts = {
-            "spark": self._start_spark,
+            "spark": self._run_spark,
             "supervisor": self._supervise,
             "upkeep": self._keep_up,
             "batch": self._run_batch,
@@ -121,9 +123,7 @@ class Runtime:
             self._stop_spark_work()  # of pipelines that the apply has started meanwhile
             for pipeline in self._pipelines.values():
                 pipeline.close()
-            if self._spark is not None:
-                self._spark.stop()
-                self._spark = None
+            self._spark.stop()
         finally:
             if held:
                 self._changing.release()
@@ -141,31 +141,62 @@ class Runtime:
     def _stop_spark_work(self) -> None:
         for pipeline in self._pipelines.values():
             pipeline.stop_spark()
-        if self._spark is not None:
-            self._spark.sparkContext.cancelAllJobs()
+        self._spark.cancel_all_jobs()
 
-    def _start_spark(self) -> None:
+    def _run_spark(self) -> None:
+        """Keep Spark running until the server stops."""
+        with self._failing():
+            self._spark.run()
+
+    def _start_session(self, restart: int) -> SparkSession:
+        """A new session. What the Java before it left in its scratch folder is removed."""
         from headrace.spark import build_session, warm_up
 
-        try:
+        if restart == 0:
             _clear(self._scratch.parent)
-            settings = self.workspace.settings
-            spark = build_session(
-                self._scratch,
-                master=settings.spark_master,
-                driver_memory=settings.spark_memory,
-                java_options=settings.spark_java_options,
-                log=self.workspace.logs / "spark.log",
-            )
-            warm_up(spark)
+        else:
+            shutil.rmtree(self._scratch / f"spark-{restart - 1}", ignore_errors=True)
+        settings = self.workspace.settings
+        spark = build_session(
+            self._scratch / f"spark-{restart}",
+            master=settings.spark_master,
+            driver_memory=settings.spark_memory,
+            java_options=settings.spark_java_options,
+            log=self.workspace.logs / "spark.log",
+        )
+        warm_up(spark)
+        return spark
+
+    def _on_session(self, spark: SparkSession) -> None:
+        """The first session starts the pipelines; with a later one they go on by themselves."""
+        with self._failing():
             with self._changing:
-                if self.stopped.is_set():
-                    spark.stop()
-                    return
-                self._spark = spark
                 for pipeline in self._pipelines.values():
                     self._start_pipeline(pipeline)
                 self.status.beat()
+            log.info("pipeline ready", seconds=round(time.monotonic() - (self._started or 0), 1))
+            self._children.prepare()
+            if self.status.warming_up:
+                self._rehearse(spark)
+                self._wait_until_flowing()
+                self.status.warming_up = None
+
+    def _start_pipeline(self, pipeline: Pipeline) -> None:
+        if self._spark.starts and not self.stopped.is_set():
+            pipeline.start(self._spark.session, self._scratch, self._on_applied)
+
+    def _wait_until_flowing(self) -> None:
+        """Until every stream looks for events, or says why it does not."""
+        deadline = time.monotonic() + FLOWING_WITHIN_S
+        while time.monotonic() < deadline and not self.stopped.wait(0.05):
+            if all(pipeline.flowing or pipeline.error for pipeline in self._pipelines.values()):
+                return
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """What goes wrong here is the end of this process."""
+        try:
+            yield
         except HeadraceError as error:
             self._fail(error)
         except Exception as error:
@@ -174,23 +205,16 @@ class Runtime:
                 disk_full("Spark cannot start", self._scratch)
                 if is_disk_full(error)
                 else HeadraceError(
-                    f"Spark cannot start: {str(error).splitlines()[0]}",
+                    f"Spark cannot start: {one_line(error)}",
                     fix=f"see {self.workspace.logs / 'spark.log'}",
                 )
             )
-        else:
-            self._children.prepare()
-            log.info("pipeline ready", seconds=round(time.monotonic() - (self._started or 0), 1))
-            self._rehearse(spark)
-
-    def _start_pipeline(self, pipeline: Pipeline) -> None:
-        if self._spark is not None:
-            pipeline.start(self._spark, self._scratch, self._on_applied)
 
     def _rehearse(self, spark: SparkSession) -> None:
         """Make the first real events quick. They may come meanwhile: pipelines run already."""
         if not self.workspace.settings.rehearse:
             return
+        self.status.warming_up = "Spark has started and tries a first event"
         from headrace.rehearse import rehearse
 
         began = time.monotonic()
@@ -206,7 +230,7 @@ class Runtime:
         while not self.stopped.wait(BEAT_S):
             try:
                 self._lease.check()
-                if self._spark is None or self.status.starting:
+                if self.status.starting:
                     continue
                 for pipeline in self._pipelines.values():
                     pipeline.supervise()
@@ -222,7 +246,7 @@ class Runtime:
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), UPKEEP_NICE)
         while not self.stopped.wait(self.workspace.settings.upkeep_every_s):
-            if self._spark is None:
+            if self._spark.current is None:
                 continue
             for pipeline in self._pipelines.values():
                 pipeline.keep_up(self.stopped.is_set)
@@ -232,7 +256,7 @@ class Runtime:
         while not self.stopped.is_set():
             worked = False
             try:
-                for pipeline in self._pipelines.values():
+                for pipeline in self._pipelines.values() if self._spark.current is not None else ():
                     if pipeline.batch is not None:
                         worked = pipeline.batch.run_once() or worked
             except Exception:
@@ -293,11 +317,6 @@ class Runtime:
     def _lake_of(self, stream: str) -> tuple[Stream, LakeTable]:
         pipeline = self._pipeline(stream)
         return pipeline.stream, pipeline.table
-
-    def _session(self) -> SparkSession:
-        if self._spark is None:
-            raise NotReadyError("Spark is starting", fix="ask again in some seconds")
-        return self._spark
 
     def versions(self, view: str) -> list[dict[str, Any]]:
         """The versions of a view, newest first."""

@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,8 @@ from headrace.errors import MachineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+Session = Callable[[], "SparkSession"]  # the session of now; a server's raises NotReadyError while Java starts
 
 OLDEST_JAVA = 17
 JAVA_NICENESS = 5
@@ -86,19 +88,60 @@ def build_session(
     pools.write_text(_pools(os.cpu_count() or 2))
     from pyspark.sql import SparkSession
 
-    options = f"{java_options} -XX:+UseSerialGC -Xss4m -Djava.io.tmpdir={scratch}"
+    # After an OutOfMemoryError a JVM may go on without some of its threads: better ended and started again.
+    options = f"{java_options} -XX:+UseSerialGC -XX:+ExitOnOutOfMemoryError -Xss4m -Djava.io.tmpdir={scratch}"
     options += f" -Dlog4j2.configurationFile=file:{properties}"
     builder = SparkSession.builder.appName(app).master(master)
     for key, value in _settings(scratch, driver_memory, options, pools).items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
+    # When Java ends, this server loses its connection and would print a stack trace.
+    session.sparkContext._accumulatorServer.handle_error = lambda request, client: None
     _yield_to_answers(session)
     return session
 
 
+def java_process(session: SparkSession) -> subprocess.Popen[bytes] | None:
+    """The Java process that this process started for a session; None if it is another one's."""
+    return getattr(session.sparkContext._gateway, "proc", None)
+
+
+def is_alive(session: SparkSession) -> bool:
+    """Whether Java still runs and answers. Asked after a failure: it tells a fault of a job from the end of Java."""
+    java = java_process(session)
+    if java is not None and java.poll() is not None:
+        return False
+    try:
+        return not session.sparkContext._jsc.sc().isStopped()
+    except Exception:  # Py4J's and the system's have no common base; a context that was discarded has no _jsc
+        return False
+
+
+def discard(session: SparkSession) -> None:
+    """Forget a session whose Java process has ended, so that the next `build_session` starts a new one.
+
+    PySpark keeps gateway, context and session as class attributes and has no public way to reset them.
+    """
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    context, gateway, java = session.sparkContext, session.sparkContext._gateway, java_process(session)
+    context._jsc = None  # there is nothing left to stop
+    context.stop()
+    with suppress(Exception):  # its sockets are closed already, or close now
+        gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = None
+    if java is not None:
+        if java.stdin is not None:
+            with suppress(OSError):
+                java.stdin.close()
+        java.wait()
+
+
 def _yield_to_answers(session: SparkSession) -> None:
     """Let Java, and the workers that it starts, wait for this process: answers are to be quick while jobs run."""
-    java = getattr(session.sparkContext._gateway, "proc", None)  # None where Java runs elsewhere
+    java = java_process(session)
     if java is not None:
         for thread in Path(f"/proc/{java.pid}/task").glob("*"):  # Linux gives each thread a priority of its own
             with suppress(OSError):
@@ -114,6 +157,8 @@ def _settings(scratch: Path, driver_memory: str, java_options: str, pools: Path)
         "spark.sql.ansi.enabled": "false",  # one x/0 must not stall a view for ever
         "spark.sql.legacy.timeParserPolicy": "CORRECTED",
         "spark.hadoop.parquet.page.verify-checksum.enabled": "true",  # of the lake's files: they carry them
+        # A stack overflow fails its job, and so stalls one view; by default Spark would end the whole JVM for it
+        "spark.executor.killOnFatalError.depth": "0",
         # Small jobs, often: no listener, page or second plan that they do not need
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -158,12 +203,10 @@ def _pools(cores: int) -> str:
 
 
 def warm_up(spark: SparkSession) -> None:
-    """Start the Python workers and load what they use, so that the first events do not wait for it."""
+    """Start the Python workers, so that the first events do not wait for it. Their daemon loads what they use."""
     tasks = spark.sparkContext.defaultParallelism
 
-    def touch(batches: Iterator[Any]) -> Iterator[Any]:
-        import headrace.lake.range  # noqa: F401 - the import is the work
-
+    def pass_on(batches: Iterator[Any]) -> Iterator[Any]:
         yield from batches
 
-    spark.range(tasks, numPartitions=tasks).mapInArrow(touch, "id BIGINT").collect()
+    spark.range(tasks, numPartitions=tasks).mapInArrow(pass_on, "id BIGINT").collect()

@@ -12,6 +12,7 @@ from headrace.define.model import View
 from headrace.definitions import Definitions, Running
 from headrace.describe import Layers, describe_view, memory_mb, read_layers, warnings
 from headrace.errors import HeadraceError
+from headrace.spark_process import SparkProcess
 from headrace.store.base import Store, Version
 from headrace.timing import Timing
 
@@ -21,8 +22,12 @@ SILENT_S = 5.0  # a pipeline whose heartbeat is older cannot say how fresh it is
 class Status:
     """Told that the pipelines live (`beat`) or why the process must stop (`failed`); asked for everything else."""
 
-    def __init__(self, workspace: Workspace, url: str, store: Store, definitions: Definitions) -> None:
+    def __init__(
+        self, workspace: Workspace, url: str, store: Store, definitions: Definitions, spark: SparkProcess
+    ) -> None:
         self.failed: HeadraceError | None = None
+        self.warming_up: str | None = "Spark is starting"  # what is missing until a first event would flow
+        self._spark = spark
         self._workspace = workspace
         self._url = url
         self._store = store
@@ -119,8 +124,10 @@ class Status:
     def _state(self, running: Running) -> dict[str, Any]:
         if self.failed is not None:
             return {"status": "failing", "reason": str(self.failed)}
-        if self.starting:
-            return {"status": "starting", "reason": "Spark is starting"}
+        if self.warming_up:
+            return {"status": "starting", "reason": self.warming_up}
+        if self._spark.trouble:
+            return {"status": "restarting", "reason": self._spark.trouble}
         if self._silent():
             return {"status": "failing", "reason": "the pipeline does not answer"}
         pipelines = running.pipelines.values()

@@ -10,7 +10,7 @@ TOUR = (SOURCE.parents[1] / "docs" / "architecture.md").read_text()
 # Each may import those before it, and itself.
 LAYERS = [
     {"errors", "types", "faults", "timing", "readable"},
-    {"failures", "layers"},
+    {"failures", "layers", "spark"},
     {"aggregate"},
     {"define"},
     {"transport"},
@@ -21,8 +21,7 @@ LAYERS = [
     {"store"},
     {"maintain"},
     {"serve"},
-    {"spark"},
-    {"config", "lease", "running", "logs"},
+    {"config", "lease", "running", "logs", "spark_process"},
     {"history"},
     {"sql"},
     {"stored", "reconcile"},

@@ -39,10 +39,10 @@ class Bench:
         self.table = LakeTable(folder / "lake", self.stream, fence=1)
         self.journal = Journal(folder / "journal", fence=1)
         self.ingest = Ingest(self.stream, self.journal)
-        self.append = Append(spark, self.stream, folder / "journal", self.table, folder)
+        self.append = Append(lambda: spark, self.stream, folder / "journal", self.table, folder)
         self.store = DuckStore.open(folder / "views.duckdb", 1)
-        self.speed = Speed(spark, self.stream, self.table, self.store, folder)
-        self.batch = Batch(spark, self.stream, self.table, self.store, folder / "builds", **batch)
+        self.speed = Speed(lambda: spark, self.stream, self.table, self.store, folder)
+        self.batch = Batch(lambda: spark, self.stream, self.table, self.store, folder / "builds", **batch)
 
     def redefine(self, stream_sql: str) -> None:
         """Go on by a changed definition, in the order in which a pipeline does."""

@@ -73,7 +73,7 @@ def test_history_is_read_in_steps_of_whole_commits(spark: Any, tmp_path: Path) -
     for number in range(5):
         post_and_commit(bench, number)
     bench.add_view(VIEW)
-    speed = Speed(spark, bench.stream, bench.table, bench.store, tmp_path, most_rows=2)
+    speed = Speed(lambda: spark, bench.stream, bench.table, bench.store, tmp_path, most_rows=2)
     reached = []
     while speed.run_once():
         reached.append(versions(bench)["v", 1].applied_to)
@@ -91,7 +91,7 @@ def test_whoever_is_behind_others_takes_small_steps_and_holds_nobody_up(spark: A
     bench.maintain()
     second = replace(first, name="w")
     bench.store.register(second, fingerprint(second), 0)
-    speed = Speed(spark, bench.stream, bench.table, bench.store, tmp_path, most_rows=10, lagging_rows=1)
+    speed = Speed(lambda: spark, bench.stream, bench.table, bench.store, tmp_path, most_rows=10, lagging_rows=1)
     reached = []
     for number in range(3, 8):
         post_and_commit(bench, number)
@@ -112,7 +112,7 @@ def test_steps_begin_and_end_inside_of_compacted_files(spark: Any, tmp_path: Pat
         post_and_commit(bench, number)
     bench.add_view(VIEW)
     compaction = Compaction(bench.table, gather=2)
-    speed = Speed(spark, bench.stream, bench.table, bench.store, tmp_path, most_rows=2)
+    speed = Speed(lambda: spark, bench.stream, bench.table, bench.store, tmp_path, most_rows=2)
     reached = []
     assert compaction.run_once()
     while speed.run_once():

@@ -26,7 +26,7 @@ def test_partials_of_a_long_range(spark: Any, tmp_path: Path) -> None:
         history.extend(table, events)
     version = Version(VIEW, 1, "", 60_000, "building")
     files = table.files(0, 3)  # more than asked for: a file may hold commits that are not
-    written = BatchJob(spark).write(table.folder, history.VISITS, version, files, (1, 3), tmp_path / "slice")
+    written = BatchJob(lambda: spark).write(table.folder, history.VISITS, version, files, (1, 3), tmp_path / "slice")
     lake = [str(table.folder / file.path) for file in files]
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")

@@ -62,7 +62,7 @@ class Layers:
         self.spark = build_session(self._scratch)
         self.store = DuckStore.open(folder / "store.duckdb", 1, batch_folder=folder / "batch")
         alone = Sizes(near_events=commits * COMMIT_ROWS)  # a version stays where it was built: nothing is caught up
-        self.batch = Batch(self.spark, VISITS, self.table, self.store, folder / "builds", sizes=alone)
+        self.batch = Batch(lambda: self.spark, VISITS, self.table, self.store, folder / "builds", sizes=alone)
 
     def close(self) -> None:
         self.batch.close()

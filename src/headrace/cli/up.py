@@ -113,9 +113,14 @@ def _tell(runtime: Runtime, server: Server) -> None:
         pass
     began = time.monotonic()
     out.print(f"Headrace serves '{runtime.workspace.name}' at {runtime.url} (Ctrl-C stops it)", markup=False)
-    out.print("Spark is starting, which takes some seconds; events sent meanwhile are kept", markup=False)
+    out.print("Events are accepted from now on, and kept until Spark has started", markup=False)
+    shown = None
     while not runtime.stopped.wait(0.1):
-        if runtime.status.health()["status"] != "starting":
+        missing = runtime.status.warming_up
+        if missing and missing != shown:
+            out.print(f"{missing} …", markup=False)
+            shown = missing
+        if not missing:
             out.print(f"Ready after {time.monotonic() - began:.1f} s: views follow their streams", markup=False)
             for line in _hints(runtime):
                 out.print(line, markup=False)

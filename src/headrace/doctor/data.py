@@ -127,7 +127,11 @@ def _check_served(workspace: Workspace) -> list[Finding]:
     found = []
     if status["state"] != "ok":
         trouble = "; ".join(s["error"] for s in status["streams"] if s["error"])
-        fix = "wait until Spark has started" if status["state"] == "starting" else "see data/logs/headrace.log"
+        fix = (
+            "wait until Spark has started"
+            if status["state"] in ("starting", "restarting")
+            else "see data/logs/headrace.log"
+        )
         found.append(warn("server", f"it is {status['state']}{f': {trouble}' if trouble else ''}", fix))
     else:
         memory = f" and takes {status['memory_mb']:,} MB" if status["memory_mb"] else ""

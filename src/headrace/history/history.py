@@ -70,6 +70,7 @@ class History:
                 cell = find_cell(asked, version)
                 now = datetime.now(UTC)
                 shown = answer_from(snapshot, version, cell.question(asked.view), self._freshness, now)
+            _refuse_quarantined(version)
             stream, table = self._lake(version.view.stream)
             return Explainer(spark, stream, table, version).explain(asked, cell, shown, job or Job())
 
@@ -91,6 +92,7 @@ class History:
 
         def make(folder: Path) -> DuckStore:
             assert table is not None, "only a lake without commits has none"
+            _refuse_quarantined(version)
             from headrace.history.past import make_past  # with it comes PySpark
             from headrace.maintain.partials import reads
 
@@ -115,6 +117,12 @@ class History:
             yield
         finally:
             self._turns.release()
+
+
+def _refuse_quarantined(version: Version) -> None:
+    """What ends Java when the view is computed would end it for a question, too."""
+    if version.quarantined:
+        raise NotReadyError(f"view '{version.view.name}' cannot be computed: {version.stalled}")
 
 
 def find_commits(as_of: AsOf, stream: Stream, table: LakeTable | None) -> int:

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.errors import UnavailableError
-from headrace.spark import BATCH_POOL
+from headrace.errors import JavaEndedError, UnavailableError
+from headrace.spark import BATCH_POOL, is_alive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,22 +55,27 @@ class Job:
             if self.cancelled:
                 raise UnavailableError("the question was cancelled", fix="ask again")
             self._spark, self._group, self._running_events = spark, f"history-{uuid.uuid4().hex}", events
-        context.setJobGroup(self._group, what, interruptOnCancel=True)
-        context.setLocalProperty("spark.scheduler.pool", BATCH_POOL)
         try:
+            context.setJobGroup(self._group, what, interruptOnCancel=True)
+            context.setLocalProperty("spark.scheduler.pool", BATCH_POOL)
             yield
+        except Exception as error:
+            if is_alive(spark):
+                raise
+            raise JavaEndedError("Spark was restarted while it worked on the question", fix="ask again") from error
         finally:
             with self._lock:
                 self._spark = None
                 self._events_done += events
-            for name in ("spark.scheduler.pool", "spark.jobGroup.id", "spark.job.description"):
-                context.setLocalProperty(name, None)  # the thread serves others next
+            if is_alive(spark):
+                for name in ("spark.scheduler.pool", "spark.jobGroup.id", "spark.job.description"):
+                    context.setLocalProperty(name, None)  # the thread serves others next
 
     def cancel(self) -> None:
         """Nobody waits any more."""
         with self._lock:
             self.cancelled = True
-            if self._spark is not None:
+            if self._spark is not None and is_alive(self._spark):
                 self._spark.sparkContext.cancelJobGroup(self._group)
 
     def progress(self) -> Progress:
@@ -85,7 +90,7 @@ class Job:
 
     def _tasks(self) -> tuple[int, int]:
         with self._lock:
-            if self._spark is None:
+            if self._spark is None or not is_alive(self._spark):
                 return 0, 0
             tracker, group = self._spark.sparkContext.statusTracker(), self._group
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]

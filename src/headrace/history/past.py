@@ -70,7 +70,7 @@ def _compute(
 ) -> list[str]:
     """The view's partials of these commits, slice by slice: the files that hold them."""
     folder.mkdir(parents=True)
-    batch, written, start = BatchJob(spark), list[str](), 0
+    batch, written, start = BatchJob(lambda: spark), list[str](), 0
     with table.reading(0, commits) as all_files:
         damage = damage_of(table.folder, all_files)
         if damage:

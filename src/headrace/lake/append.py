@@ -13,12 +13,13 @@ import orjson
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.define.model import Stream
-from headrace.errors import CorruptionError, DiskFullError, HeadraceError, UnavailableError
-from headrace.failures import disk_full, from_spark, is_disk_full, one_line
+from headrace.errors import CorruptionError, DiskFullError, HeadraceError, JavaEndedError, UnavailableError
+from headrace.failures import disk_full, from_spark, is_disk_full, is_transient, one_line
 from headrace.faults import fault_point
 from headrace.lake.file import NewFile
 from headrace.lake.range import TOLD, Work, range_writer
 from headrace.lake.table import LakeState, LakeTable
+from headrace.spark import Session, is_alive
 from headrace.timing import Timing
 from headrace.transport.source import NAME, JournalSource
 
@@ -34,7 +35,7 @@ class Append:
 
     def __init__(
         self,
-        spark: SparkSession,
+        session: Session,
         stream: Stream,
         journal: Path,
         table: LakeTable,
@@ -44,7 +45,7 @@ class Append:
         most_bytes: int = MOST_BYTES,
         every_ms: int = 0,
     ) -> None:
-        self._spark = spark
+        self._session = session
         self._stream = stream
         self._journal = journal
         self._table = table
@@ -53,31 +54,41 @@ class Append:
         self._most_bytes = most_bytes
         self._every_ms = every_ms
         self._query: Any = None
+        self._spark: SparkSession | None = None  # that the query runs in
         self.error: HeadraceError | None = None
+        self.failed_transiently = False
         self.last_commit_ms: float | None = None
         self.commit_times = Timing()
 
     def start(self) -> None:
-        """Start the query where the lake ends."""
-        self._spark.dataSource.register(JournalSource)
-        self.error = None
+        """Start the query where the lake ends. NotReadyError or JavaEndedError while there is no Java to run it."""
+        spark = self._session()
+        with self._table.turn:  # a micro-batch of a query before this one may be committing
+            start = self._table.state.position
+        self.error, self.failed_transiently = None, False
         self._scratch.mkdir(parents=True, exist_ok=True)
         checkpoint = tempfile.mkdtemp(prefix=f"append-{self._stream.name}-", dir=self._scratch)
+        try:
+            self._query, self._spark = self._start_query(spark, start, checkpoint), spark
+        except Exception as error:
+            if is_alive(spark):
+                raise
+            raise JavaEndedError("Java ended while an append was started", fix="it is retried") from error
+
+    def _start_query(self, spark: SparkSession, start: int, checkpoint: str) -> Any:
+        spark.dataSource.register(JournalSource)
         ranges = (
-            self._spark.readStream.format(NAME)
+            spark.readStream.format(NAME)
             .option("folder", str(self._journal))
-            .option("start", str(self._table.state.position))
+            .option("start", str(start))
             .option("most_bytes", str(self._most_bytes))
-            .option("tasks", str(self._spark.sparkContext.defaultParallelism))
+            .option("tasks", str(spark.sparkContext.defaultParallelism))
             .load()
         )
-        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
         writer = ranges.writeStream.queryName(f"append {self._stream.name}").foreachBatch(self._append)
-        self._query = (
-            writer.trigger(processingTime=f"{self._every_ms} milliseconds")
-            .option("checkpointLocation", checkpoint)
-            .start()
-        )
+        trigger = writer.trigger(processingTime=f"{self._every_ms} milliseconds")
+        return trigger.option("checkpointLocation", checkpoint).start()
 
     def redefine(self, stream: Stream) -> None:
         """Read by a changed definition from the next micro-batch on."""
@@ -86,7 +97,15 @@ class Append:
 
     def is_active(self) -> bool:
         """Whether the query runs; asks Spark, so it also shows that Spark answers."""
-        return self._query is not None and bool(self._query.isActive)
+        return self._query is not None and not self.is_orphaned() and bool(self._query.isActive)
+
+    def is_orphaned(self) -> bool:
+        """Whether there is no Java behind it: none yet, or it ended, and the query with it."""
+        return self._spark is None or not is_alive(self._spark)
+
+    def is_polling(self) -> bool:
+        """Whether the query has set up its source and looks for events."""
+        return self.is_active() and not str(self._query.status["message"]).startswith("Initializing")
 
     def failure(self) -> str | None:
         """Why the query ended, in a sentence."""
@@ -95,14 +114,15 @@ class Append:
         reason = self._query.exception() if self._query is not None else None
         if reason is None:
             return None
+        self.failed_transiently = is_transient(reason)
         full = disk_full("Spark cannot work", self._scratch) if is_disk_full(reason) else None
         return one_line(from_spark(reason) or full or reason)
 
     def stop(self) -> None:
         """Stop; a micro-batch under way either commits whole or leaves nothing."""
-        if self._query is not None:
+        if self._query is not None and not self.is_orphaned():
             self._query.stop()
-            self._query = None
+        self._query = None
 
     def _append(self, ranges: DataFrame, _batch_id: int) -> None:
         began = time.monotonic()

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -29,9 +29,7 @@ from headrace.lake.range import later
 from headrace.lake.reread import REREAD, Reread, dead_file_reader
 from headrace.lake.schema import COMMIT, COMMITTED_AT, NEWEST, OURS
 from headrace.lake.table import LakeFile, LakeState, LakeTable
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from headrace.spark import Session
 
 POOL = "replay"
 MOST_ROWS = 200_000  # of one step, where its first commit has not more
@@ -54,10 +52,11 @@ class ReplayStep:
         return dict(vars(self))
 
 
-def on_spark(spark: SparkSession) -> Rereader:
+def on_spark(session: Session) -> Rereader:
     """Reads files again in Spark's workers."""
 
     def reread(work: Reread, paths: Sequence[str]) -> list[Any]:
+        spark = session()
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
         rows = spark.createDataFrame([(path,) for path in paths], "path STRING")
         return list(rows.mapInArrow(dead_file_reader(work), REREAD).collect())

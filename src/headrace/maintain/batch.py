@@ -17,17 +17,18 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import structlog
-from pyspark.sql import SparkSession
 
 from headrace.define.model import Stream
-from headrace.errors import ConflictError, HeadraceError
-from headrace.failures import one_line
+from headrace.errors import ConflictError, HeadraceError, JavaEndedError, NotReadyError
+from headrace.failures import is_disk_full, is_transient, one_line
 from headrace.faults import fault_point
 from headrace.lake.table import LakeFile, LakeTable
 from headrace.maintain.batch_job import SLICE_ROWS, BatchJob
 from headrace.maintain.partials import damage_of, reads
 from headrace.maintain.slices import DRIFT, Slices, remove_unneeded, slices_folder
 from headrace.maintain.speed import MOST_ROWS, next_step, step_end
+from headrace.maintain.suspects import Suspects
+from headrace.spark import Session, is_alive
 from headrace.store.apart import compare_apart, make_apart
 from headrace.store.base import Audit, BatchTable, Store, Version
 from headrace.store.batch_table import make_batch_table
@@ -71,7 +72,7 @@ class Batch:
 
     def __init__(
         self,
-        spark: SparkSession,
+        session: Session,
         stream: Stream,
         table: LakeTable,
         store: Store,
@@ -79,10 +80,13 @@ class Batch:
         *,
         pace: Pace = Pace(),  # noqa: B008 - frozen
         sizes: Sizes = Sizes(),  # noqa: B008 - frozen
+        suspects: Suspects | None = None,
         between_steps: Callable[[], AbstractContextManager[None]] = nullcontext,  # of the speed layer
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._job = BatchJob(spark)
+        self._job = BatchJob(session)
+        self._session = session
+        self._suspects = suspects
         self._stream = stream
         self._table = table
         self._store = store
@@ -153,14 +157,14 @@ class Batch:
 
     @contextmanager
     def _noting(self, version: Version) -> Iterator[None]:
-        """What fails is told and tried again later; a version that was edited meanwhile is simply looked at anew."""
+        """What fails is told and retried later; after an edit, or an end of Java, the version is looked at anew."""
         try:
             yield
             self.errors.pop(_id(version), None)
-        except ConflictError:
+        except (ConflictError, NotReadyError, JavaEndedError):
             return
         except Exception as error:
-            if self.stopping.is_set():
+            if self.stopping.is_set() or is_transient(error):
                 return
             said = str(error) if isinstance(error, HeadraceError) else one_line(error)
             self.errors[_id(version)] = said
@@ -169,6 +173,8 @@ class Batch:
 
     def _is_due(self, version: Version, versions: Sequence[Version]) -> bool:
         if self._retry_at.get(_id(version), 0.0) > self._now():
+            return False
+        if version.quarantined and version.state != "retired":
             return False
         if version.state == "ready":
             return self._is_caught_up(version, versions)
@@ -231,7 +237,19 @@ class Batch:
         if not files:
             target.mkdir()  # no events, no files
             return []
-        return self._job.write(self._table.folder, self._stream, version, files, commits, target)
+        spark = self._session()
+        try:
+            written = self._job.write(self._table.folder, self._stream, version, files, commits, target)
+        except Exception as error:
+            if self.stopping.is_set() or self._suspects is None or is_transient(error) or is_disk_full(error):
+                raise
+            if not is_alive(spark):
+                self._suspects.java_ended(self._stream, version, commits)
+                raise JavaEndedError("Java ended during a job of the batch layer", fix="it is retried") from error
+            raise HeadraceError(self._suspects.failed(self._stream, version, commits, one_line(error))) from error
+        if self._suspects is not None:
+            self._suspects.computed(version)
+        return written
 
     def swap(self, view: str | None = None) -> None:
         """Let the new version of a view, or of every view, serve if it has caught up.

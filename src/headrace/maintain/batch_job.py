@@ -15,6 +15,7 @@ from headrace.define.cost import DEFAULT_EVENTS_PER_S
 from headrace.define.model import Stream
 from headrace.lake.table import LakeFile
 from headrace.maintain.partials import read_events, write_partials
+from headrace.spark import Session
 from headrace.store.base import Version
 
 POOL = "batch"
@@ -37,11 +38,10 @@ SETTINGS = {
 class BatchJob:
     """Reads long ranges of the lake, in a Spark session with settings of its own; for one thread."""
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark.newSession()
-        for name, value in SETTINGS.items():
-            self._spark.conf.set(name, value)
-        self._cores = spark.sparkContext.defaultParallelism
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._parent: SparkSession | None = None
+        self._own: SparkSession | None = None
         self.rate: float | None = None  # events per second, of the last job that was worth measuring
 
     def write(
@@ -56,17 +56,28 @@ class BatchJob:
         """Compute a version's partials of commits [from, to) into Parquet files below `target`; these files."""
         began = time.monotonic()
         rows = sum(file.rows for file in files)
-        self._spark.conf.set("spark.sql.files.maxPartitionBytes", str(self._task_bytes(files)))
-        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
+        spark = self._derived()
+        task_bytes = self._task_bytes(files, spark.sparkContext.defaultParallelism)
+        spark.conf.set("spark.sql.files.maxPartitionBytes", str(task_bytes))
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
         named = [name for name, _ in version.view.reads]
-        events = read_events(self._spark, folder, stream, files, commits, named=named)
+        events = read_events(spark, folder, stream, files, commits, named=named)
         written = write_partials(events, stream, version, target)
         if rows >= WORTH_MEASURING:
             self.rate = rows / (time.monotonic() - began)
         return written
 
-    def _task_bytes(self, files: Sequence[LakeFile]) -> int:
+    def _derived(self) -> SparkSession:
+        """A session of the current one's context, with our settings."""
+        parent = self._session()
+        if self._own is None or parent is not self._parent:
+            self._parent, self._own = parent, parent.newSession()
+            for name, value in SETTINGS.items():
+                self._own.conf.set(name, value)
+        return self._own
+
+    def _task_bytes(self, files: Sequence[LakeFile], cores: int) -> int:
         """How much of these files one task reads so that it takes some 200 ms at most, going by the last job."""
         least, most = TASK_ROWS
-        rows = min(most, max(least, (self.rate or DEFAULT_EVENTS_PER_S) / self._cores * TASK_S))
+        rows = min(most, max(least, (self.rate or DEFAULT_EVENTS_PER_S) / cores * TASK_S))
         return int(rows * sum(file.size for file in files) / max(1, sum(file.rows for file in files))) + 1

@@ -14,11 +14,13 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.define.model import Stream
-from headrace.errors import ConflictError
-from headrace.failures import disk_full, is_disk_full, one_line
+from headrace.errors import ConflictError, JavaEndedError
+from headrace.failures import disk_full, is_disk_full, is_transient, one_line
 from headrace.faults import fault_point
 from headrace.lake.table import LakeFile, LakeTable
 from headrace.maintain.partials import damage_of, read_events, reads, write_partials
+from headrace.maintain.suspects import Suspects
+from headrace.spark import Session, is_alive
 from headrace.store.base import Step, Store, Version
 from headrace.timing import Timing
 
@@ -34,6 +36,7 @@ class _Computed:
     version: Version
     files: list[str]
     error: str | None
+    by_event: bool = False  # one of the events may be the cause of the error
 
 
 class Speed:
@@ -44,17 +47,18 @@ class Speed:
 
     def __init__(
         self,
-        spark: SparkSession,
+        session: Session,
         stream: Stream,
         table: LakeTable,
         store: Store,
         scratch: Path,
         *,
+        suspects: Suspects | None = None,
         most_rows: int = MOST_ROWS,
         lagging_rows: int = LAGGING_ROWS,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._spark = spark
+        self._session = session
         self._stream = stream
         self._table = table
         self._store = store
@@ -62,6 +66,7 @@ class Speed:
         self._most_rows = most_rows
         self._lagging_rows = min(most_rows, lagging_rows)
         self._now = now
+        self._suspects = suspects
         self._retry_at: dict[tuple[str, int], float] = {}
         self._jobs = ThreadPoolExecutor(JOBS, thread_name_prefix=f"maintain {stream.name}")
         self._runs = 0
@@ -104,20 +109,28 @@ class Speed:
         self._jobs.shutdown(wait=False, cancel_futures=True)
 
     def _groups(self) -> list[tuple[list[Version], int]]:
-        """Versions that stand at the same commit, and behind the lake, go on together, by so many events at most."""
+        """Versions that stand at the same commit, and behind the lake, go on together, by so many events at most.
+
+        Suspects come last, each alone.
+        """
         by_commit: dict[int, list[Version]] = {}
+        alone: list[Version] = []
         with self._store.snapshot() as snapshot:
             versions = snapshot.versions()
         for version in versions:
             due = not version.stalled or self._retry_at.get(_id(version), 0.0) <= self._now()
-            if version.view.stream == self._stream.name and version.moves and due:
+            if version.view.stream != self._stream.name or not version.moves or not due or version.quarantined:
+                continue
+            if self._suspects is not None and version in self._suspects:
+                alone.append(version)
+            else:
                 by_commit.setdefault(version.applied_to, []).append(version)
         at, furthest = self._table.state.next_commit, max(by_commit, default=0)
         return [
             (by_commit[commit], self._most_rows if commit == furthest else self._lagging_rows)
             for commit in sorted(by_commit, reverse=True)
             if commit < at
-        ]
+        ] + [([version], self._lagging_rows) for version in alone if version.applied_to < at]
 
     def _step(self, versions: list[Version], most_rows: int) -> bool:
         began = time.monotonic()
@@ -125,13 +138,13 @@ class Speed:
         self._runs += 1
         folder = self._scratch / str(self._runs)
         try:
-            computed = self._compute(step, versions, folder)
+            computed = self._compute_all(step, versions, folder)
             good = {_id(c.version): c.files for c in computed if c.error is None}
             fault_point("maintain.after_partials")
             if good:
                 self._store.apply(step, good)
             for each in computed:
-                self._settle(each)
+                self._settle(step, each)
         except ConflictError:
             return True  # a version was edited meanwhile: nothing was merged, and the next round sees it
         finally:
@@ -140,7 +153,19 @@ class Speed:
         self.step_times.note(self.last_step_ms / 1000)
         return bool(good)
 
-    def _compute(self, step: Step, versions: Sequence[Version], folder: Path) -> list[_Computed]:
+    def _compute_all(self, step: Step, versions: Sequence[Version], folder: Path) -> list[_Computed]:
+        spark = self._session()
+        try:
+            return self._compute(spark, step, versions, folder)
+        except Exception as error:
+            if self.stopping.is_set() or is_alive(spark):
+                raise
+            if self._suspects is not None:
+                for version in versions:
+                    self._suspects.java_ended(self._stream, version, (step.from_commit, step.to_commit))
+            raise JavaEndedError("Java ended during a step of the speed layer", fix="it is retried") from error
+
+    def _compute(self, spark: SparkSession, step: Step, versions: Sequence[Version], folder: Path) -> list[_Computed]:
         fault_point("maintain.before_partials")
         commits = (step.from_commit, step.to_commit)
         with self._table.reading(*commits) as files:
@@ -150,30 +175,36 @@ class Speed:
             if damage:
                 return [_Computed(version, [], damage) for version in versions]
             named = {name for version in versions for name, _ in version.view.reads}
-            events = read_events(self._spark, self._table.folder, self._stream, files, commits, named=named)
+            events = read_events(spark, self._table.folder, self._stream, files, commits, named=named)
             if len(versions) == 1:
-                return [self._compute_one(events, versions[0], folder)]
-            return list(self._jobs.map(lambda version: self._compute_one(events, version, folder), versions))
+                return [self._compute_one(spark, events, versions[0], folder)]
+            return list(self._jobs.map(lambda version: self._compute_one(spark, events, version, folder), versions))
 
-    def _compute_one(self, events: DataFrame, version: Version, folder: Path) -> _Computed:
+    def _compute_one(self, spark: SparkSession, events: DataFrame, version: Version, folder: Path) -> _Computed:
         """A view of its own job, so that a broken one fails alone."""
-        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
         target = folder / f"{version.view.name}-{version.number}"
         try:
             return _Computed(version, write_partials(events, self._stream, version, target), None)
         except Exception as error:
-            if self.stopping.is_set():
-                raise
+            if self.stopping.is_set() or is_transient(error) or not is_alive(spark):
+                raise  # not the view's fault: all of the step is retried soon
             if is_disk_full(error):  # the machine's fault, not the view's: all of the step is tried again soon
                 raise disk_full("views cannot be brought on", self._scratch) from error
-            return _Computed(version, [], one_line(error))
+            return _Computed(version, [], one_line(error), by_event=True)
 
-    def _settle(self, computed: _Computed) -> None:
+    def _settle(self, step: Step, computed: _Computed) -> None:
         version = computed.version
         if computed.error is not None:
             self._retry_at[_id(version)] = self._now() + RETRY_S
-            self._store.stall(version.view.name, version.number, computed.error)
+            sentence = computed.error
+            if self._suspects is not None and computed.by_event:
+                commits = (step.from_commit, step.to_commit)
+                sentence = self._suspects.failed(self._stream, version, commits, computed.error)
+            self._store.stall(version.view.name, version.number, sentence)
             return
+        if self._suspects is not None:
+            self._suspects.computed(version)
         if version.stalled:
             self._store.stall(version.view.name, version.number, None)
 

@@ -65,6 +65,7 @@ class Version:
     alarm: str | None = None  # the drift for which a beat was refused
     patience_from: int = 0  # the commit from which on its patience has been what it is
     home: int | None = None  # the number that its tables were made under; None: a free edit took them
+    quarantined: bool = False  # it is stalled because computing it ends Java
     batch: tuple[BatchTable, ...] = ()  # which tile [0, horizon)
 
     @property
@@ -245,8 +246,8 @@ class Store(Protocol):
     def drop(self, view: str) -> None:
         """Forget a view with all its versions."""
 
-    def stall(self, view: str, number: int, error: str | None) -> None:
-        """Record why a version cannot go on, or that it can again."""
+    def stall(self, view: str, number: int, error: str | None, *, quarantined: bool = False) -> None:
+        """Record why a version cannot go on, or that it can again. A quarantined one must not be computed."""
 
     def snapshot(self) -> AbstractContextManager[Snapshot]:
         """A consistent read of versions and rows."""

@@ -193,9 +193,10 @@ class DuckStore:
             fix="nothing was changed; another process has taken over, so stop this one",
         )
 
-    def stall(self, view: str, number: int, error: str | None) -> None:
+    def stall(self, view: str, number: int, error: str | None, *, quarantined: bool = False) -> None:
         with self._transaction() as connection:
-            change(connection, self._fence, read_version(connection, view, number), stalled=error)
+            version = read_version(connection, view, number)
+            change(connection, self._fence, version, stalled=error, quarantined=quarantined)
 
     # The beat
 

@@ -28,7 +28,7 @@ from headrace.timing import Timing
 if TYPE_CHECKING:
     from headrace.runtime import Runtime
 
-STATES = ("ok", "starting", "failing")
+STATES = ("ok", "starting", "restarting", "failing")
 TIMES = {
     "commit": ("headrace_commit_seconds", "Time of one lake commit: read, parse, write, commit."),
     "maintain": ("headrace_maintain_seconds", "Time of one step that brings views up to the lake."),

@@ -1,0 +1,102 @@
+"""Which event makes the computation of a view fail: found by computing smaller and smaller parts of its commits."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
+
+from headrace.define.model import Stream
+from headrace.lake.schema import COMMIT, POSITION, VALUE
+from headrace.lake.table import LakeFile
+from headrace.maintain.partials import OUR_COLUMNS, read_events, write_partials
+from headrace.store.base import Version
+
+WAYS = 16  # parts that a range is cut into: where each failure ends a Java, few rounds matter more than few attempts
+SHOWN = 80  # characters of an event
+
+Attempt = Callable[[int, int], str | None]  # computes events with positions in [low, high); the error, or None
+
+
+@dataclass(frozen=True)
+class Case:
+    """Commits of a stream over which a version could not be computed."""
+
+    stream: Stream
+    version: Version
+    folder: Path  # of the lake
+    files: Sequence[LakeFile]
+    commits: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """An event that makes a view fail by itself."""
+
+    commit: int
+    position: int
+    value: str
+    error: str
+
+    def __str__(self) -> str:
+        shown = self.value if len(self.value) <= SHOWN else f"{self.value[:SHOWN]}… ({len(self.value):,} characters)"
+        return f"the event at position {self.position} (commit {self.commit}): {shown}"
+
+
+def find_culprit(case: Case, attempt: Attempt) -> Culprit | None:
+    """The first event that fails alone; None if only several events together fail."""
+    events = _events(case)
+    positions = events.column(POSITION).to_pylist()
+    low, high, error = 0, len(positions), None
+    while error is None or high - low > 1:
+        size = max(1, -(-(high - low) // WAYS))
+        for start in range(low, high, size):
+            end = min(start + size, high)
+            error = attempt(positions[start], positions[end - 1] + 1)
+            if error is not None:
+                low, high = start, end
+                break
+        else:
+            return None
+    commit = events.column(COMMIT)[low].as_py()
+    return Culprit(commit, positions[low], _value_of(case, positions[low]), error)
+
+
+def attempt_on(spark: SparkSession, case: Case, scratch: Path) -> Callable[[int, int], None]:
+    """A function that computes some of the events on a session, and lets what fails be raised."""
+
+    def compute(low: int, high: int) -> None:
+        target = scratch / f"{low}-{high}"
+        columns = (*OUR_COLUMNS, POSITION)
+        named = [name for name, _ in case.version.view.reads]
+        events = read_events(spark, case.folder, case.stream, case.files, case.commits, columns, named)
+        try:
+            some = events.where(F.col(POSITION).between(low, high - 1))
+            write_partials(some, case.stream, case.version, target)
+        finally:
+            shutil.rmtree(target, ignore_errors=True)
+
+    return compute
+
+
+def _events(case: Case) -> pa.Table:
+    """Commit and position of each event of the case, in the order of their positions."""
+    within = (pc.field(COMMIT) >= case.commits[0]) & (pc.field(COMMIT) < case.commits[1])
+    rows = _dataset(case).to_table(columns=[COMMIT, POSITION], filter=within)
+    return rows.sort_by(POSITION)
+
+
+def _value_of(case: Case, position: int) -> str:
+    rows = _dataset(case).to_table(columns=[VALUE], filter=pc.field(POSITION) == position)
+    return bytes(rows.column(VALUE)[0].as_py()).decode(errors="replace").strip()
+
+
+def _dataset(case: Case) -> ds.Dataset:
+    return ds.dataset([str(case.folder / file.path) for file in case.files], format="parquet")

@@ -1,0 +1,190 @@
+"""Versions that were being computed when Java ended, or that fail: which of them is to blame, and for which event.
+
+Java may end for reasons that have nothing to do with a view, so nobody is blamed for one end. A version that was being
+computed is computed alone next; if Java ends again, the version is quarantined and put on trial in a Java of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING
+
+import structlog
+
+from headrace.define.model import Stream
+from headrace.errors import ConflictError
+from headrace.failures import one_line
+from headrace.lake.table import LakeTable
+from headrace.maintain.culprit import Attempt, Case, Culprit, attempt_on, find_culprit
+from headrace.maintain.trial import Trial, TrialSettings
+from headrace.spark import BATCH_POOL, Session, is_alive
+from headrace.store.base import Store, Version
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ENDS = 2  # of Java during the same version's computation, before it is quarantined
+BEYOND = 1 << 62  # every position
+RELEASES = 2  # by trials that could not confirm it; after more ends than that it stays quarantined
+FIX = "change the view so that it can read such an event, or drop it, then `headrace apply`; other views go on"
+MEMORY = "raise the setting `spark_memory` and restart, or change the view, then `headrace apply`; other views go on"
+
+log = structlog.get_logger("headrace.suspects")
+
+Id = tuple[str, int]
+
+
+class Suspects:
+    """Of one stream. Searches run one at a time in a thread of their own; `wake` is called when one has ended."""
+
+    def __init__(
+        self,
+        session: Session,
+        table: LakeTable,
+        store: Store,
+        settings: TrialSettings,
+        wake: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._session = session
+        self._table = table
+        self._store = store
+        self._settings = settings
+        self._wake = wake
+        self._ends: Counter[Id] = Counter()
+        self._releases: Counter[Id] = Counter()
+        self._named: dict[Id, tuple[int, str]] = {}  # the first commit that failed, and the sentence about it
+        self._lock = threading.Lock()
+        self._searches = ThreadPoolExecutor(1, thread_name_prefix="trial")
+        self.stopping = threading.Event()
+
+    def __contains__(self, version: Version) -> bool:
+        """Whether a version is to be computed alone."""
+        return self._ends[_id(version)] > 0
+
+    def java_ended(self, stream: Stream, version: Version, commits: tuple[int, int]) -> None:
+        """Java ended while these commits of a version were computed."""
+        with self._lock:
+            self._ends[_id(version)] += 1
+            ends = self._ends[_id(version)]
+        log.warning("java ended during a view", view=version.view.name, version=version.number, ends=ends)
+        if ends < ENDS:
+            return
+        span = f"commits {commits[0]} to {commits[1] - 1}" if commits[1] - commits[0] > 1 else f"commit {commits[0]}"
+        looking = f"Java ended {ends} times while {span} of stream '{stream.name}' were computed for this view; "
+        self._stall(version, f"{looking}the event is being searched for; other views go on", quarantined=True)
+        self._search(partial(self._try, stream, version, commits))
+
+    def computed(self, version: Version) -> None:
+        """It was computed without harm."""
+        if self._ends[_id(version)]:
+            del self._ends[_id(version)]
+        self._named.pop(_id(version), None)
+
+    def failed(self, stream: Stream, version: Version, commits: tuple[int, int], error: str) -> str:
+        """What to say of an error: it names the event that causes it as soon as that is known."""
+        start, sentence = self._named.get(_id(version), (-1, error))
+        if start != commits[0]:
+            sentence = error
+            self._named[_id(version)] = commits[0], error
+            self._search(partial(self._name_event, stream, version, commits))
+        return sentence
+
+    def review(self, stream: Stream, versions: Sequence[Version]) -> None:
+        """Put versions that an earlier process quarantined on trial again: there may be more memory now."""
+        for version in versions:
+            if version.quarantined and version.view.stream == stream.name:
+                commits = (version.applied_to, self._table.state.next_commit)
+                if not version.whole:
+                    commits = (version.built_to, version.horizon)
+                self._search(partial(self._try, stream, version, commits))
+
+    def close(self) -> None:
+        """Stop searching."""
+        self.stopping.set()
+        self._searches.shutdown(wait=False, cancel_futures=True)
+
+    def _search(self, work: Callable[[], None]) -> None:
+        if not self.stopping.is_set():
+            self._searches.submit(self._guarded, work)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except ConflictError:
+            return  # the version is gone: there is nobody to blame any more
+        except Exception as error:
+            if not self.stopping.is_set():
+                log.warning("a search for a failing event did not end", error=one_line(error))
+        finally:
+            self._wake()
+
+    def _try(self, stream: Stream, version: Version, commits: tuple[int, int]) -> None:
+        """Compute what ended Java in a Java of its own; release the version if that goes well."""
+        with self._table.reading(*commits) as files:
+            case = Case(stream, version, self._table.folder, files, commits)
+            trial = Trial(case, self._settings, self.stopping.is_set)
+            try:
+                error = trial.attempt(0, BEYOND)
+                if error is None:
+                    self._release(version)
+                    return
+                culprit = find_culprit(case, trial.attempt)
+            finally:
+                trial.close()
+        log.error("a view ends java", view=version.view.name, version=version.number, culprit=str(culprit))
+        self._stall(version, _blame(culprit, stream, commits, error), quarantined=True)
+
+    def _release(self, version: Version) -> None:
+        self._releases[_id(version)] += 1
+        if self._releases[_id(version)] > RELEASES:
+            why = f"Java ended {self._ends[_id(version)]} times while this view was computed, though not in a trial"
+            self._stall(version, f"{why}; {MEMORY}", quarantined=True)
+            return
+        log.info("a view was cleared by its trial", view=version.view.name, version=version.number)
+        self._ends[_id(version)] = ENDS - 1  # computed alone the next time, too
+        self._store.stall(version.view.name, version.number, None)
+
+    def _name_event(self, stream: Stream, version: Version, commits: tuple[int, int]) -> None:
+        """Find the event that fails a job, on the server's own Spark: such a failure does not end Java."""
+        spark = self._session()
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", BATCH_POOL)
+        with self._table.reading(*commits) as files:
+            case = Case(stream, version, self._table.folder, files, commits)
+            culprit = find_culprit(case, _catching(spark, attempt_on(spark, case, self._settings.scratch)))
+        if culprit is None:
+            return
+        sentence = _blame(culprit, stream, commits, culprit.error)
+        self._named[_id(version)] = commits[0], sentence
+        if version.moves:  # else the batch layer says it
+            self._stall(version, sentence)
+
+    def _stall(self, version: Version, sentence: str, *, quarantined: bool = False) -> None:
+        self._store.stall(version.view.name, version.number, sentence, quarantined=quarantined)
+
+
+def _blame(culprit: Culprit | None, stream: Stream, commits: tuple[int, int], error: str) -> str:
+    if culprit is not None:
+        return f"stream '{stream.name}': {culprit} makes this view fail: {error}; {FIX}"
+    span = f"commits {commits[0]} to {commits[1] - 1} of stream '{stream.name}'"
+    return f"{span} together make this view fail, though none of their events does alone: {error}; {MEMORY}"
+
+
+def _catching(spark: SparkSession, compute: Callable[[int, int], None]) -> Attempt:
+    def attempt(low: int, high: int) -> str | None:
+        try:
+            compute(low, high)
+        except Exception as error:
+            if not is_alive(spark):
+                raise
+            return one_line(error)
+        return None
+
+    return attempt
+
+
+def _id(version: Version) -> Id:
+    return version.view.name, version.number

@@ -1,0 +1,162 @@
+"""An event that makes a view's job fail, or that ends Java, is found and named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+
+from headrace.define.fingerprint import fingerprint
+from headrace.define.model import View
+from headrace.define.sql import parse
+from headrace.maintain.culprit import Case, Culprit, find_culprit
+from headrace.maintain.speed import Speed
+from headrace.maintain.suspects import Suspects
+from headrace.maintain.trial import ENDED, TrialSettings
+from headrace.spark import is_alive
+from headrace.store.base import Version
+from headrace.types import BOOLEAN, STRING, Expression
+
+from ..equivalence.bench import Bench
+from ..java import OPTIONS
+from ..waiting import wait_until
+
+STREAM = "CREATE STREAM lines (id BIGINT, s STRING, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at - INTERVAL 1 MINUTE);"
+VIEW = "CREATE MATERIALIZED VIEW per_minute AS SELECT count(*) AS n FROM lines GROUP BY window(at, '1 minute');"
+OVERFLOW = "s RLIKE '^(a|b)*$'"  # Java's regular expressions recurse for each character
+EXIT = "CASE WHEN s = 'exit' THEN java_method('java.lang.System', 'exit', 7) IS NULL ELSE true END"
+LONG = "a" * 500_000
+COMMITS, ROWS = 3, 40
+BAD = 1 * ROWS + 16  # the number of the bad event
+
+
+def view_with(condition: str) -> View:
+    """A view with a filter in Spark's SQL that no definition could have."""
+    (view,) = parse(STREAM + VIEW).views.values()
+    return replace(view, where=Expression(condition, BOOLEAN), reads=(*view.reads, ("s", STRING)))
+
+
+@pytest.fixture
+def bench(spark: Any, tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(spark, tmp_path, STREAM)
+    yield bench
+    bench.close()
+
+
+@pytest.fixture
+def suspects(spark: Any, bench: Bench, tmp_path: Path) -> Iterator[Suspects]:
+    settings = TrialSettings("512m", OPTIONS, tmp_path / "trials", tmp_path / "trial.log")
+    suspects = Suspects(lambda: spark, bench.table, bench.store, settings)
+    yield suspects
+    suspects.close()
+
+
+def fill(bench: Bench, bad: str) -> int:
+    """Some commits, one event of which has another text; its position."""
+    for commit in range(COMMITS):
+        numbers = range(commit * ROWS, (commit + 1) * ROWS)
+        events = [{"id": n, "s": bad if n == BAD else "ab", "at": "2026-01-01T00:00:00Z"} for n in numbers]
+        lines = [json.dumps(event).encode() for event in events]
+        start = bench.journal.end
+        bench.post(lines, f"{commit}", keep_bad=False)
+        bench.commit([(start, bench.journal.end)])
+    return sorted(read_positions(bench))[BAD]
+
+
+def version_of(bench: Bench) -> Version:
+    with bench.store.snapshot() as snapshot:
+        return snapshot.versions()[0]
+
+
+@pytest.mark.parametrize("bad", [[], [0], [7], [99], [3, 50]])
+def test_the_first_event_that_fails_alone_is_found(bench: Bench, bad: list[int]) -> None:
+    fill(bench, "ab")
+    case = Case(
+        bench.stream, Version(view_with("true"), 1, "", 0, "ready"), bench.table.folder, bench.table.files(0, 3), (0, 3)
+    )
+    positions = sorted(read_positions(bench))
+
+    def attempt(low: int, high: int) -> str | None:
+        return "it fails" if any(low <= positions[index] < high for index in bad) else None
+
+    culprit = find_culprit(case, attempt)
+    assert (culprit.position if culprit else None) == (positions[bad[0]] if bad else None)
+    if culprit:
+        assert (culprit.commit, culprit.error) == (bad[0] // ROWS, "it fails")
+        assert json.loads(culprit.value)["id"] == bad[0]
+
+
+def read_positions(bench: Bench) -> list[int]:
+    paths = [str(bench.table.folder / file.path) for file in bench.table.files(0, COMMITS)]
+    return ds.dataset(paths).to_table(columns=["_position"]).column(0).to_pylist()
+
+
+def test_a_long_event_is_shown_in_part() -> None:
+    shown = str(Culprit(3, 1234, "x" * 100_000, "error"))
+    assert shown.startswith("the event at position 1234 (commit 3): xxx")
+    assert "(100,000 characters)" in shown
+    assert len(shown) < 200
+
+
+def test_a_stack_overflow_stalls_its_view_alone_and_names_the_event(
+    spark: Any, bench: Bench, suspects: Suspects, tmp_path: Path
+) -> None:
+    position = fill(bench, LONG)
+    for name, condition in (("bad", OVERFLOW), ("good", "s = 'ab'")):
+        view = replace(view_with(condition), name=name)
+        bench.store.register(view, fingerprint(view), bench.stream.patience_ms)
+    speed = Speed(lambda: spark, bench.stream, bench.table, bench.store, tmp_path, suspects=suspects)
+    while speed.run_once():
+        pass
+    with bench.store.snapshot() as snapshot:
+        bad, good = snapshot.versions()
+    assert "StackOverflowError" in (bad.stalled or "")
+    assert (good.stalled, good.applied_to) == (None, COMMITS)
+    assert is_alive(spark)
+    wait_until(
+        lambda: f"the event at position {position} (commit 1)" in (version_of(bench).stalled or ""),
+        60,
+        lambda: version_of(bench),
+    )
+    assert not version_of(bench).quarantined  # it does no harm to others: it is retried
+    speed.close()
+
+
+def test_a_view_that_ends_java_is_quarantined_and_its_event_is_named(bench: Bench, suspects: Suspects) -> None:
+    position = fill(bench, "exit")
+    view = view_with(EXIT)
+    bench.store.register(view, fingerprint(view), bench.stream.patience_ms)
+    version = version_of(bench)
+    suspects.java_ended(bench.stream, version, (0, 3))
+    assert version in suspects  # computed alone next
+    assert version_of(bench).stalled is None  # nobody is blamed for one end
+    suspects.java_ended(bench.stream, version, (0, 3))
+    assert version_of(bench).quarantined
+    assert "other views go on" in (version_of(bench).stalled or "")
+    assert not bench.speed.run_once()  # it is not computed any more
+    wait_until(
+        lambda: f"the event at position {position} (commit 1)" in (version_of(bench).stalled or ""),
+        180,
+        lambda: version_of(bench),
+    )
+    stalled = version_of(bench).stalled or ""
+    assert ENDED in stalled
+    assert "change the view" in stalled
+    assert version_of(bench).quarantined
+
+
+def test_a_view_that_ends_no_java_is_released_by_its_trial(bench: Bench, suspects: Suspects) -> None:
+    fill(bench, "ab")
+    view = view_with(EXIT)
+    bench.store.register(view, fingerprint(view), bench.stream.patience_ms)
+    for _ in range(2):
+        suspects.java_ended(bench.stream, version_of(bench), (0, 3))
+    assert version_of(bench).quarantined
+    wait_until(lambda: not version_of(bench).quarantined, 120)
+    bench.maintain()
+    assert bench.answer("per_minute").rows()[0]["n"] == COMMITS * ROWS
