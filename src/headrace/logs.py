@@ -46,6 +46,7 @@ def configure(level: str, file: Path | None = None, stream: TextIO | None = None
         old.close()
     for handler in handlers:
         handler.name = HANDLER
+        handler.addFilter(lambda record: record.module != "java_gateway")  # Py4J's, whatever logger it names
         root.addHandler(handler)
     root.setLevel(level.upper())
     # Libraries say at `info` what only their authors want to know.

@@ -244,7 +244,7 @@ class Batch:
             if self.stopping.is_set() or self._suspects is None or is_transient(error) or is_disk_full(error):
                 raise
             if not is_alive(spark):
-                self._suspects.java_ended(self._stream, version, commits)
+                self._suspects.java_ended(spark, self._stream, version, commits)
                 raise JavaEndedError("Java ended during a job of the batch layer", fix="it is retried") from error
             raise HeadraceError(self._suspects.failed(self._stream, version, commits, one_line(error))) from error
         if self._suspects is not None:

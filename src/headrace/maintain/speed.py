@@ -162,7 +162,7 @@ class Speed:
                 raise
             if self._suspects is not None:
                 for version in versions:
-                    self._suspects.java_ended(self._stream, version, (step.from_commit, step.to_commit))
+                    self._suspects.java_ended(spark, self._stream, version, (step.from_commit, step.to_commit))
             raise JavaEndedError("Java ended during a step of the speed layer", fix="it is retried") from error
 
     def _compute(self, spark: SparkSession, step: Step, versions: Sequence[Version], folder: Path) -> list[_Computed]:

@@ -55,6 +55,7 @@ class Suspects:
         self._settings = settings
         self._wake = wake
         self._ends: Counter[Id] = Counter()
+        self._ended_last: dict[Id, SparkSession] = {}  # the session whose end was counted last
         self._releases: Counter[Id] = Counter()
         self._named: dict[Id, tuple[int, str]] = {}  # the first commit that failed, and the sentence about it
         self._lock = threading.Lock()
@@ -65,9 +66,12 @@ class Suspects:
         """Whether a version is to be computed alone."""
         return self._ends[_id(version)] > 0
 
-    def java_ended(self, stream: Stream, version: Version, commits: tuple[int, int]) -> None:
-        """Java ended while these commits of a version were computed."""
+    def java_ended(self, spark: SparkSession, stream: Stream, version: Version, commits: tuple[int, int]) -> None:
+        """The Java of a session ended while these commits of a version were computed."""
         with self._lock:
+            if self._ended_last.get(_id(version)) is spark:
+                return  # the other layer computed it, too
+            self._ended_last[_id(version)] = spark
             self._ends[_id(version)] += 1
             ends = self._ends[_id(version)]
         log.warning("java ended during a view", view=version.view.name, version=version.number, ends=ends)

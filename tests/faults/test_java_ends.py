@@ -1,0 +1,191 @@
+"""Java dies, the server goes on: it starts Java again by itself, and nothing is lost or counted twice.
+
+HEADRACE_JAVA_KILLS=10 HEADRACE_JAVA_RATE=5000 tries it as often and as busily as docs/faults.md says.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from tests import http
+
+from ..server import UpServer
+from ..waiting import wait_until
+
+KILLS = int(os.environ.get("HEADRACE_JAVA_KILLS", "2"))
+RATE = int(os.environ.get("HEADRACE_JAVA_RATE", "500"))
+FRESH_WITHIN_S = 45 * float(os.environ.get("HEADRACE_PATIENCE", "2"))  # a busy machine is slow; by hand: 1
+PER_POST = 100
+VIEWS = """
+CREATE MATERIALIZED VIEW total AS SELECT count(*) AS n, sum(id) AS ids FROM clicks;
+CREATE MATERIALIZED VIEW hourly AS SELECT who, count(*) AS n{more} FROM clicks GROUP BY who, window(at, '1 hour');
+"""
+STREAM = """CREATE STREAM clicks (id BIGINT NOT NULL, who STRING, at TIMESTAMP NOT NULL,
+  WATERMARK FOR at AS at - INTERVAL 10 SECONDS);"""
+# A filter that no definition can have: Python makes it, as a function with a fault would be made.
+ENDS_JAVA = """
+from dataclasses import replace
+
+import headrace as hr
+from headrace.types import BOOLEAN, STRING, Expression
+
+clicks = hr.Stream("clicks", "id BIGINT NOT NULL, who STRING, at TIMESTAMP NOT NULL", event_time="at", patience="10 s")
+plain = hr.View("bad", clicks.group_by("who").agg(n=hr.count()))
+condition = "CASE WHEN who = 'exit' THEN java_method('java.lang.System', 'exit', 7) IS NULL ELSE true END"
+bad = replace(plain, where=Expression(condition, BOOLEAN), reads=(("who", STRING),))
+del plain
+good = hr.View("total", clicks.group_by().agg(n=hr.count(), ids=hr.sum("id")))
+"""
+
+
+def java_of(server: UpServer) -> int:
+    """The process id of a server's Java; 0 while there is none."""
+    for task in Path(f"/proc/{server.process.pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            name = Path(f"/proc/{child}/comm")
+            if name.exists() and name.read_text().strip() == "java":
+                return int(child)
+    return 0
+
+
+class Writer:
+    """Posts numbered events at a steady rate; a post that was not acknowledged is sent again with its key."""
+
+    def __init__(self, server: UpServer) -> None:
+        self.token, self.posts = "", 0
+        self._server, self._enough = server, threading.Event()
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self._thread.start()
+
+    def _write(self) -> None:
+        client, began = http.Client(), time.monotonic()
+        while not self._enough.wait(max(0.0, began + self.posts * PER_POST / RATE - time.monotonic())):
+            first = self.posts * PER_POST
+            events = [click(n, f"w{n % 5}") for n in range(first, first + PER_POST)]
+            body = "\n".join(json.dumps(event) for event in events)
+            headers = {"Content-Type": "application/x-ndjson", "Idempotency-Key": f"post-{self.posts}"}
+            reply = client.post(f"{self._server.url}/v1/streams/clicks/events", content=body, headers=headers)
+            if reply.status_code == httpx2.codes.TOO_MANY_REQUESTS:
+                continue
+            assert reply.json()["accepted"] == PER_POST, reply.text
+            self.token, self.posts = reply.json()["token"], self.posts + 1
+
+    def stop(self) -> int:
+        """How many events were acknowledged."""
+        self._enough.set()
+        self._thread.join(60)
+        return self.posts * PER_POST
+
+
+class Reader:
+    """Asks for a view all the while: every answer is given, says how old it is, and never goes back."""
+
+    def __init__(self, server: UpServer) -> None:
+        self.answers, self.wrong = 0, list[Any]()
+        self._server, self._enough, self._most = server, threading.Event(), 0
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        client = http.Client()
+        while not self._enough.wait(0.05):
+            reply = client.get(f"{self._server.url}/v1/views/total").json()
+            n = reply["rows"][0]["n"] if reply.get("rows") else 0
+            told = reply.get("freshness_ms") is not None or reply.get("freshness_reason")
+            if "rows" not in reply or not told or n < self._most or n % PER_POST:
+                self.wrong.append(reply)
+            self._most = max(self._most, n)
+            self.answers += 1
+
+    def stop(self) -> None:
+        self._enough.set()
+        self._thread.join(60)
+
+
+def click(number: int, who: str) -> dict[str, Any]:
+    minute, second = number // 60 % 60, number % 60
+    return {"id": number, "who": who, "at": f"2026-04-01T10:{minute:02d}:{second:02d}Z"}
+
+
+def workspace(folder: Path, definitions: dict[str, str]) -> Path:
+    (folder / "definitions").mkdir()
+    for name, text in definitions.items():
+        (folder / "definitions" / name).write_text(text)
+    (folder / "headrace.toml").write_text("lease_s = 2\nrehearse = false\nrefresh_every_s = 20\n")
+    return folder
+
+
+def test_java_killed_at_random_moments(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
+    chance = random.Random(KILLS)
+    folder = workspace(tmp_path, {"clicks.sql": STREAM + VIEWS.format(more="")})
+    server = UpServer(folder).wait_until_ready()
+    writer, reader, took = Writer(server), Reader(server), list[float]()
+    wait_until(lambda: writer.token)
+    server.wait_for_token(writer.token)
+    for kill in range(KILLS):
+        if kill % 3 == 0:  # an edit, whose build the death may meet
+            more = f", max(id) AS last_{kill}"
+            (folder / "definitions" / "clicks.sql").write_text(STREAM + VIEWS.format(more=more))
+            plan = server.http.post(f"{server.url}/v1/apply", json={}).json()
+            assert "error" not in plan, plan
+        time.sleep(chance.uniform(0, 4))  # the moment is what is random here
+        java = java_of(server)
+        assert java, server.said()
+        os.kill(java, signal.SIGKILL)
+        began, token = time.monotonic(), writer.token
+        server.wait_for_token(token, FRESH_WITHIN_S)
+        took.append(time.monotonic() - began)
+        assert took[-1] < FRESH_WITHIN_S
+        wait_until(lambda: server.get("/health")["status"] == "ok", 30, lambda: server.get("/health"))
+    sent = writer.stop()
+    server.wait_for_token(writer.token)
+    reader.stop()
+    assert not reader.wrong, (len(reader.wrong), reader.wrong[:2])
+    (row,) = server.rows("total")
+    assert (row["n"], row["ids"]) == (sent, sum(range(sent)))
+    assert sum(row["n"] for row in server.rows("hourly")) == sent
+    assert server.stop() == 0
+    assert "Traceback" not in server.log.read_text()
+    record_property("fresh_after_s", [round(seconds) for seconds in took])
+    record_property("answers", reader.answers)
+
+
+def test_a_view_that_ends_java_is_stalled_alone_and_others_go_on(tmp_path: Path) -> None:
+    folder = workspace(tmp_path, {"clicks.py": ENDS_JAVA})
+    server = UpServer(folder).wait_until_ready()
+    server.post("clicks", [click(n, "ann") for n in range(50)], "a")
+    reply = server.post("clicks", [click(50, "exit"), click(51, "bob")], "b")
+
+    def bad() -> dict[str, Any]:
+        return next(view for view in server.get("/v1/views")["views"] if view["name"] == "bad")
+
+    wait_until(lambda: "the event at position" in (bad()["stalled"] or ""), 300, lambda: (bad(), server.said()))
+    assert "(commit " in bad()["stalled"]
+    assert '"who": "exit"' in bad()["stalled"]
+    assert "other views go on" in bad()["stalled"]
+    wait_until(lambda: server.rows("total")[0]["n"] == 52, 60)
+    assert server.get(f"/v1/tokens/{reply['token']}")["stalled"] == ["bad"]
+    assert server.stop() == 0
+
+    server = UpServer(folder).wait_until_ready()  # a restart does not die of it again
+    java = java_of(server)
+    assert "the event at position" in bad()["stalled"]
+    server.post("clicks", [click(52, "eve")], "c")
+    wait_until(lambda: server.rows("total")[0]["n"] == 53, 60)
+    (folder / "definitions" / "clicks.py").write_text(ENDS_JAVA.replace("'exit' THEN", "'never' THEN"))
+    plan = server.http.post(f"{server.url}/v1/apply", json={}).json()
+    assert "error" not in plan, plan
+    wait_until(lambda: bad()["stalled"] is None and sum(row["n"] for row in server.rows("bad")) == 53, 120, bad)
+    assert java_of(server) == java
+    assert server.get("/health")["status"] == "ok"
+    assert server.stop() == 0
