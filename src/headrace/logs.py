@@ -46,7 +46,8 @@ def configure(level: str, file: Path | None = None, stream: TextIO | None = None
         old.close()
     for handler in handlers:
         handler.name = HANDLER
-        handler.addFilter(lambda record: record.module != "java_gateway")  # Py4J's, whatever logger it names
+        # What Py4J tells when Java ends or a micro-batch fails, we tell in a sentence.
+        handler.addFilter(lambda record: "py4j" not in Path(record.pathname).parts)
         root.addHandler(handler)
     root.setLevel(level.upper())
     # Libraries say at `info` what only their authors want to know.
