@@ -58,7 +58,8 @@ def load(folder: Path | str) -> Catalog:
                 definitions += [Definition(what, where) for what, where in run_script(path, text)]
             except DefinitionError as e:
                 errors += each(e)
-    return assemble(definitions, errors)
+    # A stream that several files import from one module is one stream.
+    return assemble(list({id(definition.what): definition for definition in definitions}.values()), errors)
 
 
 def assemble(
