@@ -170,7 +170,7 @@ def test_plan_and_apply(folder: Path, headrace: Command) -> None:
     assert headrace("plan", "-w", folder, "--exit-code").code == 4
     assert headrace("plan", "-w", folder, "--json").json["only_creates"] is True
     refused = headrace("apply", "-w", folder)
-    assert refused.code == 1
+    assert refused.code == 2
     assert "give --yes" in refused.err
     assert headrace("apply", "-w", folder, "--yes").out.endswith("Applied.\n")
     assert headrace("plan", "-w", folder).out == "Nothing to change: what is defined runs, or is being built.\n"
@@ -250,8 +250,8 @@ def test_an_empty_workspace_says_what_to_do(folder: Path, headrace: Command) -> 
         (["asc"], 2, "no such command"),
         (["ask"], 2, "missing argument"),
         (["ask", "traffic", "--wndow", "1h"], 2, "no such option"),
-        (["ask", "traffic", "--key", "page"], 1, "such as --key page=/home"),
-        (["ask", "traffic", "--start", "soon"], 1, "start is not a time"),
+        (["ask", "traffic", "--key", "page"], 2, "such as --key page=/home"),
+        (["ask", "traffic", "--start", "soon"], 2, "start is not a time"),
         (["up", "--port", "99999"], 2, "--port"),
         (["ask", "traffic", "-w", "http://127.0.0.1:9"], 1, "cannot be reached"),
         (["status", "-w", "/nowhere"], 1, "is not a workspace"),

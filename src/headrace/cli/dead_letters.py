@@ -11,7 +11,7 @@ import typer
 from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
 from headrace.cli.output import console, count, make_table, print_json, printable, size
 from headrace.cli.replay import print_replay, replay_all
-from headrace.errors import QuestionError
+from headrace.errors import UsageError
 
 SHOWN_CHARACTERS = 100
 
@@ -50,7 +50,7 @@ def dead_letters(
     can read. Stopped half way, even by kill -9, it loses none and doubles none: start it again.
     """
     if (action is Action.SHOW) != (position is not None):
-        raise QuestionError(
+        raise UsageError(
             "a position goes with show", expected=f"headrace dead-letters {stream} show POSITION", fix="`list` has them"
         )
     with open_connection(workspace) as connection:

@@ -9,7 +9,7 @@ import typer
 
 from headrace.cli.options import JsonOption
 from headrace.cli.output import print_json
-from headrace.errors import WorkspaceError
+from headrace.errors import UsageError, WorkspaceError
 
 if TYPE_CHECKING:
     from headrace.cli.inferred import Inferred
@@ -61,6 +61,8 @@ def init(
     from headrace.config import Settings, Workspace  # its reading of settings is what --help need not wait for
 
     folder, files = _places(places or [], sources or [])
+    if fields is not None and not files:
+        raise UsageError("--fields names the columns of a file", fix="name the file: --from FILE")
     inferred = _infer(files, folder, fields) if files else []
     written = [
         *((folder / "definitions" / f"{one.drafted.name}.sql", one.drafted.sql) for one in inferred),
@@ -101,11 +103,11 @@ def _places(places: list[Path], sources: list[Path]) -> tuple[Path, list[Path]]:
     files = [place for place in places if sources and place.is_file()]
     folders = [place for place in places if place not in files]
     if folders and folders[0].is_file():
-        raise WorkspaceError(
+        raise UsageError(
             f"'{folders[0]}' is a file, not a folder", fix=f"to infer a definition from it: --from {folders[0]}"
         )
     if len(folders) > 1:
-        raise WorkspaceError(
+        raise UsageError(
             "a workspace is one folder",
             found=", ".join(f"'{folder}'" for folder in folders),
             fix="give one folder; files of events follow --from",

@@ -9,19 +9,22 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx2
 import orjson
 
 from headrace.define.plan import Change, Plan
 from headrace.errors import (
+    DefinitionError,
+    DefinitionErrors,
     HeadraceError,
     Location,
     NotFoundError,
     OverloadError,
     QuestionError,
     UnavailableError,
+    UsageError,
     did_you_mean,
 )
 from headrace.history.job import Job, Progress
@@ -60,7 +63,7 @@ class Remote:
     def __init__(
         self, url: str, token: str | None = None, *, retry_for_s: float = RETRY_FOR_S, busy_for_s: float = BUSY_FOR_S
     ) -> None:
-        self.url = url.rstrip("/")
+        self.url = _check_url(url.rstrip("/"))
         self.on_wait: Callable[[HeadraceError, float], None] | None = None  # hears of each pause before a retry
         self._retry_for_s = retry_for_s
         self._busy_for_s = busy_for_s
@@ -228,8 +231,6 @@ class Remote:
         try:
             yield
             self._reached = True
-        except httpx2.InvalidURL as error:
-            raise UnreachableError(f"'{self.url}' is not a URL: {error}") from error
         except httpx2.TimeoutException as error:
             raise UnavailableError(
                 f"the server at {self.url} does not answer", fix="is it very busy? its log may tell"
@@ -283,6 +284,19 @@ class RemoteDeadLetters:
         return dict(self._remote.call("POST", f"{self._path}/replay", params=given, timeout=REPLAY_S))
 
 
+def _check_url(url: str) -> str:
+    """A URL that names a host; its port, if it names one, is a number that ports have."""
+    try:
+        parts = urlsplit(url)
+        httpx2.URL(url)  # whose rules are stricter
+        if parts.hostname and parts.port != 0:
+            return url
+        reason = "it names no host"
+    except (ValueError, httpx2.InvalidURL) as error:
+        reason = str(error)
+    raise UsageError(f"'{url}' is not a URL of a server: {reason}", expected="such as http://127.0.0.1:8090")
+
+
 def _seconds(text: str | None) -> float | None:
     """A Retry-After; the other form of it, a date, is not one that our server writes."""
     return float(text) if text and text.isdigit() else None
@@ -292,6 +306,9 @@ def read_error(shown: Any, status: int) -> HeadraceError:
     """The error that a server showed, as the class that it was there."""
     if not isinstance(shown, Mapping) or "message" not in shown:
         return UnavailableError(f"the server replied {status} without a reason")
+    if shown.get("errors"):
+        errors = (read_error(one, status) for one in shown["errors"])
+        return DefinitionErrors([error for error in errors if isinstance(error, DefinitionError)])
     made = _classes().get(str(shown.get("code")), HeadraceError)
     where = _read_where(shown.get("where"))
     return made(
