@@ -130,6 +130,12 @@ class NotReadyError(HeadraceError):
     http_status = 503
 
 
+class StartingError(NotReadyError):
+    """Spark, which the request needs, is being started; the same request goes well in some seconds."""
+
+    code = "spark_starting"
+
+
 class IngestError(HeadraceError):
     """A request to take events in cannot be read at all."""
 

@@ -20,7 +20,7 @@ from headrace.config import Workspace
 from headrace.define.model import Stream
 from headrace.define.plan import Plan
 from headrace.definitions import Definitions
-from headrace.errors import HeadraceError, NotFoundError, NotReadyError, did_you_mean
+from headrace.errors import HeadraceError, NotFoundError, StartingError, did_you_mean
 from headrace.failures import disk_full, is_disk_full
 from headrace.history import History, Job
 from headrace.lake.dead import DeadLetters
@@ -296,7 +296,7 @@ class Runtime:
 
     def _session(self) -> SparkSession:
         if self._spark is None:
-            raise NotReadyError("Spark is starting", fix="ask again in some seconds")
+            raise StartingError("Spark is starting", fix="ask again in some seconds")
         return self._spark
 
     def versions(self, view: str) -> list[dict[str, Any]]:

@@ -293,14 +293,31 @@ def test_completion_is_offered(applied: Path) -> None:
     assert complete("headrace st") == {"status", "streams"}
     assert complete("headrace ask tr", applied) == {"traffic"}
     assert complete("headrace send ", applied) == {"visits"}
+    assert complete("headrace dead-letters v", applied) == {"visits"}
+    assert complete(f"headrace ask -w {applied} tr", applied.parent) == {"traffic"}
     assert complete("headrace ask tr", applied.parent) == set()
 
 
-def complete(words: str, folder: Path | None = None) -> set[str]:
+def test_completion_finds_the_data_where_the_settings_say(applied: Path) -> None:
+    (applied / "data").rename(applied / "elsewhere")
+    assert complete("headrace ask tr", applied) == set()
+    assert complete("headrace ask tr", applied, HEADRACE_DATA="elsewhere") == {"traffic"}
+    (applied / "headrace.toml").write_text('data = "elsewhere"\n')
+    assert complete("headrace send ", applied) == {"visits"}
+    (applied / "headrace.toml").write_text("port = what")
+    assert complete("headrace send ", applied) == set()
+
+
+def complete(words: str, folder: Path | None = None, **environment: str) -> set[str]:
     position = str(len(words.split(" ")) - 1)
     asked = {"_HEADRACE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": position}
     done = subprocess.run(
-        [str(HEADRACE)], capture_output=True, text=True, env={**os.environ, **asked}, check=False, cwd=folder
+        [str(HEADRACE)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **asked, **environment},
+        check=False,
+        cwd=folder,
     )
     assert done.stderr == ""
     return set(done.stdout.split())

@@ -35,6 +35,10 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     folder = tmp_path_factory.mktemp("live") / "shop"
     assert run(["init", str(folder)]) == 0
     running = Up(folder)
+    # Both need Spark, which is only starting.
+    early = [["refresh", "traffic"], ["dead-letters", "visits", "replay"]]
+    waiting = [subprocess.Popen([str(HEADRACE), *arguments], cwd=folder) for arguments in early]
+    assert [command.wait(timeout=180) for command in waiting] == [0, 0]
     (folder / "visits.ndjson").write_bytes(b"".join(orjson.dumps(event) + b"\n" for event in EVENTS) + b"broken\n")
     sent = subprocess.run(
         [str(HEADRACE), "send", "visits", "visits.ndjson", "--wait"],

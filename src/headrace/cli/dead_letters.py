@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
+from headrace.cli.options import JsonOption, WorkspaceOption, complete_stream, open_connection
 from headrace.cli.output import console, count, make_table, print_json, printable, size
 from headrace.cli.replay import print_replay, replay_all
 from headrace.errors import UsageError
@@ -26,7 +26,9 @@ class Action(StrEnum):
 
 
 def dead_letters(
-    stream: Annotated[str, typer.Argument(help="Stream that could not read them.", metavar="STREAM")],
+    stream: Annotated[
+        str, typer.Argument(help="Stream that could not read them.", metavar="STREAM", autocompletion=complete_stream)
+    ],
     action: Annotated[
         Action,
         typer.Argument(

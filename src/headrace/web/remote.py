@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx2
@@ -23,6 +23,7 @@ from headrace.errors import (
     NotFoundError,
     OverloadError,
     QuestionError,
+    StartingError,
     UnavailableError,
     UsageError,
     did_you_mean,
@@ -41,8 +42,11 @@ from headrace.web import refusals
 RETRY_FOR_S = 30.0
 BUSY_FOR_S = 600.0
 LONGEST_PAUSE_S = 2.0
+READY_PAUSE_S = 0.5
+READY_FOR_S = 180.0  # how long Spark may take to start; it needs some seconds
 REPLAY_S = 600.0  # for one step
 NDJSON = "application/x-ndjson"
+Reply = TypeVar("Reply")
 _CONTENT_TYPES = {
     Format.NDJSON: "application/x-ndjson",
     Format.JSON: "application/json",
@@ -61,12 +65,19 @@ class Remote:
     """A workspace behind a URL. Connections are kept; events are sent again, under one key, until one reply comes."""
 
     def __init__(
-        self, url: str, token: str | None = None, *, retry_for_s: float = RETRY_FOR_S, busy_for_s: float = BUSY_FOR_S
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        retry_for_s: float = RETRY_FOR_S,
+        busy_for_s: float = BUSY_FOR_S,
+        ready_for_s: float | None = None,
     ) -> None:
         self.url = _check_url(url.rstrip("/"))
         self.on_wait: Callable[[HeadraceError, float], None] | None = None  # hears of each pause before a retry
         self._retry_for_s = retry_for_s
         self._busy_for_s = busy_for_s
+        self._ready_for_s = READY_FOR_S if ready_for_s is None else ready_for_s
         self._reached = False  # a server that was never there is not waited for
         # A proxy of the environment is not for a server that is most often on this machine.
         self._http = httpx2.Client(
@@ -134,21 +145,26 @@ class Remote:
         path = f"/v1/views/{_quote(question.view)}/lookup"
         if question.as_of is None:
             return Answer.from_dict(self.call("POST", path, content=_encode(question)))
-        return Answer.from_dict(self._follow("POST", path, job or Job(), content=_encode(question)))
+        body = _encode(question)
+        return Answer.from_dict(self.when_ready(lambda: self._follow("POST", path, job or Job(), content=body)))
 
     def explain(self, asked: CellQuestion, job: Job | None = None) -> Explanation:
         """The events behind a cell. The server reads the log for it, so it may take long."""
         path = f"/v1/views/{_quote(asked.view)}/explain"
-        return Explanation.from_dict(self._follow("GET", path, job or Job(), params=asked.parameters()))
+        params = asked.parameters()
+        return Explanation.from_dict(self.when_ready(lambda: self._follow("GET", path, job or Job(), params=params)))
 
     def sql(self, query: str, limit: int | None = None, job: Job | None = None) -> SqlAnswer:
         """Run a SELECT; as Arrow, which keeps every type. The server has its own deadline for it."""
         body = orjson.dumps({"query": query, "limit": limit})
+        return SqlAnswer.from_arrow(self.when_ready(lambda: self._sql(body)))
+
+    def _sql(self, body: bytes) -> bytes:
         patient = httpx2.Timeout(None, connect=5.0)
         reply = self._request("POST", "/v1/sql", content=body, headers={"accept": ARROW_STREAM}, timeout=patient)
         if reply.headers.get("content-type") != ARROW_STREAM:
             self._read(reply)
-        return SqlAnswer.from_arrow(reply.content)
+        return reply.content
 
     def plan(self) -> Plan:
         """What `apply` would change."""
@@ -196,11 +212,26 @@ class Remote:
     def refresh(self, view: str, *, full: bool = False) -> dict[str, Any]:
         """Have the batch layer take over what the speed layer has, or build all of it anew."""
         body = orjson.dumps({"full": full})
-        return dict(self.call("POST", f"/v1/views/{_quote(view)}/refresh", content=body))
+        path = f"/v1/views/{_quote(view)}/refresh"
+        return dict(self.when_ready(lambda: self.call("POST", path, content=body)))
 
     def dead_letters(self, stream: str) -> RemoteDeadLetters:
         """What a stream could not read."""
         return RemoteDeadLetters(self, stream)
+
+    def when_ready(self, ask: Callable[[], Reply]) -> Reply:
+        """What a request that needs Spark gives; while the server starts Spark, it is repeated."""
+        deadline = time.monotonic() + self._ready_for_s
+        while True:
+            try:
+                return ask()
+            except StartingError as error:
+                pause = error.retry_after_s or READY_PAUSE_S
+                if time.monotonic() + pause > deadline:
+                    raise
+                if self.on_wait:
+                    self.on_wait(error, pause)
+                time.sleep(pause)
 
     def _follow(self, method: str, path: str, job: Job, **request: Any) -> dict[str, Any]:
         """What a server says in the end of work that may take long; the job hears how far it is."""
@@ -281,7 +312,8 @@ class RemoteDeadLetters:
         """Read some of them again; the reply's `cursor` takes the next step."""
         asked = {"cursor": cursor, "dry_run": "true" if dry_run else None}
         given = {name: value for name, value in asked.items() if value is not None}
-        return dict(self._remote.call("POST", f"{self._path}/replay", params=given, timeout=REPLAY_S))
+        path, remote = f"{self._path}/replay", self._remote
+        return dict(remote.when_ready(lambda: remote.call("POST", path, params=given, timeout=REPLAY_S)))
 
 
 def _check_url(url: str) -> str:
