@@ -167,7 +167,7 @@ def test_the_past_by_all_surfaces(up: Up, connection: Connection, headrace: Call
     assert shown.out.startswith("no rows\n"), shown.err
     wrong = headrace("ask", "traffic", "-w", up.folder, "--version-as-of", "9")
     assert (wrong.code, wrong.err) == (
-        1,
+        2,
         "error: the lake of stream 'visits' has commits 0 to 0; found 9 commits; expected at most 1\n",
     )
     assert "the past does not change" in headrace("ask", "traffic", "--version-as-of", "1", "--watch", "-w", up.url).err
