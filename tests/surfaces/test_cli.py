@@ -16,7 +16,7 @@ import pytest
 from headrace.cli.app import app
 from headrace.cli.init import settings_text
 from headrace.config import Settings, Workspace
-from tests.surfaces.conftest import HEADRACE, Ran, visit
+from tests.surfaces.conftest import HEADRACE, Ran, Served, visit
 
 Command = Callable[..., Ran]
 COMMANDS = {
@@ -98,6 +98,19 @@ def test_init_from_a_file_makes_a_workspace_that_takes_it(tmp_path: Path, headra
     assert f"headrace ask -w {folder} page_views_by_page" in made.out
     assert headrace("apply", "-w", folder, "--yes").code == 0
     assert headrace("send", "-w", folder, "page_views", file).out.startswith("40 events sent")
+
+
+def test_init_from_a_file_of_a_workspace_that_is_served_goes_on_with_apply(
+    applied: Path, serve: Callable[..., Served], headrace: Command
+) -> None:
+    served = serve(applied)
+    file = write_events(applied / "prices.ndjson", {"symbol": "HR", "price": 1.5}, {"symbol": "RH", "price": 2.5})
+    made = headrace("init", applied, "--from", file)
+    assert f"a server runs this workspace already):\n  headrace apply -w {applied}\n" in made.out
+    assert "headrace up" not in made.out
+    assert f"The page at {served.url} shows it live." in made.out
+    (applied / "definitions" / "prices.sql").unlink()
+    assert headrace("init", applied, "--from", file, "--json").json["next"][0] == f"headrace apply -w {applied}"
 
 
 def test_init_from_files_adds_to_a_workspace_one_stream_for_each_shape(folder: Path, headrace: Command) -> None:
