@@ -70,7 +70,8 @@ and nothing else: everything below `/v1` and `/metrics` still asks for the heade
            "fix": "did you mean 'traffic'?; `headrace views` lists all", "where": null}}
 ```
 
-Codes that only HTTP has: @CODES. 429 and 503 carry `Retry-After`. A request that fails kept nothing.
+Codes that only HTTP has: @CODES. 429 and 503 carry `Retry-After`; the
+code `spark_starting` (503) says that the same request goes well in some seconds, and our clients repeat it. A request that fails kept nothing.
 
 **Events** are acknowledged when they are on disk:
 
