@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +13,7 @@ import orjson
 
 from headrace.config import Workspace
 from headrace.define.plan import Plan
-from headrace.errors import NotReadyError
+from headrace.errors import HeadraceError, NotReadyError
 from headrace.files import Declared, find_files, read_pieces
 from headrace.history.job import Job
 from headrace.lake.formats.layout import ANY, Format, Layout
@@ -97,6 +97,11 @@ class Connection:
     def url(self) -> str | None:
         """The server that is used; None if there is none."""
         return self._backend.url if isinstance(self._backend, Remote) else None
+
+    def on_wait(self, hear: Callable[[HeadraceError, float], None]) -> None:
+        """Have a function hear of each pause, in seconds, before the server is asked again, and why."""
+        if isinstance(self._backend, Remote):
+            self._backend.on_wait = hear
 
     def ask(
         self,

@@ -70,6 +70,13 @@ class HeadraceError(Exception):
         }
 
 
+class UsageError(HeadraceError):
+    """A command line cannot be read, or its options do not go together, whatever the workspace holds."""
+
+    code = "usage"
+    exit_code = 2
+
+
 class DefinitionError(HeadraceError):
     """A stream or view is declared wrongly."""
 
@@ -92,18 +99,21 @@ class QuestionError(HeadraceError):
     """A question cannot be answered as it was put."""
 
     code = "question"
+    exit_code = 2
 
 
 class SqlError(HeadraceError):
     """A query in SQL is not taken, or fails."""
 
     code = "sql"
+    exit_code = 2
 
 
 class SqlLimitError(SqlError):
     """A query in SQL was stopped: it needs more time or memory than it may take."""
 
     code = "sql_limit"
+    exit_code = 1  # it may go well at another time, or with other settings
 
 
 class NotFoundError(HeadraceError):
@@ -118,6 +128,12 @@ class NotReadyError(HeadraceError):
 
     code = "not_ready"
     http_status = 503
+
+
+class StartingError(NotReadyError):
+    """Spark, which the request needs, is being started; the same request goes well in some seconds."""
+
+    code = "spark_starting"
 
 
 class IngestError(HeadraceError):

@@ -15,7 +15,7 @@ from headrace.config import Workspace
 from headrace.define.cost import DEFAULT_EVENTS_PER_S
 from headrace.define.loosening import strictest
 from headrace.define.model import Stream
-from headrace.errors import FencedError, HeadraceError, JavaEndedError, NotReadyError
+from headrace.errors import FencedError, HeadraceError, JavaEndedError, NotReadyError, StartingError
 from headrace.failures import disk_full, from_system, is_disk_full, one_line
 from headrace.lake.dead import DeadLetters
 from headrace.lake.health import check_files, check_log
@@ -182,7 +182,7 @@ class Pipeline:
 
     def _replay_next(self, cursor: str | None, dry_run: bool) -> dict[str, Any]:
         if self._replay is None:
-            raise NotReadyError(f"stream '{self.stream.name}': Spark is starting", fix="replay again in some seconds")
+            raise StartingError(f"stream '{self.stream.name}': Spark is starting", fix="replay again in some seconds")
         return self._replay.step(self.stream, cursor, dry_run=dry_run).as_dict()
 
     def wake(self) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from headrace.errors import HeadraceError, NotReadyError
+from headrace.errors import HeadraceError, StartingError
 from headrace.failures import one_line
 from headrace.spark import discard, is_alive, java_process
 
@@ -47,10 +47,10 @@ class SparkProcess:
         return self._session
 
     def session(self) -> SparkSession:
-        """The session; NotReadyError while Java starts."""
+        """The session; StartingError while Java starts."""
         session = self._session
         if session is None:
-            raise NotReadyError(self.trouble or "Spark is starting", fix="try again in some seconds")
+            raise StartingError(self.trouble or "Spark is starting", fix="ask again in some seconds")
         return session
 
     def run(self) -> None:

@@ -10,7 +10,7 @@ from headrace.define.catalog import Catalog
 from headrace.define.cost import Costs, Size
 from headrace.define.model import View
 from headrace.describe import describe_audit, describe_versions
-from headrace.errors import NotFoundError, NotReadyError, did_you_mean
+from headrace.errors import NotFoundError, NotReadyError, StartingError, did_you_mean
 from headrace.lake.size import lake_size, unread_size
 from headrace.pipeline import Pipeline
 from headrace.reconcile import choose_way, point_of
@@ -66,7 +66,7 @@ class Versions:
         if pipeline is None:
             raise unknown_view(view, ())  # dropped with its stream, just now
         if pipeline.batch is None:
-            raise NotReadyError(f"view '{view}' cannot be refreshed yet: Spark is starting", fix="repeat it soon")
+            raise StartingError(f"view '{view}' cannot be refreshed yet: Spark is starting", fix="repeat it soon")
         if full:
             at = point_of(pipeline.table.state)
             version = self._store.register(version.view, version.fingerprint, version.patience_ms, at)

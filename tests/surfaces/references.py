@@ -30,8 +30,16 @@ standard output. `-w` names a workspace by its folder (by default the current on
 server holds a workspace, commands go through it. `headrace --install-completion` installs completion for your shell.
 
 A failure is one line on standard error, `error: …`, with `--json` `{"error": {…}}`, and never a stack trace
-(`HEADRACE_DEBUG=1` shows it). Exit codes: 0 done; 1 failed; 2 the command line or a definition is wrong; 3 another
-process took the workspace over; 4 `plan --exit-code` found changes; 130 interrupted.
+(`HEADRACE_DEBUG=1` shows it). Exit codes:
+
+| code | what happened |
+|---|---|
+| 0 | done |
+| 1 | it failed: something does not exist, cannot be reached, is not ready, or was refused by the machine |
+| 2 | what was asked for is wrong: an option or its value, a time, a duration, a question, SQL or a definition |
+| 3 | another process took the workspace over |
+| 4 | `plan --exit-code` found changes |
+| 130 | interrupted |
 """
 _SETTINGS = """\
 # Settings
@@ -62,7 +70,8 @@ and nothing else: everything below `/v1` and `/metrics` still asks for the heade
            "fix": "did you mean 'traffic'?; `headrace views` lists all", "where": null}}
 ```
 
-Codes that only HTTP has: @CODES. 429 and 503 carry `Retry-After`. A request that fails kept nothing.
+Codes that only HTTP has: @CODES. 429 and 503 carry `Retry-After`; the
+code `spark_starting` (503) says that the same request goes well in some seconds, and our clients repeat it. A request that fails kept nothing.
 
 **Events** are acknowledged when they are on disk:
 

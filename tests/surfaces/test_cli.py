@@ -16,7 +16,7 @@ import pytest
 from headrace.cli.app import app
 from headrace.cli.init import settings_text
 from headrace.config import Settings, Workspace
-from tests.surfaces.conftest import HEADRACE, Ran, visit
+from tests.surfaces.conftest import HEADRACE, Ran, Served, visit
 
 Command = Callable[..., Ran]
 COMMANDS = {
@@ -100,6 +100,19 @@ def test_init_from_a_file_makes_a_workspace_that_takes_it(tmp_path: Path, headra
     assert headrace("send", "-w", folder, "page_views", file).out.startswith("40 events sent")
 
 
+def test_init_from_a_file_of_a_workspace_that_is_served_goes_on_with_apply(
+    applied: Path, serve: Callable[..., Served], headrace: Command
+) -> None:
+    served = serve(applied)
+    file = write_events(applied / "prices.ndjson", {"symbol": "HR", "price": 1.5}, {"symbol": "RH", "price": 2.5})
+    made = headrace("init", applied, "--from", file)
+    assert f"a server runs this workspace already):\n  headrace apply -w {applied}\n" in made.out
+    assert "headrace up" not in made.out
+    assert f"The page at {served.url} shows it live." in made.out
+    (applied / "definitions" / "prices.sql").unlink()
+    assert headrace("init", applied, "--from", file, "--json").json["next"][0] == f"headrace apply -w {applied}"
+
+
 def test_init_from_files_adds_to_a_workspace_one_stream_for_each_shape(folder: Path, headrace: Command) -> None:
     logins = [write_events(folder / f"logins-{day}.ndjson", {"user": "ann", "ts": 1715940303 + day}) for day in (1, 2)]
     prices = write_events(folder / "prices.ndjson", {"symbol": "HR", "price": 1.5})
@@ -170,7 +183,7 @@ def test_plan_and_apply(folder: Path, headrace: Command) -> None:
     assert headrace("plan", "-w", folder, "--exit-code").code == 4
     assert headrace("plan", "-w", folder, "--json").json["only_creates"] is True
     refused = headrace("apply", "-w", folder)
-    assert refused.code == 1
+    assert refused.code == 2
     assert "give --yes" in refused.err
     assert headrace("apply", "-w", folder, "--yes").out.endswith("Applied.\n")
     assert headrace("plan", "-w", folder).out == "Nothing to change: what is defined runs, or is being built.\n"
@@ -250,8 +263,8 @@ def test_an_empty_workspace_says_what_to_do(folder: Path, headrace: Command) -> 
         (["asc"], 2, "no such command"),
         (["ask"], 2, "missing argument"),
         (["ask", "traffic", "--wndow", "1h"], 2, "no such option"),
-        (["ask", "traffic", "--key", "page"], 1, "such as --key page=/home"),
-        (["ask", "traffic", "--start", "soon"], 1, "start is not a time"),
+        (["ask", "traffic", "--key", "page"], 2, "such as --key page=/home"),
+        (["ask", "traffic", "--start", "soon"], 2, "start is not a time"),
         (["up", "--port", "99999"], 2, "--port"),
         (["ask", "traffic", "-w", "http://127.0.0.1:9"], 1, "cannot be reached"),
         (["status", "-w", "/nowhere"], 1, "is not a workspace"),
@@ -293,14 +306,31 @@ def test_completion_is_offered(applied: Path) -> None:
     assert complete("headrace st") == {"status", "streams"}
     assert complete("headrace ask tr", applied) == {"traffic"}
     assert complete("headrace send ", applied) == {"visits"}
+    assert complete("headrace dead-letters v", applied) == {"visits"}
+    assert complete(f"headrace ask -w {applied} tr", applied.parent) == {"traffic"}
     assert complete("headrace ask tr", applied.parent) == set()
 
 
-def complete(words: str, folder: Path | None = None) -> set[str]:
+def test_completion_finds_the_data_where_the_settings_say(applied: Path) -> None:
+    (applied / "data").rename(applied / "elsewhere")
+    assert complete("headrace ask tr", applied) == set()
+    assert complete("headrace ask tr", applied, HEADRACE_DATA="elsewhere") == {"traffic"}
+    (applied / "headrace.toml").write_text('data = "elsewhere"\n')
+    assert complete("headrace send ", applied) == {"visits"}
+    (applied / "headrace.toml").write_text("port = what")
+    assert complete("headrace send ", applied) == set()
+
+
+def complete(words: str, folder: Path | None = None, **environment: str) -> set[str]:
     position = str(len(words.split(" ")) - 1)
     asked = {"_HEADRACE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": position}
     done = subprocess.run(
-        [str(HEADRACE)], capture_output=True, text=True, env={**os.environ, **asked}, check=False, cwd=folder
+        [str(HEADRACE)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **asked, **environment},
+        check=False,
+        cwd=folder,
     )
     assert done.stderr == ""
     return set(done.stdout.split())

@@ -35,6 +35,10 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     folder = tmp_path_factory.mktemp("live") / "shop"
     assert run(["init", str(folder)]) == 0
     running = Up(folder)
+    # Both need Spark, which is only starting.
+    early = [["refresh", "traffic"], ["dead-letters", "visits", "replay"]]
+    waiting = [subprocess.Popen([str(HEADRACE), *arguments], cwd=folder) for arguments in early]
+    assert [command.wait(timeout=180) for command in waiting] == [0, 0]
     (folder / "visits.ndjson").write_bytes(b"".join(orjson.dumps(event) + b"\n" for event in EVENTS) + b"broken\n")
     sent = subprocess.run(
         [str(HEADRACE), "send", "visits", "visits.ndjson", "--wait"],
@@ -163,7 +167,7 @@ def test_the_past_by_all_surfaces(up: Up, connection: Connection, headrace: Call
     assert shown.out.startswith("no rows\n"), shown.err
     wrong = headrace("ask", "traffic", "-w", up.folder, "--version-as-of", "9")
     assert (wrong.code, wrong.err) == (
-        1,
+        2,
         "error: the lake of stream 'visits' has commits 0 to 0; found 9 commits; expected at most 1\n",
     )
     assert "the past does not change" in headrace("ask", "traffic", "--version-as-of", "1", "--watch", "-w", up.url).err

@@ -19,7 +19,7 @@ from headrace.bench.figures import Figure
 from headrace.bench.lake import COMMITS, many_commits
 from headrace.bench.measure import Tell, file_to_view, serving
 from headrace.bench.steady import steady_flow
-from headrace.errors import HeadraceError
+from headrace.errors import UsageError
 from headrace.logs import configure
 
 EVENTS = 5_000_000
@@ -68,9 +68,9 @@ def _parts(only: list[str] | None, *, whole: bool) -> list[str]:
     """Which parts to measure, in their order."""
     unknown = [part for part in only or () if part not in PARTS]
     if unknown:
-        raise HeadraceError(f"the benchmark has no part '{unknown[0]}'", expected=f"one of {', '.join(PARTS)}")
+        raise UsageError(f"the benchmark has no part '{unknown[0]}'", expected=f"one of {', '.join(PARTS)}")
     if only and whole:
-        raise HeadraceError("a document has the figures of all parts", fix="leave --only out, or --write")
+        raise UsageError("a document has the figures of all parts", fix="leave --only out, or --write")
     return [part for part in PARTS if not only or part in only]
 
 

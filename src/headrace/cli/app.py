@@ -9,7 +9,7 @@ import typer
 
 from headrace.cli import ask, audit, dead_letters, demo, doctor, explain, init, overview, plan, send, sql, up, versions
 from headrace.cli.output import print_error
-from headrace.errors import HeadraceError
+from headrace.errors import UsageError
 
 app = typer.Typer(
     name="headrace",
@@ -26,13 +26,6 @@ for command in (
     demo.demo, demo.bench,
 ):  # fmt: skip
     app.command()(command)
-
-
-class UsageError(HeadraceError):
-    """The command line cannot be read."""
-
-    code = "usage"
-    exit_code = 2
 
 
 def _show_version(wanted: bool) -> None:

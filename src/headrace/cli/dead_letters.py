@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
+from headrace.cli.options import JsonOption, WorkspaceOption, complete_stream, open_connection
 from headrace.cli.output import console, count, make_table, print_json, printable, size
 from headrace.cli.replay import print_replay, replay_all
-from headrace.errors import QuestionError
+from headrace.errors import UsageError
 
 SHOWN_CHARACTERS = 100
 
@@ -26,7 +26,9 @@ class Action(StrEnum):
 
 
 def dead_letters(
-    stream: Annotated[str, typer.Argument(help="Stream that could not read them.", metavar="STREAM")],
+    stream: Annotated[
+        str, typer.Argument(help="Stream that could not read them.", metavar="STREAM", autocompletion=complete_stream)
+    ],
     action: Annotated[
         Action,
         typer.Argument(
@@ -50,7 +52,7 @@ def dead_letters(
     can read. Stopped half way, even by kill -9, it loses none and doubles none: start it again.
     """
     if (action is Action.SHOW) != (position is not None):
-        raise QuestionError(
+        raise UsageError(
             "a position goes with show", expected=f"headrace dead-letters {stream} show POSITION", fix="`list` has them"
         )
     with open_connection(workspace) as connection:

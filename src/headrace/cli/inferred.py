@@ -72,6 +72,7 @@ class Inferred:
                 }
                 for field in found.stream.fields
             ],
+            "format": found.stream.format,
             "event_time": found.stream.event_time,
             "patience_ms": found.stream.patience_ms,
             "sampled": found.sampled,
@@ -88,8 +89,7 @@ def infer(files: list[Path], folder: Path, fields: str | None = None) -> list[In
     shapes: dict[frozenset[str], list[Sample]] = {}
     for file in dict.fromkeys(files):
         sample = read_sample(file, names)
-        shape = frozenset(name for row in sample.rows for name in row)
-        shapes.setdefault(shape, []).append(sample)
+        shapes.setdefault(sample.shape, []).append(sample)
     known = load(folder / "definitions")
     taken = {name.lower() for name in (*known.streams, *known.views)}
     made: list[Inferred] = []

@@ -9,10 +9,11 @@ import typer
 
 from headrace.cli.options import JsonOption
 from headrace.cli.output import print_json
-from headrace.errors import WorkspaceError
+from headrace.errors import UsageError, WorkspaceError
 
 if TYPE_CHECKING:
     from headrace.cli.inferred import Inferred
+    from headrace.config import Workspace
 
 _EXAMPLE = """\
 -- A stream: events of one shape. Each visit is one JSON object with these fields.
@@ -55,12 +56,15 @@ def init(
 ) -> None:
     """Make a workspace; with --from, for the events of a file.
 
-    It gets settings, a definition (an example, or one inferred from the file: NDJSON, JSON, CSV with a header, Parquet)
-    and a .gitignore for its data. In a folder that is a workspace already, --from adds a definition.
+    It gets settings, a definition (an example, or one inferred from the file: NDJSON, JSON, CSV with a header, Parquet,
+    or lines of text such as an access log) and a .gitignore for its data. In a folder that is a workspace already,
+    --from adds a definition.
     """
     from headrace.config import Settings, Workspace  # its reading of settings is what --help need not wait for
 
     folder, files = _places(places or [], sources or [])
+    if fields is not None and not files:
+        raise UsageError("--fields names the columns of a file", fix="name the file: --from FILE")
     inferred = _infer(files, folder, fields) if files else []
     written = [
         *((folder / "definitions" / f"{one.drafted.name}.sql", one.drafted.sql) for one in inferred),
@@ -77,13 +81,14 @@ def init(
         f"headrace send{where} visits events.ndjson",
         f"headrace ask{where} traffic",
     ]
+    running = _runs_at(Workspace.open(folder))
     if as_json:
         print_json(
             {
                 "folder": str(folder.resolve()),
                 "files": names,
                 "streams": [one.as_dict() for one in inferred],
-                "next": [f"headrace up{where}", *commands],
+                "next": [f"headrace {'apply' if running else 'up'}{where}", *commands],
             }
         )
         return
@@ -93,7 +98,8 @@ def init(
         typer.echo("")
         for line in one.lines():
             typer.echo(line)
-    _print_next(where, commands, Workspace.open(folder).settings.port or Settings.model_fields["port"].default)
+    port = Workspace.open(folder).settings.port or Settings.model_fields["port"].default
+    _print_next(where, commands, running, f"http://localhost:{port}")
 
 
 def _places(places: list[Path], sources: list[Path]) -> tuple[Path, list[Path]]:
@@ -101,11 +107,11 @@ def _places(places: list[Path], sources: list[Path]) -> tuple[Path, list[Path]]:
     files = [place for place in places if sources and place.is_file()]
     folders = [place for place in places if place not in files]
     if folders and folders[0].is_file():
-        raise WorkspaceError(
+        raise UsageError(
             f"'{folders[0]}' is a file, not a folder", fix=f"to infer a definition from it: --from {folders[0]}"
         )
     if len(folders) > 1:
-        raise WorkspaceError(
+        raise UsageError(
             "a workspace is one folder",
             found=", ".join(f"'{folder}'" for folder in folders),
             fix="give one folder; files of events follow --from",
@@ -136,13 +142,25 @@ def _write_all(written: list[tuple[Path, str]]) -> None:
         ) from error
 
 
-def _print_next(where: str, commands: list[str], port: int) -> None:
-    typer.echo("\nNext, in this terminal (it runs until Ctrl-C):")
-    typer.echo(f"  headrace up{where}")
-    typer.echo("and in a second one:")
+def _runs_at(workspace: Workspace) -> str | None:
+    """The URL of the server that holds the workspace, if one does."""
+    from headrace.lease import live_holder
+
+    holder = live_holder(workspace.lease_file)
+    return holder.url if holder else None
+
+
+def _print_next(where: str, commands: list[str], running: str | None, url: str) -> None:
+    if running:
+        typer.echo("\nNext (a server runs this workspace already):")
+        typer.echo(f"  headrace apply{where}")
+    else:
+        typer.echo("\nNext, in this terminal (it runs until Ctrl-C):")
+        typer.echo(f"  headrace up{where}")
+        typer.echo("and in a second one:")
     for command in commands:
         typer.echo(f"  {command}")
-    typer.echo(f"The page at http://localhost:{port} shows it live.")
+    typer.echo(f"The page at {running or url} shows it live.")
 
 
 def settings_text() -> str:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.waiting import say_waits
+
 if TYPE_CHECKING:
     from headrace.client import Connection
 
@@ -43,11 +45,14 @@ def complete_stream(context: typer.Context, incomplete: str) -> list[str]:
 def _running(context: typer.Context, kind: str, incomplete: str) -> list[str]:
     import json
 
-    catalog = Path(context.params.get("workspace") or ".") / "data" / "catalog.json"
+    from headrace.config import Workspace  # whose settings say where the data is
+    from headrace.errors import HeadraceError
+
     try:
-        declared = json.loads(catalog.read_text())["definitions"]
+        workspace = Workspace.open(context.params.get("workspace") or ".")
+        declared = json.loads(workspace.catalog_file.read_text())["definitions"]
         return sorted(d["name"] for d in declared if d["kind"] == kind and d["name"].startswith(incomplete))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, HeadraceError):
         return []  # a shell has no place for errors
 
 
@@ -55,4 +60,6 @@ def open_connection(workspace: str) -> Connection:
     """A connection to what `--workspace` names."""
     from headrace.client import connect  # brings the parts that read answers, which --help need not wait for
 
-    return connect(workspace)
+    connection = connect(workspace)
+    connection.on_wait(say_waits())
+    return connection

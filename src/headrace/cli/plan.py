@@ -10,7 +10,7 @@ import typer
 from headrace.cli.options import JsonOption, NoWaitOption, WorkspaceOption, open_connection
 from headrace.cli.output import console, print_json
 from headrace.cli.until import wait_until_serving
-from headrace.errors import DefinitionError, WorkspaceError
+from headrace.errors import DefinitionError, UsageError
 
 if TYPE_CHECKING:
     from headrace.client import Connection
@@ -112,7 +112,7 @@ def agree(command: str, question: str, *, yes: bool, as_json: bool) -> None:
     if yes:
         return
     if as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise WorkspaceError(
+        raise UsageError(
             f"{command} asks before it changes something, and there is no terminal to ask on", fix="give --yes"
         )
     if not typer.confirm(question):

@@ -13,7 +13,7 @@ import typer
 
 from headrace.cli.options import JsonOption, WorkspaceOption, complete_stream, open_connection
 from headrace.cli.output import console, print_json
-from headrace.errors import IngestError, NotReadyError
+from headrace.errors import IngestError, NotReadyError, UsageError
 
 if TYPE_CHECKING:
     from headrace.client import Connection
@@ -118,14 +118,14 @@ def _follow(
     from headrace.lake.formats.layout import Format, check_format, format_of
 
     if len(files) != 1 or files[0] == STANDARD_INPUT:
-        raise IngestError("--follow takes one file", found=f"{len(files)} files" if len(files) > 1 else "-")
+        raise UsageError("--follow takes one file", found=f"{len(files)} files" if len(files) > 1 else "-")
     declared = connection.declared(stream)
     with files[0].open("rb") as file:
         chosen = layout.format or format_of(files[0].name, file.read(4096), declared.format, declared.types)
     chosen = Format.NDJSON if chosen is Format.JSON and layout.format is None else chosen  # one line, as yet
     check_format(stream, declared.format, chosen)
     if chosen not in (Format.NDJSON, Format.TEXT):
-        raise IngestError(f"--follow does not take {chosen}", expected="a file of lines: ndjson or text")
+        raise UsageError(f"--follow does not take {chosen}", expected="a file of lines: ndjson or text")
     sending = connection.sending(declared, progress)
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

@@ -12,7 +12,7 @@ import typer
 from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
 from headrace.cli.output import cell, console, freshness, make_table, print_json, span
 from headrace.cli.waiting import waiting
-from headrace.errors import SqlError
+from headrace.errors import HeadraceError, UsageError
 
 if TYPE_CHECKING:
     from headrace.sql import SqlAnswer
@@ -45,7 +45,7 @@ def sql(
     """
     text = _read_query(query, file)
     if as_csv and as_json:
-        raise SqlError("--csv and --json are two forms of one output", fix="give one of them")
+        raise UsageError("--csv and --json are two forms of one output", fix="give one of them")
     if events:
         answer = _ask_events(workspace, text, limit)
     else:
@@ -60,7 +60,7 @@ def sql(
 
 def _ask_events(workspace: str, text: str, limit: int | None) -> SqlAnswer:
     if workspace.startswith(("http://", "https://")):
-        raise SqlError(
+        raise UsageError(
             "events are read where they lie",
             found=f"URL {workspace}",
             expected="the folder of a workspace on this machine",
@@ -77,7 +77,7 @@ def _ask_events(workspace: str, text: str, limit: int | None) -> SqlAnswer:
 
 def _read_query(query: str | None, file: Path | None) -> str:
     if (query is None) == (file is None):
-        raise SqlError(
+        raise UsageError(
             "there is no query" if query is None else "there are two queries",
             expected="one, as an argument, from a file (-f FILE) or from standard input (-)",
         )
@@ -89,7 +89,7 @@ def _read_query(query: str | None, file: Path | None) -> str:
         return file.read_text()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise SqlError(f"file '{file}' cannot be read: {reason}") from error
+        raise HeadraceError(f"file '{file}' cannot be read: {reason}") from error
 
 
 def _print(answer: SqlAnswer, *, as_csv: bool, as_json: bool) -> None:

@@ -1,21 +1,39 @@
-"""A bar for whoever waits for Spark: on standard error, if that is a terminal and it takes more than a moment."""
+"""What whoever waits is shown, on standard error: a line when the server has to be waited for, a bar for long work."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+import typer
+
 from headrace.cli.output import console
 
 if TYPE_CHECKING:
+    from headrace.errors import HeadraceError
     from headrace.history import Progress
 
 MOMENT_S = 1.0
+SAY_EVERY_S = 10.0
 REFRESH_S = 0.2
 
 Follow = Callable[[], "Progress"]
+
+
+def say_waits() -> Callable[[HeadraceError, float], None]:
+    """Says, once in a while, what the server is waited for."""
+    said_at = float("-inf")
+
+    def hear(error: HeadraceError, pause_s: float) -> None:
+        nonlocal said_at
+        if time.monotonic() - said_at > SAY_EVERY_S:
+            said_at = time.monotonic()
+            typer.echo(f"waiting for the server: {error.message}", err=True)
+
+    return hear
 
 
 @contextmanager

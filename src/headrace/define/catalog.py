@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headrace.define.mistakes import each, join
 from headrace.define.model import Stream, View
 from headrace.define.script import run_script
 from headrace.define.select import Select, build_view
 from headrace.define.statements import read_statements
 from headrace.define.tokens import Source
-from headrace.errors import DefinitionError, DefinitionErrors, Location, did_you_mean
+from headrace.errors import DefinitionError, Location, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,10 @@ def load(folder: Path | str) -> Catalog:
         else:
             try:
                 definitions += [Definition(what, where) for what, where in run_script(path, text)]
-            except DefinitionErrors as e:
-                errors += e.errors
             except DefinitionError as e:
-                errors.append(e)
-    return assemble(definitions, errors)
+                errors += each(e)
+    # A stream that several files import from one module is one stream.
+    return assemble(list({id(definition.what): definition for definition in definitions}.values()), errors)
 
 
 def assemble(
@@ -67,56 +67,56 @@ def assemble(
 ) -> Catalog:
     """The catalog of these definitions, views resolved against streams of all of them and of `known`."""
     errors = list(errors or [])
+    broken = bool(errors)
     streams: dict[str, Stream] = {}
     views: dict[str, View] = {}
     locations: dict[str, Location] = {}
+    declared: list[Definition] = []  # the first of each name
     taken: dict[str, Location] = {}
     readable = dict(known.streams) if known else {}
-    broken = bool(errors)
     for definition in definitions:
         name = definition.what.name
         if name.lower() in taken:
-            errors.append(
-                DefinitionError(
-                    f"'{name}' is declared twice, also at {taken[name.lower()]}",
-                    fix="rename one",
-                    where=definition.where,
-                )
-            )
+            errors.append(_declared_twice(definition, taken[name.lower()]))
             continue
+        declared.append(definition)
         taken[name.lower()] = locations[name] = definition.where
         if isinstance(definition.what, Stream):
             streams[name] = readable[name] = definition.what
-    for definition in definitions:
-        if isinstance(definition.what, Stream) or locations.get(definition.what.name) != definition.where:
+    by_name = {name.lower(): stream for name, stream in readable.items()}
+    for definition in declared:
+        what = definition.what
+        if isinstance(what, Stream):
+            continue
+        stream = by_name.get(what.stream.lower())
+        if stream is None:
+            errors += what.mistakes if isinstance(what, Select) else ()
+            # After a mistake elsewhere the stream may be one that could not be read: one message is enough.
+            errors += [] if broken else [_unknown_stream(definition, by_name)]
             continue
         try:
-            views[definition.what.name] = _resolve(definition, readable)
-        except _UnknownStreamError as e:
-            # After a mistake elsewhere the stream may be one that could not be read: one message is enough.
-            if not broken:
-                errors.append(e)
+            views[what.name] = build_view(what, stream) if isinstance(what, Select) else what
         except DefinitionError as e:
-            errors.append(e)
+            errors += each(e)
     if errors:
-        errors.sort(key=lambda e: (e.where.file, e.where.line, e.where.column) if e.where else ("", 0, 0))
-        raise errors[0] if len(errors) == 1 else DefinitionErrors(errors)
+        raise join(errors)
     return Catalog(streams, views, locations)
 
 
-class _UnknownStreamError(DefinitionError):
-    """A view reads a stream that is not declared."""
-
-
-def _resolve(definition: Definition, streams: dict[str, Stream]) -> View:
-    what = definition.what
-    assert not isinstance(what, Stream)
-    by_lower = {name.lower(): stream for name, stream in streams.items()}
-    stream = by_lower.get(what.stream.lower())
-    if stream is None:
-        where = what.source.locate(what.stream_at) if isinstance(what, Select) else definition.where
-        fix = did_you_mean(what.stream.lower(), by_lower) or "declare it with CREATE STREAM"
-        raise _UnknownStreamError(
-            f"view '{what.name}' reads the stream '{what.stream}', which does not exist", fix=fix, where=where
+def _declared_twice(definition: Definition, first: Location) -> DefinitionError:
+    name, where = definition.what.name, definition.where
+    if where == first:
+        return DefinitionError(
+            f"'{name}' is declared twice by this line", fix="give each a name of its own", where=where
         )
-    return build_view(what, stream) if isinstance(what, Select) else what
+    return DefinitionError(f"'{name}' is declared twice, also at {first}", fix="rename one", where=where)
+
+
+def _unknown_stream(definition: Definition, streams: dict[str, Stream]) -> DefinitionError:
+    what = definition.what
+    assert not isinstance(what, Stream), "only views read streams"
+    return DefinitionError(
+        f"view '{what.name}' reads the stream '{what.stream}', which does not exist",
+        fix=did_you_mean(what.stream.lower(), streams) or "declare it with CREATE STREAM",
+        where=what.source.locate(what.stream_at) if isinstance(what, Select) else definition.where,
+    )

@@ -21,6 +21,11 @@ UNITS = {
 _NAMES = (("day", DAY_MS), ("hour", HOUR_MS), ("minute", MINUTE_MS), ("second", SECOND_MS), ("millisecond", 1))
 _CALENDAR = re.compile(r"(month|quarter|year)s?$", re.IGNORECASE)
 _PART = re.compile(r"\s*'?\s*(\d+(?:\.\d+)?)\s*'?\s*([A-Za-zµ]+)\s*'?\s*")
+_BOUNDS = {
+    "month": "start=2026-02-01, end=2026-03-01, window=28d",
+    "quarter": "start=2026-01-01, end=2026-04-01, window=90d",
+    "year": "start=2026-01-01, end=2027-01-01, window=365d",
+}
 _EXAMPLE = "a number and a unit, such as '1 minute', '90m', '250ms' or '1 day'"
 
 
@@ -64,14 +69,19 @@ def _count_ms(text: str, count: str, unit: str) -> Decimal:
     if size is None:
         if _CALENDAR.match(unit):
             raise DefinitionError(
-                f"the duration {text!r} has no fixed length: a {unit.lower()} is longer or shorter than the next",
-                fix="write days, and ask for calendar months in the question",
+                f"the duration {text!r} has no fixed length: a {_single(unit)} is longer or shorter than the next",
+                fix=f"write days, such as '1 day'; a calendar {_single(unit)} is asked for by its bounds, as in "
+                + _BOUNDS[_single(unit)],
             )
         raise DefinitionError(f"the duration {text!r} has an unknown unit", found=f"'{unit}'", expected=_EXAMPLE)
     try:
         return Decimal(count) * size
     except InvalidOperation:  # pragma: no cover - the pattern admits only digits
         raise _refuse(text) from None
+
+
+def _single(unit: str) -> str:
+    return unit.lower().removesuffix("s")
 
 
 def _refuse(text: str) -> DefinitionError:

@@ -161,8 +161,10 @@ def describe_window(window: Window | None) -> str:
     """A window in words."""
     if window is None:
         return "all time"
-    size = format_duration(window.size_ms)
-    return size if window.size_ms == window.slide_ms else f"{size} every {format_duration(window.slide_ms)}"
+    named = {"window_start": window.start_name, "window_end": window.end_name}
+    names = "".join(f", {bound} AS {name}" for bound, name in named.items() if name)
+    every = "" if window.size_ms == window.slide_ms else f" every {format_duration(window.slide_ms)}"
+    return f"{format_duration(window.size_ms)}{every}{names}"
 
 
 def describe_view(view: View) -> Iterator[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from headrace.aggregate import REGISTRY
 from headrace.define.coercion import INTERVAL, VOID, arithmetic_type, common_type
@@ -16,6 +17,7 @@ from headrace.define.functions import (
     operand_types,
 )
 from headrace.define.literals import parse_date, parse_timestamp
+from headrace.define.mistakes import FollowUpError, Mistakes
 from headrace.define.parser import Parser
 from headrace.define.rules import part_hint
 from headrace.define.signatures import Function
@@ -81,11 +83,13 @@ class Scope:
         qualifiers: tuple[str, ...] = (),
         *,
         computed: bool = False,
+        broken: Iterable[str] = (),
     ) -> None:
         self.fields = {name.lower(): (name, type_) for name, type_ in types.items()}
         self.owner = owner
         self.qualifiers = tuple(name.lower() for name in qualifiers)
         self.computed = computed  # evaluated once, by DuckDB
+        self.broken = frozenset(name.lower() for name in broken)  # fields whose declaration has a mistake
 
 
 def check(source: Source, node: Node, scope: Scope) -> Expression:
@@ -137,7 +141,9 @@ class Checker:
             case Operation():
                 return self._operation(node)
             case Logic():
-                return Term(node.op, BOOLEAN, tuple(self._condition(arg, node.op) for arg in node.args))
+                return Term(
+                    node.op, BOOLEAN, tuple(self._each(partial(self._condition, arg, node.op) for arg in node.args))
+                )
             case Test():
                 return self._test(node)
             case Case():
@@ -147,6 +153,18 @@ class Checker:
             case Star():
                 raise self.source.error(node.at, "* stands only in count(*)", fix="name the field")
         raise AssertionError(f"no rule for {node}")
+
+    def _terms(self, nodes: Sequence[Node], mistakes: Mistakes | None = None) -> list[Term]:
+        """The term of each node; the mistakes of all of them at once, with those that are known already."""
+        return self._each((partial(self.term, node) for node in nodes), mistakes)
+
+    def _each(self, checks: Iterable[Callable[[], Term]], mistakes: Mistakes | None = None) -> list[Term]:
+        mistakes, terms = mistakes or Mistakes(), []
+        for make_term in checks:
+            with mistakes.collect():
+                terms.append(make_term())
+        mistakes.check()
+        return terms
 
     def _error(self, node: Node, message: str, **more: str | None) -> DefinitionError:
         return self.source.error(node.at, message, **more)
@@ -164,6 +182,8 @@ class Checker:
             )
         if name in scope.fields:
             return Term("field", scope.fields[name][1], text=scope.fields[name][0])
+        if name in scope.broken:
+            raise FollowUpError(f"the declaration of '{node.name}' has a mistake", where=self.source.locate(node.at))
         if name in UNSTABLE:
             raise self._error(node, f"{name} {WHY_UNSTABLE}", fix="use the event time or a field of the event")
         known = "it has " + ", ".join(name for name, _ in scope.fields.values())
@@ -196,7 +216,7 @@ class Checker:
         return Term("part", of, (value,), text=part)
 
     def _item(self, node: Item) -> Term:
-        value, key = self.term(node.value), self.term(node.key)
+        value, key = self._terms((node.value, node.key))
         taken = {"ARRAY": INT, "MAP": STRING}.get(value.type.name)
         if taken is None:
             raise self._error(
@@ -216,13 +236,16 @@ class Checker:
         return term
 
     def _call(self, node: Call) -> Term:
-        function = self._function(node)
+        mistakes = Mistakes()
+        with mistakes.collect():
+            function = self._function(node)
+        # An unknown function may be a misspelled count(*), so its * is no second mistake.
+        args = self._terms([arg for arg in node.args if not (mistakes and isinstance(arg, Star))], mistakes)
         if node.distinct or node.where:
             extra = "DISTINCT" if node.distinct else "FILTER"
             raise self._error(
                 node, f"{function.name} is not an aggregate: {extra} has no meaning in it", fix="remove it"
             )
-        args = [self.term(arg) for arg in node.args]
         parameters = function.pair(len(args))
         if parameters is None:
             raise self._error(
@@ -285,7 +308,7 @@ class Checker:
     def _operation(self, node: Operation) -> Term:
         if node.op == "NOT":
             return Term("NOT", BOOLEAN, (self._condition(node.args[0], "NOT"),))
-        args = [self.term(arg) for arg in node.args]
+        args = self._terms(node.args)
         if node.op in COMPARE:
             args = self._compared(node, args)
             return Term(node.op, BOOLEAN, tuple(args))
@@ -343,7 +366,7 @@ class Checker:
         return Term(node.op, arithmetic_type(node.op, *operand_types(args)), tuple(args))
 
     def _test(self, node: Test) -> Term:
-        args = [self.term(arg) for arg in node.args]
+        args = self._terms(node.args)
         if node.op in ("IN", "BETWEEN"):
             args = self._compared(node, args)
         elif node.op in ("LIKE", "ILIKE", "RLIKE"):
@@ -371,13 +394,13 @@ class Checker:
             )
 
     def _case(self, node: Case) -> Term:
-        args: list[Term] = []
+        checks: list[Callable[[], Term]] = []
         for condition, value in node.whens:
-            args += [self._condition(condition, "WHEN"), self.term(value)]
-        values = args[1::2]
+            checks += [partial(self._condition, condition, "WHEN"), partial(self.term, value)]
         if node.otherwise is not None:
-            values = [*values, self.term(node.otherwise)]
-            args.append(values[-1])
+            checks.append(partial(self.term, node.otherwise))
+        args = self._each(checks)
+        values = args[1::2] if node.otherwise is None else [*args[1::2], args[-1]]
         type_ = common_type([value.type for value in values])
         if type_ is None:
             raise self._no_common(node, "CASE", values)

@@ -48,7 +48,7 @@ def to_json(definition: Stream | View) -> dict[str, Any]:
         "stream": definition.stream,
         "keys": [{"name": key.name, "expression": _expression_to_json(key.expression)} for key in definition.keys],
         "columns": [{"name": column.name, **_aggregate_to_json(column.aggregate)} for column in definition.columns],
-        "window": {"size_ms": window.size_ms, "slide_ms": window.slide_ms} if window else None,
+        "window": _window_to_json(window) if window else None,
         "where": _expression_to_json(definition.where),
         "schedule_ms": definition.schedule_ms,
         "reads": [[name, str(of)] for name, of in definition.reads],
@@ -70,6 +70,13 @@ def from_json(value: dict[str, Any]) -> Stream | View:
         schedule_ms=value["schedule_ms"],
         reads=tuple((name, parse_type(of)) for name, of in value.get("reads", [])),
     )
+
+
+def _window_to_json(window: Window) -> dict[str, Any]:
+    spans: dict[str, Any] = {"size_ms": window.size_ms, "slide_ms": window.slide_ms}
+    # Left out where there are none: views from before there were names keep their fingerprint.
+    names = {"start_name": window.start_name, "end_name": window.end_name}
+    return {**spans, **{kind: name for kind, name in names.items() if name is not None}}
 
 
 def _field_to_json(field: Field) -> dict[str, Any]:

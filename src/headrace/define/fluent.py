@@ -6,6 +6,7 @@ They make what SQL makes: equal objects, by the same rules.
 from __future__ import annotations
 
 from contextvars import ContextVar
+from dataclasses import replace
 from datetime import timedelta
 from typing import TypeVar
 
@@ -14,6 +15,7 @@ from headrace.define.columns import counts_all, make_aggregate
 from headrace.define.durations import SECOND_MS, parse_duration
 from headrace.define.expression import Checker, Scope, check, check_condition, parse_tree
 from headrace.define.loosening import fields_read
+from headrace.define.mistakes import Mistakes, placed
 from headrace.define.query import Aggregation, Query, caller, written
 from headrace.define.rules import check_distinct, check_event_time, check_format, check_key, check_name, make_window
 from headrace.define.statements import Statements, read_fields
@@ -40,40 +42,43 @@ def Stream(  # noqa: N802 - reads as the noun it makes
     `format` is "json", or "text" for a stream of lines.
     """
     at = caller()
-    try:
+    with placed(at):
         check_name(name, "stream")
         typed = read_fields(written(fields, "the list of fields"))
         patience_ms = _milliseconds(patience)
         if event_time is None and patience_ms:
             raise DefinitionError(f"stream '{name}' has a patience but no event_time", fix='add event_time="at"')
         if event_time is not None:
-            event_time = check_event_time(event_time, {f.name: f.type for f in typed}, name)
+            event_time = check_event_time(event_time, typed, name)
         format = check_format(format, typed, name)
         return _declare(model.Stream(name, typed, event_time, patience_ms, format), at)
-    except DefinitionError as e:
-        raise _placed(e, at) from None
 
 
 def View(name: str, query: Query, *, schedule: str | timedelta | None = None) -> model.View:  # noqa: N802
     """A materialized view of a query over a stream."""
     at = caller()
-    try:
+    with placed(at):
         check_name(name, "view")
         if not isinstance(query, Query):
             raise DefinitionError(
                 f"view '{name}' is not given a query", found=type(query).__name__, fix="write visits.group_by(…).agg(…)"
             )
         return _declare(_build(name, query, _schedule_ms(schedule)), at)
-    except DefinitionError as e:
-        raise _placed(e, at) from None
 
 
-def window(size: str | timedelta, slide: str | timedelta | None = None) -> model.Window:
-    """A window of that size, one every `slide` (default: one after the other)."""
-    try:
-        return make_window(_milliseconds(size), None if slide is None else _milliseconds(slide))
-    except DefinitionError as e:
-        raise _placed(e, caller()) from None
+def window(
+    size: str | timedelta, slide: str | timedelta | None = None, *, start: str | None = None, end: str | None = None
+) -> model.Window:
+    """A window of that size, one every `slide` (default: one after the other).
+
+    `start` and `end` are further names for window_start and window_end in its rows.
+    """
+    with placed(caller()):
+        for name in (start, end):
+            if name is not None:
+                check_name(name, "column")
+        made = make_window(_milliseconds(size), None if slide is None else _milliseconds(slide))
+        return replace(made, start_name=start, end_name=end)
 
 
 def count(expression: str | None = None, *, where: str | None = None) -> Aggregation:
@@ -118,29 +123,41 @@ def _aggregation(name: str, expression: str | None, where: str | None) -> Aggreg
 def _build(name: str, query: Query, schedule_ms: int | None) -> model.View:
     stream: model.Stream = query.stream
     scope = Scope(stream.types(), f"stream '{stream.name}'", (stream.name,))
-    keys, window_ = _groups(query, scope)
-    columns = [_column(column, aggregation, scope) for column, aggregation in query.columns]
+    mistakes = Mistakes()
+    keys, window_ = _groups(query, scope, mistakes)
+    columns: list[model.Column] = []
+    for column, aggregation in query.columns:
+        with mistakes.collect():
+            columns.append(_column(column, aggregation, scope))
+    where: Expression | None = None
+    with mistakes.collect():
+        where = _where(query, scope)
+    mistakes.check()
     if not columns:
         raise DefinitionError(f"view '{name}' has no aggregate", fix="end the query with .agg(hits=hr.count())")
-    check_distinct([*(key.name for key in keys), *(column.name for column in columns)], "the column")
-    where = _where(query, scope)
+    names = [*(key.name for key in keys), *(window_.names if window_ else ()), *(column.name for column in columns)]
+    check_distinct(names, "the column")
     reads = fields_read(stream, keys, columns, where)
     return model.View(name, stream.name, tuple(keys), tuple(columns), window_, where, schedule_ms, reads)
 
 
 def _where(query: Query, scope: Scope) -> Expression | None:
-    conditions = [check_condition(source, parse_tree(source), scope, "where") for source in query.conditions]
+    mistakes, conditions = Mistakes(), []
+    for source in query.conditions:
+        with mistakes.collect():
+            conditions.append(check_condition(source, parse_tree(source), scope, "where"))
+    mistakes.check()
     if len(conditions) < 2:
         return conditions[0] if conditions else None
     joined = Source(" AND ".join(f"({condition.sql})" for condition in conditions))
     return check(joined, parse_tree(joined), scope)
 
 
-def _groups(query: Query, scope: Scope) -> tuple[list[model.Key], model.Window | None]:
+def _groups(query: Query, scope: Scope, mistakes: Mistakes) -> tuple[list[model.Key], model.Window | None]:
     keys: list[model.Key] = []
     window_: model.Window | None = None
     for name, what, at in query.groups:
-        try:
+        with mistakes.collect(), placed(at):
             if isinstance(what, model.Window) and name is None:
                 if window_:
                     raise DefinitionError("a view has one window", fix="remove one; other windows are asked for later")
@@ -149,8 +166,6 @@ def _groups(query: Query, scope: Scope) -> tuple[list[model.Key], model.Window |
                 keys.append(_key(name, what, scope))
             else:
                 raise DefinitionError("a key is a text or hr.window(…)", found=repr(what))
-        except DefinitionError as e:
-            raise _placed(e, at) from None
     return keys, window_
 
 
@@ -169,7 +184,7 @@ def _key(name: str | None, source: Source, scope: Scope) -> model.Key:
 
 
 def _column(name: str, aggregation: Aggregation, scope: Scope) -> model.Column:
-    try:
+    with placed(aggregation.at):
         check_name(name, "column")
         argument, where = aggregation.expression, aggregation.where
         node = parse_tree(argument) if argument else None
@@ -178,8 +193,6 @@ def _column(name: str, aggregation: Aggregation, scope: Scope) -> model.Column:
         expression = check(argument, node, scope) if argument and node else None
         condition = check_condition(where, parse_tree(where), scope, "where") if where else None
         return model.Column(name, make_aggregate(aggregation.name, expression, condition))
-    except DefinitionError as e:
-        raise _placed(e, aggregation.at) from None
 
 
 def _schedule_ms(schedule: str | timedelta | None) -> int | None:
@@ -195,11 +208,6 @@ def _milliseconds(duration: str | timedelta) -> int:
     if not isinstance(duration, str):
         raise DefinitionError("a duration is a text", found=repr(duration), expected="for example '1 minute'")
     return parse_duration(duration)
-
-
-def _placed(error: DefinitionError, at: Location) -> DefinitionError:
-    error.where = error.where or at
-    return error
 
 
 def _declare(definition: Definition, at: Location) -> Definition:

@@ -47,10 +47,20 @@ class Stream(Queryable):
 
 @dataclass(frozen=True)
 class Window:
-    """The default question of a view: windows of `size_ms`, one every `slide_ms`."""
+    """The default question of a view: windows of `size_ms`, one every `slide_ms`.
+
+    Every row has window_start and window_end; `start_name` and `end_name` are further names for them.
+    """
 
     size_ms: int
     slide_ms: int
+    start_name: str | None = None
+    end_name: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that the view gives to the bounds of its windows, the start first."""
+        return tuple(name for name in (self.start_name, self.end_name) if name is not None)
 
     @property
     def pane_ms(self) -> int:

@@ -13,7 +13,7 @@ from headrace.define.durations import format_duration
 from headrace.define.edit import Edit, How, Way, classify, describe_view
 from headrace.define.fingerprint import fingerprint
 from headrace.define.loosening import loosens
-from headrace.define.model import Field, Stream, View
+from headrace.define.model import JSON, Field, Stream, View
 from headrace.errors import ConflictError, DefinitionError
 
 Kind = Literal["create", "change", "drop", "refuse"]
@@ -135,7 +135,7 @@ def _streams(running: Catalog, wanted: Catalog) -> Iterator[Change]:
     for name, stream in wanted.streams.items():
         before = running.streams.get(name)
         if before is None:
-            yield Change("create", "stream", name, "a new log begins", tuple(describe_field(f) for f in stream.fields))
+            yield Change("create", "stream", name, "a new log begins", tuple(describe_stream(stream)))
         elif before != stream:
             yield _changed_stream(before, stream)
 
@@ -247,6 +247,18 @@ def _drops(running: Catalog, wanted: Catalog) -> Iterator[Change]:
     for name in running.streams:
         if name not in wanted.streams:
             yield Change("drop", "stream", name, "it takes no more events; its log stays on disk")
+
+
+def describe_stream(stream: Stream) -> Iterator[str]:
+    """The parts of a stream, a line each."""
+    yield from (describe_field(field) for field in stream.fields)
+    if stream.event_time:
+        yield f"event time: {stream.event_time}"
+        yield f"patience: {format_duration(stream.patience_ms)}"
+    else:
+        yield f"event time: {stream.time_column}, the time of arrival"
+    if stream.format != JSON:
+        yield f"format: {stream.format.upper()}"
 
 
 def describe_field(field: Field) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 
 from headrace.define.durations import SECOND_MS, format_duration
+from headrace.define.mistakes import FollowUpError, placed
 from headrace.define.model import FORMATS, JSON, TEXT, Field, Window
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError
@@ -18,15 +19,9 @@ WINDOW_COLUMNS = frozenset(("window", "window_start", "window_end"))
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
-@contextmanager
-def located(source: Source, at: int) -> Iterator[None]:
-    """Give errors that have no place this one."""
-    try:
-        yield
-    except DefinitionError as e:
-        if e.where is None:
-            e.where = source.locate(at)
-        raise
+def located(source: Source, at: int) -> AbstractContextManager[None]:
+    """Give mistakes that have no place this one."""
+    return placed(source.locate(at))
 
 
 def check_name(name: str, what: str) -> None:
@@ -115,20 +110,19 @@ def check_format(format_: str, fields: Iterable[Field], stream: str) -> str:
     return TEXT if known == TEXT else JSON
 
 
-def check_event_time(name: str, types: dict[str, Type], stream: str) -> str:
-    """The declared spelling of the field that is the event time."""
-    for declared, type_ in types.items():
-        if declared.lower() == name.lower():
-            if type_ != TIMESTAMP:
+def check_event_time(name: str, fields: Iterable[Field], stream: str, *, complete: bool = True) -> str:
+    """The declared spelling of the event time. Unless `complete`, fields with mistakes are not among the fields."""
+    for field in fields:
+        if field.name.lower() == name.lower():
+            if field.type != TIMESTAMP:
                 raise DefinitionError(
-                    f"stream '{stream}': the event time '{declared}' is a {type_}",
+                    f"stream '{stream}': the event time '{field.name}' is a {field.type}",
                     expected="a TIMESTAMP",
-                    fix=f"declare a computed field, as in at TIMESTAMP AS {_to_timestamp(declared, type_)}",
+                    fix=f"declare a computed field, as in at TIMESTAMP AS {_to_timestamp(field.name, field.type)}",
                 )
-            return declared
-    raise DefinitionError(
-        f"stream '{stream}' has no field '{name}' to be its event time", fix="declare it, or name another"
-    )
+            return field.name
+    kind = DefinitionError if complete else FollowUpError
+    raise kind(f"stream '{stream}' has no field '{name}' to be its event time", fix="declare it, or name another")
 
 
 def _to_timestamp(name: str, type_: Type) -> str:

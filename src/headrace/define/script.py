@@ -12,7 +12,7 @@ from headrace.errors import DefinitionError, HeadraceError, Location
 
 
 def run_script(path: Path, text: str) -> list[tuple[Stream | View, Location]]:
-    """Every stream and view that the file binds to a name at module level."""
+    """Every stream and view that the file makes, and those of other modules that it binds to a name."""
     records: list[tuple[Stream | View, Location]] = []
     token = declared.set(records)
     namespace: dict[str, Any] = {"__name__": f"definitions.{path.stem}", "__file__": str(path)}
@@ -29,12 +29,10 @@ def run_script(path: Path, text: str) -> list[tuple[Stream | View, Location]]:
         raise DefinitionError(f"the file failed with {said}", where=_place(path, e.__traceback__)) from None
     finally:
         declared.reset(token)
-    places = {id(definition): where for definition, where in records}
-    found: dict[int, Stream | View] = {}
-    for value in namespace.values():
-        if isinstance(value, Stream | View):
-            found.setdefault(id(value), value)
-    return [(value, places.get(key, Location(str(path), 1, 1))) for key, value in found.items()]
+    made = {id(definition) for definition, _ in records}
+    bound = {id(value): value for value in namespace.values() if isinstance(value, Stream | View)}
+    others = [(value, Location(str(path), 1, 1)) for key, value in bound.items() if key not in made]
+    return [*others, *records]
 
 
 def _place(path: Path, traceback: TracebackType | None) -> Location:

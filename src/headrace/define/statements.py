@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from headrace.define.computed import refuse_computed
 from headrace.define.durations import SECOND_MS
 from headrace.define.expression import Checker, Scope, check
+from headrace.define.mistakes import Mistakes, each
 from headrace.define.model import JSON, Field, Stream
 from headrace.define.parser import Parser
 from headrace.define.rules import check_distinct, check_event_time, check_format, check_name, located, part_hint
 from headrace.define.select import Item, Select
 from headrace.define.syntax import Call, Interval, Name, Node, Operation
-from headrace.define.tokens import END, STRING, Source, Token
+from headrace.define.tokens import END, STRING, SYMBOL, Source, Token
 from headrace.errors import DefinitionError, Location
 from headrace.types import Type
 
@@ -27,6 +28,7 @@ _NOT_IN_VIEWS = {
     "QUALIFY": "filter where the answer is read",
     "EMIT": "a view is always up to date; `settled` says which rows are final",
 }
+_SECOND_QUERY = ("UNION", "EXCEPT", "INTERSECT")
 _JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "LATERAL", "ANTI", "SEMI")
 _JOIN_FIX = "send events that hold all fields; joins of streams are not available yet"
 
@@ -53,7 +55,7 @@ def read_statements(source: Source) -> tuple[list[Declared], list[DefinitionErro
         try:
             declared.append(statements.statement())
         except DefinitionError as e:
-            errors.append(e)
+            errors += [*statements.mistakes.errors, *each(e)]
             statements.skip()
     return declared, errors
 
@@ -71,7 +73,7 @@ class _Column:
 def read_fields(source: Source) -> tuple[Field, ...]:
     """The fields that a text such as "page STRING, status INT NOT NULL" declares, as in CREATE STREAM."""
     statements = Statements(source)
-    fields, watermark = statements.fields("the stream", closing=END)
+    fields, watermark = statements.fields("the stream")
     if watermark:
         raise statements.error(
             watermark[0].start, "WATERMARK is said otherwise here", fix='event_time="at", patience="1 minute"'
@@ -82,6 +84,10 @@ def read_fields(source: Source) -> tuple[Field, ...]:
 class Statements(Parser):
     """A parser that also reads statements."""
 
+    def __init__(self, source: Source) -> None:
+        super().__init__(source)
+        self.mistakes = Mistakes()  # of the statement that is being read
+
     def skip(self) -> None:
         """Go on after the next semicolon."""
         self.depth = 0
@@ -90,7 +96,7 @@ class Statements(Parser):
 
     def statement(self) -> Declared:
         """One statement, up to its semicolon or the end."""
-        start = self.next
+        start, self.mistakes = self.next, Mistakes()
         if not self.accept("CREATE"):
             raise self.error(
                 start.start,
@@ -127,15 +133,16 @@ class Statements(Parser):
             fix=fix,
         )
 
+    def _refuse(self, at: int, message: str, fix: str) -> None:
+        """A mistake behind which the statement reads on."""
+        self.mistakes.errors.append(self.error(at, message, fix=fix))
+
     def _name(self, what: str) -> Token:
-        if self.sees("IF", "NOT", "EXISTS"):
-            raise self.error(
-                self.next.start,
-                "IF NOT EXISTS has no meaning here",
-                fix="remove it: a definition says what there is to be",
-            )
+        at = self.next.start
+        if self.accept("IF", "NOT", "EXISTS"):
+            self._refuse(at, "IF NOT EXISTS has no meaning here", "remove it: a definition says what there is to be")
         token = self.expect_name(f"the {what}")
-        with located(self.source, token.start):
+        with self.mistakes.collect(), located(self.source, token.start):
             check_name(token.text, what)
         return token
 
@@ -149,17 +156,19 @@ class Statements(Parser):
             )
         before = self._format()
         self.expect_symbol("(", f"CREATE STREAM {name.text}")
-        fields, watermark = self.fields(f"stream '{name.text}'", closing=")")
-        written = self._format() or before
-        format_ = JSON
+        fields, watermark = self._fields(f"stream '{name.text}'", closing=")")
+        after, event_time, patience_ms = None, None, 0
+        with self.mistakes.collect():
+            after = self._format()
+        if watermark:
+            token, patience_ms = watermark
+            with self.mistakes.collect(), located(self.source, token.start):
+                event_time = check_event_time(token.text, fields, name.text, complete=not self.mistakes)
+        self.mistakes.check()
+        written, format_ = after or before, JSON
         if written:
             with located(self.source, written.start):
                 format_ = check_format(written.text, fields, name.text)
-        if not watermark:
-            return Stream(name.text, fields, format=format_)
-        token, patience_ms = watermark
-        with located(self.source, token.start):
-            event_time = check_event_time(token.text, {f.name: f.type for f in fields}, name.text)
         return Stream(name.text, fields, event_time, patience_ms, format_)
 
     def _format(self) -> Token | None:
@@ -170,28 +179,59 @@ class Statements(Parser):
             )
         return self.expect_name("a format") if self.accept("FORMAT") else None
 
-    def fields(self, owner: str, closing: str) -> tuple[tuple[Field, ...], tuple[Token, int] | None]:
-        """Fields up to the closing parenthesis or the end, and the WATERMARK among them."""
+    def fields(self, owner: str) -> tuple[tuple[Field, ...], tuple[Token, int] | None]:
+        """Fields up to the end of the text, and the WATERMARK among them."""
+        fields, watermark = self._fields(owner, closing=END)
+        self.mistakes.check()
+        return fields, watermark
+
+    def _fields(self, owner: str, closing: str) -> tuple[tuple[Field, ...], tuple[Token, int] | None]:
+        """The fields without those that have a mistake, which is collected."""
         columns: list[_Column] = []
+        broken: list[str] = []
         watermark = None
         while True:
-            if self.sees("WATERMARK", "FOR"):
-                if watermark:
+            start, known = self.index, len(self.mistakes.errors)
+            with self.mistakes.collect():
+                if not self.sees("WATERMARK", "FOR"):
+                    columns.append(self._column(owner))
+                elif watermark:
                     raise self.error(self.next.start, f"{owner} has two WATERMARKs", fix="keep one")
-                watermark = self._watermark()
-            else:
-                columns.append(self._column(owner))
+                else:
+                    watermark = self._watermark()
+            if len(self.mistakes.errors) > known:
+                broken.append(self.tokens[start].text)
+                self._skip_field(start)
             if not self.accept_symbol(","):
                 break
-        if closing != END:
-            self.expect_symbol(closing, f"the fields of {owner}")
-        elif self.next.kind != END:
-            raise self.unexpected("',' or the end after a field")
-        return self._checked_fields(columns, owner), watermark
+        with self.mistakes.collect():
+            if closing == END and self.next.kind != END:
+                raise self.unexpected("',' or the end after a field")
+            if closing != END and not (self.mistakes and self._at_end()):
+                self.expect_symbol(closing, f"the fields of {owner}")
+        return self._checked_fields(columns, owner, broken), watermark
+
+    def _at_end(self) -> bool:
+        """Whether the statement ends here."""
+        return self.next.kind == END or self.sees_symbol(";")
+
+    def _skip_field(self, start: int) -> None:
+        """Go on behind the field that begins at this token."""
+        self.index, self.depth = start, 0
+        nesting = 0
+        while not self._at_end():
+            if nesting == 0 and self.sees_symbol(",", ")"):
+                return
+            token = self.take()
+            opens = self.sees_symbol("<") and token.upper in ("ARRAY", "MAP", "STRUCT")
+            if opens or (token.kind == SYMBOL and token.text in "(["):
+                nesting += 1
+            elif token.kind == SYMBOL and token.text in ")]>":
+                nesting = max(0, nesting - 1)
 
     def _column(self, owner: str) -> _Column:
         name = self.expect_name("a field")
-        with located(self.source, name.start):
+        with self.mistakes.collect(), located(self.source, name.start):
             check_name(name.text, "field")
         type_ = None if self.sees("AS") else self.read_type()
         nullable, computed = True, None
@@ -217,19 +257,25 @@ class Statements(Parser):
             else:
                 return _Column(name, type_, nullable, computed)
 
-    def _checked_fields(self, columns: list[_Column], owner: str) -> tuple[Field, ...]:
+    def _checked_fields(self, columns: list[_Column], owner: str, broken: list[str]) -> tuple[Field, ...]:
         for i, column in enumerate(columns):
-            with located(self.source, column.name.start):
-                check_distinct([c.name.text for c in columns[: i + 1]], f"{owner}: the field")
-        plain = Scope({c.name.text: c.type for c in columns if c.type and c.computed is None}, owner, computed=True)
+            with self.mistakes.collect(), located(self.source, column.name.start):
+                same = [c.name.text for c in columns[:i] if c.name.text.lower() == column.name.text.lower()]
+                check_distinct([*same[:1], column.name.text], f"{owner}: the field")
+        types = {c.name.text: c.type for c in columns if c.type and c.computed is None}
+        plain = Scope(types, owner, computed=True, broken=broken)
         computed = {c.name.text.lower() for c in columns if c.computed is not None}
-        if len(computed) == len(columns):
+        if len(computed) == len(columns) and not broken:
             raise self.error(
                 columns[0].name.start if columns else 0,
                 f"{owner} has only computed fields",
                 fix="declare what events hold",
             )
-        return tuple(self._field(column, plain, computed) for column in columns)
+        fields: list[Field] = []
+        for column in columns:
+            with self.mistakes.collect():
+                fields.append(self._field(column, plain, computed))
+        return tuple(fields)
 
     def _field(self, column: _Column, plain: Scope, computed: set[str]) -> Field:
         name, node = column.name.text, column.computed
@@ -239,8 +285,9 @@ class Statements(Parser):
         try:
             expression = check(self.source, node, plain)
         except DefinitionError as e:
-            if any(f"no field '{other}'" in e.message.lower() for other in computed):
-                e.fix = "a computed field reads declared fields only, not other computed ones"
+            for one in each(e):
+                if any(f"no field '{other}'" in one.message.lower() for other in computed):
+                    one.fix = "a computed field reads declared fields only, not other computed ones"
             raise
         if column.type and column.type != expression.type:
             raise self.error(
@@ -300,7 +347,7 @@ class Statements(Parser):
         self._refuse_clauses()
         return Select(
             self.source, name.start, name.text, schedule_ms, tuple(items), stream.text, stream.start, alias, where,
-            tuple(groups), table_window,
+            tuple(groups), table_window, tuple(self.mistakes.errors),
         )  # fmt: skip
 
     def _schedule(self) -> int:
@@ -385,7 +432,10 @@ class Statements(Parser):
         return groups
 
     def _refuse_clauses(self) -> None:
-        word = self.next.upper
-        if word in _NOT_IN_VIEWS:
+        while self.next.upper in _NOT_IN_VIEWS:
+            word, at = self.next.upper, self.next.start
             shown = f"{word} BY" if word in ("ORDER", "SORT") else word
-            raise self.error(self.next.start, f"{shown} is not supported in a view", fix=_NOT_IN_VIEWS[word])
+            self._refuse(at, f"{shown} is not supported in a view", _NOT_IN_VIEWS[word])
+            self.take()
+            while not self._at_end() and (word in _SECOND_QUERY or self.next.upper not in _NOT_IN_VIEWS):
+                self.take()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal as LiteralType
+
 from headrace.define.durations import parse_duration
 from headrace.define.model import Stream, Window
 from headrace.define.rules import located, make_window
@@ -11,7 +13,8 @@ from headrace.errors import DefinitionError
 from headrace.types import STRING
 
 WINDOW_CALLS = ("window", "tumble", "hop")
-BOUND_CALLS = ("tumble_start", "tumble_end", "hop_start", "hop_end", "window_start", "window_end", "window")
+START_CALLS = ("tumble_start", "hop_start", "window_start")
+END_CALLS = ("tumble_end", "hop_end", "window_end")
 UNSUPPORTED_CALLS = ("session", "session_window", "cumulate")
 FORMS = {
     "window": "window(at, '1 minute') or window(at, '1 hour', '5 minutes')",
@@ -20,9 +23,22 @@ FORMS = {
 }
 
 
-def is_window_bound(node: Node) -> bool:
-    """Whether a selected item is the window or a bound of it: always in the answer, so it says nothing new."""
-    return isinstance(node, Call) and node.name.lower() in BOUND_CALLS
+Bound = LiteralType["start", "end", "both"]
+
+
+def window_bound(source: Source, node: Node) -> Bound | None:
+    """Which bound of the window an expression is, `both` if it is the window itself; None if it is something else."""
+    if isinstance(node, Call):
+        name = node.name.lower()
+        return "start" if name in START_CALLS else "end" if name in END_CALLS else "both" if name == "window" else None
+    if not isinstance(node, Name):
+        return None
+    name = node.name.lower()
+    if (node.of or "").lower() == "window":
+        if name not in ("start", "end"):
+            raise source.error(node.at, f"a window has no '{node.name}'", expected="window.start or window.end")
+        return "start" if name == "start" else "end"
+    return {"window": "both", "window_start": "start", "window_end": "end"}.get(name)  # type: ignore[return-value]
 
 
 def read_window(source: Source, call: Call, stream: Stream) -> Window:

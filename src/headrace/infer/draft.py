@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -18,12 +18,14 @@ from headrace.define.model import ARRIVED, Stream
 from headrace.define.statements import read_statements
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionErrors, IngestError
-from headrace.infer.fields import Fields, find_fields
+from headrace.infer.fields import Fields, candidate, find_fields
+from headrace.infer.lines import VALUE, declare
 from headrace.infer.sample import Sample
+from headrace.infer.seen import look
 from headrace.infer.span import Span, measure
-from headrace.infer.times import Reading, find_readings
+from headrace.infer.times import Reading
 from headrace.infer.view import suggest_view
-from headrace.infer.write import Declared, write_stream
+from headrace.infer.write import Declared, describe, write_stream
 from headrace.lake.frames import frame_lines
 from headrace.lake.parse import Parsed, Parser
 from headrace.types import TIMESTAMP
@@ -53,7 +55,7 @@ class Drafted:
 
 def draft(name: str, samples: list[Sample], taken: Set[str] = frozenset()) -> Drafted:
     """The definition of the stream that these samples are of; `taken` are names of other streams and views."""
-    fields = find_fields(samples)
+    fields = _text_fields(samples) if samples[0].is_text else find_fields(samples)
     stream, declared, reading, parsed = _choose_event_time(name, samples, fields)
     span = measure(_runs(parsed, stream, samples)) if stream.event_time else None
     patience_ms = span.patience_ms if span else 0
@@ -63,7 +65,7 @@ def draft(name: str, samples: list[Sample], taken: Set[str] = frozenset()) -> Dr
     text = "\n".join(
         [
             _heading(samples, span),
-            write_stream(name, declared, event_time, patience_ms, fields.left_out),
+            write_stream(name, declared, event_time, patience_ms, fields.left_out, text=fields.kind is not None),
             f"-- A view: kept up to date as events arrive. `headrace ask {view.name}` shows it.",
             view.sql,
         ]
@@ -89,13 +91,29 @@ def draft(name: str, samples: list[Sample], taken: Set[str] = frozenset()) -> Dr
     )
 
 
+def _text_fields(samples: list[Sample]) -> Fields:
+    """The parts of lines of text that the product's own parser finds, without those that it never does."""
+    kind = samples[0].kind
+    line, *parts = declare(kind)
+    parsed = _parse(_load(write_stream("lines", [line, *parts], None, 0, {}, text=True)).streams["lines"], samples)
+    fields = Fields([line], kind=kind.name)
+    for part in parts:
+        values = parsed.columns.column(part.name).to_pylist()
+        seen = look(part.name, values, len(values), texts=False)
+        if seen.values:
+            fields.declared.append(replace(part, comment=describe(seen)))
+            fields.computed.append(candidate(seen, part.type))
+    fields.times = [Reading(VALUE, 0, kind.time, kind.time_comment)] if kind.time else []
+    return fields
+
+
 def _choose_event_time(
     name: str, samples: list[Sample], fields: Fields
 ) -> tuple[Stream, list[Declared], Reading | None, Parsed]:
     """The first reading whose times nearly all events have and may have; arrival, if there is none."""
-    for reading in [*find_readings(fields.typed)[:5], None]:
+    for reading in [*fields.readings[:5], None]:
         declared, event_time = _with_event_time(fields, reading)
-        stream = _load(write_stream(name, declared, event_time, 0, {})).streams[name]
+        stream = _load(write_stream(name, declared, event_time, 0, {}, text=fields.kind is not None)).streams[name]
         parsed = _parse(stream, samples)
         wrong = sum(count for reason, count in _refusals(parsed).items() if "event time" in reason)
         if reading is None or wrong <= TOLERATED * len(parsed.columns):
@@ -169,7 +187,19 @@ def _day(us: int) -> str:
 def _notes(fields: Fields, reading: Reading | None, span: Span | None, refused: dict[str, int]) -> list[str]:
     """What a person should know before going on."""
     notes = []
-    if reading is None:
+    if fields.kind:
+        notes.append(f"the stream has FORMAT TEXT, so an event is a line; the file holds {fields.kind}")
+    if fields.kind and len(fields.declared) == 1:
+        notes.append(
+            "lines of no known kind are taken apart by computed fields that you add, such as "
+            "host STRING AS split_part(value, ' ', 1); docs/definitions.md lists the functions"
+        )
+    if reading is None and fields.kind:
+        notes.append(
+            "no time was found in the lines: the time of arrival is the event time. To change it, declare a computed "
+            "field such as at TIMESTAMP AS to_timestamp(left(value, 19)) and WATERMARK FOR at"
+        )
+    elif reading is None:
         notes.append(
             "no field could be read as a time: the time of arrival is the event time. To change it, declare a computed "
             "field such as at TIMESTAMP AS to_timestamp(…, 'dd/MM/yyyy HH:mm') and WATERMARK FOR at"

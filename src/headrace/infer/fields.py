@@ -13,6 +13,7 @@ from headrace.infer.names import is_identity
 from headrace.infer.nested import guess, parts_of
 from headrace.infer.sample import Sample
 from headrace.infer.seen import NUMBER_TEXT, Seen, json_kind, look
+from headrace.infer.times import Reading, find_readings
 from headrace.infer.view import Candidate
 from headrace.infer.write import Declared, describe
 from headrace.types import DOUBLE, STRING, Type
@@ -31,14 +32,22 @@ class Fields:
     typed: list[tuple[Seen, Type]] = field(default_factory=list)  # the single values that events hold, by their path
     computed: list[Candidate] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
+    times: list[Reading] | None = None  # None: those of the typed fields
+    kind: str | None = None  # of lines of text
+
+    @property
+    def readings(self) -> list[Reading]:
+        """What can be the event time, the likeliest first."""
+        return find_readings(self.typed) if self.times is None else self.times
 
     def candidates(self) -> list[Candidate]:
         """The fields that a view may use."""
-        plain = [
-            Candidate(seen.name, type_, seen.rows, seen.nulls, seen.distinct, _is_long(seen))
-            for seen, type_ in self.typed
-        ]
-        return plain + self.computed
+        return [candidate(seen, type_) for seen, type_ in self.typed] + self.computed
+
+
+def candidate(seen: Seen, type_: Type) -> Candidate:
+    """A field as a view may use it."""
+    return Candidate(seen.name, type_, seen.rows, seen.nulls, seen.distinct, _is_long(seen))
 
 
 def find_fields(samples: list[Sample]) -> Fields:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from headrace.define.model import Stream
 from headrace.errors import IngestError
+from headrace.infer.lines import LINES, VALUE, Kind, kind_of
 from headrace.lake.formats.compression import compression_of, unpack
 from headrace.lake.formats.csv import read_titles, sniff_delimiter
 from headrace.lake.formats.layout import Format, Layout, format_of_name
@@ -25,7 +27,8 @@ from headrace.lake.frames import NEWLINE
 
 MOST_ROWS, MOST_BYTES = 10_000, 8 << 20  # of the head
 PIECES, PIECE_BYTES, PIECE_ROWS = 16, 64 << 10, 600
-_FORMS = "NDJSON, a JSON array, CSV with a header, or Parquet"
+LOOKED_AT = 100  # lines that show what kind of text they are
+_FORMS = "NDJSON, a JSON array, CSV with a header, Parquet or lines of text"
 _DATA = re.compile(r"[+-]?\d+(?:[.,]\d+)*|\d{4}-\d\d-\d\d.*|\d{1,2}[./]\d{1,2}[./]\d{2,4}.*", re.ASCII)
 
 
@@ -45,6 +48,21 @@ class Sample:
     def texts(self) -> bool:
         """Whether the format knows only text."""
         return self.layout.format is Format.CSV
+
+    @property
+    def is_text(self) -> bool:
+        """Whether an event is a line of text."""
+        return self.layout.format is Format.TEXT
+
+    @cached_property
+    def kind(self) -> Kind:
+        """What kind of lines its text is."""
+        return kind_of([row[VALUE] for row in self.rows])
+
+    @property
+    def shape(self) -> frozenset[str]:
+        """What events of one stream have in common: the names in them, or the kind of their lines."""
+        return frozenset([self.kind.name]) if self.is_text else frozenset(name for row in self.rows for name in row)
 
     def as_lines(self, stream: Stream) -> bytes:
         """The events as NDJSON, as `headrace send` gives them to the stream: cells by the type of their field."""
@@ -68,7 +86,7 @@ def read_sample(path: Path, fields: tuple[str, ...] = ()) -> Sample:
         before = len(sample.events)
         for line in lines:
             sample.events.append(line)
-            event = _object(line)
+            event = {VALUE: line.decode(errors="replace")} if sample.is_text else _object(line)
             if event is not None:
                 sample.rows.append(event)
         sample.runs.append(len(sample.events) - before)
@@ -112,7 +130,25 @@ def _layout(path: Path, source: Source, fields: tuple[str, ...]) -> tuple[Layout
     if text.startswith(b"{"):
         first, _, rest = text.partition(b"\n")
         return Layout(Format.NDJSON if first.strip().endswith(b"}") or not rest else Format.JSON), []
+    if not fields and _is_text(path, head):
+        return Layout(Format.TEXT), []
     return _csv_layout(path, head, fields)
+
+
+def _is_text(path: Path, head: bytes) -> bool:
+    """Whether lines are a log, or at least no rows of CSV; a name that says CSV is believed."""
+    named = format_of_name(path.name)
+    if named is Format.CSV:
+        return False
+    delimiter = sniff_delimiter(head)
+    # The last line may be cut off, and the first one may be a header, which no log has.
+    lines = head.decode(errors="replace").splitlines()[: LOOKED_AT + 1]
+    kind = kind_of(lines[:-1] or lines)
+    if kind is not LINES and kind.pattern.match(lines[0]):
+        # Rows of CSV without a header may begin with a time too; they are as many cells each.
+        certain = kind.is_access_log or ".log" in path.name.lower()
+        return certain or not (_is_even(head, delimiter) and lines[0].count(delimiter) > 1)
+    return delimiter not in lines[0] or (named is Format.TEXT and not _is_even(head, delimiter))
 
 
 def _csv_layout(path: Path, head: bytes, fields: tuple[str, ...]) -> tuple[Layout, list[str]]:
@@ -124,13 +160,7 @@ def _csv_layout(path: Path, head: bytes, fields: tuple[str, ...]) -> tuple[Layou
             f"file '{path}' has one column",
             found=shown[:80],
             expected=f"{_FORMS}; columns separated by , ; | or tab",
-            fix="lines of text are for a stream that is declared with FORMAT TEXT",
-        )
-    if format_of_name(path.name) is Format.TEXT and not _is_even(head, delimiter):
-        raise IngestError(
-            f"file '{path}' holds lines of text",
-            expected=_FORMS,
-            fix="declare a stream for them: CREATE STREAM lines FORMAT TEXT",
+            fix="if it holds lines of text, name it .txt or .log: its stream has the format TEXT then",
         )
     if fields:
         return Layout(Format.CSV, delimiter, fields), list(fields)
@@ -173,10 +203,10 @@ def _spread(path: Path, layout: Layout) -> list[bytes]:
     """Whole lines of pieces at even distances behind the head, if the file allows to begin anywhere."""
     with path.open("rb") as file:
         head = file.read(MOST_BYTES)
-        # A quote in CSV may hold a line break: then what looks like the beginning of a row may not be one.
-        if layout.format not in (Format.NDJSON, Format.CSV) or (layout.format is Format.CSV and b'"' in head):
+        if layout.format not in (Format.NDJSON, Format.CSV, Format.TEXT) or compression_of(head[:4]):
             return []
-        if compression_of(head[:4]):
+        # A quote in CSV may hold a line break: then what looks like the beginning of a row may not be one.
+        if layout.format is Format.CSV and b'"' in head:
             return []
         lines = np.flatnonzero(np.frombuffer(head, dtype=np.uint8) == NEWLINE)
         start = int(lines[MOST_ROWS]) if len(lines) > MOST_ROWS else len(head)

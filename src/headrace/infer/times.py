@@ -20,7 +20,7 @@ _CLOCK = r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?"
 _PARTS = re.compile(rf"(\d{{1,2}})([./-])(\d{{1,2}})\2(\d{{4}})(?:,? ({_CLOCK}))?", re.ASCII)
 _PADDED = re.compile(r"\d{2}([./-])\d{2}\1\d{4}( \d{2}:\d{2}(?::\d{2})?)?", re.ASCII)
 _YEAR_FIRST = re.compile(rf"(\d{{4}})([./])(\d{{1,2}})\2(\d{{1,2}})(?:,? ({_CLOCK}))?", re.ASCII)
-_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 _ZONE = r"(Z|UTC|GMT|[+-]\d{4})?"
 _NAMED = rf"(?:[A-Z][a-z]{{2}}, )?(\d{{1,2}})[/ -]([A-Z][a-z]{{2}})[/ -](\d{{4}})[: ]({_CLOCK}) ?{_ZONE}"
 _NAMED_MONTH = re.compile(_NAMED, re.ASCII)
@@ -144,7 +144,7 @@ def _named_month(name: str) -> str:
     def part(group: int) -> str:
         return f"regexp_extract({name}, r'^{_NAMED}$', {group})"
 
-    whens = " ".join(f"WHEN {escape(month)} THEN '{number}'" for number, month in enumerate(_MONTHS, 1))
+    whens = " ".join(f"WHEN {escape(month)} THEN '{number}'" for number, month in enumerate(MONTHS, 1))
     zone = f"replace({part(5)}, 'GMT', 'Z')"
     return f"to_timestamp(concat({part(3)}, '-', CASE {part(2)} {whens} END, '-', {part(1)}, ' ', {part(4)}, {zone}))"
 

@@ -33,9 +33,15 @@ class Declared:
 
 
 def write_stream(
-    name: str, fields: list[Declared], event_time: str | None, patience_ms: int, left_out: dict[str, str]
+    name: str,
+    fields: list[Declared],
+    event_time: str | None,
+    patience_ms: int,
+    left_out: dict[str, str],
+    *,
+    text: bool = False,
 ) -> str:
-    """CREATE STREAM, with a comment on each line."""
+    """CREATE STREAM, with a comment on each line; of lines of text, or of JSON events."""
     width = max(len(quote(field.name)) for field in fields)
     lines = [(f"{quote(field.name):<{width}} {field.rest}", field.comment) for field in fields]
     if event_time:
@@ -49,7 +55,7 @@ def write_stream(
         for number, (line, comment) in enumerate(lines)
     ]
     dropped = [f"  -- not a field: {_one_line(field)!r}, {why}" for field, why in left_out.items()]
-    return "\n".join([f"CREATE STREAM {name} (", *body, *dropped, ");\n"])
+    return "\n".join([f"CREATE STREAM {name} (", *body, *dropped, ") FORMAT TEXT;\n" if text else ");\n"])
 
 
 def describe(seen: Seen) -> str:

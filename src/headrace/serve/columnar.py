@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from headrace.aggregate import Aggregate
 from headrace.aggregate.exact import Avg, Count, Max, Min, Sum
 from headrace.serve.plan import Plan
+from headrace.serve.present import START, window_columns
 from headrace.serve.values import arrow_type
 from headrace.store.base import COUNTED, Version
 from headrace.types import BOOLEAN, DOUBLE, TIMESTAMP, Type
@@ -23,7 +24,7 @@ Arrays = Sequence[pa.Array]
 def shown_columns(version: Version, plan: Plan) -> list[tuple[str, Type]]:
     """The columns of `present_columns` and their types. Sums of integers are DECIMAL(38,0), whatever their size."""
     view = version.view
-    times = [("window_start", TIMESTAMP), ("window_end", TIMESTAMP)]
+    times = [(name, TIMESTAMP) for name, _ in window_columns(view)]
     aggregates = [(column.name, column.aggregate.type) for column in view.columns]
     return [*zip(plan.by, plan.types, strict=True), *times, *aggregates, ("settled", BOOLEAN)]
 
@@ -32,7 +33,8 @@ def present_columns(version: Version, plan: Plan, piece: pa.RecordBatch) -> pa.R
     """Columns of (window start, kept keys, events, corrections, batch events, partials) as a reader sees them."""
     keys_end = 1 + len(plan.by)
     start, end, settled = _times(version, plan, piece.column(0))
-    shown = [*piece.columns[1:keys_end], start, end]
+    bounds = [start if bound == START else end for _, bound in window_columns(version.view)]
+    shown = [*piece.columns[1:keys_end], *bounds]
     at = keys_end + len(COUNTED)
     for column in version.view.columns:
         width = len(column.aggregate.columns)

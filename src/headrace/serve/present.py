@@ -17,6 +17,7 @@ from headrace.store.base import COUNTED, Version
 from headrace.types import BIGINT, BOOLEAN, TIMESTAMP, Type
 
 Row = tuple[Any, ...]
+START, END = "window_start", "window_end"
 LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
 
 
@@ -40,6 +41,7 @@ def present(version: Version, plan: Plan, rows: list[Row]) -> Shown:
         width = len(column.aggregate.columns)
         parts.append((column.aggregate, at, at + width))
         at += width
+    bounds = [bound for _, bound in window_columns(version.view)]
     settled_ms = None if version.newest_us is None else version.newest_us // 1000 - version.patience_ms
     times: dict[int, tuple[Value, Value, bool]] = {}
     values = []
@@ -48,8 +50,8 @@ def present(version: Version, plan: Plan, rows: list[Row]) -> Shown:
             times[row[0]] = _window(plan, row[0], settled_ms)
         start, end, settled = times[row[0]]
         presented = [aggregate.present(row[first:last]) for aggregate, first, last in parts]
-        values.append((*row[1:keys_end], start, end, *presented, settled))
-    wide = _widen(version.view, values, keys_end + 1)
+        values.append((*row[1:keys_end], *(start if bound == START else end for bound in bounds), *presented, settled))
+    wide = _widen(version.view, values, len(plan.by) + len(bounds))
     events, corrections, batch_events = (sum(row[keys_end + at] for row in rows) for at in range(len(COUNTED)))
     return Shown(values, events, corrections, batch_events, wide)
 
@@ -65,7 +67,13 @@ def result_columns(view: View, plan: Plan, wide: frozenset[str]) -> tuple[tuple[
         (c.name, BIGINT if _is_integer_sum(c.aggregate) and c.name not in wide else c.aggregate.type)
         for c in view.columns
     ]
-    return (*keys, ("window_start", TIMESTAMP), ("window_end", TIMESTAMP), *columns, ("settled", BOOLEAN))
+    return (*keys, *((name, TIMESTAMP) for name, _ in window_columns(view)), *columns, ("settled", BOOLEAN))
+
+
+def window_columns(view: View) -> list[tuple[str, str]]:
+    """The columns that hold a bound of the window, each with that bound: the two of every view, then its own names."""
+    own = [(view.window.start_name, START), (view.window.end_name, END)] if view.window else []
+    return [(START, START), (END, END), *((name, bound) for name, bound in own if name)]
 
 
 def next_cursor(question: Question, plan: Plan, last: Row) -> str:

@@ -8,20 +8,24 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
-from urllib.parse import quote
+from typing import Any, TypeVar
+from urllib.parse import quote, urlsplit
 
 import httpx2
 import orjson
 
 from headrace.define.plan import Change, Plan
 from headrace.errors import (
+    DefinitionError,
+    DefinitionErrors,
     HeadraceError,
     Location,
     NotFoundError,
     OverloadError,
     QuestionError,
+    StartingError,
     UnavailableError,
+    UsageError,
     did_you_mean,
 )
 from headrace.history.job import Job, Progress
@@ -38,8 +42,11 @@ from headrace.web import refusals
 RETRY_FOR_S = 30.0
 BUSY_FOR_S = 600.0
 LONGEST_PAUSE_S = 2.0
+READY_PAUSE_S = 0.5
+READY_FOR_S = 180.0  # how long Spark may take to start; it needs some seconds
 REPLAY_S = 600.0  # for one step
 NDJSON = "application/x-ndjson"
+Reply = TypeVar("Reply")
 _CONTENT_TYPES = {
     Format.NDJSON: "application/x-ndjson",
     Format.JSON: "application/json",
@@ -58,12 +65,19 @@ class Remote:
     """A workspace behind a URL. Connections are kept; events are sent again, under one key, until one reply comes."""
 
     def __init__(
-        self, url: str, token: str | None = None, *, retry_for_s: float = RETRY_FOR_S, busy_for_s: float = BUSY_FOR_S
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        retry_for_s: float = RETRY_FOR_S,
+        busy_for_s: float = BUSY_FOR_S,
+        ready_for_s: float | None = None,
     ) -> None:
-        self.url = url.rstrip("/")
+        self.url = _check_url(url.rstrip("/"))
         self.on_wait: Callable[[HeadraceError, float], None] | None = None  # hears of each pause before a retry
         self._retry_for_s = retry_for_s
         self._busy_for_s = busy_for_s
+        self._ready_for_s = READY_FOR_S if ready_for_s is None else ready_for_s
         self._reached = False  # a server that was never there is not waited for
         # A proxy of the environment is not for a server that is most often on this machine.
         self._http = httpx2.Client(
@@ -131,21 +145,26 @@ class Remote:
         path = f"/v1/views/{_quote(question.view)}/lookup"
         if question.as_of is None:
             return Answer.from_dict(self.call("POST", path, content=_encode(question)))
-        return Answer.from_dict(self._follow("POST", path, job or Job(), content=_encode(question)))
+        body = _encode(question)
+        return Answer.from_dict(self.when_ready(lambda: self._follow("POST", path, job or Job(), content=body)))
 
     def explain(self, asked: CellQuestion, job: Job | None = None) -> Explanation:
         """The events behind a cell. The server reads the log for it, so it may take long."""
         path = f"/v1/views/{_quote(asked.view)}/explain"
-        return Explanation.from_dict(self._follow("GET", path, job or Job(), params=asked.parameters()))
+        params = asked.parameters()
+        return Explanation.from_dict(self.when_ready(lambda: self._follow("GET", path, job or Job(), params=params)))
 
     def sql(self, query: str, limit: int | None = None, job: Job | None = None) -> SqlAnswer:
         """Run a SELECT; as Arrow, which keeps every type. The server has its own deadline for it."""
         body = orjson.dumps({"query": query, "limit": limit})
+        return SqlAnswer.from_arrow(self.when_ready(lambda: self._sql(body)))
+
+    def _sql(self, body: bytes) -> bytes:
         patient = httpx2.Timeout(None, connect=5.0)
         reply = self._request("POST", "/v1/sql", content=body, headers={"accept": ARROW_STREAM}, timeout=patient)
         if reply.headers.get("content-type") != ARROW_STREAM:
             self._read(reply)
-        return SqlAnswer.from_arrow(reply.content)
+        return reply.content
 
     def plan(self) -> Plan:
         """What `apply` would change."""
@@ -193,11 +212,26 @@ class Remote:
     def refresh(self, view: str, *, full: bool = False) -> dict[str, Any]:
         """Have the batch layer take over what the speed layer has, or build all of it anew."""
         body = orjson.dumps({"full": full})
-        return dict(self.call("POST", f"/v1/views/{_quote(view)}/refresh", content=body))
+        path = f"/v1/views/{_quote(view)}/refresh"
+        return dict(self.when_ready(lambda: self.call("POST", path, content=body)))
 
     def dead_letters(self, stream: str) -> RemoteDeadLetters:
         """What a stream could not read."""
         return RemoteDeadLetters(self, stream)
+
+    def when_ready(self, ask: Callable[[], Reply]) -> Reply:
+        """What a request that needs Spark gives; while the server starts Spark, it is repeated."""
+        deadline = time.monotonic() + self._ready_for_s
+        while True:
+            try:
+                return ask()
+            except StartingError as error:
+                pause = error.retry_after_s or READY_PAUSE_S
+                if time.monotonic() + pause > deadline:
+                    raise
+                if self.on_wait:
+                    self.on_wait(error, pause)
+                time.sleep(pause)
 
     def _follow(self, method: str, path: str, job: Job, **request: Any) -> dict[str, Any]:
         """What a server says in the end of work that may take long; the job hears how far it is."""
@@ -228,8 +262,6 @@ class Remote:
         try:
             yield
             self._reached = True
-        except httpx2.InvalidURL as error:
-            raise UnreachableError(f"'{self.url}' is not a URL: {error}") from error
         except httpx2.TimeoutException as error:
             raise UnavailableError(
                 f"the server at {self.url} does not answer", fix="is it very busy? its log may tell"
@@ -280,7 +312,21 @@ class RemoteDeadLetters:
         """Read some of them again; the reply's `cursor` takes the next step."""
         asked = {"cursor": cursor, "dry_run": "true" if dry_run else None}
         given = {name: value for name, value in asked.items() if value is not None}
-        return dict(self._remote.call("POST", f"{self._path}/replay", params=given, timeout=REPLAY_S))
+        path, remote = f"{self._path}/replay", self._remote
+        return dict(remote.when_ready(lambda: remote.call("POST", path, params=given, timeout=REPLAY_S)))
+
+
+def _check_url(url: str) -> str:
+    """A URL that names a host; its port, if it names one, is a number that ports have."""
+    try:
+        parts = urlsplit(url)
+        httpx2.URL(url)  # whose rules are stricter
+        if parts.hostname and parts.port != 0:
+            return url
+        reason = "it names no host"
+    except (ValueError, httpx2.InvalidURL) as error:
+        reason = str(error)
+    raise UsageError(f"'{url}' is not a URL of a server: {reason}", expected="such as http://127.0.0.1:8090")
 
 
 def _seconds(text: str | None) -> float | None:
@@ -292,6 +338,9 @@ def read_error(shown: Any, status: int) -> HeadraceError:
     """The error that a server showed, as the class that it was there."""
     if not isinstance(shown, Mapping) or "message" not in shown:
         return UnavailableError(f"the server replied {status} without a reason")
+    if shown.get("errors"):
+        errors = (read_error(one, status) for one in shown["errors"])
+        return DefinitionErrors([error for error in errors if isinstance(error, DefinitionError)])
     made = _classes().get(str(shown.get("code")), HeadraceError)
     where = _read_where(shown.get("where"))
     return made(

@@ -28,6 +28,11 @@ FREE = [
     ("VIEW hits AS", "VIEW hits SCHEDULE EVERY 1 HOUR AS", "schedule: none → every 1 hour"),
     ("'10 minutes', ", "", "window: 10 minutes every 5 minutes → 5 minutes"),
     ("'10 minutes', '5 minutes'", "'1 hour', '25 minutes'", "window: 10 minutes every 5 minutes → 1 hour every 25 min"),
+    (
+        "SELECT page,",
+        "SELECT page, window_start AS begins,",
+        "window: 10 minutes every 5 minutes → 10 minutes every 5 minutes, window_start AS begins",
+    ),
     ("AS total", "AS total, count(*) AS again", "column added: count(*) AS again, which is there as n"),
     ("count(*) AS n", "sum(bytes) AS n", "column changed: count(*) AS n → sum(bytes) AS n, which is there as total"),
 ]

@@ -28,6 +28,12 @@ def test_json_gives_the_same_back():
         assert from_json(json.loads(json.dumps(to_json(definition)))) == definition
 
 
+def test_names_of_window_bounds_are_part_of_a_definition():
+    named = definitions(TEXT.replace("SELECT page,", "SELECT page, window_end AS until,"))[2]
+    assert from_json(json.loads(json.dumps(to_json(named)))) == named
+    assert fingerprint(named) != fingerprint(definitions()[2])
+
+
 def test_fingerprints_tell_definitions_apart():
     assert len({fingerprint(definition) for definition in definitions()}) == 4
 

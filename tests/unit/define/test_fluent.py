@@ -85,6 +85,12 @@ def test_all_forms_equal_those_of_sql(visits):
         GROUP BY page, loud, host, window(at, '1 hour', '5 minutes')"""
         ).views["v"]
     )
+    named = visits.group_by(hr.window("1 minute", start="minute", end="until")).agg(n=hr.count())
+    select = "SELECT window_start AS minute, window_end AS until, count(*) AS n FROM visits"
+    assert (
+        hr.View("v", named)
+        == parse(f"{VISITS}CREATE MATERIALIZED VIEW v AS {select} GROUP BY window(at, '1 minute')").views["v"]
+    )
     assert (
         hr.View("v", visits.agg(n=hr.count()))
         == parse(VISITS + "CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM visits").views["v"]
@@ -131,6 +137,11 @@ def test_python_and_sql_say_the_same(where, keys, window, columns):
         (lambda v: hr.Stream("s", "x TIMESTAMP", event_time="x", patience=5), "a duration is a text; found 5"),
         (lambda v: hr.window("1 minute", "2 minutes"), "leaves gaps"),
         (lambda v: hr.window("1500ms"), "panes of whole seconds"),
+        (lambda v: hr.window("1m", start="settled"), "'settled' cannot name a column"),
+        (
+            lambda v: hr.View("v", v.group_by(hr.window("1m", end="n")).agg(n=hr.count())),
+            "the column 'n' is there twice",
+        ),
         (lambda v: hr.View("v__x", v.agg(n=hr.count())), "'v__x' cannot name a view"),
         (lambda v: hr.View("v", v), "view 'v' is not given a query; found Stream"),
         (lambda v: hr.View("v", v.group_by("page")), "view 'v' has no aggregate"),

@@ -39,6 +39,13 @@ def test_create():
         ("create", "view", "hits"),
     ]
     assert plan.only_creates
+    assert plan.changes[0].details == (
+        "page STRING",
+        "bytes BIGINT",
+        "at TIMESTAMP",
+        "event time: at",
+        "patience: 1 minute",
+    )
     assert plan.changes[1].details == (
         "stream: visits",
         "where: bytes > 0",
@@ -46,6 +53,16 @@ def test_create():
         "window: 1 minute",
         "column: count(*) AS n",
         "column: sum(bytes) AS bytes",
+    )
+
+
+def test_a_stream_without_a_watermark_or_of_text_says_so():
+    text = "CREATE STREAM lines (value STRING, low STRING AS lower(value)) FORMAT TEXT;"
+    assert compare(Catalog(), parse(text)).changes[0].details == (
+        "value STRING",
+        "low STRING AS lower(value)",
+        "event time: _arrived, the time of arrival",
+        "format: TEXT",
     )
 
 

@@ -110,7 +110,7 @@ def test_without_watermark_arrival_is_the_event_time():
     [
         "SELECT page, count(*) AS hits FROM visits GROUP BY page, window(at, '10 minutes', '5 minutes')",
         "SELECT window, page, count(*) AS hits FROM visits GROUP BY window(at, '10 minutes', '5 minutes'), page",
-        "select WINDOW.start, window.end s, page, Count ( * ) hits from VISITS v group by 3, window(v.at,'600 s','5m')",
+        "select WINDOW.start, window.end, page, Count ( * ) hits from VISITS v group by 3, window(v.at,'600 s','5m')",
         "SELECT page, count(*) AS hits FROM visits GROUP BY page, HOP(at, INTERVAL 5 MINUTES, INTERVAL '10' MINUTE)",
         "SELECT hop_start(at, INTERVAL 5 MINUTE, INTERVAL 10 MINUTE), page, count() AS hits FROM visits "
         "GROUP BY page, HOP(at, INTERVAL 5 MINUTES, INTERVAL '10 minutes')",
@@ -136,6 +136,29 @@ def test_many_ways_to_write_one_view(body):
 )
 def test_tumbling_windows(window):
     assert view(f"SELECT count(*) FROM visits GROUP BY {window}").window == Window(60_000, 60_000)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "SELECT window_start AS minute, window_end AS until, count(*) AS n FROM visits GROUP BY window(at, '1 minute')",
+        "SELECT window.start minute, count(*) AS n, window.END AS until FROM visits GROUP BY 1, window(at, '1 minute')",
+        "SELECT TUMBLE_START(at, INTERVAL 1 MINUTE) AS minute, TUMBLE_END(at, INTERVAL 1 MINUTE) AS until, "
+        "count(*) AS n FROM visits GROUP BY TUMBLE(at, INTERVAL 1 MINUTE)",
+        "SELECT window_start AS minute, window_end AS until, count(*) AS n FROM TUMBLE(visits, at, INTERVAL 1 MINUTE) "
+        "GROUP BY minute, until",
+    ],
+)
+def test_bounds_of_the_window_keep_their_alias(body):
+    made = view(body)
+    assert made.window == Window(60_000, 60_000, "minute", "until")
+    assert (made.keys, [column.name for column in made.columns]) == ((), ["n"])
+
+
+def test_an_alias_equal_to_a_field_names_the_expression_that_is_grouped_by():
+    for group in ("lower(page)", "1"):
+        made = view(f"SELECT lower(page) AS page, count(*) FROM visits GROUP BY {group}")
+        assert made.keys == (Key("page", Expression("lower(page)", STRING)),)
 
 
 @pytest.mark.parametrize("group", ["host", "lower(page)", "1", "LOWER(visits.Page)"])
@@ -199,7 +222,12 @@ def test_views_read_streams_declared_later_or_known():
         (f"SELECT count(*) AS {'x' * 64} FROM visits", "has 64 characters; expected at most 63"),
         ("SELECT page FROM visits GROUP BY page", "view 'v' has no aggregate"),
         ("SELECT page, count(*) FROM visits", "page is neither an aggregate nor in GROUP BY; add it to GROUP BY"),
-        ("SELECT lower(page) AS page, count(*) FROM visits GROUP BY page", "lower(page) is neither an aggregate nor in GROUP BY"),
+        ("SELECT lower(page) AS page, count(*) FROM visits GROUP BY page", "GROUP BY page is the field 'page', not lower(page) AS page: as in Spark, a field comes before an alias; to group by the expression write GROUP BY lower(page); to group by the field select page"),
+        ("SELECT window AS w, count(*) FROM visits GROUP BY window(at, '1m')", "a window is two columns of the answer, so it cannot be selected as 'w'; name its bounds: window_start AS …"),
+        ("SELECT window_start AS a, window.start AS b, count(*) FROM visits GROUP BY window(at, '1m')", "the start of the window is selected as 'a' and as 'b'"),
+        ("SELECT window_start AS n, count(*) AS n FROM visits GROUP BY window(at, '1m')", "the column 'n' is there twice"),
+        ("SELECT window_start AS window_end, count(*) FROM visits GROUP BY window(at, '1m')", "'window_end' cannot name a column"),
+        ("SELECT window.middle, count(*) FROM visits GROUP BY window(at, '1m')", "a window has no 'middle'; expected window.start or window.end"),
         ("SELECT count(*) FROM visits GROUP BY lower(page)", "the key lower(page) has no name; select it: lower(page) AS …"),
         ("SELECT count(*) FROM visits GROUP BY 2", "GROUP BY 2: SELECT has 1 items"),
         ("SELECT count(*) FROM visits GROUP BY 1", "an aggregate cannot be a key"),

@@ -82,12 +82,11 @@ def test_other_delimiters_compressions_and_parquet(tmp_path: Path) -> None:
         ("a\n1\n2\n", "has one column"),
         ("15174,2020-07-30T23:17:36,add_to_cart\n", "has no header"),
         ("a,b\n", "holds no event"),
-        ("some words, as text\nand some more\n", "holds lines of text"),
     ],
 )
 def test_what_is_no_csv_with_a_header_is_refused(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(IngestError, match=words):
-        drafted(tmp_path, text, name="lines.txt" if "words" in text else "orders.csv")
+        drafted(tmp_path, text, name="orders.csv")
 
 
 def test_columns_without_a_header_can_be_named(tmp_path: Path) -> None:

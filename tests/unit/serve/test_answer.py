@@ -12,6 +12,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from headrace.define.model import Window
 from headrace.serve import Answer, Question, answer
 from headrace.store.base import Step
 from headrace.store.duckdb import DuckStore
@@ -75,6 +76,20 @@ def test_the_shape_that_clients_rely_on(store: DuckStore, tmp_path: Path) -> Non
         "windows": {"start": None, "end": None, "counted_from": None, "window_ms": 60_000, "every_ms": 60_000},
         "stalled": None,
     }
+
+
+def test_names_of_the_bounds_of_a_window_are_further_columns(tmp_path: Path) -> None:
+    store = DuckStore.open(tmp_path / "store", fence=1)
+    store.register(make_view(window=Window(60_000, 60_000, "minute", "until")), "f", 0)
+    merge(store, tmp_path, simple_event("/a", AT_MS, 3))
+    found = ask(store)
+    (row,) = shown(found)["rows"]  # type: ignore[misc]
+    assert list(row)[:5] == ["k0", "window_start", "window_end", "minute", "until"]
+    assert (row["minute"], row["until"]) == (row["window_start"], row["window_end"])
+    assert (row["minute"], row["until"]) == ("2026-01-01T11:59:00Z", "2026-01-01T12:00:00Z")
+    assert (row["sum_bigint"], row["settled"]) == (3, False)
+    assert found.arrow().column("minute")[0].as_py() == datetime(2026, 1, 1, 11, 59, tzinfo=UTC)
+    store.close()
 
 
 def test_a_stalled_view_still_answers_and_says_so(store: DuckStore, tmp_path: Path) -> None:

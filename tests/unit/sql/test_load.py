@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import headrace.sql.load
+from headrace.define.model import Window
 from headrace.serve import Question, answer
 from headrace.sql.check import Refused
 from headrace.sql.load import default_plan, describe_version, load_view
@@ -42,6 +43,17 @@ def load(store: DuckStore) -> duckdb.DuckDBPyConnection:
 
             load_view(connection, orjson.loads(orjson.dumps(describe_version(version))), pieces())
     return connection
+
+
+def test_names_of_the_bounds_of_a_window_are_columns(tmp_path: Path) -> None:
+    store = DuckStore.open(tmp_path / "store", fence=1)
+    view = make_view(window=Window(PANE, PANE, start_name="minute", end_name="until"))
+    store.register(view, "f", 0)
+    file = write_partials(tmp_path / "p.parquet", view, [simple_event("/a", PANE, 3)])
+    store.apply(Step("events", 0, 1, 0, 5 * PANE * 1000, 0), {("v", 1): [file]})
+    rows = load(store).execute("SELECT minute = window_start, until = window_end, sum_bigint FROM v").fetchall()
+    store.close()
+    assert rows == [(True, True, 3)]
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

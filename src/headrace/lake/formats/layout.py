@@ -31,6 +31,13 @@ class Layout:
 
 ANY = Layout()
 
+
+class LayoutError(IngestError):
+    """What a user says of a layout cannot be taken."""
+
+    exit_code = 2
+
+
 SUFFIXES = {
     ".ndjson": Format.NDJSON,
     ".jsonl": Format.NDJSON,
@@ -49,7 +56,7 @@ _WORDS = re.compile(rb'[,;\t|\r\n"]+')
 def make_layout(format: Format | None, delimiter: str | None = None, fields: str | None = None) -> Layout:
     """A layout from what a user wrote; `fields` are names with commas between them."""
     if delimiter is not None and delimiter not in _DELIMITERS:
-        raise IngestError(f"delimiter '{delimiter}' is not taken", expected="one of , ; | tab")
+        raise LayoutError(f"delimiter '{delimiter}' is not taken", expected="one of , ; | tab")
     names = tuple(name.strip() for name in (fields or "").split(",")) if fields else ()
     return Layout(format, _DELIMITERS[delimiter] if delimiter else None, names)
 

@@ -1,0 +1,100 @@
+"""Lines of text: which kind of log they are, and the computed fields that take such a line apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headrace.infer.times import MONTHS
+from headrace.infer.write import Declared
+from headrace.types import BIGINT, INT, STRING, Type
+
+VALUE = "value"
+MOSTLY = 0.95  # of the lines must be of a kind
+_ACCESS_TIME = r"\[\d{2}/[A-Z][a-z]{2}/\d{4}:\d{2}:\d{2}:\d{2} [+-]\d{4}\]"
+_COMMON = rf'\S+ \S+ \S+ {_ACCESS_TIME} ".*" \d{{3}} (?:\d+|-)'
+_ISO_TIME = r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?(?:Z|[+-]\d{2}:?\d{2})?"
+_LEVELS = "TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL|CRITICAL"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of lines: how it is known, its fields by expressions over `value`, and its time."""
+
+    name: str
+    pattern: re.Pattern[str]
+    fields: tuple[tuple[str, Type, str], ...] = ()
+    time: str | None = None
+    time_comment: str = ""
+
+    @property
+    def is_access_log(self) -> bool:
+        """Whether it is a form that nothing else has."""
+        return self.fields[: len(_ACCESS_FIELDS)] == _ACCESS_FIELDS
+
+
+def _extract(pattern: str) -> str:
+    """The part of the line that a pattern's one group finds; NULL where there is none."""
+    return f"nullif(regexp_extract({VALUE}, r'{pattern}', 1), '')"
+
+
+def _dash_is_null(expression: str) -> str:
+    return f"nullif({expression}, '-')"
+
+
+def _access_time() -> str:
+    stamp = f"split_part({VALUE}, '[', 2)"  # 17/May/2015:10:05:03 +0000] …
+    months = " ".join(f"WHEN '{month}' THEN '{number:02}'" for number, month in enumerate(MONTHS, 1))
+    day = f"substring({stamp}, 8, 4), '-', CASE substring({stamp}, 4, 3) {months} END, '-', left({stamp}, 2)"
+    return f"to_timestamp(concat({day}, ' ', substring({stamp}, 13, 8), substring({stamp}, 22, 5)))"
+
+
+_ACCESS_FIELDS = (
+    ("host", STRING, f"split_part({VALUE}, ' ', 1)"),
+    ("remote_user", STRING, _dash_is_null(f"split_part({VALUE}, ' ', 3)")),
+    ("method", STRING, _extract('"([A-Z]+) ')),
+    ("path", STRING, _extract('"[A-Z]+ ([^ ?"]+)')),
+    ("status", INT, f"""TRY_CAST(regexp_extract({VALUE}, r'" (\\d{{3}}) ', 1) AS INT)"""),
+    ("bytes", BIGINT, f"""TRY_CAST(regexp_extract({VALUE}, r'" \\d{{3}} (\\d+)', 1) AS BIGINT)"""),
+)
+_AGENT_FIELDS = (
+    ("referrer", STRING, _dash_is_null(_extract(r'" \d{3} \S+ "([^"]*)"'))),
+    ("agent", STRING, _dash_is_null(_extract(r'" \d{3} \S+ "[^"]*" "([^"]*)'))),
+)
+_ACCESS_COMMENT = "the time in brackets"
+KINDS = (
+    Kind(
+        "an access log in the combined format of Apache and nginx",
+        re.compile(rf'{_COMMON} "[^"]*" "'),
+        (*_ACCESS_FIELDS, *_AGENT_FIELDS),
+        _access_time(),
+        _ACCESS_COMMENT,
+    ),
+    Kind(
+        "an access log in the common format of Apache", re.compile(_COMMON), _ACCESS_FIELDS, _access_time(),
+        _ACCESS_COMMENT,
+    ),
+    Kind(
+        "a log whose lines begin with a time",
+        re.compile(_ISO_TIME),
+        (("level", STRING, _extract(rf"\b({_LEVELS})\b")),),
+        f"to_timestamp(regexp_extract({VALUE}, r'^({_ISO_TIME})', 1))",
+        "the time that the line begins with, in UTC if it names no zone",
+    ),
+)  # fmt: skip
+LINES = Kind("lines of text", re.compile(""))
+
+
+def kind_of(lines: Sequence[str]) -> Kind:
+    """The first kind that nearly all lines are of; plain lines, if there is none."""
+    for kind in KINDS:
+        if lines and sum(bool(kind.pattern.match(line)) for line in lines) >= MOSTLY * len(lines):
+            return kind
+    return LINES
+
+
+def declare(kind: Kind) -> list[Declared]:
+    """The field of the line, and the computed ones of its kind."""
+    parts = [Declared(name, type_, True, "", expression) for name, type_, expression in kind.fields]
+    return [Declared(VALUE, STRING, False, "the line as it came"), *parts]

@@ -1,0 +1,134 @@
+"""Every command ends with 2 where what was asked for is wrong, and with 1 where it cannot be done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.surfaces.conftest import Ran, Served
+from tests.surfaces.test_cli import COMMANDS
+
+Command = Callable[..., Ran]
+WRONG = {
+    "init": [["a", "b"], ["--fields", "a,b"], ["shop/headrace.toml"], ["new", "--from"]],
+    "plan": [["--exit-code=5"]],
+    "apply": [[], ["--json"]],  # no terminal to ask on, and no --yes
+    "up": [["--port", "99999"], ["--port", "x"]],
+    "send": [
+        [],
+        ["visits"],
+        ["visits", "a.ndjson", "--format", "xml"],
+        ["visits", "a.ndjson", "--delimiter", "x"],
+        ["visits", "a.ndjson", "--timeout", "soon"],
+        ["visits", "a.ndjson", "a.ndjson", "--follow"],
+        ["visits", "a.csv", "--follow"],
+    ],
+    "ask": [
+        [],
+        ["traffic", "--start", "soon"],
+        ["traffic", "--end", "-1 parsec"],
+        ["traffic", "--window", "1 month"],
+        ["traffic", "--every", "x"],
+        ["traffic", "--window", "90s"],
+        ["traffic", "--start", "2026-01-02", "--end", "2026-01-01"],
+        ["traffic", "--limit", "many"],
+        ["traffic", "--limit", "0"],
+        ["traffic", "--key", "page"],
+        ["traffic", "--key", "pge=/home"],
+        ["traffic", "--by", "pge"],
+        ["traffic", "--cursor", "x"],
+        ["traffic", "--version-as-of", "x"],
+        ["traffic", "--timestamp-as-of", "soon"],
+        ["traffic", "--version-as-of", "1", "--timestamp-as-of", "2026-01-01"],
+        ["traffic", "--version-as-of", "1", "--watch"],
+        ["traffic", "-w", "http://[", "--window", "1h"],
+    ],
+    "explain": [[], ["traffic", "--at", "soon"], ["traffic", "--key", "page"], ["traffic", "--limit", "x"]],
+    "sql": [
+        [],
+        [""],
+        ["SELECT"],
+        ["SELECT 1", "-f", "a.sql"],
+        ["SELECT 1", "--csv", "--json"],
+        ["SELECT 1", "--limit", "0"],
+        ["SELECT 1", "--limit", "x"],
+        ["DROP TABLE traffic"],
+        ["SELECT nosuch FROM traffic"],
+        ["SELECT 1", "--events", "-w", "http://localhost:1"],
+    ],
+    "status": [["--every", "0"], ["--every", "often"], ["-w", "http://["]],
+    "streams": [["-w", "http://["]],
+    "views": [["visits"]],
+    "dead-letters": [
+        [],
+        ["visits", "burn"],
+        ["visits", "show"],
+        ["visits", "list", "5"],
+        ["visits", "show", "x"],
+        ["visits", "--limit", "0"],
+        ["visits", "--cursor", "x"],
+    ],
+    "versions": [[]],
+    "rollback": [[], ["traffic", "--to", "x"]],
+    "refresh": [[]],
+    "audit": [[]],
+    "doctor": [["--deep=yes"]],
+    "demo": [["--seconds", "0"], ["--rate", "x"]],
+    "bench": [["--only", "luck"], ["--events", "5"], ["--only", "lake", "--write", "figures.md"]],
+}
+IMPOSSIBLE = {
+    "init": [["shop"], ["shop", "--from", "nosuch.csv"]],
+    "send": [["visits", "nosuch.ndjson"], ["nosuch", "a.ndjson"]],
+    "ask": [["nosuch"], ["traffic", "-w", "http://127.0.0.1:9"]],
+    "explain": [["nosuch", "--at", "2026-01-01"]],
+    "sql": [["SELECT 1 FROM nosuch"], ["-f", "nosuch.sql"]],
+    "status": [["-w", "nowhere"]],
+    "streams": [["-w", "http://127.0.0.1:9"]],
+    "views": [["-w", "nowhere"]],
+    "plan": [["-w", "nowhere"]],
+    "apply": [["--yes", "-w", "nowhere"]],
+    "up": [["-w", "nowhere"], ["--host", "0.0.0.0"]],
+    "dead-letters": [["nosuch"]],
+    "versions": [["nosuch"]],
+    "rollback": [["nosuch", "--yes"]],
+    "refresh": [["nosuch"]],
+    "audit": [["nosuch"]],
+    "demo": [["--keep", "shop"]],
+}
+
+
+@pytest.fixture
+def here(applied: Path, serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder above a workspace that is served; commands without -w find the workspace by symbolic links."""
+    serve(applied)
+    monkeypatch.chdir(applied.parent)
+    (applied.parent / "a.ndjson").write_text("{}\n")
+    (applied.parent / "a.csv").write_text("a,b\n1,2\n")
+    for part in applied.iterdir():
+        (applied.parent / part.name).symlink_to(part)
+    return applied.parent
+
+
+def test_the_table_has_every_command() -> None:
+    assert set(WRONG) == COMMANDS
+    assert set(IMPOSSIBLE) == COMMANDS - {"bench", "doctor"}
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_what_is_wrong_ends_with_2(headrace: Command, here: Path, command: str) -> None:
+    if command == "apply":
+        (here / "definitions" / "more.sql").write_text("CREATE STREAM more (a INT);")
+    for arguments in [["--nosuch"], *WRONG[command]]:
+        ran = headrace(command, *arguments)
+        assert ran.code == 2, (arguments, ran.err)
+        assert ran.err.startswith(("error: ", '{"error":')), (arguments, ran.err)
+        assert ran.err.count("\n") == 1, (arguments, ran.err)
+
+
+@pytest.mark.parametrize("command", sorted(IMPOSSIBLE))
+def test_what_cannot_be_done_ends_with_1(headrace: Command, here: Path, command: str) -> None:
+    for arguments in IMPOSSIBLE[command]:
+        ran = headrace(command, *arguments)
+        assert ran.code == 1, (arguments, ran.err)

@@ -1,0 +1,48 @@
+"""Requests that need Spark wait while the server starts it; here it never does, so that they give up in the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from headrace.client import Connection
+from headrace.errors import HeadraceError, StartingError
+from headrace.web import remote
+from tests.surfaces.conftest import Ran, Served
+
+REQUESTS: dict[str, Callable[[Connection], object]] = {
+    "refresh": lambda connection: connection.refresh("traffic"),
+    "refresh --full": lambda connection: connection.refresh("traffic", full=True),
+    "replay": lambda connection: connection.dead_letters("visits").replay(),
+    "explain": lambda connection: connection.explain("traffic", {"page": "/home"}, "2026-03-01T12:00:00Z"),
+}
+
+
+@pytest.mark.parametrize("request_", REQUESTS)
+def test_a_request_is_repeated_until_spark_runs_or_it_has_waited_enough(served: Served, request_: str) -> None:
+    pauses: list[HeadraceError] = []
+    with Connection(remote.Remote(served.url, ready_for_s=2.5)) as connection:
+        connection.on_wait(lambda error, pause_s: pauses.append(error))
+        began = time.monotonic()
+        with pytest.raises(StartingError, match="Spark is starting"):
+            REQUESTS[request_](connection)
+    assert len(pauses) >= 2
+    assert time.monotonic() - began > 1.5
+
+
+def test_a_command_says_what_it_waits_for(
+    served: Served, headrace: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "READY_FOR_S", 1.5)
+    ran = headrace("refresh", "traffic", "-w", served.runtime.workspace.folder)
+    assert ran.code == 1
+    waits, error = ran.err.splitlines()
+    assert waits == "waiting for the server: view 'traffic' cannot be refreshed yet: Spark is starting"
+    assert error.startswith("error: view 'traffic' cannot be refreshed yet: Spark is starting")
+
+
+def test_what_a_view_that_is_built_lacks_is_not_waited_for(served: Served) -> None:
+    with Connection(remote.Remote(served.url)) as connection, pytest.raises(HeadraceError, match="has no commit yet"):
+        connection.ask("traffic", version_as_of=1)

@@ -1,0 +1,153 @@
+"""All mistakes of a statement are reported at once, each with its place, without follow-up errors."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.define import fluent as hr
+from headrace.define.mistakes import each
+from headrace.define.sql import parse
+from headrace.errors import DefinitionError
+
+CLICKS = (
+    "CREATE STREAM clicks (user_id STRING NOT NULL, url STRING, dur_ms BIGINT, ts TIMESTAMP NOT NULL, "
+    "WATERMARK FOR ts);\n"
+)
+
+
+def mistakes(text: str) -> list[tuple[int, str]]:
+    """The column and the first words of each mistake in the last line."""
+    with pytest.raises(DefinitionError) as failure:
+        parse(CLICKS + text)
+    errors = each(failure.value)
+    assert {error.where.line for error in errors} == {2}
+    return [(error.where.column, str(error).partition(": ")[2]) for error in errors]
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (
+            "SELECT url, sum(url) AS a, foo(1) AS b, max(nosuch) AS c FROM clicks GROUP BY url",
+            ["sum takes a number", "the function foo is not available", "stream 'clicks' has no field 'nosuch'"],
+        ),
+        (
+            "SELECT count(*) AS n FROM clicks WHERE foo(dur_ms) > bar(nosuch) AND lower(dur_ms) = 'a'",
+            ["the function foo", "the function bar", "stream 'clicks' has no field 'nosuch'", "lower: 'text'"],
+        ),
+        (
+            "SELECT sum(a) AS a, count(*) FILTER (WHERE b) AS n FROM clicks WHERE c GROUP BY d, window(ts, 'x')",
+            [
+                "stream 'clicks' has no field 'a'",
+                "stream 'clicks' has no field 'b'",
+                "stream 'clicks' has no field 'c'",
+                "stream 'clicks' has no field 'd'",
+                "'x' is not a duration",
+            ],
+        ),
+        (
+            "SELECT median(dur_ms) AS m, sum(dur_ms) / count(*) AS mean FROM clicks",
+            ["the aggregate median cannot be merged", "an expression over aggregates"],
+        ),
+        (
+            "SELECT nosuch, sum(url) AS s FROM clicks GROUP BY url HAVING s > 1 ORDER BY s LIMIT 5",
+            [
+                "stream 'clicks' has no field 'nosuch'",
+                "sum takes a number",
+                "HAVING is not supported",
+                "ORDER BY is not supported",
+                "LIMIT is not supported",
+            ],
+        ),
+        (
+            "SELECT CASE WHEN dur_ms THEN foo(1) ELSE bar(1) END AS k, count(*) AS n FROM clicks GROUP BY k",
+            ["WHEN takes conditions", "the function foo", "the function bar"],
+        ),
+        (
+            "SELECT url, foo(1) AS x, count(*) AS _n, min(ts) AS events FROM clicks GROUP BY url",
+            ["the function foo", "'_n' cannot name", "'events' cannot name"],
+        ),
+    ],
+)
+def test_all_mistakes_of_a_view(body, says):
+    found = mistakes(f"CREATE MATERIALIZED VIEW v AS {body}")
+    assert [text[: len(expected)] for (_, text), expected in zip(found, says, strict=True)] == says
+    assert len({column for column, _ in found}) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        # GROUP BY is wrong: what is grouped by is not known, so nothing is said of what is not.
+        ("SELECT lower(url) AS u, count(*) FROM clicks GROUP BY lower(url, 1)", "lower does not take 2 arguments"),
+        ("SELECT window_start, count(*) FROM clicks GROUP BY window(ts, 'x')", "'x' is not a duration"),
+        # The same item by its alias or place.
+        ("SELECT foo(url) AS u, count(*) FROM clicks GROUP BY u", "the function foo"),
+        ("SELECT foo(url) AS u, count(*) FROM clicks GROUP BY 1", "the function foo"),
+        # The wrong item may have been the aggregate.
+        ("SELECT url, cnt(*) AS n FROM clicks GROUP BY url", "the function cnt"),
+        ("SELECT sum(foo(url)) AS s FROM clicks", "the function foo"),
+    ],
+)
+def test_no_follow_up_errors_in_a_view(body, says):
+    ((_, text),) = mistakes(f"CREATE MATERIALIZED VIEW v AS {body}")
+    assert text.startswith(says)
+
+
+def test_all_mistakes_of_a_stream():
+    found = mistakes(
+        "CREATE STREAM s (a FLOAT, _b INT, c INT DEFAULT 5, d INT PRIMARY KEY, e INT, E INT, "
+        "f STRUCT<x: REAL, y: INT>, g STRING AS foo(e), h INT AS nosuch, i INT AS lower(a), j STRING, "
+        "WATERMARK FOR j AS j - 5);"
+    )
+    says = [
+        "the type FLOAT is not supported",
+        "'_b' cannot name a field",
+        "a field has no DEFAULT",
+        "stream 's' is a log of events",
+        "stream 's': the field 'e' and 'E' is there twice",
+        "the type REAL is not supported",
+        "the function foo is not available",
+        "stream 's' has no field 'nosuch'",
+        "this WATERMARK is not supported",
+    ]
+    assert [text[: len(expected)] for (_, text), expected in zip(found, says, strict=True)] == says
+
+
+def test_a_stream_with_a_mistake_makes_none_in_its_views_or_after_it():
+    ((_, text),) = mistakes(
+        "CREATE STREAM s (a FLOAT, at TIMESTAMP; CREATE MATERIALIZED VIEW v AS SELECT sum(a) AS a FROM s; "
+    )
+    assert text.startswith("the type FLOAT")
+    ((_, text),) = mistakes("CREATE STREAM s (a INT b STRING, c DOUBLE);")
+    assert text.startswith("this does not read on; found 'b'")
+    ((_, text),) = mistakes("CREATE STREAM s (a INT, at FLOAT, WATERMARK FOR at);")
+    assert text.startswith("the type FLOAT")
+    ((_, text),) = mistakes("CREATE STREAM s (a FLOAT, b STRING AS lower(a));")
+    assert text.startswith("the type FLOAT")
+
+
+def test_all_mistakes_of_a_python_view():
+    clicks = hr.Stream("clicks", "url STRING, ts TIMESTAMP", event_time="ts")
+    with pytest.raises(DefinitionError) as failure:
+        hr.View(
+            "v",
+            clicks.where("nosuch > 1")
+            .where("foo(url)")
+            .group_by("bar(url) AS u", x="nokey")
+            .agg(
+                a=hr.sum("url"),
+                b=hr.max("nofield"),
+            ),
+        )
+    text = str(failure.value)
+    for part in ("'nosuch'", "function foo", "function bar", "'nokey'", "sum takes a number", "'nofield'"):
+        assert part in text
+    assert {error.where.file for error in each(failure.value)} == {__file__}
+    assert len(each(failure.value)) == 6
+
+
+def test_all_mistakes_of_a_python_stream():
+    with pytest.raises(DefinitionError) as failure:
+        hr.Stream("s", "a FLOAT, b SMALLINT, c INT AS foo(1)")
+    assert len(each(failure.value)) == 3
