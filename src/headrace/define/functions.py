@@ -101,7 +101,7 @@ def _refuse_overflow(args: Sequence[Term], computed: bool) -> str | None:
 
 
 def _refuse_group(args: Sequence[Term], computed: bool) -> str | None:
-    group, there = int(args[2].text) if len(args) > 2 else 1, groups(args[1].text) or 0
+    group, there = int(args[2].text) if len(args) > 2 else 1, groups(args[1].text)
     return f"group {group} of a pattern that has {there}; write ( ) around the part" if group > there else None
 
 
@@ -159,10 +159,11 @@ TABLE = [
         F("concat_ws", "separator STRING, text STRING, more STRING...", STRING),
         F("replace", "text STRING, search STRING, [by STRING]", STRING, "replace({0}, {1}, {2})"),
         F("split_part", "text STRING, separator STRING, index INDEX", STRING, _SPLIT_PART),
-        F("regexp_extract", "text STRING, pattern REGEX, [group GROUP]", STRING, "regexp_extract({*})",
+        F("regexp_extract", "text STRING, pattern REGEX, [group GROUP]", STRING, "regexp_extract({0}, {1}, {2})",
           refuse=_refuse_group),
-        F("regexp_replace", "text STRING, pattern REGEX, by TEXT", STRING, refuse=_refuse_replacement),
-        F("regexp_like", "text STRING, pattern REGEX", BOOLEAN),
+        F("regexp_replace", "text STRING, pattern REGEX, by TEXT", STRING, "regexp_replace({0}, {1}, {2}, 'g')",
+          refuse=_refuse_replacement),
+        F("regexp_like", "text STRING, pattern REGEX", BOOLEAN, "regexp_matches({0}, {1})"),
         F("startswith", "text STRING, prefix STRING", BOOLEAN, "starts_with({0}, {1})"),
         F("endswith", "text STRING, suffix STRING", BOOLEAN, "ends_with({0}, {1})"),
         F("contains", "text STRING, part STRING", BOOLEAN, "contains({0}, {1})"),
