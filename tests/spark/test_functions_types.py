@@ -282,7 +282,7 @@ def computed_expression(text: str) -> Expression:
     return check(
         source,
         parse_tree(source),
-        Scope({name: type_ for name, (type_, _) in {**SAMPLES, **DERIVED}.items()}, computed=True),
+        Scope({name: type_ for name, (type_, _) in {**SAMPLES, **DERIVED}.items()}),
     )
 
 

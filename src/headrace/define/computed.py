@@ -44,7 +44,7 @@ def duckdb_sql(expression: Expression, types: Mapping[str, Type] | None = None) 
     source = Source(expression.sql)
     node = parse_tree(source)
     known = types or dict.fromkeys(_names(expression.sql), VOID)
-    term = Checker(source, Scope(known, computed=True)).term(node)
+    term = Checker(source, Scope(known)).term(node)
     return f"TRY(CAST({translate(term)} AS {duckdb_type(expression.type)}))"
 
 

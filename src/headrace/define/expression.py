@@ -75,18 +75,10 @@ def parse_tree(source: Source) -> Node:
 class Scope:
     """The fields that an expression may name, whatever the case of their letters."""
 
-    def __init__(
-        self,
-        types: Mapping[str, Type],
-        owner: str = "the stream",
-        qualifiers: tuple[str, ...] = (),
-        *,
-        computed: bool = False,
-    ) -> None:
+    def __init__(self, types: Mapping[str, Type], owner: str = "the stream", qualifiers: tuple[str, ...] = ()) -> None:
         self.fields = {name.lower(): (name, type_) for name, type_ in types.items()}
         self.owner = owner
         self.qualifiers = tuple(name.lower() for name in qualifiers)
-        self.computed = computed  # evaluated once, by DuckDB
 
 
 def check(source: Source, node: Node, scope: Scope) -> Expression:
@@ -252,7 +244,7 @@ class Checker:
             constant = self._time_constant(node, args[0], type_)
             if constant:
                 return constant
-        refused = function.refuse(args, self.scope.computed) if function.refuse else None
+        refused = function.refuse(args) if function.refuse else None
         if refused:
             raise self._error(node, f"{function.name}: {refused}")
         return Term(function.name, type_, tuple(args))

@@ -71,41 +71,32 @@ def _contains(args: Sequence[Term]) -> Type | None:
     return None if VOID in (inner, value) or common_type([inner, value]) is None else BOOLEAN
 
 
-def _refuse_nested(args: Sequence[Term], computed: bool) -> str | None:
+def _refuse_nested(args: Sequence[Term]) -> str | None:
     inner = args[0].type.inner
     return f"elements that are single values, found {inner}" if inner.is_nested else None
 
 
-def _refuse_zero(args: Sequence[Term], computed: bool) -> str | None:
+def _refuse_zero(args: Sequence[Term]) -> str | None:
     if args[0].type.name == "MAP" or (args[1].is_literal and args[1].text != "0"):
         return None
     return "a constant index of an ARRAY, from 1 or from -1 at its end; x[i] takes any, from 0"
 
 
-def _refuse_empty(args: Sequence[Term], computed: bool) -> str | None:
+def _refuse_empty(args: Sequence[Term]) -> str | None:
     return "a pattern that matches nothing cannot separate" if matches_nothing(args[1].text) else None
 
 
-def _refuse_wide(args: Sequence[Term], computed: bool) -> str | None:
+def _refuse_wide(args: Sequence[Term]) -> str | None:
     # Spark rounds to 34 digits on the way, and fails when that does not fit.
     return "a DECIMAL of more than 34 digits; CAST it to a narrower one" if args[0].type.precision > 34 else None
 
 
-def _refuse_overflow(args: Sequence[Term], computed: bool) -> str | None:
-    if computed or args[0].type == INT:
-        return None
-    return (
-        "a BIGINT may not fit a TIMESTAMP, and one such event would stall the view; "
-        "declare a computed field of the stream instead, as in at TIMESTAMP AS timestamp_millis(ts)"
-    )
-
-
-def _refuse_group(args: Sequence[Term], computed: bool) -> str | None:
+def _refuse_group(args: Sequence[Term]) -> str | None:
     group, there = int(args[2].text) if len(args) > 2 else 1, groups(args[1].text)
     return f"group {group} of a pattern that has {there}; write ( ) around the part" if group > there else None
 
 
-def _refuse_replacement(args: Sequence[Term], computed: bool) -> str | None:
+def _refuse_replacement(args: Sequence[Term]) -> str | None:
     return refuse_replacement(args[1].text, args[2].text)
 
 
@@ -209,8 +200,8 @@ TABLE = [
     ),
     *_table(
         "times",
-        F("timestamp_seconds", "x INTEGER", TIMESTAMP, _timestamp(1_000_000), refuse=_refuse_overflow),
-        F("timestamp_millis", "x INTEGER", TIMESTAMP, _timestamp(1_000), refuse=_refuse_overflow),
+        F("timestamp_seconds", "x INTEGER", TIMESTAMP, _timestamp(1_000_000)),
+        F("timestamp_millis", "x INTEGER", TIMESTAMP, _timestamp(1_000)),
         F("timestamp_micros", "x INTEGER", TIMESTAMP, _timestamp(1)),
         F("unix_seconds", "x TIMESTAMP", BIGINT, _floor_epoch(1_000_000)),
         F("unix_millis", "x TIMESTAMP", BIGINT, _floor_epoch(1_000)),

@@ -63,7 +63,7 @@ class Function:
     result: Result
     duckdb: str = ""  # the translation of a computed field, {0}, {1}, … its arguments; empty: not for computed fields
     aliases: tuple[str, ...] = ()
-    refuse: Callable[[Sequence[Term], bool], str | None] | None = None  # what else is wrong; True in a computed field
+    refuse: Callable[[Sequence[Term]], str | None] | None = None  # what else is wrong
     group: str = ""
 
     @cached_property

@@ -14,10 +14,12 @@ from headrace.define.expression import Checker, Scope, parse_tree
 from headrace.define.model import Stream, View
 from headrace.define.terms import Term, render
 from headrace.define.tokens import Source
-from headrace.define.years import BOUNDS, TIMES, makes_time, makes_times
+from headrace.define.years import BOUNDS, TIMES, YEARS_US, makes_time, makes_times
 from headrace.types import BOOLEAN, STRING, Expression, Type
 
 TEXT = "text"
+# Spark fails where these overflow: the number is checked before, not the time behind.
+EPOCHS = {"timestamp_seconds": 1_000_000, "timestamp_millis": 1_000}
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,12 @@ class _Writer:
         term = replace(term, args=tuple(self._written(arg) for arg in term.args))
         if term.op in PATTERNS:
             return self._matched(term)
+        if term.op in EPOCHS:
+            first, last = (f"{bound // EPOCHS[term.op]}L" for bound in YEARS_US)
+            number = Term("sql", term.args[0].type, text=_within(render(term.args[0]), first, last, once=nested))
+            return replace(term, args=(number,))
         if makes_time(term) or (term.op == "field" and term.text in self._unsure):
-            return Term("sql", term.type, text=_in_years(render(term), term.type, once=nested))
+            return Term("sql", term.type, text=_within(render(term), *BOUNDS[term.type.name], once=nested))
         return term
 
     def _matched(self, term: Term) -> Term:
@@ -103,9 +109,8 @@ class _Writer:
         return Term("NOT", BOOLEAN, (column,)) if term.negated else column
 
 
-def _in_years(sql: str, of: Type, *, once: bool) -> str:
-    """SQL for the value, NULL outside of the years. A long text is not to be there twice for each level of it."""
-    first, last = BOUNDS[of.name]
+def _within(sql: str, first: str, last: str, *, once: bool) -> str:
+    """SQL for the value, NULL outside of the bounds. A long text is not to be there twice for each level of it."""
     if once:
-        return f"transform(array({sql}), t -> CASE WHEN t BETWEEN {first} AND {last} THEN t END)[0]"
+        return f"filter(array({sql}), t -> t BETWEEN {first} AND {last})[0]"
     return f"CASE WHEN {sql} BETWEEN {first} AND {last} THEN {sql} END"

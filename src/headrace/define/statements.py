@@ -221,7 +221,7 @@ class Statements(Parser):
         for i, column in enumerate(columns):
             with located(self.source, column.name.start):
                 check_distinct([c.name.text for c in columns[: i + 1]], f"{owner}: the field")
-        plain = Scope({c.name.text: c.type for c in columns if c.type and c.computed is None}, owner, computed=True)
+        plain = Scope({c.name.text: c.type for c in columns if c.type and c.computed is None}, owner)
         computed = {c.name.text.lower() for c in columns if c.computed is not None}
         if len(computed) == len(columns):
             raise self.error(

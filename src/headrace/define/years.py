@@ -11,6 +11,7 @@ from headrace.define.terms import Term
 from headrace.types import Type
 
 TIMES = ("DATE", "TIMESTAMP")
+YEARS_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)  # since 1970
 STAYS = ("date_trunc", "last_day")  # of a time of these years they make another
 BOUNDS = {
     "DATE": ("DATE '0001-01-01'", "DATE '9999-12-31'"),

@@ -155,7 +155,6 @@ def test_types(text, type_):
         ("regexp_replace(page, 'a', '$1')", "a $ names a group of the pattern"),
         ("regexp_replace(page, 'a', r'\\')", "escapes the character after it"),
         ("to_date(page, 'nonsense')", "expected a constant pattern such as 'yyyy-MM-dd HH:mm:ss'"),
-        ("timestamp_millis(bytes)", "a BIGINT may not fit a TIMESTAMP, and one such event would stall the view"),
         ("abs(CAST(price AS DECIMAL(38,2)))", "a DECIMAL of more than 34 digits"),
         # types
         ("page + 1", "+ takes numbers; found STRING (page); write CAST(page AS DOUBLE)"),
