@@ -103,14 +103,15 @@ def written() -> list[str]:
     return [*texts, *FURTHER]
 
 
+def accepted_or_none(text: str) -> Expression | None:
+    try:
+        return parse_expression(text, ALL_TYPES)
+    except DefinitionError:
+        return None
+
+
 def accepted() -> list[Expression]:
-    expressions = []
-    for text in written():
-        try:
-            expressions.append(parse_expression(text, ALL_TYPES))
-        except DefinitionError:
-            continue
-    return list(dict.fromkeys(expressions))
+    return list(dict.fromkeys(filter(None, map(accepted_or_none, written()))))
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +166,32 @@ def test_no_value_makes_spark_fail(events):
     by_function = {e.sql.partition("(")[0]: e for e in accepted()}
     found = [f for chunk in chunks([*chosen, *by_function.values()], 50) for f in failures(chunk, run)]
     assert found == []
+
+
+def test_every_format_that_is_taken_is_sparks_too(events):
+    """Of each letter, however often: whatever a definition accepts, Spark writes and reads."""
+    forms = [letter * count for letter in "yMdHhmsSaEDXxVOzQeLu" for count in range(1, 11)]
+    texts = [f"date_format(at, '{form}')" for form in forms] + [f"to_timestamp(t, '{form}')" for form in forms]
+    taken = [expression for text in texts if (expression := accepted_or_none(text))]
+    assert len(taken) > 80
+
+    def run(expressions):
+        columns = [f"{e.sql} AS c{i}" for i, e in enumerate(expressions)]
+        events.selectExpr(*columns).write.format("noop").mode("overwrite").save()
+        return []
+
+    assert failures(taken, run) == []
+
+
+def test_the_key_of_a_url_is_no_pattern(spark):
+    keys = ["a", "(", "a.b", "(a|b)*", r"\E", r"\Q\E(", "[", "c"]
+    values = ", ".join(f"('http://x.com/?a=1&a.b=2&c=3&axb=4', {escape(key)})" for key in keys)
+    frame = spark.sql(f"SELECT * FROM VALUES {values} AS v(s, t)").coalesce(1)
+    texts = ["parse_url(s, 'QUERY', t)", "parse_url(s, 'QUERY', 'a.b')"]
+    written, _ = for_spark([parse_expression(text, TYPES) for text in texts], TYPES)
+    rows = frame.selectExpr(*(e.sql for e in written)).collect()
+    assert [row[0] for row in rows] == ["1", None, "2", None, None, None, None, "3"]
+    assert {row[1] for row in rows} == {"2"}
 
 
 def test_any_keyword_of_spark_can_name_a_field(spark):

@@ -5,6 +5,7 @@ A function is in the table only if no value can make Spark fail (ansi off): one 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -94,6 +95,11 @@ def _refuse_wide(args: Sequence[Term]) -> str | None:
 def _refuse_group(args: Sequence[Term]) -> str | None:
     group, there = int(args[2].text) if len(args) > 2 else 1, groups(args[1].text)
     return f"group {group} of a pattern that has {there}; write ( ) around the part" if group > there else None
+
+
+def _refuse_weekday(args: Sequence[Term]) -> str | None:
+    letters = re.sub("'[^']*'", "", args[1].text) if len(args) > 1 else ""
+    return "E, the day of the week, cannot be read, only written by date_format" if "E" in letters else None
 
 
 def _refuse_replacement(args: Sequence[Term]) -> str | None:
@@ -207,8 +213,9 @@ TABLE = [
         F("unix_millis", "x TIMESTAMP", BIGINT, _floor_epoch(1_000)),
         F("unix_micros", "x TIMESTAMP", BIGINT, "epoch_us({0})"),
         F("unix_timestamp", "x TIME", BIGINT),
-        F("to_date", "x STRING|TIME, [format FORMAT]", DATE, "to_date"),
-        F("to_timestamp", "x STRING|TIME, [format FORMAT]", TIMESTAMP, "to_timestamp"),
+        F("to_date", "x STRING|TIME, [format FORMAT]", DATE, "to_date", refuse=_refuse_weekday),
+        F("to_timestamp", "x STRING|TIME, [format FORMAT]", TIMESTAMP, "to_timestamp",
+          refuse=_refuse_weekday),
         F("date_trunc", "unit UNIT, x TIME", TIMESTAMP, "date_trunc({0}, CAST({1} AS TIMESTAMPTZ))"),
         F("year", "x TIME", INT, "year({0})"),
         F("quarter", "x TIME", INT, "quarter({0})"),

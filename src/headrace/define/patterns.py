@@ -12,7 +12,11 @@ from functools import lru_cache
 from typing import Any
 
 _TRY = "SELECT regexp_matches('', ?)"
-_FORMAT_LETTERS = "yMdHhmsSaEDXxVOz"
+# How often a letter may stand in a row in a format of times.
+_FORMAT_LETTERS = {
+    "y": range(1, 7), "M": range(1, 5), "S": range(1, 10), "D": range(1, 4), "E": range(1, 5), "z": range(1, 5),
+    **dict.fromkeys("dHhms", (1, 2)), **dict.fromkeys("Xx", range(1, 6)), "a": (1,), "V": (2,), "O": (1, 4),
+}  # fmt: skip
 _TOKEN = re.compile(
     r"""
     (?P<quoted> \\Q .*? (?: \\E | \Z ))
@@ -105,11 +109,12 @@ def re2_replacement(replacement: str) -> str:
 
 
 def is_format(pattern: str) -> bool:
-    """Whether a text is a format of times that Spark reads."""
+    """Whether a text is a format of times that Spark writes, and reads but for E, the day of the week."""
     letters = re.sub(r"'[^']*'", "", pattern)
-    known = all(c in _FORMAT_LETTERS or not (c.isalpha() or c in "{}#[]") for c in letters)
-    longest = max((len(run.group()) for run in re.finditer(r"([A-Za-z])\1*", letters)), default=0)
-    return bool(letters) and pattern.count("'") % 2 == 0 and known and longest <= 9
+    if not letters or "'" in letters or re.search(r"[{}#\[\]]", letters):
+        return False
+    runs = re.finditer(r"(\w)\1*", letters)
+    return all(not run[1].isalpha() or len(run[0]) in _FORMAT_LETTERS.get(run[1], ()) for run in runs)
 
 
 def _tokens(pattern: str) -> Iterator[tuple[str, str]]:

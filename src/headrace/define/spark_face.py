@@ -13,7 +13,7 @@ from headrace.define.computed import PATTERNS, translate
 from headrace.define.expression import Checker, Scope, parse_tree
 from headrace.define.model import Stream, View
 from headrace.define.terms import Term, render
-from headrace.define.tokens import Source
+from headrace.define.tokens import Source, escape
 from headrace.define.years import BOUNDS, TIMES, YEARS_US, makes_time, makes_times
 from headrace.types import BOOLEAN, STRING, Expression, Type
 
@@ -92,6 +92,8 @@ class _Writer:
         term = replace(term, args=tuple(self._written(arg) for arg in term.args))
         if term.op in PATTERNS:
             return self._matched(term)
+        if term.op == "parse_url" and len(term.args) > 2:
+            return replace(term, args=(*term.args[:2], Term("sql", STRING, text=_quoted(render(term.args[2])))))
         if term.op in EPOCHS:
             first, last = (f"{bound // EPOCHS[term.op]}L" for bound in YEARS_US)
             number = Term("sql", term.args[0].type, text=_within(render(term.args[0]), first, last, once=nested))
@@ -107,6 +109,12 @@ class _Writer:
         match = self.matches.setdefault((text, duckdb), Match(name, text, duckdb, term.type))
         column = Term("field", term.type, text=match.name)
         return Term("NOT", BOOLEAN, (column,)) if term.negated else column
+
+
+def _quoted(key: str) -> str:
+    """Spark takes the key of a URL for a pattern: one that is not valid would fail the job."""
+    start, end, inside = (escape(text) for text in (r"\Q", r"\E", r"\E\\E\Q"))
+    return f"concat({start}, replace({key}, {end}, {inside}), {end})"
 
 
 def _within(sql: str, first: str, last: str, *, once: bool) -> str:

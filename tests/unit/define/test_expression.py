@@ -179,6 +179,8 @@ def test_types(text, type_):
         ("status LIKE 'a'", "LIKE takes a text; found INT (status)"),
         ("page LIKE page", "the pattern of LIKE must be a constant text"),
         (r"page LIKE 'a\\x'", r"the pattern of LIKE is not valid"),
+        ("to_date(page, 'EEE dd')", "E, the day of the week, cannot be read, only written by date_format"),
+        ("to_date(page, 'yyyyyyyyy')", "expected a constant pattern such as 'yyyy-MM-dd HH:mm:ss'"),
         ("page RLIKE '['", "the pattern of RLIKE cannot be used: it is not valid (missing ]: [)"),
         ("page RLIKE 'a{'", "a bare { is not available; found 'a{'; write \\{ for the character"),
         ("CAST(bytes AS TIMESTAMP)", "use timestamp_seconds(x), timestamp_millis(x)"),

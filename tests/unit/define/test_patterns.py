@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.define.expression import parse_expression
-from headrace.define.patterns import groups, matches_nothing, re2_pattern, re2_replacement, refuse_pattern
+from headrace.define.patterns import groups, is_format, matches_nothing, re2_pattern, re2_replacement, refuse_pattern
 from headrace.errors import DefinitionError
 from headrace.types import STRING
 
@@ -77,3 +77,17 @@ def test_as_re2_writes_it():
     assert re2_replacement(r"$1-\$-\\-$0") == r"\1-$-\\-\0"
     assert matches_nothing("a*")
     assert not matches_nothing("a+")
+
+
+@pytest.mark.parametrize(
+    "form", ["yyyy-MM-dd HH:mm:ss.SSSSSSSSS", "yyyy''MM", "yyyy-MM-dd'T'HH", "hh a", "EEEE", "VV O x", "-"]
+)
+def test_valid_formats(form):
+    assert is_format(form)
+
+
+@pytest.mark.parametrize(
+    "form", ["yyyyyyy", "MMMMM", "ddd", "aa", "VVV", "V", "OO", "SSSSSSSSSS", "Q", "", "'T'", "'", "[yyyy]", "ü"]
+)
+def test_formats_that_would_make_spark_fail(form):
+    assert not is_format(form)
