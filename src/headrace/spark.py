@@ -174,6 +174,7 @@ def _settings(scratch: Path, driver_memory: str, java_options: str, pools: Path)
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),  # of texts that workers match: they may be long
         "spark.python.worker.reuse": "true",
         "spark.python.daemon.module": "headrace.worker",
         "spark.sql.codegen.cache.maxEntries": "1000",

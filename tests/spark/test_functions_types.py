@@ -13,8 +13,10 @@ import pytest
 from headrace.define.computed import ALLOWED, duckdb_sql
 from headrace.define.expression import CASTS, Scope, check, parse_expression, parse_tree
 from headrace.define.functions import TABLE
+from headrace.define.spark_face import for_spark
 from headrace.define.tokens import Source, escape
 from headrace.errors import DefinitionError
+from headrace.maintain.matches import with_matches
 from headrace.types import (
     BIGINT,
     BOOLEAN,
@@ -101,14 +103,15 @@ def written() -> list[str]:
     return [*texts, *FURTHER]
 
 
+def accepted_or_none(text: str) -> Expression | None:
+    try:
+        return parse_expression(text, ALL_TYPES)
+    except DefinitionError:
+        return None
+
+
 def accepted() -> list[Expression]:
-    expressions = []
-    for text in written():
-        try:
-            expressions.append(parse_expression(text, ALL_TYPES))
-        except DefinitionError:
-            continue
-    return list(dict.fromkeys(expressions))
+    return list(dict.fromkeys(filter(None, map(accepted_or_none, written()))))
 
 
 @pytest.fixture(scope="module")
@@ -154,14 +157,41 @@ def test_types_are_sparks(events):
 
 def test_no_value_makes_spark_fail(events):
     def run(expressions):
-        columns = [f"{e.sql} AS c{i}" for i, e in enumerate(expressions)]
-        events.selectExpr(*columns).write.format("noop").mode("overwrite").save()
+        written, matches = for_spark(expressions, ALL_TYPES)
+        columns = [f"{e.sql} AS c{i}" for i, e in enumerate(written)]
+        with_matches(events, matches).selectExpr(*columns).write.format("noop").mode("overwrite").save()
         return []
 
     chosen = random.Random(7).sample(accepted(), 60) + [parse_expression(text, ALL_TYPES) for text in FURTHER]
     by_function = {e.sql.partition("(")[0]: e for e in accepted()}
     found = [f for chunk in chunks([*chosen, *by_function.values()], 50) for f in failures(chunk, run)]
     assert found == []
+
+
+def test_every_format_that_is_taken_is_sparks_too(events):
+    """Of each letter, however often: whatever a definition accepts, Spark writes and reads."""
+    forms = [letter * count for letter in "yMdHhmsSaEDXxVOzQeLu" for count in range(1, 11)]
+    texts = [f"date_format(at, '{form}')" for form in forms] + [f"to_timestamp(t, '{form}')" for form in forms]
+    taken = [expression for text in texts if (expression := accepted_or_none(text))]
+    assert len(taken) > 80
+
+    def run(expressions):
+        columns = [f"{e.sql} AS c{i}" for i, e in enumerate(expressions)]
+        events.selectExpr(*columns).write.format("noop").mode("overwrite").save()
+        return []
+
+    assert failures(taken, run) == []
+
+
+def test_the_key_of_a_url_is_no_pattern(spark):
+    keys = ["a", "(", "a.b", "(a|b)*", r"\E", r"\Q\E(", "[", "c"]
+    values = ", ".join(f"('http://x.com/?a=1&a.b=2&c=3&axb=4', {escape(key)})" for key in keys)
+    frame = spark.sql(f"SELECT * FROM VALUES {values} AS v(s, t)").coalesce(1)
+    texts = ["parse_url(s, 'QUERY', t)", "parse_url(s, 'QUERY', 'a.b')"]
+    written, _ = for_spark([parse_expression(text, TYPES) for text in texts], TYPES)
+    rows = frame.selectExpr(*(e.sql for e in written)).collect()
+    assert [row[0] for row in rows] == ["1", None, "2", None, None, None, None, "3"]
+    assert {row[1] for row in rows} == {"2"}
 
 
 def test_any_keyword_of_spark_can_name_a_field(spark):
@@ -247,7 +277,7 @@ COMPUTED = [
     "substring(text, n, 2)", "substring(text, 2, n)", "left(text, 2)", "left(text, n)", "right(text, 2)", "right(text, n)",
     "concat(text, '-', text)", "text || 'x'", "replace(text, 'l', 'L')", "replace(text, 'l')", "replace(text, '', 'z')",
     "split_part(text, ',', 2)", "split_part(text, ',', -1)", "split_part(text, '', 1)",
-    r"regexp_extract(text, r'(\d+)')", r"regexp_extract(text, r'(\w)=(\d+)', 2)", "startswith(text, 'H')",
+    "regexp_like(text, '^[a-z]+$')", "regexp_replace(text, '(l+)', '<$1>')", r"regexp_extract(text, r'(\d+)')", r"regexp_extract(text, r'(\w)=(\d+)', 2)", "startswith(text, 'H')",
     "endswith(text, 'd')", "contains(text, 'lo')", "abs(n)", "abs(x)", "abs(price)", "ceil(x)", "floor(x)", "ceil(price)",
     "floor(price)", "mod(n, 4)", "mod(x, 2)", "timestamp_seconds(n)", "timestamp_millis(big)",
     "timestamp_micros(big)", "unix_seconds(time)", "unix_millis(time)", "unix_micros(time)", "to_date(text)",
@@ -279,7 +309,7 @@ def computed_expression(text: str) -> Expression:
     return check(
         source,
         parse_tree(source),
-        Scope({name: type_ for name, (type_, _) in {**SAMPLES, **DERIVED}.items()}, computed=True),
+        Scope({name: type_ for name, (type_, _) in {**SAMPLES, **DERIVED}.items()}),
     )
 
 
@@ -305,12 +335,14 @@ def test_duckdb_computes_what_spark_would(spark):
     frame = frame.selectExpr("*", *(f"CAST({sql} AS {type_}) AS {name}" for name, (type_, sql) in DERIVED.items()))
     types |= {name: type_ for name, (type_, _) in DERIVED.items()}
     expressions = [computed_expression(text) for text in COMPUTED]
+    written, matches = for_spark(expressions, types)
     # Times are compared as numbers: Python's own zone and years must not come between.
-    texts = [f"unix_micros({e.sql})" if e.type == TIMESTAMP else e.sql for e in expressions]
+    texts = [f"unix_micros({e.sql})" if e.type == TIMESTAMP else e.sql for e in written]
+    matched = with_matches(frame, matches)
     theirs = [
         column
         for chunk in chunks(texts, 40)
-        for column in zip(*frame.selectExpr(*(f"{t} AS c{i}" for i, t in enumerate(chunk))).collect(), strict=True)
+        for column in zip(*matched.selectExpr(*(f"{t} AS c{i}" for i, t in enumerate(chunk))).collect(), strict=True)
     ]
     database = duckdb.connect()
     database.execute("SET TimeZone = 'UTC'")

@@ -13,12 +13,14 @@ from headrace.define.coercion import VOID
 from headrace.define.duckdb_casts import cast_sql, parse_format_sql, time_sql
 from headrace.define.expression import Checker, Scope, parse_tree
 from headrace.define.functions import FUNCTIONS, TABLE
-from headrace.define.patterns import fits_re2
+from headrace.define.patterns import re2_pattern, re2_replacement
 from headrace.define.terms import COMPARISON, LEVELS, PREDICATES, Term, render
 from headrace.define.tokens import Source
+from headrace.define.years import BOUNDS, makes_time
 from headrace.errors import DefinitionError
 from headrace.types import Expression, Type
 
+PATTERNS = ("RLIKE", "regexp_like", "regexp_extract", "regexp_replace", "split")
 ALLOWED = tuple(sorted(function.name for function in TABLE if function.duckdb))
 
 
@@ -42,7 +44,7 @@ def duckdb_sql(expression: Expression, types: Mapping[str, Type] | None = None) 
     source = Source(expression.sql)
     node = parse_tree(source)
     known = types or dict.fromkeys(_names(expression.sql), VOID)
-    term = Checker(source, Scope(known, computed=True)).term(node)
+    term = Checker(source, Scope(known)).term(node)
     return f"TRY(CAST({translate(term)} AS {duckdb_type(expression.type)}))"
 
 
@@ -56,7 +58,19 @@ def refuse_computed(term: Term) -> DefinitionError | None:
 
 
 def translate(term: Term) -> str:
-    """The term in DuckDB's SQL; arguments are always in parentheses, so that precedence never matters."""
+    """The term in DuckDB's SQL; a date or time outside of the years 1 to 9999 is NULL, as in Spark's."""
+    sql = _translate(term)
+    return _in_years(sql, term) if makes_time(term) else sql
+
+
+def _in_years(sql: str, term: Term) -> str:
+    """The value in a list of its own: written out twice, DuckDB would compute it once, but outside of TRY."""
+    first, last = (bound.replace("TIMESTAMP", "TIMESTAMPTZ") for bound in BOUNDS[term.type.name])
+    return f"list_filter([TRY({sql})], lambda t: t BETWEEN {first} AND {last})[1]"
+
+
+def _translate(term: Term) -> str:
+    """Arguments are always in parentheses, so that precedence never matters."""
     if term.op == "field":
         return _quote(term.text)
     if term.op == "literal":
@@ -73,10 +87,8 @@ def translate(term: Term) -> str:
     if term.op == "CASE":
         whens = " ".join(f"WHEN {args[i]} THEN {args[i + 1]}" for i in range(0, len(args) - 1, 2))
         return f"CASE {whens}{f' ELSE {args[-1]}' if len(args) % 2 else ''} END"
-    if term.op in ("RLIKE", "regexp_extract", "split") and not fits_re2(term.args[1].text):
-        raise DefinitionError(
-            f"a computed field cannot look around or back in a pattern ({render(term)})", fix="write a simpler pattern"
-        )
+    if term.op in PATTERNS:
+        args[1:] = _pattern(term)
     if term.op in PREDICATES:
         return _predicate(term, args)
     if term.op in LEVELS:
@@ -110,6 +122,18 @@ def _literal(term: Term) -> str:
         case "BOOLEAN" | "VOID":
             return term.text
     return f"CAST({term.text.rstrip('LBD')} AS {duckdb_type(term.type)})"
+
+
+def _pattern(term: Term) -> list[str]:
+    """The constant arguments of a function that takes a pattern."""
+    pattern = term.args[1].text
+    match term.op:
+        case "regexp_extract":  # DuckDB numbers groups only up to 9
+            group = int(term.args[2].text) if len(term.args) > 2 else 1
+            return [_text(re2_pattern(pattern, group)), "1" if group else "0"]
+        case "regexp_replace":
+            return [_text(re2_pattern(pattern)), _text(re2_replacement(term.args[2].text))]
+    return [_text(re2_pattern(pattern))]
 
 
 def _predicate(term: Term, args: list[str]) -> str:
@@ -159,8 +183,6 @@ def _call(term: Term, args: list[str]) -> str:
         if len(args) == 1:
             return time_sql(args[0], term.args[0], term.type)
         return parse_format_sql(args[0], term.args[0], term.args[1].text, term.type)
-    if term.op == "regexp_extract" and len(args) == 2:
-        args.append("1")
     if term.op == "replace" and len(args) == 2:
         args.append("''")
     if term.args and term.args[0].type.name == "MAP":

@@ -19,6 +19,7 @@ from headrace.define.functions import (
 from headrace.define.literals import parse_date, parse_timestamp
 from headrace.define.mistakes import FollowUpError, Mistakes
 from headrace.define.parser import Parser
+from headrace.define.patterns import refuse_pattern
 from headrace.define.rules import part_hint
 from headrace.define.signatures import Function
 from headrace.define.syntax import (
@@ -37,7 +38,7 @@ from headrace.define.syntax import (
     Test,
 )
 from headrace.define.terms import Term, render
-from headrace.define.tokens import END, Source
+from headrace.define.tokens import END, Source, escape
 from headrace.errors import DefinitionError, did_you_mean
 from headrace.types import BOOLEAN, INT, STRING, TIMESTAMP, Expression, Type
 
@@ -82,13 +83,11 @@ class Scope:
         owner: str = "the stream",
         qualifiers: tuple[str, ...] = (),
         *,
-        computed: bool = False,
         broken: Iterable[str] = (),
     ) -> None:
         self.fields = {name.lower(): (name, type_) for name, type_ in types.items()}
         self.owner = owner
         self.qualifiers = tuple(name.lower() for name in qualifiers)
-        self.computed = computed  # evaluated once, by DuckDB
         self.broken = frozenset(name.lower() for name in broken)  # fields whose declaration has a mistake
 
 
@@ -265,6 +264,8 @@ class Checker:
                     if parameter.kind == "STRING"
                     else f"see {function.signature}",
                 )
+            if parameter.kind == "REGEX":
+                self._check_regex(node.args[i], function.name, arg.text)
         type_ = function.result_type(args)
         if type_ is None or not self._agree(function, args):
             raise self._no_common(node, function.name, args)
@@ -272,7 +273,7 @@ class Checker:
             constant = self._time_constant(node, args[0], type_)
             if constant:
                 return constant
-        refused = function.refuse(args, self.scope.computed) if function.refuse else None
+        refused = function.refuse(args) if function.refuse else None
         if refused:
             raise self._error(node, f"{function.name}: {refused}")
         return Term(function.name, type_, tuple(args))
@@ -384,14 +385,18 @@ class Checker:
         if not _is_text(args[1]):
             raise self._error(node.args[1], f"the pattern of {node.op} must be a constant text", found=render(args[1]))
         if node.op == "RLIKE":
-            expected = FUNCTIONS["regexp_like"].parameters[1].refuse(args[1])
-        else:
-            rest = args[1].text.replace("\\\\", "").replace("\\%", "").replace("\\_", "")
-            expected = r"after \ only %, _ or \ again" if "\\" in rest else None
-        if expected:
+            self._check_regex(node.args[1], node.op, args[1].text)
+        elif "\\" in args[1].text.replace("\\\\", "").replace("\\%", "").replace("\\_", ""):
+            expected = r"after \ only %, _ or \ again"
             raise self._error(
                 node.args[1], f"the pattern of {node.op} is not valid", found=render(args[1]), expected=expected
             )
+
+    def _check_regex(self, node: Node, of: str, pattern: str) -> None:
+        refused = refuse_pattern(pattern)
+        if refused:
+            reason, fix = refused
+            raise self._error(node, f"the pattern of {of} cannot be used: {reason}", found=escape(pattern), fix=fix)
 
     def _case(self, node: Case) -> Term:
         checks: list[Callable[[], Term]] = []

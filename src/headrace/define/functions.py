@@ -5,6 +5,7 @@ A function is in the table only if no value can make Spark fail (ansi off): one 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -71,41 +72,37 @@ def _contains(args: Sequence[Term]) -> Type | None:
     return None if VOID in (inner, value) or common_type([inner, value]) is None else BOOLEAN
 
 
-def _refuse_nested(args: Sequence[Term], computed: bool) -> str | None:
+def _refuse_nested(args: Sequence[Term]) -> str | None:
     inner = args[0].type.inner
     return f"elements that are single values, found {inner}" if inner.is_nested else None
 
 
-def _refuse_zero(args: Sequence[Term], computed: bool) -> str | None:
+def _refuse_zero(args: Sequence[Term]) -> str | None:
     if args[0].type.name == "MAP" or (args[1].is_literal and args[1].text != "0"):
         return None
     return "a constant index of an ARRAY, from 1 or from -1 at its end; x[i] takes any, from 0"
 
 
-def _refuse_empty(args: Sequence[Term], computed: bool) -> str | None:
+def _refuse_empty(args: Sequence[Term]) -> str | None:
     return "a pattern that matches nothing cannot separate" if matches_nothing(args[1].text) else None
 
 
-def _refuse_wide(args: Sequence[Term], computed: bool) -> str | None:
+def _refuse_wide(args: Sequence[Term]) -> str | None:
     # Spark rounds to 34 digits on the way, and fails when that does not fit.
     return "a DECIMAL of more than 34 digits; CAST it to a narrower one" if args[0].type.precision > 34 else None
 
 
-def _refuse_overflow(args: Sequence[Term], computed: bool) -> str | None:
-    if computed or args[0].type == INT:
-        return None
-    return (
-        "a BIGINT may not fit a TIMESTAMP, and one such event would stall the view; "
-        "declare a computed field of the stream instead, as in at TIMESTAMP AS timestamp_millis(ts)"
-    )
-
-
-def _refuse_group(args: Sequence[Term], computed: bool) -> str | None:
-    group, there = int(args[2].text) if len(args) > 2 else 1, groups(args[1].text) or 0
+def _refuse_group(args: Sequence[Term]) -> str | None:
+    group, there = int(args[2].text) if len(args) > 2 else 1, groups(args[1].text)
     return f"group {group} of a pattern that has {there}; write ( ) around the part" if group > there else None
 
 
-def _refuse_replacement(args: Sequence[Term], computed: bool) -> str | None:
+def _refuse_weekday(args: Sequence[Term]) -> str | None:
+    letters = re.sub("'[^']*'", "", args[1].text) if len(args) > 1 else ""
+    return "E, the day of the week, cannot be read, only written by date_format" if "E" in letters else None
+
+
+def _refuse_replacement(args: Sequence[Term]) -> str | None:
     return refuse_replacement(args[1].text, args[2].text)
 
 
@@ -159,10 +156,11 @@ TABLE = [
         F("concat_ws", "separator STRING, text STRING, more STRING...", STRING),
         F("replace", "text STRING, search STRING, [by STRING]", STRING, "replace({0}, {1}, {2})"),
         F("split_part", "text STRING, separator STRING, index INDEX", STRING, _SPLIT_PART),
-        F("regexp_extract", "text STRING, pattern REGEX, [group GROUP]", STRING, "regexp_extract({*})",
+        F("regexp_extract", "text STRING, pattern REGEX, [group GROUP]", STRING, "regexp_extract({0}, {1}, {2})",
           refuse=_refuse_group),
-        F("regexp_replace", "text STRING, pattern REGEX, by TEXT", STRING, refuse=_refuse_replacement),
-        F("regexp_like", "text STRING, pattern REGEX", BOOLEAN),
+        F("regexp_replace", "text STRING, pattern REGEX, by TEXT", STRING, "regexp_replace({0}, {1}, {2}, 'g')",
+          refuse=_refuse_replacement),
+        F("regexp_like", "text STRING, pattern REGEX", BOOLEAN, "regexp_matches({0}, {1})"),
         F("startswith", "text STRING, prefix STRING", BOOLEAN, "starts_with({0}, {1})"),
         F("endswith", "text STRING, suffix STRING", BOOLEAN, "ends_with({0}, {1})"),
         F("contains", "text STRING, part STRING", BOOLEAN, "contains({0}, {1})"),
@@ -208,15 +206,16 @@ TABLE = [
     ),
     *_table(
         "times",
-        F("timestamp_seconds", "x INTEGER", TIMESTAMP, _timestamp(1_000_000), refuse=_refuse_overflow),
-        F("timestamp_millis", "x INTEGER", TIMESTAMP, _timestamp(1_000), refuse=_refuse_overflow),
+        F("timestamp_seconds", "x INTEGER", TIMESTAMP, _timestamp(1_000_000)),
+        F("timestamp_millis", "x INTEGER", TIMESTAMP, _timestamp(1_000)),
         F("timestamp_micros", "x INTEGER", TIMESTAMP, _timestamp(1)),
         F("unix_seconds", "x TIMESTAMP", BIGINT, _floor_epoch(1_000_000)),
         F("unix_millis", "x TIMESTAMP", BIGINT, _floor_epoch(1_000)),
         F("unix_micros", "x TIMESTAMP", BIGINT, "epoch_us({0})"),
         F("unix_timestamp", "x TIME", BIGINT),
-        F("to_date", "x STRING|TIME, [format FORMAT]", DATE, "to_date"),
-        F("to_timestamp", "x STRING|TIME, [format FORMAT]", TIMESTAMP, "to_timestamp"),
+        F("to_date", "x STRING|TIME, [format FORMAT]", DATE, "to_date", refuse=_refuse_weekday),
+        F("to_timestamp", "x STRING|TIME, [format FORMAT]", TIMESTAMP, "to_timestamp",
+          refuse=_refuse_weekday),
         F("date_trunc", "unit UNIT, x TIME", TIMESTAMP, "date_trunc({0}, CAST({1} AS TIMESTAMPTZ))"),
         F("year", "x TIME", INT, "year({0})"),
         F("quarter", "x TIME", INT, "quarter({0})"),

@@ -12,8 +12,11 @@ from headrace.define.model import Column, Field, Key, Reads, Stream
 from headrace.define.tokens import QUOTED, WORD, Source, tokenize
 from headrace.types import Expression, Type
 
-# BIGINT to DOUBLE is none: a DOUBLE holds whole numbers exactly only up to 2**53.
 _WIDER = {("INT", "BIGINT"), ("INT", "DOUBLE")}
+_ROUNDED = {
+    "BIGINT": "a DOUBLE holds whole numbers exactly only up to 2^53, so larger ones of the log would change",
+    "DECIMAL": "a DOUBLE holds some 15 digits and not every decimal fraction, so numbers of the log would change",
+}
 
 
 def loosens(before: Stream, after: Stream, name: str) -> bool:
@@ -39,6 +42,13 @@ def widens(before: Type, after: Type) -> bool:
     if before.name == after.name == "DECIMAL":
         return after.scale >= before.scale and after.precision - after.scale >= before.precision - before.scale
     return (before.name, after.name) in _WIDER
+
+
+def why_narrower(before: Field, after: Field) -> str | None:
+    """Why a type that looks wider is not, and the way out; None where that needs no words."""
+    reason = _ROUNDED.get(before.type.name) if after.type.name == "DOUBLE" else None
+    fix = f"keep {before.type}, and write CAST({before.name} AS DOUBLE) in views"
+    return f"{reason}; {fix}" if reason else None
 
 
 def fields_read(stream: Stream, keys: Iterable[Key], columns: Iterable[Column], where: Expression | None) -> Reads:

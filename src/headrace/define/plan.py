@@ -12,7 +12,7 @@ from headrace.define.cost import UNKNOWN, Cost, Costs
 from headrace.define.durations import format_duration
 from headrace.define.edit import Edit, How, Way, classify, describe_view
 from headrace.define.fingerprint import fingerprint
-from headrace.define.loosening import loosens
+from headrace.define.loosening import loosens, why_narrower
 from headrace.define.model import JSON, Field, Stream, View
 from headrace.errors import ConflictError, DefinitionError
 
@@ -181,7 +181,9 @@ def _field_changes(before: Stream, after: Stream) -> Iterator[str]:
     new = {field.name: field for field in after.fields}
     for name, field in new.items():
         if name in old and old[name] != field and not loosens(before, after, name):
-            yield f"field changed: {describe_field(old[name])} → {describe_field(field)}"
+            reason = why_narrower(old[name], field)
+            change = f"field changed: {describe_field(old[name])} → {describe_field(field)}"
+            yield f"{change} ({reason})" if reason else change
     for name, field in old.items():
         if name not in new:
             yield f"field removed: {describe_field(field)}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from headrace.define.coercion import VOID
-from headrace.define.patterns import groups, is_format
+from headrace.define.patterns import is_format
 from headrace.define.terms import Term
 from headrace.types import INT, STRING, Type
 
@@ -63,7 +63,7 @@ class Function:
     result: Result
     duckdb: str = ""  # the translation of a computed field, {0}, {1}, … its arguments; empty: not for computed fields
     aliases: tuple[str, ...] = ()
-    refuse: Callable[[Sequence[Term], bool], str | None] | None = None  # what else is wrong; True in a computed field
+    refuse: Callable[[Sequence[Term]], str | None] | None = None  # what else is wrong
     group: str = ""
 
     @cached_property
@@ -102,11 +102,7 @@ def _refuse_constant(kind: str, term: Term) -> str | None:
         case "PART":
             return None if text in URL_PARTS else "one of '" + "', '".join(URL_PARTS) + "'"
         case "REGEX":
-            return (
-                None
-                if term.type == STRING and text is not None and groups(text) is not None
-                else "a constant pattern that is valid"
-            )
+            return None if term.type == STRING and text is not None else "a constant pattern"
         case "FORMAT":
             good = term.type == STRING and text is not None and is_format(text)
             return None if good else "a constant pattern such as 'yyyy-MM-dd HH:mm:ss'"

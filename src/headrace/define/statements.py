@@ -263,7 +263,7 @@ class Statements(Parser):
                 same = [c.name.text for c in columns[:i] if c.name.text.lower() == column.name.text.lower()]
                 check_distinct([*same[:1], column.name.text], f"{owner}: the field")
         types = {c.name.text: c.type for c in columns if c.type and c.computed is None}
-        plain = Scope(types, owner, computed=True, broken=broken)
+        plain = Scope(types, owner, broken=broken)
         computed = {c.name.text.lower() for c in columns if c.computed is not None}
         if len(computed) == len(columns) and not broken:
             raise self.error(

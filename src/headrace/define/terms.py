@@ -31,7 +31,8 @@ PREDICATES = ("IS NULL", "IS TRUE", "IS FALSE", "IN", "BETWEEN", "LIKE", "ILIKE"
 class Term:
     """A checked expression. `op` says what it is, and with `args` all that there is to it.
 
-    `field`, `part` and `literal` have `text`; CASE has condition, value, …, and an ELSE when their number is odd.
+    `field`, `part` and `literal` have `text`, and so has `sql`, which is rendered as it is; CASE has condition, value,
+    …, and an ELSE when their number is odd.
     """
 
     op: str
@@ -58,6 +59,8 @@ def render(term: Term) -> str:
     match term.op:
         case "field":
             return quote(term.text)
+        case "sql":
+            return term.text
         case "literal":
             return _literal(term)
         case "part":

@@ -11,8 +11,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from headrace.define.model import Stream, View
+from headrace.define.spark_face import spark_face
 from headrace.lake.schema import ARRIVED, COMMIT, NEWEST, POSITION, VALUE
 from headrace.lake.table import LakeFile
+from headrace.maintain.matches import with_matches
 from headrace.maintain.partials import OUR_COLUMNS, read_events, settled_when
 from headrace.serve.cell import Cell
 from headrace.store.base import Version
@@ -38,9 +40,11 @@ def key_events(
     """The events of a cell's key, at any time, in commits [0, commits) of a lake's files."""
     named = [name for name, _ in view.reads]
     events = read_events(spark, folder, stream, files, (0, commits), columns=COLUMNS, named=named)
-    if view.where is not None:
-        events = events.where(view.where.sql)
-    for key in view.keys:
+    face = spark_face(stream, view)
+    events = with_matches(events, face.matches)
+    if face.view.where is not None:
+        events = events.where(face.view.where.sql)
+    for key in face.view.keys:
         wanted = F.lit(cell.key[key.name]).cast(str(key.expression.type))
         events = events.where(F.expr(key.expression.sql).eqNullSafe(wanted))
     return events
@@ -88,7 +92,7 @@ def read_page(
         F.length(VALUE).alias("bytes"),
         F.expr(f"substring({VALUE}, 1, {SHOWN_BYTES})").alias("value"),
     ]
-    for at, column in enumerate(version.view.columns):
+    for at, column in enumerate(spark_face(stream, version.view).view.columns):
         argument, let_pass = column.aggregate.expression, column.aggregate.where
         given = "1L" if argument is None else argument.sql
         if argument and argument.type.is_nested:

@@ -9,10 +9,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from headrace.define.model import Stream, View
+from headrace.define.spark_face import spark_face
 from headrace.lake.events import event_columns, read_files
 from headrace.lake.health import check_files, check_footers
 from headrace.lake.schema import ARRIVED, COMMIT, NEWEST
 from headrace.lake.table import LakeFile
+from headrace.maintain.matches import with_matches
 from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE, Version
 from headrace.store.tables import partial_columns
 from headrace.types import DOUBLE, Type
@@ -65,19 +67,21 @@ def write_partials(events: DataFrame, stream: Stream, version: Version, folder: 
 
 def partials(events: DataFrame, stream: Stream, view: View, patience_ms: int) -> DataFrame:
     """One row per (key, pane), with the columns that a store merges."""
-    if view.where is not None:
-        events = events.where(view.where.sql)
+    face = spark_face(stream, view)
+    events = with_matches(events, face.matches)
+    if face.view.where is not None:
+        events = events.where(face.view.where.sql)
     pane, _ = _pane(stream, view)
     columns = [
         F.expr("count(*)").alias(EVENTS),
         F.expr(f"count_if({settled_when(stream, view, patience_ms)})").alias(CORRECTIONS),
     ]
     lifted: dict[str, str] = {}  # equal aggregates are computed once
-    for column in view.columns:
+    for column, written in zip(view.columns, face.view.columns, strict=True):
         names = [name for name, _ in partial_columns(column.aggregate)]
-        lifted.update(zip(names, column.aggregate.spark_columns(), strict=True))
+        lifted.update(zip(names, written.aggregate.spark_columns(), strict=True))
     columns += [F.expr(sql).alias(name) for name, sql in lifted.items()]
-    keys = [F.expr(key.expression.sql).alias(key.name) for key in view.keys]
+    keys = [F.expr(key.expression.sql).alias(key.name) for key in face.view.keys]
     grouped = events.groupBy(*keys, F.expr(pane).alias(PANE)).agg(*columns)
     return grouped.select(F.expr(_key_id(view)).alias(KEY_ID), "*")
 

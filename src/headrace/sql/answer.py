@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from headrace.aggregate import Value
 from headrace.readable import iso
+from headrace.sql.years import within_years
 
 OURS = {
     "VARCHAR": "STRING",
@@ -100,7 +101,7 @@ class SqlAnswer:
 
 def make_table(pieces: Sequence[pa.RecordBatch], schema: pa.Schema, types: Sequence[str]) -> tuple[pa.Table, list[str]]:
     """The result with each name once, and whole numbers beyond 64 bits only where a value is; and its types."""
-    table = pa.Table.from_batches(pieces, schema)
+    table = within_years(pa.Table.from_batches(pieces, schema))
     names = _distinct(schema.names)
     columns, shown = [], []
     for column, of in zip(table.columns, types, strict=True):

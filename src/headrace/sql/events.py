@@ -23,6 +23,7 @@ from headrace.readable import iso
 from headrace.running import read_running
 from headrace.sql.answer import SqlAnswer
 from headrace.sql.query import check_text
+from headrace.sql.years import within_years
 from headrace.transport.record import read_durable
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Events:
             self._refuse_changes(query)
             self._spark.sparkContext.setJobGroup(GROUP, query[:200], interruptOnCancel=True)
             frame = self._spark.sql(query)
-            table = frame.limit(most + 1).toArrow()
+            table = within_years(frame.limit(most + 1).toArrow())
         except SqlError:
             raise
         except Exception as error:  # Spark's errors of analysis, parsing and running share no base

@@ -55,7 +55,7 @@ def test_names_are_quoted_and_texts_escaped(database):
 
 
 def test_types_are_needed_only_for_casts():
-    assert duckdb_sql(Expression("timestamp_millis(ts)", TIMESTAMP)).startswith("TRY(CAST(make_timestamptz")
+    assert "make_timestamptz" in duckdb_sql(Expression("timestamp_millis(ts)", TIMESTAMP))
     with pytest.raises(DefinitionError, match="the type of ts must be known to translate its cast"):
         duckdb_sql(Expression("CAST(ts AS INT)", INT))
 

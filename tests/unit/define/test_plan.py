@@ -246,6 +246,14 @@ def test_every_other_change_of_a_field_is_refused(old, new):
     assert only_stream(f"x {old}", f"x {new}").kind == "refuse"
 
 
+@pytest.mark.parametrize(("of", "reason"), [("BIGINT", "only up to 2^53"), ("DECIMAL(10,2)", "some 15 digits")])
+def test_a_number_that_a_double_would_round_says_why_and_what_to_do(of, reason):
+    (detail,) = only_stream(f"x {of}", "x DOUBLE").details
+    assert detail.startswith(f"field changed: x {of} → x DOUBLE (a DOUBLE holds ")
+    assert reason in detail
+    assert detail.endswith(f"keep {of}, and write CAST(x AS DOUBLE) in views)")
+
+
 def test_what_a_computed_field_reads_keeps_its_type_but_may_be_missing():
     computed = ", y DOUBLE AS `x` / 7"
     assert only_stream(f"x INT{computed}", f"x BIGINT{computed}").details == ("field changed: x INT → x BIGINT",)

@@ -1,0 +1,43 @@
+"""Patterns in a Spark job: workers run them by RE2, since Java's recurse and a long text would overflow its stack."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
+
+from headrace.define.spark_face import TEXT, Match
+
+
+def with_matches(events: DataFrame, matches: Sequence[Match]) -> DataFrame:
+    """The events, each with what patterns make of its texts."""
+    for match in matches:
+        events = events.withColumn(match.name, _matcher(match)(F.expr(match.text)))
+    return events
+
+
+def _matcher(match: Match) -> Any:
+    def matched(texts: pa.Array) -> pa.Array:
+        return run(match.duckdb, texts)
+
+    return F.arrow_udf(matched, str(match.type))
+
+
+def run(sql: str, texts: pa.Array) -> pa.Array:
+    """The value of DuckDB's SQL for each text."""
+    duckdb = _duckdb()
+    duckdb.register("texts", pa.table({TEXT: texts}))
+    values = duckdb.sql(f"SELECT {sql} AS value FROM texts").to_arrow_table().column("value")
+    duckdb.unregister("texts")
+    return values.combine_chunks()
+
+
+@lru_cache(maxsize=1)
+def _duckdb() -> Any:
+    import duckdb  # heavy, and few views have a pattern
+
+    return duckdb.connect(config={"threads": 1, "autoload_known_extensions": False})
