@@ -24,7 +24,8 @@ from headrace.serve import Answer, Question
 from headrace.serve.cell import CellQuestion
 from headrace.serve.explanation import Explanation
 from headrace.serve.question import Keys
-from headrace.sql.answer import SqlAnswer
+from headrace.serve.whole import read_whole
+from headrace.sql.answer import ALL_ROWS, SqlAnswer, SqlLimit
 from headrace.web.remote import Remote, RemoteDeadLetters
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Backend(Protocol):
     def explain(self, asked: CellQuestion, job: Job | None = None) -> Explanation:
         """Find the events behind a cell."""
 
-    def sql(self, query: str, limit: int | None = None, job: Job | None = None) -> SqlAnswer:
+    def sql(self, query: str, limit: SqlLimit = None, job: Job | None = None) -> SqlAnswer:
         """Answer a SELECT over views."""
 
     def plan(self) -> Plan:
@@ -111,14 +112,23 @@ class Connection:
         cursor: str | None = None,
         version_as_of: int | None = None,
         timestamp_as_of: Any = None,
+        order: str | None = None,
     ) -> Answer:
-        """What a view says now, or said in the past; see `Question` for the parameters."""
+        """What a view says now, or said in the past; see `Question` for the parameters.
+
+        All rows, unless a limit is given: then at most so many, and `next_cursor` goes on behind them.
+        """
         past = (version_as_of, timestamp_as_of)
-        return self.answer(Question.of(view, key, by, start, end, window, every, limit, cursor, *past))
+        question = Question.of(view, key, by, start, end, window, every, limit, cursor, *past, order)
+        return self.whole(question) if limit is None else self.answer(question)
 
     def answer(self, question: Question, job: Job | None = None) -> Answer:
-        """The answer to a question that is already put; about the past, a job tells how far it is."""
+        """One page of the answer to a question that is already put; about the past, a job tells how far it is."""
         return self._backend.ask(question, job)
+
+    def whole(self, question: Question, job: Job | None = None) -> Answer:
+        """All rows from the question's cursor on, read page by page; see `headrace.serve.whole`."""
+        return read_whole(lambda page: self._backend.ask(page, job), question)
 
     def explain(
         self,
@@ -138,7 +148,11 @@ class Connection:
         return self._backend.explain(asked, job)
 
     def sql(self, query: str, *, limit: int | None = None, job: Job | None = None) -> SqlAnswer:
-        """The rows of a SELECT over the views, each of them a table of its name; at most `limit`, by default 1,000."""
+        """The rows of a SELECT over the views, each of them a table of its name; with a limit at most so many."""
+        return self.select(query, ALL_ROWS if limit is None else limit, job)
+
+    def select(self, query: str, limit: SqlLimit, job: Job | None = None) -> SqlAnswer:
+        """The same with the limit as HTTP takes it: a number, 'all', or None for a page of 1,000 rows."""
         return self._backend.sql(query, limit, job)
 
     def send(self, stream: str, events: Events, *, key: str | None = None) -> IngestReply:

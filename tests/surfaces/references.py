@@ -81,7 +81,7 @@ often as you like: for a day, the same key and body give the same reply and add 
 ```json
 {"rows": [{"page": "/home", "window_start": "2026-03-01T12:00:00Z", "window_end": "2026-03-01T12:01:00Z",
            "hits": 2, "errors": 0, "bytes": 30, "visitors": 2, "settled": true}],
- "next_cursor": null, "view": "traffic", "version": 1,
+ "next_cursor": null, "more_rows": 0, "view": "traffic", "version": 1,
  "as_of": {"commits": {"visits": 1}, "newest_event": "2026-03-01T12:10:00Z", "at": "2026-03-01T12:10:02.5Z"},
  "freshness_ms": 0, "freshness_reason": null, "events": {"batch": 0, "speed": 2}, "corrections": 0,
  "approximate": {"visitors": "within 3.3 % in 95 of 100 answers; exact below about 200"},
@@ -92,6 +92,14 @@ often as you like: for a day, the same key and body give the same reply and add 
 `freshness_ms` is the age of the oldest accepted event that is not in the answer, 0 when all are, null with
 `freshness_reason` when that is not known. `settled` says that the window is past the stream's patience; a later event
 still counts, as a correction.
+
+**Pages.** Rows come by window, the oldest first (`order=newest` turns that), then by key. A reply has at most `limit`
+rows; if there are more, `next_cursor` is set, and the same question with `cursor` goes on behind the last row. `more_rows`
+says how many follow, or null where counting them would take long. Relative bounds are fixed by the first page. The view
+goes on between two pages: a row never comes twice, one that was there all the time is never missing, and each row is as
+of its own page, whose `as_of` says which commits that are. A new version of the same definition does not end it; after
+an edit of the view a cursor is refused (409), and the first page has to be asked for again. One moment for all rows:
+`POST /v1/sql` with `SELECT * FROM view`, which reads one snapshot.
 """
 
 

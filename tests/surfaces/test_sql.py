@@ -77,7 +77,7 @@ def test_the_command_prints_tables_json_and_csv(
     shown = headrace("sql", TOP, "-w", applied, "--limit", 2)
     assert shown.code == 0, shown.err
     assert "/home" in shown.out
-    assert "cut after 2 rows; --limit shows more" in shown.out
+    assert "1 more row: these are the first 2; --limit all shows all" in shown.out
     assert "traffic: version 1 · as of visits commit 1 · freshness: the server is not running" in shown.out
     file = tmp_path / "top.sql"
     file.write_text(TOP)
@@ -94,7 +94,7 @@ def test_wrong_calls_of_the_command_say_what_is_expected(applied: Path, headrace
         (["SELECT 1", "-f", "x.sql"], "there are two queries"),
         (["-f", "missing.sql"], "file 'missing.sql' cannot be read: No such file or directory"),
         (["SELECT 1", "--csv", "--json"], "two forms of one output"),
-        (["SELECT 1", "--limit", "0"], "limit does not fit; found 0; expected a number from 1 to 100,000"),
+        (["SELECT 1", "--limit", "0"], "limit does not fit; found 0; expected a number from 1 to 100,000, or all"),
         (["  "], "the query is empty"),
         (["SELECT 1" + " " * 100_000], "the query is too long; found 100,008 bytes; expected at most 100,000"),
     ):

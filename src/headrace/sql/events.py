@@ -21,8 +21,8 @@ from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, POSITION, REASON
 from headrace.lake.table import LakeTable
 from headrace.readable import iso
 from headrace.running import read_running
-from headrace.sql.answer import SqlAnswer
-from headrace.sql.query import check_text
+from headrace.sql.answer import SqlAnswer, SqlLimit
+from headrace.sql.query import HIGHEST_LIMIT, check_text
 from headrace.transport.record import read_durable
 
 if TYPE_CHECKING:
@@ -54,9 +54,10 @@ class Events:
         self._commits: dict[str, int] = {}
         self._behind: list[str] = []
 
-    def sql(self, query: str, limit: int | None = None) -> SqlAnswer:
+    def sql(self, query: str, limit: SqlLimit = None) -> SqlAnswer:
         """The rows of one SELECT. Ctrl-C cancels its jobs."""
-        query, most = check_text(query, limit)
+        query, asked = check_text(query, limit)
+        most = asked or HIGHEST_LIMIT
         began = time.monotonic()
         for name, stream in self._catalog.streams.items():
             # A word that merely looks like it costs a listing of files; a stream that is missed would be an error.
@@ -71,10 +72,14 @@ class Events:
             raise
         except Exception as error:  # Spark's errors of analysis, parsing and running share no base
             raise self._failure(error) from error
+        truncated = table.num_rows > most
+        if truncated and asked is None:
+            raise SqlError("the answer is too large", expected=f"at most {most:,} rows", fix="select less of it")
         return SqlAnswer(
             columns=tuple(zip(table.column_names, [_type(f.dataType) for f in frame.schema.fields], strict=True)),
             table=table.slice(0, most),
-            truncated=table.num_rows > most,
+            truncated=truncated,
+            more_rows=None if truncated else 0,
             views={},
             commits=self._commits,
             at=iso(datetime.now(UTC)),

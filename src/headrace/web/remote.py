@@ -31,8 +31,9 @@ from headrace.sending import IN_FLIGHT
 from headrace.serve import Answer, Question
 from headrace.serve.cell import CellQuestion
 from headrace.serve.explanation import Explanation
+from headrace.serve.question import ALL, NEWEST, OLDEST
 from headrace.serve.times import Bound, iso_ms
-from headrace.sql.answer import ARROW_STREAM, SqlAnswer
+from headrace.sql.answer import ARROW_STREAM, SqlAnswer, SqlLimit
 from headrace.web import refusals
 
 RETRY_FOR_S = 30.0
@@ -138,7 +139,7 @@ class Remote:
         path = f"/v1/views/{_quote(asked.view)}/explain"
         return Explanation.from_dict(self._follow("GET", path, job or Job(), params=asked.parameters()))
 
-    def sql(self, query: str, limit: int | None = None, job: Job | None = None) -> SqlAnswer:
+    def sql(self, query: str, limit: SqlLimit = None, job: Job | None = None) -> SqlAnswer:
         """Run a SELECT; as Arrow, which keeps every type. The server has its own deadline for it."""
         body = orjson.dumps({"query": query, "limit": limit})
         patient = httpx2.Timeout(None, connect=5.0)
@@ -326,8 +327,9 @@ def _encode(question: Question) -> bytes:
         "by": None if question.by is None else list(question.by),
         "start": _bound("start", question.start),
         "end": _bound("end", question.end),
-        "window": question.window_ms and f"{question.window_ms}ms",
+        "window": ALL if question.all_time else question.window_ms and f"{question.window_ms}ms",
         "every": question.every_ms and f"{question.every_ms}ms",
+        "order": NEWEST if question.newest_first else OLDEST,
         "limit": question.limit,
         "cursor": question.cursor,
         **(question.as_of.parameters() if question.as_of else {}),
