@@ -209,7 +209,7 @@ class Connection:
         return self._backend.dead_letters(stream)
 
     def versions(self, view: str) -> list[dict[str, Any]]:
-        """The versions of a view, newest first: state, how far each is, what differs from the one before it."""
+        """The versions of a view, newest first: state, how far each is, what differs from the one it replaced."""
         return self._backend.versions(view)
 
     def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> dict[str, Any]:

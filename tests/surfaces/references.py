@@ -94,12 +94,12 @@ often as you like: for a day, the same key and body give the same reply and add 
 still counts, as a correction.
 
 **Pages.** Rows come by window, the oldest first (`order=newest` turns that), then by key. A reply has at most `limit`
-rows; if there are more, `next_cursor` is set, and the same question with `cursor` goes on behind the last row. `more_rows`
-says how many follow, or null where counting them would take long. Relative bounds are fixed by the first page. The view
-goes on between two pages: a row never comes twice, one that was there all the time is never missing, and each row is as
-of its own page, whose `as_of` says which commits that are. A new version of the same definition does not end it; after
-an edit of the view a cursor is refused (409), and the first page has to be asked for again. One moment for all rows:
-`POST /v1/sql` with `SELECT * FROM view`, which reads one snapshot.
+rows; if there are more, `next_cursor` is set, and the same question with `cursor` goes on behind the last row.
+`more_rows` says how many follow, or null where counting them would take long. Relative bounds are fixed by the first
+page. The view goes on between two pages: a row never comes twice, one that was there all the time is never missing, and
+each row is as of its own page, whose `as_of` names the commits. A new version of the same definition does not end it;
+after an edit of the view a cursor is refused (409), and the first page has to be asked for again. For all rows as of
+one moment, `POST /v1/sql` with `SELECT * FROM view` reads one snapshot.
 """
 
 

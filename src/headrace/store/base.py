@@ -65,6 +65,7 @@ class Version:
     alarm: str | None = None  # the drift for which a beat was refused
     patience_from: int = 0  # the commit from which on its patience has been what it is
     home: int | None = None  # the number that its tables were made under; None: a free edit took them
+    replaces: int | None = None  # the number of the version that served before it, or does until it serves
     batch: tuple[BatchTable, ...] = ()  # which tile [0, horizon)
 
     @property
