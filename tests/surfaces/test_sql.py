@@ -114,6 +114,8 @@ def test_names_are_found_as_sql_finds_them(applied: Path, serve: Callable[..., S
     assert sorted(answer.views) == ["Order", "traffic"]
     with pytest.raises(NotFoundError, match=r"view 'trafic' does not exist; did you mean 'traffic'\?"):
         served.runtime.sql("SELECT * FROM trafic")
+    with pytest.raises(SqlError, match="version_as_of is not a number of commits; found '-1'; expected how many"):
+        served.runtime.sql("SELECT * FROM traffic VERSION AS OF -1")
     with pytest.raises(SqlError, match='Referenced column "hitz" not found'):
         served.runtime.sql("SELECT hitz FROM traffic")
     with pytest.raises(SqlError, match=r'syntax error at or near "GROUP"; found line 2 of the query'):
