@@ -40,8 +40,11 @@ REFUSED_PLANS = (
     "plans.logical.InsertIntoDir",
     "analysis.UnresolvedExecuteImmediate",
 )
+_CONDITION = re.compile(r"^\[[\w.]+\] ")
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+")
-_MISSING = re.compile(r"\[TABLE_OR_VIEW_NOT_FOUND\].*?`([^`]+)`")
+_PLACE = re.compile(r"\.?; line (\d+) pos (\d+);?$")
+_TABLE = re.compile(r"\[TABLE_OR_VIEW_NOT_FOUND\].*?`([^`]+)`")
+_COLUMN = re.compile(r"\[UNRESOLVED_COLUMN\b.*?with name ((?:`[^`]+`\.?)+)")
 
 
 class Events:
@@ -142,14 +145,32 @@ class Events:
             rest += [children.apply(i) for i in range(children.size())]
 
     def _failure(self, error: Exception) -> SqlError:
-        said = _SQLSTATE.sub("", str(error).strip().splitlines()[0]) if str(error).strip() else type(error).__name__
-        missing = _MISSING.search(said)
-        if missing is None:
-            return SqlError(f"Spark cannot run the query: {said}")
+        """One sentence for a failure of Spark, whose own text goes on for many lines."""
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        if table := _TABLE.search(lines[0]):
+            return self._unknown_table(table[1])
+        if column := _COLUMN.search(lines[0]):
+            return self._unknown_column(column[1].replace("`", "").rsplit(".", 1)[-1])
+        text = _SQLSTATE.sub("", _CONDITION.sub("", lines[0]))
+        place = _PLACE.search(text)
+        return SqlError(
+            f"Spark cannot run the query: {_PLACE.sub('', text)}",
+            found=f"line {place[1]}, character {int(place[2]) + 1} of the query" if place else None,
+        )
+
+    def _unknown_table(self, name: str) -> SqlError:
+        if name in self._catalog.views:
+            return SqlError(f"stream '{name}' does not exist", found=f"view '{name}'", fix="ask it without --events")
         streams = list(self._catalog.streams)
-        hint = did_you_mean(missing[1], streams) or f"there are: {', '.join(streams)}"
+        hint = did_you_mean(name, streams) or f"there are: {', '.join(streams)}"
         more = f"each also has a table NAME{DEAD_LETTERS}; views are asked without --events"
-        return SqlError(f"stream '{missing[1]}' does not exist", fix=f"{hint}; {more}")
+        return SqlError(f"stream '{name}' does not exist", fix=f"{hint}; {more}")
+
+    def _unknown_column(self, name: str) -> SqlError:
+        columns = {stream: self._spark.table(f"`{stream}`").columns for stream in self._commits}
+        hint = did_you_mean(name, [column for own in columns.values() for column in own])
+        there = [f"stream '{stream}' has: {', '.join(own)}" for stream, own in columns.items()]
+        return SqlError(f"column '{name}' does not exist", fix="; ".join(filter(None, [hint, *there])) or None)
 
 
 def running_streams(workspace: Workspace) -> Catalog:
