@@ -118,12 +118,13 @@ def _start_java(settings: Mapping[str, str], output: Path) -> None:
     with output.open("wb" if large else "ab") as messages:
         began = messages.tell()
         try:
-            gateway = launch_gateway(SparkConf(loadDefaults=False).setAll(settings.items()), {"stderr": messages})
+            conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+            gateway = launch_gateway(conf, {"stdout": messages, "stderr": messages})
         except PySparkRuntimeError as error:
             said = output.read_bytes()[began:].decode(errors="replace").split("\n")
             errors = [line for line in said if line.strip() and not line.startswith("WARNING")]
             raise MachineError(
-                "Java did not start", found=errors[0] if errors else None, fix=f"see {output}; `headrace doctor`"
+                "Java did not start", found="; ".join(errors[:2]) or None, fix=f"{output} has what it printed"
             ) from error
     SparkContext._ensure_initialized(gateway=gateway)
 
