@@ -29,9 +29,7 @@ def sql(folder: Path, query: str, **variables: str) -> subprocess.CompletedProce
 def test_the_terminal_shows_one_sentence(applied: Path) -> None:
     ran = sql(applied, "SELECT pag FROM visits")
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr.startswith(
-        "error: column 'pag' does not exist; did you mean 'page'?; stream 'visits' has: "
-    )
+    assert ran.stderr.startswith("error: column 'pag' does not exist; did you mean 'page'?; stream 'visits' has: ")
     assert len(ran.stderr.splitlines()) == 1
     assert "incubator" in (applied / "data" / "logs" / "spark-events-java.log").read_text()
 
@@ -39,7 +37,5 @@ def test_the_terminal_shows_one_sentence(applied: Path) -> None:
 def test_a_java_that_does_not_start_says_why(applied: Path) -> None:
     ran = sql(applied, "SELECT 1", HEADRACE_SPARK_MEMORY="1")
     assert ran.returncode == 1
-    assert ran.stderr.startswith(
-        "error: Java did not start; found Error occurred during initialization of VM; Too"
-    )
+    assert ran.stderr.startswith("error: Java did not start; found Error occurred during initialization of VM; Too")
     assert len(ran.stderr.splitlines()) == 1
