@@ -118,7 +118,7 @@ class Connection:
         timestamp_as_of: Any = None,
         order: str | None = None,
     ) -> Answer:
-        """What a view says now, or said in the past; see `Question` for the parameters.
+        """What a view says now, or said in the past; docs/python.md has the parameters.
 
         All rows, unless a limit is given: then at most so many, and `next_cursor` goes on behind them.
         """

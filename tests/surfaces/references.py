@@ -1,4 +1,4 @@
-"""Makes docs/cli.md, http.md, settings.md and metrics.md from the code: `python -m tests.surfaces.references`."""
+"""Makes the references in docs/, such as cli.md, from the code: `python -m tests.surfaces.references`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from headrace.runtime import Runtime
 from headrace.web import refusals
 from headrace.web.app import create_app
 from tests.surfaces.metrics_reference import metrics_reference
+from tests.surfaces.python_reference import python_reference
 
 WIDTH = 110
 DOCS = Path(__file__).parents[2] / "docs"
@@ -170,6 +171,7 @@ def references(runtime: Runtime) -> dict[str, Callable[[], str]]:
         "settings.md": settings_reference,
         "http.md": lambda: http_reference(create_app(runtime).openapi()),
         "metrics.md": lambda: metrics_reference(runtime),
+        "python.md": python_reference,
     }
 
 
