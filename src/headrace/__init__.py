@@ -6,18 +6,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headrace.client import connect
+    from headrace.client import Connection, connect
     from headrace.define.fluent import Stream, View, approx_count_distinct, avg, count, max, min, sum, window
+    from headrace.errors import HeadraceError
 
 _HOME = {
-    "connect": "headrace.client",
+    **dict.fromkeys(("connect", "Connection"), "headrace.client"),
+    "HeadraceError": "headrace.errors",
     **dict.fromkeys(
         ("Stream", "View", "window", "count", "sum", "avg", "min", "max", "approx_count_distinct"),
         "headrace.define.fluent",
     ),
 }
 
-__all__ = ["Stream", "View", "approx_count_distinct", "avg", "connect", "count", "max", "min", "sum", "window"]
+__all__ = [
+    "Connection",
+    "HeadraceError",
+    "Stream",
+    "View",
+    "approx_count_distinct",
+    "avg",
+    "connect",
+    "count",
+    "max",
+    "min",
+    "sum",
+    "window",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -25,3 +40,8 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'headrace' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    """The public names, for `dir` and completion: most of them are not loaded yet."""
+    return sorted(__all__)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 import orjson
 
 from headrace.config import Workspace
 from headrace.define.plan import Plan
-from headrace.errors import HeadraceError, NotReadyError
+from headrace.errors import HeadraceError, IngestError, NotReadyError
 from headrace.files import Declared, find_files, read_pieces
 from headrace.history.job import Job
 from headrace.lake.formats.layout import ANY, Format, Layout
@@ -24,13 +25,17 @@ from headrace.serve import Answer, Question
 from headrace.serve.cell import CellQuestion
 from headrace.serve.explanation import Explanation
 from headrace.serve.question import Keys
-from headrace.sql.answer import SqlAnswer
+from headrace.serve.whole import read_whole
+from headrace.sql.answer import ALL_ROWS, SqlAnswer, SqlLimit
+from headrace.tabular import as_table, send_table
 from headrace.web.remote import Remote, RemoteDeadLetters
 
 if TYPE_CHECKING:
     from headrace.lake.dead import DeadLetters
 
-Events = Mapping[str, Any] | Iterable[Mapping[str, Any]] | bytes | Path
+Table: TypeAlias = Any  # a pandas DataFrame, an Arrow table, or another one that gives Arrow streams
+Events: TypeAlias = Mapping[str, Any] | Iterable[Mapping[str, Any]] | Table | bytes | Path
+SENDABLE = "an event (a mapping), many of them, a pandas DataFrame, an Arrow table, bytes, or a Path"
 
 
 class Backend(Protocol):
@@ -50,7 +55,7 @@ class Backend(Protocol):
     def explain(self, asked: CellQuestion, job: Job | None = None) -> Explanation:
         """Find the events behind a cell."""
 
-    def sql(self, query: str, limit: int | None = None, job: Job | None = None) -> SqlAnswer:
+    def sql(self, query: str, limit: SqlLimit = None, job: Job | None = None) -> SqlAnswer:
         """Answer a SELECT over views."""
 
     def plan(self) -> Plan:
@@ -116,14 +121,23 @@ class Connection:
         cursor: str | None = None,
         version_as_of: int | None = None,
         timestamp_as_of: Any = None,
+        order: str | None = None,
     ) -> Answer:
-        """What a view says now, or said in the past; see `Question` for the parameters."""
+        """What a view says now, or said in the past; docs/python.md has the parameters.
+
+        All rows, unless a limit is given: then at most so many, and `next_cursor` goes on behind them.
+        """
         past = (version_as_of, timestamp_as_of)
-        return self.answer(Question.of(view, key, by, start, end, window, every, limit, cursor, *past))
+        question = Question.of(view, key, by, start, end, window, every, limit, cursor, *past, order)
+        return self.whole(question) if limit is None else self.answer(question)
 
     def answer(self, question: Question, job: Job | None = None) -> Answer:
-        """The answer to a question that is already put; about the past, a job tells how far it is."""
+        """One page of the answer to a question that is already put; about the past, a job tells how far it is."""
         return self._backend.ask(question, job)
+
+    def whole(self, question: Question, job: Job | None = None) -> Answer:
+        """All rows from the question's cursor on, read page by page; see `headrace.serve.whole`."""
+        return read_whole(lambda page: self._backend.ask(page, job), question)
 
     def explain(
         self,
@@ -143,20 +157,32 @@ class Connection:
         return self._backend.explain(asked, job)
 
     def sql(self, query: str, *, limit: int | None = None, job: Job | None = None) -> SqlAnswer:
-        """The rows of a SELECT over the views, each of them a table of its name; at most `limit`, by default 1,000."""
+        """The rows of a SELECT over the views, each of them a table of its name; with a limit at most so many."""
+        return self.select(query, ALL_ROWS if limit is None else limit, job)
+
+    def select(self, query: str, limit: SqlLimit, job: Job | None = None) -> SqlAnswer:
+        """The same with the limit as HTTP takes it: a number, 'all', or None for a page of 1,000 rows."""
         return self._backend.sql(query, limit, job)
 
     def send(self, stream: str, events: Events, *, key: str | None = None) -> IngestReply:
-        """Send one event, many, bytes in any format that can be told by its looks, or a file or folder by its path.
+        """Send one event, many, a table, bytes in any format that can be told by its looks, or a file or folder.
 
-        From a file, what cannot be read becomes a dead letter; else it is refused, and the reply says why.
+        An event is a mapping; a table a pandas DataFrame, an Arrow table, or another one that gives Arrow streams; a
+        file or folder is a `Path`. From a file, what cannot be read becomes a dead letter; else it is refused, and the
+        reply says why.
         """
         if isinstance(events, Path):
             return self.send_files(stream, [events])
         if isinstance(events, bytes):
             return self._backend.ingest(stream, events, layout=ANY, key=key, keep_bad=False).result()
-        body = orjson.dumps(events if isinstance(events, Mapping) else list(events), default=str)
+        table = as_table(events)
+        if table is not None and table.num_rows:
+            return send_table(table, partial(self._send_lines, stream), key)
+        body = orjson.dumps([] if table is not None else _check_events(events), default=str)
         return self._backend.ingest(stream, body, layout=Layout(Format.JSON), key=key, keep_bad=False).result()
+
+    def _send_lines(self, stream: str, lines: bytes, key: str | None) -> Future[IngestReply]:
+        return self._backend.ingest(stream, lines, layout=Layout(Format.NDJSON), key=key, keep_bad=False)
 
     def send_files(
         self, stream: str, paths: Iterable[Path], progress: Progress | None = None, layout: Layout = ANY
@@ -200,7 +226,7 @@ class Connection:
         return self._backend.dead_letters(stream)
 
     def versions(self, view: str) -> list[dict[str, Any]]:
-        """The versions of a view, newest first: state, how far each is, what differs from the one before it."""
+        """The versions of a view, newest first: state, how far each is, what differs from the one it replaced."""
         return self._backend.versions(view)
 
     def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> dict[str, Any]:
@@ -239,6 +265,21 @@ class Connection:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+def _check_events(events: Any) -> Any:
+    """One event, or a list of them; refused by name if it is neither."""
+    if isinstance(events, Mapping):
+        return events
+    found = f"a {type(events).__name__}"
+    if not isinstance(events, str) and isinstance(events, Iterable):
+        many = list(events)
+        wrong = next((n for n, event in enumerate(many) if not isinstance(event, Mapping)), None)
+        if wrong is None:
+            return many
+        found += f" whose item {wrong} is a {type(many[wrong]).__name__}"
+    fix = "a file is sent by its Path, JSON text as bytes" if isinstance(events, str) else None
+    raise IngestError("this cannot be sent", found=found, expected=SENDABLE, fix=fix)
 
 
 def connect(target: str | Path | None = None, *, token: str | None = None) -> Connection:

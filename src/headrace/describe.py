@@ -104,12 +104,14 @@ def _describe_audits(view: View, serving: Version | None, audits: Sequence[Audit
 
 def describe_versions(snapshot: Snapshot, view: str) -> list[dict[str, Any]]:
     """The versions of a view as `headrace versions` and HTTP show them, newest first."""
-    own = [version for version in snapshot.versions() if version.view.name == view]
-    before = [None, *own[:-1]]
-    return [_describe_version(snapshot, version, earlier) for earlier, version in zip(before, own, strict=True)][::-1]
+    own = {version.number: version for version in snapshot.versions() if version.view.name == view}
+    return [_describe_version(snapshot, own[number], own.get(own[number].replaces or 0)) for number in sorted(own)][
+        ::-1
+    ]
 
 
 def _describe_version(snapshot: Snapshot, version: Version, earlier: Version | None) -> dict[str, Any]:
+    """A version and what it changed; `earlier` is the one that it replaced, if that is still kept."""
     batch_rows, speed_rows = snapshot.count(version)
     edit = classify(earlier.view, version.view, (earlier.patience_ms, version.patience_ms)) if earlier else None
     return {
@@ -117,6 +119,7 @@ def _describe_version(snapshot: Snapshot, version: Version, earlier: Version | N
         "state": version.state,
         "since": iso_us(version.changed_at_us),
         "fingerprint": version.fingerprint,
+        "replaces": version.replaces,
         "changed_from": earlier.number if earlier else None,
         "changes": list(edit.texts) if edit else [],
         "horizon": version.horizon,

@@ -44,7 +44,7 @@ from headrace.serve.answer import Answer, answer
 from headrace.serve.cell import CellQuestion
 from headrace.serve.explanation import Explanation
 from headrace.serve.question import Question
-from headrace.sql.answer import SqlAnswer
+from headrace.sql.answer import SqlAnswer, SqlLimit
 from headrace.sql.children import Children
 from headrace.sql.query import run_sql
 from headrace.store.base import Version
@@ -135,7 +135,7 @@ class Offline:
             self._spark = self._opened.enter_context(local_session(self.workspace))
         return self._spark
 
-    def sql(self, query: str, limit: int | None = None, job: Job | None = None) -> SqlAnswer:
+    def sql(self, query: str, limit: SqlLimit = None, job: Job | None = None) -> SqlAnswer:
         """Run a SELECT over the views as the server left them."""
         if self._store is None:
             raise NotReadyError("no view has ever been computed", fix="start `headrace up` once")

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+HOUR_MS, DAY_MS, YEAR_MS = 3_600_000, 86_400_000, 31_557_600_000
 
 
 def iso(time: datetime) -> str:
@@ -37,17 +38,33 @@ def number(of: int | float | Decimal) -> str:
     return f"{of:.6g}"
 
 
+def digits(of: int | float | Decimal) -> str:
+    """A number that names something, as a year does: no thousands separators."""
+    return str(of) if isinstance(of, int) else f"{of:f}" if isinstance(of, Decimal) else number(of).replace(",", "")
+
+
 def span(ms: int | float | None) -> str:
-    """A short span of time."""
+    """A span of time."""
     if ms is None:
         return "–"
+    if ms < 0:
+        return f"-{span(-ms)}"
     if ms < 1_000:
         return f"{ms:.0f} ms"
     if ms < 120_000:
         return f"{ms / 1_000:.1f} s"
-    if ms < 7_200_000:
+    if ms < 2 * HOUR_MS:
         return f"{ms / 60_000:.0f} min"
-    return f"{ms / 3_600_000:.1f} h"
+    if ms < 2 * DAY_MS:
+        return f"{ms / HOUR_MS:.1f} h"
+    if ms < 2 * YEAR_MS:
+        return f"{ms / DAY_MS:.1f} days"
+    return f"{ms / YEAR_MS:,.1f} years"
+
+
+def plural(number: int, noun: str) -> str:
+    """A number of things: 1 event, 2 events."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def about(seconds: float) -> str:

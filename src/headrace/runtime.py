@@ -34,7 +34,7 @@ from headrace.serve.cell import CellQuestion
 from headrace.serve.explanation import Explanation
 from headrace.serve.question import Question
 from headrace.spark_process import SparkProcess
-from headrace.sql.answer import SqlAnswer
+from headrace.sql.answer import SqlAnswer, SqlLimit
 from headrace.sql.children import Children
 from headrace.sql.query import run_sql
 from headrace.status import Status
@@ -302,7 +302,7 @@ class Runtime:
             return self._history.ask(question, job)
         return answer(self._store, question, self.status.freshness, datetime.now(UTC))
 
-    def sql(self, query: str, limit: int | None = None, job: Job | None = None) -> SqlAnswer:
+    def sql(self, query: str, limit: SqlLimit = None, job: Job | None = None) -> SqlAnswer:
         """Run a SELECT over the views, in a process of its own; pasts that it names are found first, by Spark."""
         past = partial(self._history.past, job=job)
         try:

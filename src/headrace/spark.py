@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ Session = Callable[[], "SparkSession"]  # the session of now; a server's raises 
 
 OLDEST_JAVA = 17
 JAVA_NICENESS = 5
+LARGEST_OUTPUT = 1_000_000  # bytes of Java's own messages that are kept from one start to the next
 # Java's thorough compiler for loops over events, as ever, but later for all that is merely called often: planning many
 # small jobs would otherwise keep it busy for minutes.
 QUICK_JAVA = "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000"
@@ -91,14 +92,54 @@ def build_session(
     # After an OutOfMemoryError a JVM may go on without some of its threads: better ended and started again.
     options = f"{java_options} -XX:+UseSerialGC -XX:+ExitOnOutOfMemoryError -Xss4m -Djava.io.tmpdir={scratch}"
     options += f" -Dlog4j2.configurationFile=file:{properties}"
-    builder = SparkSession.builder.appName(app).master(master)
-    for key, value in _settings(scratch, driver_memory, options, pools).items():
+    settings = {"spark.app.name": app, "spark.master": master, **_settings(scratch, driver_memory, options, pools)}
+    _start_java(settings, _output_file(log or scratch / "spark.log"))
+    _silence_pyspark()
+    builder = SparkSession.builder
+    for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     # When Java ends, this server loses its connection and would print a stack trace.
     session.sparkContext._accumulatorServer.handle_error = lambda request, client: None
     _yield_to_answers(session)
     return session
+
+
+def _output_file(log: Path) -> Path:
+    """Where Java's own messages go, which Log4j does not see, and those of the Python workers."""
+    return log.with_name(f"{log.stem}-java.log")
+
+
+def _start_java(settings: Mapping[str, str], output: Path) -> None:
+    """Start the JVM as PySpark would, its messages in a file: it warns of a module at every start."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is not None:
+        return
+    output.parent.mkdir(parents=True, exist_ok=True)
+    large = output.exists() and output.stat().st_size > LARGEST_OUTPUT
+    with output.open("wb" if large else "ab") as messages:
+        began = messages.tell()
+        try:
+            conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+            gateway = launch_gateway(conf, {"stdout": messages, "stderr": messages})
+        except PySparkRuntimeError as error:
+            said = output.read_bytes()[began:].decode(errors="replace").split("\n")
+            errors = [line for line in said if line.strip() and not line.startswith("WARNING")]
+            raise MachineError(
+                "Java did not start", found="; ".join(errors[:2]) or None, fix=f"{output} has what it printed"
+            ) from error
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def _silence_pyspark() -> None:
+    """PySpark prints a stack trace as JSON for each error that it raises; whoever catches it says what is wrong."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
 
 
 def java_process(session: SparkSession) -> subprocess.Popen[bytes] | None:

@@ -16,7 +16,7 @@ LAYERS = [
     {"transport"},
     {"lake"},
     {"files"},
-    {"follow", "sending"},
+    {"follow", "sending", "tabular"},
     {"infer"},
     {"store"},
     {"maintain"},

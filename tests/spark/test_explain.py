@@ -90,7 +90,7 @@ def test_the_events_behind_a_cell(shop: Shop) -> None:
     large = said.events[3]
     assert (large.whole, len(large.value)) == (False, SHOWN_BYTES)
     assert large.bytes > 2 * SHOWN_BYTES
-    assert large.lateness_ms == round((large.arrived - large.event_time).total_seconds() * 1000 - 0.5)
+    assert large.delay_ms == round((large.arrived - large.event_time).total_seconds() * 1000 - 0.5)
     assert (said.found, said.found_in_view, said.late, said.corrections, said.commits) == (5, 4, 4, 2, 4)
     (row,) = said.cell.rows()
     assert (row["hits"], row["errors"], said.cell.corrections, said.agrees) == (4, 1, 1, True)

@@ -129,11 +129,16 @@ def test_only_a_select_is_taken(ask: Any, query: str) -> None:
         ask(query)
 
 
-def test_sparks_errors_are_one_sentence(ask: Any) -> None:
+def test_sparks_errors_are_one_sentence(ask: Any, capfd: pytest.CaptureFixture[str]) -> None:
     for query, said in (
         ("SELECT * FROM visit", "stream 'visit' does not exist; did you mean 'visits'?"),
         ("SELECT * FROM nothing_like_it", "there are: visits, quiet, grown"),
-        ("SELECT pag FROM visits", "`pag` cannot be resolved"),
+        (
+            "SELECT v.pag FROM visits AS v",
+            "column 'pag' does not exist; did you mean 'page'?; stream 'visits' has: page, tags, at, _commit,",
+        ),
+        ("SELECT zzz FROM quiet", "column 'zzz' does not exist; stream 'quiet' has: n, _commit,"),
+        ("SELECT upper(page,\n 1) FROM visits", "Spark cannot run the query: "),
         ("SELEC 1", "Syntax error at or near 'SELEC'"),
         ("SELECT raise_error('oops') FROM visits", "oops"),
         ("SELECT 1; SELECT 2", "Syntax error"),
@@ -142,6 +147,8 @@ def test_sparks_errors_are_one_sentence(ask: Any) -> None:
             ask(query)
         assert said in str(caught.value)
         assert "\n" not in str(caught.value), str(caught.value)
+        assert "SQLSTATE" not in str(caught.value)
+    assert capfd.readouterr() == ("", ""), "nothing but the sentence reaches the terminal"
 
 
 def test_events_are_read_from_a_folder_where_something_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Makes docs/cli.md, http.md, settings.md and metrics.md from the code: `python -m tests.surfaces.references`."""
+"""Makes the references in docs/, such as cli.md, from the code: `python -m tests.surfaces.references`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from headrace.runtime import Runtime
 from headrace.web import refusals
 from headrace.web.app import create_app
 from tests.surfaces.metrics_reference import metrics_reference
+from tests.surfaces.python_reference import python_reference
 
 WIDTH = 110
 DOCS = Path(__file__).parents[2] / "docs"
@@ -70,8 +71,8 @@ and nothing else: everything below `/v1` and `/metrics` still asks for the heade
            "fix": "did you mean 'traffic'?; `headrace views` lists all", "where": null}}
 ```
 
-Codes that only HTTP has: @CODES. 429 and 503 carry `Retry-After`; the
-code `spark_starting` (503) says that the same request goes well in some seconds, and our clients repeat it. A request that fails kept nothing.
+Codes that only HTTP has: @CODES. 429 and 503 carry `Retry-After`; the code `spark_starting` (503) says that the same
+request goes well in some seconds, and our clients repeat it. A request that fails kept nothing.
 
 **Events** are acknowledged when they are on disk:
 
@@ -90,7 +91,7 @@ often as you like: for a day, the same key and body give the same reply and add 
 ```json
 {"rows": [{"page": "/home", "window_start": "2026-03-01T12:00:00Z", "window_end": "2026-03-01T12:01:00Z",
            "hits": 2, "errors": 0, "bytes": 30, "visitors": 2, "settled": true}],
- "next_cursor": null, "view": "traffic", "version": 1,
+ "next_cursor": null, "more_rows": 0, "view": "traffic", "version": 1,
  "as_of": {"commits": {"visits": 1}, "newest_event": "2026-03-01T12:10:00Z", "at": "2026-03-01T12:10:02.5Z"},
  "freshness_ms": 0, "freshness_reason": null, "events": {"batch": 0, "speed": 2}, "corrections": 0,
  "approximate": {"visitors": "within 3.3 % in 95 of 100 answers; exact below about 200"},
@@ -101,6 +102,14 @@ often as you like: for a day, the same key and body give the same reply and add 
 `freshness_ms` is the age of the oldest accepted event that is not in the answer, 0 when all are, null with
 `freshness_reason` when that is not known. `settled` says that the window is past the stream's patience; a later event
 still counts, as a correction.
+
+**Pages.** Rows come by window, the oldest first (`order=newest` turns that), then by key. A reply has at most `limit`
+rows; if there are more, `next_cursor` is set, and the same question with `cursor` goes on behind the last row.
+`more_rows` says how many follow, or null where counting them would take long. Relative bounds are fixed by the first
+page. The view goes on between two pages: a row never comes twice, one that was there all the time is never missing, and
+each row is as of its own page, whose `as_of` names the commits. A new version of the same definition does not end it;
+after an edit of the view a cursor is refused (409), and the first page has to be asked for again. For all rows as of
+one moment, `POST /v1/sql` with `SELECT * FROM view` reads one snapshot.
 """
 
 
@@ -171,6 +180,7 @@ def references(runtime: Runtime) -> dict[str, Callable[[], str]]:
         "settings.md": settings_reference,
         "http.md": lambda: http_reference(create_app(runtime).openapi()),
         "metrics.md": lambda: metrics_reference(runtime),
+        "python.md": python_reference,
     }
 
 

@@ -13,12 +13,14 @@ from decimal import Decimal
 from pathlib import Path
 
 import orjson
+import pyarrow as pa
 import pytest
 
 from headrace.client import Connection, connect
 from headrace.errors import (
     ConflictError,
     HeadraceError,
+    IngestError,
     NotFoundError,
     NotReadyError,
     QuestionError,
@@ -43,6 +45,28 @@ def test_a_folder_with_a_server_is_used_through_it(served: Served) -> None:
         assert connection.streams()[0]["name"] == "visits"
         assert connection.views()[0]["name"] == "traffic"
         assert connection.plan().empty
+
+
+def test_tables_are_sent_and_other_things_refused_by_name(served: Served, applied: Path) -> None:
+    rows = [visit(), {**visit(), "visitor": None}, visit()]
+    table = pa.Table.from_pylist(rows)
+    with connect(served.url) as connection:
+        for events in (table, table.to_pandas()):
+            reply = connection.send("visits", events, key=type(events).__name__)
+            assert (reply.accepted, [row["index"] for row in reply.refused]) == (2, [1])
+            assert connection.send("visits", events, key=type(events).__name__) == reply, "the key counts"
+        assert connection.send("visits", table.slice(0, 0)).accepted == 0
+        for wrong, words in (
+            ("events.csv", "found a str; expected an event .*; a file is sent by its Path, JSON text as bytes"),
+            (5, "this cannot be sent; found a int; expected an event"),
+            ([visit(), "x"], "found a list whose item 1 is a str"),
+            (table.to_pandas()["page"], "found a Series whose item 0 is a str"),
+        ):
+            with pytest.raises(IngestError, match=words):
+                connection.send("visits", wrong)  # type: ignore[arg-type]
+    served.stop()
+    with connect(applied) as connection:
+        assert connection.send("visits", table).accepted == 2
 
 
 def test_a_folder_without_a_server_is_used_straight(applied: Path) -> None:

@@ -77,7 +77,7 @@ def test_the_command_prints_tables_json_and_csv(
     shown = headrace("sql", TOP, "-w", applied, "--limit", 2)
     assert shown.code == 0, shown.err
     assert "/home" in shown.out
-    assert "cut after 2 rows; --limit shows more" in shown.out
+    assert "1 more row: these are the first 2; --limit all shows all" in shown.out
     assert "traffic: version 1 · as of visits commit 1 · freshness: the server is not running" in shown.out
     file = tmp_path / "top.sql"
     file.write_text(TOP)
@@ -94,7 +94,7 @@ def test_wrong_calls_of_the_command_say_what_is_expected(applied: Path, headrace
         (["SELECT 1", "-f", "x.sql"], "there are two queries"),
         (["-f", "missing.sql"], "file 'missing.sql' cannot be read: No such file or directory"),
         (["SELECT 1", "--csv", "--json"], "two forms of one output"),
-        (["SELECT 1", "--limit", "0"], "limit does not fit; found 0; expected a number from 1 to 100,000"),
+        (["SELECT 1", "--limit", "0"], "limit does not fit; found 0; expected a number from 1 to 100,000, or all"),
         (["  "], "the query is empty"),
         (["SELECT 1" + " " * 100_000], "the query is too long; found 100,008 bytes; expected at most 100,000"),
     ):
@@ -114,6 +114,8 @@ def test_names_are_found_as_sql_finds_them(applied: Path, serve: Callable[..., S
     assert sorted(answer.views) == ["Order", "traffic"]
     with pytest.raises(NotFoundError, match=r"view 'trafic' does not exist; did you mean 'traffic'\?"):
         served.runtime.sql("SELECT * FROM trafic")
+    with pytest.raises(SqlError, match="version_as_of is not a number of commits; found '-1'; expected how many"):
+        served.runtime.sql("SELECT * FROM traffic VERSION AS OF -1")
     with pytest.raises(SqlError, match='Referenced column "hitz" not found'):
         served.runtime.sql("SELECT hitz FROM traffic")
     with pytest.raises(SqlError, match=r'syntax error at or near "GROUP"; found line 2 of the query'):

@@ -142,7 +142,7 @@ def test_the_events_behind_a_cell_by_all_surfaces(up: Up, connection: Connection
     shown = headrace("explain", "traffic", "-w", up.folder, *cell, "--limit", "1")
     assert shown.code == 0, shown.err
     assert shown.out.startswith("traffic · page=/home · 2026-03-01 12:00:00 to 2026-03-01 12:01:00 UTC\n")
-    assert "2 events of 1 commits: 0 late, 0 corrections · the view counts the same: 0 batch, 2 speed" in shown.out
+    assert "2 events of 1 commit: 0 late, 0 corrections · the view counts the same: 0 batch, 2 speed" in shown.out
     cursor = shown.out.split("more events: --cursor ")[1].split()[0]
     rest = headrace("explain", "traffic", "-w", up.url, *cell, "--cursor", cursor, "--json").json
     assert [orjson.loads(event["value"])["visitor"] for event in rest["events"]] == ["bob"]

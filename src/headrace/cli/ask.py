@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.options import JsonOption, WorkspaceOption, complete_view, open_connection
-from headrace.cli.output import cell, console, freshness, make_table, print_json
+from headrace.cli.output import cell, console, freshness, key_cell, make_table, plural, print_json
 from headrace.cli.waiting import waiting
 from headrace.errors import QuestionError
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from headrace.client import Connection
+    from headrace.history import Job
     from headrace.serve import Answer, Question
 
 REFRESH_S = 1.0
@@ -42,9 +42,22 @@ def ask(
         str | None, typer.Option(metavar="TIME", help="Closed bound: ISO 8601, or -1h before the newest event.")
     ] = None,
     end: Annotated[str | None, typer.Option(metavar="TIME", help="Open bound, of the same forms.")] = None,
-    window: Annotated[str | None, typer.Option(metavar="SPAN", help="Size of the windows, such as 1h.")] = None,
+    window: Annotated[
+        str | None,
+        typer.Option(metavar="SPAN", help="Size of the windows, such as 1h; all is one window over all time."),
+    ] = None,
     every: Annotated[str | None, typer.Option(metavar="SPAN", help="How far apart windows start, such as 5m.")] = None,
-    limit: Annotated[str | None, typer.Option(metavar="N", help="Most rows to show.")] = None,
+    oldest_first: Annotated[
+        bool, typer.Option("--oldest-first", help="Begin with the oldest windows instead of the newest.")
+    ] = False,
+    limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N",
+            help=f"Most rows to show, or all; {SCREENFUL} on a terminal, else 1,000, if not said.",
+            show_default=False,
+        ),
+    ] = None,
     cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Go on where an answer ended.")] = None,
     version_as_of: Annotated[
         str | None,
@@ -57,29 +70,38 @@ def ask(
     workspace: WorkspaceOption = ".",
     as_json: JsonOption = False,
 ) -> None:
-    """Ask a view: rows, and how fresh and how complete they are."""
+    """Ask a view: rows, and how fresh and how complete they are.
+
+    The newest windows come first.
+    """
     from headrace.serve import Question  # with it come the parts that read answers
 
-    if limit is None and not as_json and sys.stdout.isatty():
+    whole = limit is not None and limit.strip().lower() == "all"
+    if whole and watch:
+        raise QuestionError("--watch shows one page", found="--limit all", fix="give a number, or leave one out")
+    if whole:
+        limit = None
+    elif limit is None and not as_json and sys.stdout.isatty():
         limit = str(SCREENFUL)
     named = {"by": by, "start": start, "end": end, "window": window, "every": every, "limit": limit, "cursor": cursor}
     named |= {"version_as_of": version_as_of, "timestamp_as_of": timestamp_as_of}
+    named["order"] = "oldest" if oldest_first else "newest"
     parameters = [read_key_option(text) for text in key or []]
     parameters += [(name, value) for name, value in named.items() if value is not None]
     question = Question.from_text(view, parameters)
     with open_connection(workspace) as connection:
+        read = connection.whole if whole else connection.answer
         if question.as_of is not None:
-            past = _ask_past(connection, question, watch)
-            print_json(past.as_dict()) if as_json else console().print(render(past))
+            answer = _ask_past(read, question, watch)
         elif watch:
             _watch(lambda: connection.answer(question), as_json=as_json)
-        elif as_json:
-            print_json(connection.answer(question).as_dict())
+            return
         else:
-            console().print(render(connection.answer(question)))
+            answer = read(question)
+    print_json(answer.as_dict()) if as_json else console().print(render(answer))
 
 
-def _ask_past(connection: Connection, question: Question, watch: bool) -> Answer:
+def _ask_past(read: Callable[[Question, Job], Answer], question: Question, watch: bool) -> Answer:
     if watch:
         raise QuestionError("the past does not change", found="--watch", fix="leave it out")
     from headrace.history import Job
@@ -87,7 +109,7 @@ def _ask_past(connection: Connection, question: Question, watch: bool) -> Answer
     job = Job()
     with waiting("reading the log") as show:
         show(job.progress)
-        return connection.answer(question, job)
+        return read(question, job)
 
 
 def _watch(answer: Callable[[], Answer], *, as_json: bool) -> None:
@@ -125,23 +147,31 @@ def render(answer: Answer, most: int | None = None) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    timeless = answer.windows is None  # all time: nothing to show in these two
-    shown = [
-        i for i, (name, _) in enumerate(answer.columns) if not (timeless and name in ("window_start", "window_end"))
-    ]
-    titles = [answer.columns[i][0] for i in shown]
+    names = [name for name, _ in answer.columns]
+    keys = names.index("window_start") if "window_start" in names else 0
+    rows = answer.values[:most]
+    unbounded = [name for name in ("window_start", "window_end") if _is_unbounded(answer, name)]
+    shown = [(i, name) for i, name in enumerate(names) if name not in unbounded]
     numbers = [name for name, of in answer.columns if of.is_numeric]
-    cells = [[_cell(answer.columns[i][0], row[i]) for i in shown] for row in answer.values[:most]]
-    body: Any = make_table(titles, cells, numbers) if cells else Text("no rows")
+    cells = [[_cell(name, row[i], is_key=i < keys) for i, name in shown] for row in rows]
+    body: Any = make_table([name for _, name in shown], cells, numbers) if cells else Text("no rows")
     hidden = len(answer.values) - len(cells)
-    lines = [*([f"… and {hidden:,} rows more"] if hidden else []), *footer(answer)]
+    lines = [*([f"… and {plural(hidden, 'row')} more"] if hidden else []), *footer(answer)]
     return Group(body, Text(), *(Text(line, style="dim") for line in lines))
 
 
-def _cell(name: str, value: Any) -> str:
+def _is_unbounded(answer: Answer, name: str) -> bool:
+    """Whether a bound of the windows is the same in all rows: none."""
+    if answer.windows is None:
+        return True
+    bound = "start" if name == "window_start" else "end"
+    return answer.windows["window_ms"] is None and answer.windows[bound] is None
+
+
+def _cell(name: str, value: Any, *, is_key: bool) -> str:
     if name == "settled":
         return "settled" if value else "provisional"
-    return cell(value)
+    return key_cell(value) if is_key else cell(value)
 
 
 def footer(answer: Answer) -> list[str]:
@@ -153,7 +183,7 @@ def footer(answer: Answer) -> list[str]:
     done = sum(bool(row[settled]) for row in answer.values) if settled is not None else 0
     lines = [
         f"version {answer.version} · as of {commits}{newest} · freshness: {fresh}",
-        ("1 row" if len(answer.values) == 1 else f"{len(answer.values):,} rows")
+        plural(len(answer.values), "row")
         + (f": {done:,} settled, {len(answer.values) - done:,} provisional" if settled is not None else "")
         + f" · events: {answer.events.get('batch', 0):,} batch, {answer.events.get('speed', 0):,} speed"
         + f" · corrections: {answer.corrections:,}",
@@ -162,7 +192,8 @@ def footer(answer: Answer) -> list[str]:
     if answer.stalled:
         lines.append(f"stalled: {answer.stalled}")
     if answer.next_cursor:
-        lines.append(f"more rows: --cursor {answer.next_cursor} (or a larger --limit)")
+        more = "more rows" if answer.more_rows is None else f"{plural(answer.more_rows, 'more row')}"
+        lines.append(f"{more}: --cursor {answer.next_cursor} goes on behind these; --limit all shows all")
     return lines
 
 

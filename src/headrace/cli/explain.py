@@ -9,7 +9,7 @@ import typer
 
 from headrace.cli.ask import read_key_option
 from headrace.cli.options import JsonOption, WorkspaceOption, complete_view, open_connection
-from headrace.cli.output import cell, console, count, make_table, print_json, printable, size, span
+from headrace.cli.output import cell, console, count, key_cell, make_table, plural, print_json, printable, size, span
 from headrace.cli.waiting import waiting
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def explain(
 ) -> None:
     """Show the events behind one cell of a view.
 
-    Each with its arrival and lateness, what it brought, and whether it came late or is a correction. Spark reads them
+    Each with its arrival and delay, what it brought, and whether it came late or is a correction. Spark reads them
     from the lake: in the server if one runs, else in a Spark of its own, which takes some seconds to start.
     """
     from headrace.history.job import Job
@@ -81,24 +81,26 @@ def render(explanation: Explanation) -> RenderableType:
         shown += [make_table([name for _, name, _ in columns], [values], [n for _, n, of in columns if of.is_numeric])]
     shown.append(Text())
     if explanation.events:
-        numbers = ["position", "commit", "late by", *(name for name, of in explanation.columns if of.is_numeric)]
-        titles = ["position", "commit", "arrived", "event time", "late by", "", *dict(explanation.columns), "event"]
+        times = ["arrived", "event time", "delay", "late by"]
+        numbers = ["position", "commit", *times[2:], *(name for name, of in explanation.columns if of.is_numeric)]
+        titles = ["position", "commit", *times, "", *dict(explanation.columns), "event"]
         rows = [_row(event, [name for name, _ in explanation.columns]) for event in explanation.events]
         shown += [make_table(titles, rows, numbers), Text()]
     return Group(*shown, *(Text(line, style="dim") for line in footer(explanation)))
 
 
 def _title(explanation: Explanation) -> str:
-    keys = [f"{name}={printable(cell(value))}" for name, value in explanation.key.items()]
+    keys = [f"{name}={printable(key_cell(value))}" for name, value in explanation.key.items()]
     start, end = explanation.window_start, explanation.window_end
     window = [f"{cell(start)} to {cell(end)} UTC"] if start and end else []
     return " · ".join([explanation.cell.view, *keys, *window])
 
 
 def _row(event: ExplainedEvent, columns: list[str]) -> list[str]:
-    mark = "correction" if event.correction else "late" if event.late else ""
+    mark = "correction" if event.correction else ""
     given = [printable(cell(event.arguments[name])) if name in event.arguments else "" for name in columns]
-    times = [_to_ms(event.arrived), _to_ms(event.event_time), span(event.lateness_ms)]
+    late_by = span(event.behind_ms) if event.late else ""
+    times = [_to_ms(event.arrived), cell(event.event_time), span(event.delay_ms), late_by]
     text = printable(event.value[:SHOWN_CHARACTERS])
     whole = event.whole and len(event.value) <= SHOWN_CHARACTERS
     shown = text if whole else f"{text}… ({size(event.bytes)})"
@@ -114,11 +116,10 @@ def footer(explanation: Explanation) -> list[str]:
     """What the events add up to, and what is to be known of it."""
     answer = explanation.cell
     batch, speed = answer.events.get("batch", 0), answer.events.get("speed", 0)
-    found = "1 event" if explanation.found == 1 else f"{explanation.found:,} events"
     agrees = "the view counts the same" if explanation.agrees else "the view counts another number"
     lines = [
-        f"{found} of {explanation.commits:,} commits: {explanation.late:,} late, "
-        f"{explanation.corrections:,} corrections · {agrees}: {batch:,} batch, {speed:,} speed · version "
+        f"{plural(explanation.found, 'event')} of {plural(explanation.commits, 'commit')}: {explanation.late:,} late, "
+        f"{plural(explanation.corrections, 'correction')} · {agrees}: {batch:,} batch, {speed:,} speed · version "
         f"{answer.version} · {span(explanation.took_ms)}"
     ]
     if explanation.note:

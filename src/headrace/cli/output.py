@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import DefinitionErrors, HeadraceError
 from headrace.failures import from_system
 from headrace.readable import count as count
+from headrace.readable import digits, number
 from headrace.readable import freshness as freshness
-from headrace.readable import number
+from headrace.readable import plural as plural
 from headrace.readable import size as size
 from headrace.readable import span as span
 
@@ -54,6 +55,12 @@ def make_table(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Iter
         # Text, not markup: a value such as [red] is data.
         table.add_row(*(Text(cell) for cell in row))
     return table
+
+
+def key_cell(value: Any) -> str:
+    """A value that names something: a year is 2026, not 2,026."""
+    is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+    return digits(value) if is_number else cell(value)
 
 
 def cell(value: Any) -> str:

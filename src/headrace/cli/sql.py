@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
-from headrace.cli.output import cell, console, freshness, make_table, print_json, span
+from headrace.cli.output import console, freshness, key_cell, make_table, plural, print_json, span
 from headrace.cli.waiting import waiting
 from headrace.errors import HeadraceError, UsageError
 
 if TYPE_CHECKING:
-    from headrace.sql import SqlAnswer
+    from headrace.sql.answer import SqlAnswer, SqlLimit
 
 NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "UBIGINT", "FLOAT", "DOUBLE", "DECIMAL")
 
@@ -31,7 +31,9 @@ def sql(
     events: Annotated[
         bool, typer.Option("--events", help="Over the events of the lake, by Spark; the workspace must be a folder.")
     ] = False,
-    limit: Annotated[int | None, typer.Option(metavar="N", help="Most rows to show.", show_default="1000")] = None,
+    limit: Annotated[
+        str | None, typer.Option(metavar="N", help="Most rows to show, or all.", show_default="1000")
+    ] = None,
     workspace: WorkspaceOption = ".",
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, with a line of names.")] = False,
     as_json: JsonOption = False,
@@ -43,22 +45,35 @@ def sql(
     With --events each stream is a table: its fields, _commit, _committed_at, _arrived, _position and _value, the event
     as it came; and NAME_dead_letters has what could not be read, with its _reason. Spark takes some seconds to start.
     """
-    text = _read_query(query, file)
+    text, most = _read_query(query, file), _read_limit(limit)
     if as_csv and as_json:
         raise UsageError("--csv and --json are two forms of one output", fix="give one of them")
     if events:
-        answer = _ask_events(workspace, text, limit)
+        answer = _ask_events(workspace, text, most)
     else:
         from headrace.history import Job
 
         job = Job()
         with open_connection(workspace) as connection, waiting("running the query") as show:
             show(job.progress)
-            answer = connection.sql(text, limit=limit, job=job)
+            answer = connection.select(text, most, job)
     _print(answer, as_csv=as_csv, as_json=as_json)
 
 
-def _ask_events(workspace: str, text: str, limit: int | None) -> SqlAnswer:
+def _read_limit(text: str | None) -> SqlLimit:
+    if text is None:
+        return None
+    if text.strip().lower() == "all":
+        return "all"
+    try:
+        return int(text)
+    except ValueError as error:
+        raise UsageError(
+            "--limit is not a number of rows", found=repr(text)[:40], expected="such as 50, or all"
+        ) from error
+
+
+def _ask_events(workspace: str, text: str, limit: SqlLimit) -> SqlAnswer:
     if workspace.startswith(("http://", "https://")):
         raise UsageError(
             "events are read where they lie",
@@ -106,14 +121,15 @@ def _print(answer: SqlAnswer, *, as_csv: bool, as_json: bool) -> None:
 
     titles = [name for name, _ in answer.columns]
     numbers = [name for name, of in answer.columns if of.startswith(NUMBERS)]
-    rows = [[cell(value) for value in row.values()] for row in answer.rows()]
+    rows = [[key_cell(value) for value in row.values()] for row in answer.rows()]  # what is a key is not known here
     body: Any = make_table(titles, rows, numbers) if rows else Text("no rows")
     lines = [*([_cut(answer)] if answer.truncated else []), *_footer(answer)]
     console().print(Group(body, Text(), *(Text(line, style="dim") for line in lines)))
 
 
 def _cut(answer: SqlAnswer) -> str:
-    return f"cut after {answer.table.num_rows:,} rows; --limit shows more"
+    more = "more rows" if answer.more_rows is None else plural(answer.more_rows, "more row")
+    return f"{more}: these are the first {answer.table.num_rows:,}; --limit all shows all"
 
 
 def _print_csv(answer: SqlAnswer) -> None:
@@ -125,8 +141,7 @@ def _print_csv(answer: SqlAnswer) -> None:
 
 def _footer(answer: SqlAnswer) -> list[str]:
     """What the rows stand for."""
-    rows = "1 row" if answer.table.num_rows == 1 else f"{answer.table.num_rows:,} rows"
-    lines = [f"{rows} · {span(answer.took_ms)}"]
+    lines = [f"{plural(answer.table.num_rows, 'row')} · {span(answer.took_ms)}"]
     if not answer.views and answer.commits:
         seen = ", ".join(f"{stream} up to commit {number:,}" for stream, number in answer.commits.items())
         lines.append(f"events of {seen}" + (f" · {answer.freshness_reason}" if answer.freshness_reason else ""))

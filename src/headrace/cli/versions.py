@@ -12,20 +12,20 @@ from headrace.cli.overview import fit_table
 from headrace.cli.plan import agree
 from headrace.cli.until import wait_until_serving
 
-AGAINST = "against the one below"  # the version that served before may be gone
+CHANGES = "changes to it"
 
 ViewArgument = Annotated[str, typer.Argument(help="View.", metavar="VIEW", autocompletion=complete_view)]
 
 
 def versions(view: ViewArgument, workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
-    """List the versions of a view. Newest first, with how far each is and what differs from the one below."""
+    """List the versions of a view. Newest first, with how far each is, which one it replaced and what it changed."""
     with open_connection(workspace) as connection:
         found = connection.versions(view)
     if as_json:
         print_json(found)
         return
     out = console()
-    left = ("state", "since", "definition", AGAINST)
+    left = ("state", "since", "definition", CHANGES)
     wide = ("since", "horizon", "batch events", "speed events", "definition")
     out.print(fit_table([_cells(version) for version in found], out.width, left=left, wide=wide))
 
@@ -42,14 +42,15 @@ def _cells(version: dict[str, Any]) -> dict[str, str]:
         "batch events": count(version["batch_events"] if version["has_rows"] else None),
         "speed events": count(version["speed_events"] if version["has_rows"] else None),
         "definition": version["fingerprint"],
-        AGAINST: version["alarm"] or version["stalled"] or version["error"] or _changes(version),
+        "replaced": "–" if version["replaces"] is None else str(version["replaces"]),
+        CHANGES: version["alarm"] or version["stalled"] or version["error"] or _changes(version),
     }
 
 
 def _changes(version: dict[str, Any]) -> str:
     said = "; ".join(version["changes"]) or "nothing: built anew"
     if version["changed_from"] is None:
-        said = "–"
+        said = "–" if version["replaces"] is None else f"version {version['replaces']} is no longer kept"
     return said if version["has_rows"] else f"{said} (a free edit took its rows)"
 
 

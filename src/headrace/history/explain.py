@@ -116,7 +116,7 @@ class Explainer:
             commit=row["commit"],
             arrived=EPOCH + row["arrived_us"] * US,
             event_time=EPOCH + time_us * US,
-            lateness_ms=(row["arrived_us"] - time_us) // 1000,
+            delay_ms=(row["arrived_us"] - time_us) // 1000,
             behind_ms=behind_us // 1000,
             late=behind_us > 0,
             correction=row["correction"],

@@ -16,7 +16,7 @@ from headrace.readable import EPOCH, iso
 from headrace.serve.plan import Plan, plan
 from headrace.serve.present import next_cursor, present, result_columns
 from headrace.serve.question import Question
-from headrace.serve.read import Row, read
+from headrace.serve.read import Row, count_more, read
 from headrace.serve.times import iso_ms
 from headrace.serve.values import arrow_type, decoder, encoder
 from headrace.store.base import Snapshot, Store, Version
@@ -34,6 +34,7 @@ class Answer:
     columns: tuple[tuple[str, Type], ...]
     values: list[tuple[Value, ...]]  # one per row, in the order of columns
     next_cursor: str | None
+    more_rows: int | None  # how many follow these; None: there are more, and how many was not counted
     commits: Mapping[str, int]  # per stream, how many of its commits are in the answer
     newest_event: datetime | None
     at: datetime
@@ -65,6 +66,7 @@ class Answer:
         return {
             "rows": self._encoded_rows(),
             "next_cursor": self.next_cursor,
+            "more_rows": self.more_rows,
             "view": self.view,
             "version": self.version,
             "as_of": {
@@ -109,6 +111,7 @@ class Answer:
             columns=columns,
             values=values,
             next_cursor=shown["next_cursor"],
+            more_rows=shown["more_rows"],
             commits=as_of["commits"],
             newest_event=datetime.fromisoformat(newest) if newest else None,
             at=datetime.fromisoformat(as_of["at"]),
@@ -125,10 +128,7 @@ class Answer:
 def answer(store: Store, question: Question, freshness: Freshness, now: datetime) -> Answer:
     """Answer from one snapshot of the store. A view that lags or is stalled answers what it has, and says so."""
     with store.snapshot() as snapshot:
-        version = find_serving(snapshot, question.view)
-        planned = plan(question, version)
-        rows = read(snapshot, version, planned, question.limit + 1)
-    return _make(question, version, planned, rows, freshness, now)
+        return answer_from(snapshot, find_serving(snapshot, question.view), question, freshness, now)
 
 
 def answer_from(
@@ -136,7 +136,10 @@ def answer_from(
 ) -> Answer:
     """The same from a snapshot that somebody holds, by one of its versions."""
     planned = plan(question, version)
-    return _make(question, version, planned, read(snapshot, version, planned, question.limit + 1), freshness, now)
+    rows = read(snapshot, version, planned, question.limit + 1)
+    page = rows[: question.limit]
+    more = count_more(snapshot, version, planned, page[-1]) if len(rows) > len(page) else 0
+    return _make(question, version, planned, page, more, freshness, now)
 
 
 def find_serving(snapshot: Snapshot, view: str) -> Version:
@@ -148,9 +151,14 @@ def find_serving(snapshot: Snapshot, view: str) -> Version:
 
 
 def _make(
-    question: Question, version: Version, planned: Plan, rows: list[Row], freshness: Freshness, now: datetime
+    question: Question,
+    version: Version,
+    planned: Plan,
+    page: list[Row],
+    more: int | None,
+    freshness: Freshness,
+    now: datetime,
 ) -> Answer:
-    page = rows[: question.limit]
     shown = present(version, planned, page)
     freshness_ms, reason = freshness(version)
     newest_us = version.newest_us
@@ -159,7 +167,8 @@ def _make(
         version=version.number,
         columns=result_columns(version.view, planned, shown.wide),
         values=shown.values,
-        next_cursor=next_cursor(question, planned, page[-1]) if len(rows) > len(page) else None,
+        next_cursor=None if more == 0 else next_cursor(question, version, planned, page[-1]),
+        more_rows=more,
         commits={version.view.stream: version.applied_to},
         newest_event=None if newest_us is None else EPOCH + timedelta(microseconds=newest_us),
         at=now,
@@ -168,18 +177,16 @@ def _make(
         events={"batch": shown.batch_events, "speed": shown.events - shown.batch_events},
         corrections=shown.corrections,
         approximate={c.name: c.aggregate.approximate for c in version.view.columns if c.aggregate.approximate},
-        windows=_understood(planned),
+        windows=_understood(planned) if version.view.window else None,
         stalled=version.stalled,
     )
 
 
-def _understood(planned: Plan) -> dict[str, Any] | None:
-    windows = planned.windows
-    if windows is None:
-        return None
-    times = {"start": windows.start_ms, "end": windows.end_ms, "counted_from": planned.counted_from_ms}
-    spans = {"window_ms": windows.size_ms, "every_ms": windows.every_ms}
-    return {**{name: None if ms is None else iso_ms(ms) for name, ms in times.items()}, **spans}
+def _understood(planned: Plan) -> dict[str, Any]:
+    windows, (start_ms, end_ms) = planned.windows, planned.bounds
+    times = {"start": start_ms, "end": end_ms, "counted_from": planned.counted_from_ms}
+    shown: dict[str, Any] = {name: None if ms is None else iso_ms(ms) for name, ms in times.items()}
+    return {**shown, "window_ms": windows and windows.size_ms, "every_ms": windows and windows.every_ms}
 
 
 def _unknown(view: str, snapshot: Snapshot) -> HeadraceError:

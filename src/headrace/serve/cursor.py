@@ -11,9 +11,10 @@ from typing import Any
 import orjson
 
 from headrace.aggregate import Value
-from headrace.errors import QuestionError
+from headrace.errors import ConflictError, QuestionError
 from headrace.serve.question import DEFAULT_LIMIT, Question
 from headrace.serve.values import decoder, encoder
+from headrace.store.base import Version
 from headrace.types import Type
 
 
@@ -25,18 +26,24 @@ class Cursor:
     end_ms: int | None
     last: tuple[Value, ...]  # start of the window, then the kept keys
 
-    def text(self, question: Question, types: Sequence[Type]) -> str:
-        """Opaque to clients; good for any limit."""
+    def text(self, question: Question, version: Version, types: Sequence[Type]) -> str:
+        """Opaque to clients; good for any limit, and for as long as the view's definition is the same."""
         keys = [_apply(encoder(of), value) for of, value in zip(types, self.last[1:], strict=True)]
-        fields = [_mark(question), self.start_ms, self.end_ms, self.last[0], *keys]
+        fields = [_mark(question), _definition(version), self.start_ms, self.end_ms, self.last[0], *keys]
         return base64.urlsafe_b64encode(orjson.dumps(fields)).decode().rstrip("=")
 
 
-def read_cursor(question: Question, types: Sequence[Type]) -> Cursor:
+def read_cursor(question: Question, version: Version, types: Sequence[Type]) -> Cursor:
     """The cursor that came with the question."""
     text = question.cursor or ""
     try:
-        mark, start_ms, end_ms, window, *keys = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        fields = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        mark, definition, start_ms, end_ms, window, *keys = fields
+        if mark == _mark(question) and definition != _definition(version):
+            raise ConflictError(
+                f"view '{version.view.name}' was edited after the page that the cursor came from",
+                fix="leave the cursor out to start from the first page",
+            )
         last = [_apply(decoder(of), value) for of, value in zip(types, keys, strict=True)]
         cursor = Cursor(_ms(start_ms), _ms(end_ms), (int(window), *last))
     except (ValueError, TypeError, ArithmeticError) as error:
@@ -58,6 +65,10 @@ def read_cursor(question: Question, types: Sequence[Type]) -> Cursor:
 def _mark(question: Question) -> str:
     asked = replace(question, limit=DEFAULT_LIMIT, cursor=None)
     return hashlib.sha256(repr(asked).encode()).hexdigest()[:12]
+
+
+def _definition(version: Version) -> str:
+    return version.fingerprint[:12]
 
 
 def _ms(value: Any) -> int | None:

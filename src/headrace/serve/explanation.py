@@ -25,9 +25,9 @@ class ExplainedEvent:
     commit: int
     arrived: datetime
     event_time: datetime
-    lateness_ms: int  # from the event to its arrival
+    delay_ms: int  # from the event to its arrival
     behind_ms: int  # how far the stream's newest event was ahead of it when it came; 0 if it was not
-    late: bool  # it came behind the newest event
+    late: bool  # an earlier commit had brought a newer event; `behind_ms` says by how much
     correction: bool  # it came when its pane was settled
     in_view: bool  # the view has it already
     value: str  # the event as it came; what is not UTF-8 is escaped

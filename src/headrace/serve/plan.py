@@ -10,7 +10,7 @@ from headrace.aggregate import Value
 from headrace.define.durations import format_duration
 from headrace.define.model import View
 from headrace.errors import QuestionError, did_you_mean
-from headrace.serve.cursor import Cursor, read_cursor
+from headrace.serve.cursor import read_cursor
 from headrace.serve.question import Question
 from headrace.serve.times import Bound, iso_ms
 from headrace.serve.values import key_value
@@ -41,11 +41,17 @@ class Windows:
         return self.origin_ms + ((ms - self.origin_ms - self.size_ms) // self.every_ms + 1) * self.every_ms
 
     @property
+    def starts(self) -> tuple[int | None, int | None]:
+        """The first and the last start that a window asked for can have."""
+        first = None if self.start_ms is None else self.first_ending_after(self.start_ms)
+        last = None if self.end_ms is None else self.first_ending_after(self.end_ms) - self.every_ms
+        return first, last
+
+    @property
     def panes(self) -> tuple[int | None, int | None]:
         """The times that these windows cover, closed-open."""
-        first = None if self.start_ms is None else self.first_ending_after(self.start_ms)
-        last = None if self.end_ms is None else self.first_ending_after(self.end_ms) - self.every_ms + self.size_ms
-        return first, last
+        first, last = self.starts
+        return first, None if last is None else last + self.size_ms
 
 
 @dataclass(frozen=True)
@@ -55,10 +61,12 @@ class Plan:
     by: tuple[str, ...]
     types: tuple[Type, ...]  # of the kept keys
     where: tuple[Mapping[str, Value], ...]
-    windows: Windows | None  # None: a view without window
+    windows: Windows | None  # None: one window, over all time or between the bounds
+    bounds: tuple[int | None, int | None]  # start and end of what is asked for, in ms since the epoch
     counted_from_ms: int | None  # what relative bounds were counted from
     after: tuple[Value, ...] | None
     empty: bool  # nothing can match: a relative bound, and no event yet
+    newest_first: bool = False
 
     @property
     def overlapping(self) -> bool:
@@ -68,10 +76,14 @@ class Plan:
     def selection(self, limit: int | None) -> Selection:
         """The first partials of this page, folded into windows or into the buckets that tile them."""
         if self.windows is None:
-            return Selection(self.by, self.where, after=self.after, limit=limit)
+            return Selection(self.by, self.where, self.bounds, after=self.after, limit=limit)
         first, last = self.windows.panes
         if self.overlapping and self.after is not None:
-            first = self.after[0]  # the page goes on in this window: older buckets are in none that is left
+            # The page goes on in this window: buckets on its other side are in none that is left.
+            if self.newest_first:
+                last = self.after[0] + self.windows.size_ms
+            else:
+                first = self.after[0]
         return Selection(
             by=self.by,
             where=self.where,
@@ -80,6 +92,7 @@ class Plan:
             origin_ms=self.windows.origin_ms,
             after=None if self.overlapping else self.after,
             limit=limit,
+            newest_first=self.newest_first,
         )
 
 
@@ -95,21 +108,30 @@ def plan(question: Question, version: Version) -> Plan:
         for alternative in question.where
     )
     kept = tuple(types[name] for name in by)
-    cursor = read_cursor(question, kept) if question.cursor else None
+    cursor = read_cursor(question, version, kept) if question.cursor else None
     after = cursor.last if cursor else None
     if view.window is None:
         _refuse_time(question)
-        return Plan(by, kept, where, None, None, after, empty=False)
+        return Plan(by, kept, where, None, (None, None), None, after, empty=False)
     pane = view.window.pane_ms
     size, every = _spans(question, view.window.size_ms, view.window.slide_ms, pane)
     asked_relative = any(bound and bound.relative for bound in (question.start, question.end))
     newest = None if version.newest_us is None else (version.newest_us // (1000 * pane) + 1) * pane
-    windows = _windows(question, cursor, newest or 0, size, every, pane)
-    counted_from = newest if asked_relative else None
-    return Plan(by, kept, where, windows, counted_from, after, empty=asked_relative and newest is None)
+    bounds = (cursor.start_ms, cursor.end_ms) if cursor else _bounds(question, newest or 0, pane)
+    return Plan(
+        by=by,
+        types=kept,
+        where=where,
+        windows=None if question.all_time else Windows(size, every, *bounds),
+        bounds=bounds,
+        counted_from_ms=newest if asked_relative else None,
+        after=after,
+        empty=asked_relative and newest is None,
+        newest_first=question.newest_first,
+    )
 
 
-def _windows(question: Question, cursor: Cursor | None, newest: int, size: int, every: int, pane: int) -> Windows:
+def _bounds(question: Question, newest: int, pane: int) -> tuple[int | None, int | None]:
     start = _bound("start", question.start, newest, pane)
     end = _bound("end", question.end, newest, pane)
     if start is not None and end is not None and start >= end:
@@ -118,7 +140,7 @@ def _windows(question: Question, cursor: Cursor | None, newest: int, size: int, 
             found=f"start {iso_ms(start)}, end {iso_ms(end)}",
             expected="closed-open bounds [start, end)",
         )
-    return Windows(size, every, cursor.start_ms, cursor.end_ms) if cursor else Windows(size, every, start, end)
+    return start, end
 
 
 def _bound(name: str, bound: Bound | None, newest: int, pane: int) -> int | None:

@@ -76,18 +76,20 @@ def window_columns(view: View) -> list[tuple[str, str]]:
     return [(START, START), (END, END), *((name, bound) for name, bound in own if name)]
 
 
-def next_cursor(question: Question, plan: Plan, last: Row) -> str:
+def next_cursor(question: Question, version: Version, plan: Plan, last: Row) -> str:
     """The cursor behind the last row of a page."""
-    windows = plan.windows
-    bounds = (windows.start_ms, windows.end_ms) if windows else (None, None)
-    return Cursor(*bounds, last[: 1 + len(plan.by)]).text(question, plan.types)
+    return Cursor(*plan.bounds, last[: 1 + len(plan.by)]).text(question, version, plan.types)
 
 
-def _window(plan: Plan, start_ms: int, settled_ms: int | None) -> tuple[Value, Value, bool]:
-    if plan.windows is None:
-        return None, None, False  # all time never ends, so it is never settled
-    end_ms = start_ms + plan.windows.size_ms
-    return EPOCH + start_ms * MS, EPOCH + end_ms * MS, settled_ms is not None and end_ms <= settled_ms
+def _window(plan: Plan, window_ms: int, settled_ms: int | None) -> tuple[Value, Value, bool]:
+    start_ms, end_ms = (window_ms, window_ms + plan.windows.size_ms) if plan.windows else plan.bounds
+    # Time without an end is never settled.
+    settled = end_ms is not None and settled_ms is not None and end_ms <= settled_ms
+    return _time(start_ms), _time(end_ms), settled
+
+
+def _time(ms: int | None) -> Value:
+    return None if ms is None else EPOCH + ms * MS
 
 
 def _is_integer_sum(aggregate: Aggregate) -> bool:

@@ -19,7 +19,9 @@ from headrace.serve.times import Bound, parse_bound, parse_span
 
 DEFAULT_LIMIT, HIGHEST_LIMIT = 1_000, 10_000
 MOST_ALTERNATIVES = 10_000
-PARAMETERS = ("by", "start", "end", "window", "every", "limit", "cursor", VERSION, TIMESTAMP)
+PARAMETERS = ("by", "start", "end", "window", "every", "order", "limit", "cursor", VERSION, TIMESTAMP)
+ALL = "all"  # as a window: all of the time between start and end
+OLDEST, NEWEST = "oldest", "newest"
 NULL = r"\N"  # in text, as PostgreSQL and Hive write it; `\\N` is the text \N
 
 Keys = Mapping[str, Any] | Sequence[Mapping[str, Any]]
@@ -37,6 +39,8 @@ class Question:
     - `window`, `every`: windows of the one size, one every so often. One of them alone gives
       tumbling windows; neither, the windows that the view declares. Windows are aligned to `start`,
       else to the epoch; answered are those whose end lies in (start, end] and that hold events.
+      `all_time` (window 'all') is one window over [start, end), or all time without bounds.
+    - `newest_first`: the order of the windows; keys are always in ascending order within one.
     """
 
     view: str
@@ -49,6 +53,8 @@ class Question:
     limit: int = DEFAULT_LIMIT
     cursor: str | None = None
     as_of: AsOf | None = None
+    all_time: bool = False
+    newest_first: bool = False
 
     @classmethod
     def of(
@@ -64,23 +70,31 @@ class Question:
         cursor: str | None = None,
         version_as_of: Any = None,
         timestamp_as_of: Any = None,
+        order: str | None = None,
     ) -> Question:
         """A question from Python values, or text in their place.
 
         `key` is {key: value}, where a list of values means any of them, or a list of such mappings,
         which means any of these.
         """
+        all_time = isinstance(window, str) and window.strip().lower() == ALL
+        if all_time and every:
+            raise QuestionError(
+                "window 'all' is one window", found=f"every {every!r}", fix="leave out every, or give window a size"
+            )
         return cls(
             view=view,
             where=_alternatives(key),
             by=_names(by),
             start=parse_bound("start", start),
             end=parse_bound("end", end),
-            window_ms=parse_span("window", window),
+            window_ms=None if all_time else parse_span("window", window),
             every_ms=parse_span("every", every),
             limit=_limit(limit),
             cursor=cursor or None,
             as_of=read_as_of(version_as_of, timestamp_as_of),
+            all_time=all_time,
+            newest_first=_order(order) == NEWEST,
         )
 
     @classmethod
@@ -145,6 +159,16 @@ def _names(by: str | Iterable[str] | None) -> tuple[str, ...] | None:
     if len(set(names)) != len(names):
         raise QuestionError("by names a key twice", found=", ".join(names), expected="each key once")
     return names
+
+
+def _order(order: Any) -> str:
+    if order is None or order == "":
+        return OLDEST
+    if order not in (OLDEST, NEWEST):
+        raise QuestionError(
+            "order says which windows come first", found=repr(order)[:60], expected=f"'{OLDEST}' or '{NEWEST}'"
+        )
+    return str(order)
 
 
 def _limit(limit: Any) -> int:

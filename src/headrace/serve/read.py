@@ -13,6 +13,7 @@ from headrace.store.base import Selection, Snapshot, Version
 
 Row = tuple[Any, ...]
 BUCKETS_AT_ONCE = 10_000
+MOST_COUNTED = 50_000  # rows of partials; distinct keys and windows of so many are counted in some 10 ms
 
 
 def read(snapshot: Snapshot, version: Version, plan: Plan, most: int) -> list[Row]:
@@ -24,8 +25,16 @@ def read(snapshot: Snapshot, version: Version, plan: Plan, most: int) -> list[Ro
     assert plan.windows is not None, "only windows overlap"
     pairs = [part.merge.pair for column in version.view.columns for part in column.aggregate.columns]
     buckets = _buckets(snapshot, version, plan.selection(BUCKETS_AT_ONCE))
-    rows = slide(buckets, plan.windows, len(plan.by), [*COUNTS, *pairs], plan.after)
+    rows = slide(buckets, plan.windows, len(plan.by), [*COUNTS, *pairs], plan.after, newest_first=plan.newest_first)
     return list(islice(rows, most))
+
+
+def count_more(snapshot: Snapshot, version: Version, plan: Plan, last: Row) -> int | None:
+    """How many rows follow the last one of a page; None where counting them would take long."""
+    if plan.overlapping:
+        return None  # their windows would have to be composed
+    behind = replace(plan, after=last[: 1 + len(plan.by)])
+    return snapshot.count_groups(version, behind.selection(None), MOST_COUNTED)
 
 
 def _buckets(snapshot: Snapshot, version: Version, selection: Selection) -> Iterator[Row]:

@@ -7,6 +7,7 @@ is used, so any aggregate can slide.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from headrace.aggregate import SUM, Value
@@ -74,14 +75,60 @@ class Sliding:
         return self._merge(self._front[-1][1] if self._front else None, self._back_merged)
 
 
+@dataclass(frozen=True)
+class Sweep:
+    """Windows [origin + i * every, … + size) in ascending order; `first` and `last` bound their starts."""
+
+    size: int
+    every: int
+    origin: int
+    first: int | None
+    last: int | None
+
+    @classmethod
+    def forwards(cls, windows: Windows) -> Sweep:
+        """Windows in the order of time."""
+        return cls(windows.size_ms, windows.every_ms, windows.origin_ms, *windows.starts)
+
+    @classmethod
+    def backwards(cls, windows: Windows) -> Sweep:
+        """The same windows mirrored at time zero: the newest comes first."""
+        size = windows.size_ms
+        first, last = (None if start is None else -(start + size) for start in windows.starts)
+        return cls(size, windows.every_ms, -(windows.origin_ms + size), last, first)
+
+    def next(self, time: int, least: int | None) -> int:
+        """The start of the first window that ends after a time, of those that start at `least` or later."""
+        start = self.origin + ((time - self.origin - self.size) // self.every + 1) * self.every
+        return max(bound for bound in (start, self.first, least) if bound is not None)
+
+
 def slide(
-    buckets: Iterable[Row], windows: Windows, width: int, pairs: Sequence[Pair], after: Sequence[Value] | None
+    buckets: Iterable[Row],
+    windows: Windows,
+    width: int,
+    pairs: Sequence[Pair],
+    after: Sequence[Value] | None,
+    *,
+    newest_first: bool = False,
 ) -> Iterator[Row]:
-    """Rows of (window start, keys, merged columns), ordered by window and keys, from ordered buckets.
+    """Rows of (window start, keys, merged columns), ordered by window and keys, from buckets in the same order.
 
     `width` keys follow the bucket in each row. Rows up to and with `after` are left out.
     """
-    merge = Merger(pairs)
+    if not newest_first:
+        yield from _slide(buckets, Sweep.forwards(windows), width, Merger(pairs), after)
+        return
+    bucket, size = windows.bucket_ms, windows.size_ms
+    mirrored = ((-(row[0] + bucket), *row[1:]) for row in buckets)
+    behind = None if after is None else (-(after[0] + size), *after[1:])
+    for start, *rest in _slide(mirrored, Sweep.backwards(windows), width, Merger(pairs), behind):
+        yield (-(start + size), *rest)
+
+
+def _slide(
+    buckets: Iterable[Row], sweep: Sweep, width: int, merge: Merger, after: Sequence[Value] | None
+) -> Iterator[Row]:
     active: dict[Row, Sliding] = {}
     ordered: list[Row] = []
     rows = iter(buckets)
@@ -90,14 +137,11 @@ def slide(
     skipped = None if after is None else (int(after[0]), tuple(map(rank, after[1:])))
     while active or ahead is not None:
         if not active and ahead is not None:
-            first = windows.first_ending_after(ahead[0])
-            if windows.start_ms is not None:
-                first = max(first, windows.first_ending_after(windows.start_ms))
-            window = first if window is None else max(first, window)
+            window = sweep.next(ahead[0], window)
         assert window is not None, "a window was chosen when the first row came"
-        end = window + windows.size_ms
-        if windows.end_ms is not None and end > windows.end_ms:
+        if sweep.last is not None and window > sweep.last:
             return
+        end = window + sweep.size
         while ahead is not None and ahead[0] < end:
             if ahead[0] >= window:  # else it lies between two windows
                 place = tuple(map(rank, ahead[1 : 1 + width]))
@@ -111,7 +155,7 @@ def slide(
             merged = active[place].merged()
             if merged is not None and (skipped is None or (window, place) > skipped):
                 yield (window, *active[place].keys, *merged)
-        window += windows.every_ms
+        window += sweep.every
         for place in ordered:
             active[place].drop_before(window)
             if not active[place]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 import pyarrow as pa
@@ -24,6 +24,8 @@ OURS = {
     "TIMESTAMP": "TIMESTAMP_NTZ",
 }
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
+ALL_ROWS: Literal["all"] = "all"
+SqlLimit = int | Literal["all"] | None  # most rows of an answer; None: a page for people
 STANDING = b"headrace"  # where Arrow's own metadata keeps what the rows stand for
 
 
@@ -34,6 +36,7 @@ class SqlAnswer:
     columns: tuple[tuple[str, str], ...]  # name and type, as SQL writes it
     table: pa.Table
     truncated: bool  # there were more rows than the limit
+    more_rows: int | None  # how many; None: not counted
     views: Mapping[
         str, Mapping[str, Any]
     ]  # those that were read: version, commits, freshness and what they approximate
@@ -79,6 +82,7 @@ class SqlAnswer:
             columns=tuple((column["name"], column["type"]) for column in standing["columns"]),
             table=table.replace_schema_metadata(None),
             truncated=standing["truncated"],
+            more_rows=standing["more_rows"],
             views=standing["views"],
             commits=standing["as_of"]["commits"],
             at=standing["as_of"]["at"],
@@ -91,6 +95,7 @@ class SqlAnswer:
         return {
             "columns": [{"name": name, "type": of} for name, of in self.columns],
             "truncated": self.truncated,
+            "more_rows": self.more_rows,
             "as_of": {"commits": dict(self.commits), "at": self.at},
             "freshness_ms": self.freshness_ms,
             "freshness_reason": self.freshness_reason,

@@ -9,7 +9,12 @@ from dataclasses import dataclass
 
 import duckdb
 
-KINDS = {"VERSION": duckdb.token_type.numeric_const, "TIMESTAMP": duckdb.token_type.string_const}
+from headrace.errors import QuestionError
+from headrace.serve.as_of import read_as_of
+from headrace.sql.check import Refused
+
+KINDS = ("VERSION", "TIMESTAMP")
+LITERALS = (duckdb.token_type.numeric_const, duckdb.token_type.string_const)
 
 
 @dataclass(frozen=True)
@@ -47,29 +52,52 @@ def take_apart(query: str) -> tuple[str, list[Past]]:
     pasts: dict[str, Past] = {}
     rest, made = 0, b""
     for at in range(len(tokens) - 4):
-        past = _past(tokens[at : at + 5])
-        if past is None:
+        if not _is_past(tokens[at : at + 5]):
             continue
+        value = _value(raw, tokens[at + 4 : at + 6])
+        past = _past(tokens[at], tokens[at + 1], value)
         pasts[past.table] = past
-        alias = b"" if _has_alias(tokens[at + 5 :]) else f" AS {_quoted(past.view)}".encode()
+        behind = [token for token in tokens[at + 5 :] if token.start >= value.end]
+        alias = b"" if _has_alias(behind) else f" AS {_quoted(past.view)}".encode()
         made += raw[rest : tokens[at].start] + _quoted(past.table).encode() + alias
-        rest = tokens[at + 4].end
+        rest = value.end
     return (made + raw[rest:]).decode(), list(pasts.values())
 
 
-def _past(tokens: list[_Token]) -> Past | None:
+def _is_past(tokens: list[_Token]) -> bool:
+    """Whether a name, VERSION or TIMESTAMP, AS, OF and something follow on each other.
+
+    A word that SQL knows may be the name of a view only in front of a value: `SELECT version AS of FROM t` is no past.
+    """
     name, kind, *words, value = tokens
-    if name.kind not in (duckdb.token_type.identifier, duckdb.token_type.keyword) or name.says("FROM"):
-        return None
-    wanted = KINDS.get(kind.text.upper())
-    if kind.kind != duckdb.token_type.keyword or wanted is None or value.kind != wanted:
-        return None
+    if kind.kind != duckdb.token_type.keyword or kind.text.upper() not in KINDS:
+        return False
     if not (words[0].says("AS") and words[1].says("OF")):
-        return None
+        return False
+    if name.kind == duckdb.token_type.identifier:
+        return True
+    return name.kind == duckdb.token_type.keyword and not name.says("FROM") and value.kind in LITERALS
+
+
+def _value(raw: bytes, tokens: list[_Token]) -> _Token:
+    """What follows OF: a literal, a sign and a number, or whatever else stands there."""
+    first = tokens[0]
+    if first.text in ("-", "+") and len(tokens) > 1 and tokens[1].kind == duckdb.token_type.numeric_const:
+        return _Token(first.start, raw[first.start : tokens[1].end].decode(), tokens[1].kind)
+    return first
+
+
+def _past(name: _Token, kind: _Token, value: _Token) -> Past:
+    """The past that is meant; refused, as `ask` would, if the value is not such."""
     said = value.text.strip("'") if value.text.startswith("'") else value.text
-    table = f"{name.name} {kind.text.upper()} AS OF {value.text}"
     is_version = kind.text.upper() == "VERSION"
-    return Past(table, name.name, said if is_version else None, None if is_version else said)
+    version, timestamp = (said, None) if is_version else (None, said)
+    try:
+        read_as_of(version, timestamp)
+    except QuestionError as error:
+        raise Refused(error.message, found=error.found, expected=error.expected, fix=error.fix) from error
+    table = f"{name.name} {kind.text.upper()} AS OF {value.text}"
+    return Past(table, name.name, version, timestamp)
 
 
 def _has_alias(tokens: list[_Token]) -> bool:

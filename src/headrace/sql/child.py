@@ -9,6 +9,7 @@ import contextlib
 import os
 import re
 import socket
+import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -24,6 +25,7 @@ from headrace.sql.wire import END, FORGET, RUN, SAY, SCHEMA, BrokenFrameError, W
 
 LARGEST_FRAME = 1 << 30
 ROWS_AT_ONCE = 2_048
+COUNTING_S = 0.2  # that rows which are not sent may be counted for
 CLOSED = {
     "enable_external_access": "false",
     "python_enable_replacements": "false",
@@ -109,29 +111,49 @@ def _pieces(wire: Wire) -> Iterator[pa.RecordBatch]:
 
 
 def _answer(wire: Wire, connection: duckdb.DuckDBPyConnection, asked: dict[str, Any]) -> None:
-    """Send the rows, as many as were asked for and fit."""
+    """Send the rows, as many as were asked for and fit; without a limit, all of them or none."""
+    limit, most_bytes = asked["limit"], asked["most_bytes"]
     result = connection.sql(asked["query"])
     types = [str(of) for of in result.types]
-    reader = result.to_arrow_reader(min(ROWS_AT_ONCE, asked["limit"] + 1))
+    reader = result.to_arrow_reader(ROWS_AT_ONCE if limit is None else min(ROWS_AT_ONCE, limit + 1))
     wire.say({"types": types})
     wire.send_schema(reader.schema)
-    left, left_bytes, truncated = asked["limit"], asked["most_bytes"], False
+    sent, left_bytes, truncated = 0, most_bytes, False
+    more: int | None = 0
     for piece in reader:
-        fitting = _fitting(piece, left, left_bytes)
-        if not fitting.num_rows and piece.num_rows and left == asked["limit"]:
+        fitting = _fitting(piece, piece.num_rows if limit is None else limit - sent, left_bytes)
+        cut = fitting.num_rows < piece.num_rows
+        if cut and limit is None:
+            raise Refused(
+                "the answer is too large",
+                found=f"{sent:,} rows, and more to come",
+                expected=f"at most {most_bytes >> 20} MB in all",
+                fix="select less of it, or give a limit",
+            )
+        if cut and not fitting.num_rows and not sent:
             raise Refused(
                 "a row of the result is too large",
-                expected=f"at most {asked['most_bytes'] >> 20} MB in all",
+                expected=f"at most {most_bytes >> 20} MB in all",
                 fix="select less of it",
             )
         if fitting.num_rows:
             wire.send_rows(fitting)
-        left, left_bytes = left - fitting.num_rows, left_bytes - fitting.nbytes
-        if fitting.num_rows < piece.num_rows:
-            truncated = True
+        sent, left_bytes = sent + fitting.num_rows, left_bytes - fitting.nbytes
+        if cut:
+            truncated, more = True, _count(reader, piece.num_rows - fitting.num_rows)
             break
     wire.send_end()
-    wire.say({"truncated": truncated})
+    wire.say({"truncated": truncated, "more_rows": more})
+
+
+def _count(reader: pa.RecordBatchReader, first: int) -> int | None:
+    """How many rows are left out: `first` and all that the reader has yet; None if that takes long."""
+    count, deadline = first, time.monotonic() + COUNTING_S
+    for piece in reader:
+        count += piece.num_rows
+        if time.monotonic() > deadline:
+            return None
+    return count
 
 
 def _fitting(piece: pa.RecordBatch, rows: int, size: int) -> pa.RecordBatch:

@@ -21,8 +21,8 @@ from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, POSITION, REASON
 from headrace.lake.table import LakeTable
 from headrace.readable import iso
 from headrace.running import read_running
-from headrace.sql.answer import SqlAnswer
-from headrace.sql.query import check_text
+from headrace.sql.answer import SqlAnswer, SqlLimit
+from headrace.sql.query import HIGHEST_LIMIT, check_text
 from headrace.sql.years import within_years
 from headrace.transport.record import read_durable
 
@@ -41,8 +41,11 @@ REFUSED_PLANS = (
     "plans.logical.InsertIntoDir",
     "analysis.UnresolvedExecuteImmediate",
 )
+_CONDITION = re.compile(r"^\[[\w.]+\] ")
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+")
-_MISSING = re.compile(r"\[TABLE_OR_VIEW_NOT_FOUND\].*?`([^`]+)`")
+_PLACE = re.compile(r"\.?; line (\d+) pos (\d+);?$")
+_TABLE = re.compile(r"\[TABLE_OR_VIEW_NOT_FOUND\].*?`([^`]+)`")
+_COLUMN = re.compile(r"\[UNRESOLVED_COLUMN\b.*?with name ((?:`[^`]+`\.?)+)")
 
 
 class Events:
@@ -55,9 +58,10 @@ class Events:
         self._commits: dict[str, int] = {}
         self._behind: list[str] = []
 
-    def sql(self, query: str, limit: int | None = None) -> SqlAnswer:
+    def sql(self, query: str, limit: SqlLimit = None) -> SqlAnswer:
         """The rows of one SELECT. Ctrl-C cancels its jobs."""
-        query, most = check_text(query, limit)
+        query, asked = check_text(query, limit)
+        most = asked or HIGHEST_LIMIT
         began = time.monotonic()
         for name, stream in self._catalog.streams.items():
             # A word that merely looks like it costs a listing of files; a stream that is missed would be an error.
@@ -72,10 +76,14 @@ class Events:
             raise
         except Exception as error:  # Spark's errors of analysis, parsing and running share no base
             raise self._failure(error) from error
+        truncated = table.num_rows > most
+        if truncated and asked is None:
+            raise SqlError("the answer is too large", expected=f"at most {most:,} rows", fix="select less of it")
         return SqlAnswer(
             columns=tuple(zip(table.column_names, [_type(f.dataType) for f in frame.schema.fields], strict=True)),
             table=table.slice(0, most),
-            truncated=table.num_rows > most,
+            truncated=truncated,
+            more_rows=None if truncated else 0,
             views={},
             commits=self._commits,
             at=iso(datetime.now(UTC)),
@@ -138,14 +146,32 @@ class Events:
             rest += [children.apply(i) for i in range(children.size())]
 
     def _failure(self, error: Exception) -> SqlError:
-        said = _SQLSTATE.sub("", str(error).strip().splitlines()[0]) if str(error).strip() else type(error).__name__
-        missing = _MISSING.search(said)
-        if missing is None:
-            return SqlError(f"Spark cannot run the query: {said}")
+        """One sentence for a failure of Spark, whose own text goes on for many lines."""
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        if table := _TABLE.search(lines[0]):
+            return self._unknown_table(table[1])
+        if column := _COLUMN.search(lines[0]):
+            return self._unknown_column(column[1].replace("`", "").rsplit(".", 1)[-1])
+        text = _SQLSTATE.sub("", _CONDITION.sub("", lines[0]))
+        place = _PLACE.search(text)
+        return SqlError(
+            f"Spark cannot run the query: {_PLACE.sub('', text)}",
+            found=f"line {place[1]}, character {int(place[2]) + 1} of the query" if place else None,
+        )
+
+    def _unknown_table(self, name: str) -> SqlError:
+        if name in self._catalog.views:
+            return SqlError(f"stream '{name}' does not exist", found=f"view '{name}'", fix="ask it without --events")
         streams = list(self._catalog.streams)
-        hint = did_you_mean(missing[1], streams) or f"there are: {', '.join(streams)}"
+        hint = did_you_mean(name, streams) or f"there are: {', '.join(streams)}"
         more = f"each also has a table NAME{DEAD_LETTERS}; views are asked without --events"
-        return SqlError(f"stream '{missing[1]}' does not exist", fix=f"{hint}; {more}")
+        return SqlError(f"stream '{name}' does not exist", fix=f"{hint}; {more}")
+
+    def _unknown_column(self, name: str) -> SqlError:
+        columns = {stream: self._spark.table(f"`{stream}`").columns for stream in self._commits}
+        hint = did_you_mean(name, [column for own in columns.values() for column in own])
+        there = [f"stream '{stream}' has: {', '.join(own)}" for stream, own in columns.items()]
+        return SqlError(f"column '{name}' does not exist", fix="; ".join(filter(None, [hint, *there])) or None)
 
 
 def running_streams(workspace: Workspace) -> Catalog:

@@ -15,7 +15,7 @@ from headrace.errors import HeadraceError, NotFoundError, SqlError, did_you_mean
 from headrace.readable import iso, iso_us
 from headrace.serve.answer import Freshness, find_serving
 from headrace.serve.as_of import AsOf, read_as_of
-from headrace.sql.answer import SqlAnswer, make_table
+from headrace.sql.answer import ALL_ROWS, SqlAnswer, SqlLimit, make_table
 from headrace.sql.check import EXAMPLE, LONGEST_BYTES
 from headrace.sql.children import MOST_BYTES, Child, Children
 from headrace.sql.load import default_plan, describe_version
@@ -37,8 +37,8 @@ class _Past:
     described: dict[str, Any]
 
 
-def check_text(query: Any, limit: Any) -> tuple[str, int]:
-    """The query and its limit, if they are such; no SQL is read here."""
+def check_text(query: Any, limit: Any) -> tuple[str, int | None]:
+    """The query and its limit, None for all rows, if they are such; no SQL is read here."""
     if not isinstance(query, str) or not query.strip():
         raise SqlError("the query is empty", expected=EXAMPLE)
     size = len(query.encode(errors="replace"))
@@ -48,8 +48,12 @@ def check_text(query: Any, limit: Any) -> tuple[str, int]:
         raise SqlError("the query holds a NUL character", fix="leave it out")
     if limit is None:
         return query, DEFAULT_LIMIT
+    if limit == ALL_ROWS:
+        return query, None
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= HIGHEST_LIMIT:
-        raise SqlError("limit does not fit", found=repr(limit)[:40], expected=f"a number from 1 to {HIGHEST_LIMIT:,}")
+        raise SqlError(
+            "limit does not fit", found=repr(limit)[:40], expected=f"a number from 1 to {HIGHEST_LIMIT:,}, or all"
+        )
     return query, limit
 
 
@@ -57,7 +61,7 @@ def run_sql(
     store: Store,
     children: Children,
     query: str,
-    limit: int | None,
+    limit: SqlLimit,
     freshness: Freshness,
     now: datetime,
     find_past: FindPast,
@@ -75,7 +79,7 @@ def run_sql(
                 said = _begin(child, children, query, most)
                 if all(past["table"] in pasts for past in said["pasts"]):
                     versions = _ship_all(child, store, said, pasts)
-                    table, shown, truncated = _finish(child, children)
+                    table, shown, rest = _finish(child, children)
                     break
                 _forget(child)
             for past in said["pasts"]:
@@ -87,7 +91,8 @@ def run_sql(
     return SqlAnswer(
         columns=tuple(zip(table.column_names, shown, strict=True)),
         table=table,
-        truncated=truncated,
+        truncated=rest["truncated"],
+        more_rows=rest["more_rows"],
         views=described,
         commits=_commits(versions),
         at=iso(now),
@@ -97,7 +102,7 @@ def run_sql(
     )
 
 
-def _begin(child: Child, children: Children, query: str, most: int) -> dict[str, Any]:
+def _begin(child: Child, children: Children, query: str, most: int | None) -> dict[str, Any]:
     """Let a child read the query: what it names."""
     bounds = {"most_bytes": MOST_BYTES, "memory_mb": children.memory_mb, "timeout_s": children.timeout_s}
     child.wire.say({"query": query, "limit": most, **bounds})
@@ -126,12 +131,14 @@ def _ship_all(child: Child, store: Store, said: dict[str, Any], pasts: Mapping[s
     return versions
 
 
-def _finish(child: Child, children: Children) -> tuple[pa.Table, list[str], bool]:
-    """Let the child run the query: the result, its types as SQL says them, whether it was cut."""
+def _finish(child: Child, children: Children) -> tuple[pa.Table, list[str], dict[str, Any]]:
+    """Let the child run the query: the result, its types as SQL says them, and what is left out of it."""
     child.wire.say(RUN)
     types = _hear(child, children)["types"]
     table, shown = _read_result(child, types, children)
-    return table, shown, bool(_hear(child, children)["truncated"])
+    rest = _hear(child, children)
+    more = rest["more_rows"]
+    return table, shown, {"truncated": bool(rest["truncated"]), "more_rows": None if more is None else int(more)}
 
 
 @contextmanager

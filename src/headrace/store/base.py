@@ -66,6 +66,7 @@ class Version:
     patience_from: int = 0  # the commit from which on its patience has been what it is
     home: int | None = None  # the number that its tables were made under; None: a free edit took them
     quarantined: bool = False  # it is stalled because computing it ends Java
+    replaces: int | None = None  # the number of the version that served before it, or does until it serves
     batch: tuple[BatchTable, ...] = ()  # which tile [0, horizon)
 
     @property
@@ -157,6 +158,7 @@ class Selection:
     origin_ms: int = 0  # buckets start at origin + i * bucket
     after: Sequence[Value] | None = None  # (bucket, *by) of the last row of the page before
     limit: int | None = None
+    newest_first: bool = False  # the order of the buckets; keys are in ascending order
 
 
 class Snapshot(Protocol):
@@ -180,8 +182,11 @@ class Snapshot(Protocol):
     def fold(self, version: Version, selection: Selection) -> pa.Table:
         """Merged partials: BUCKET, the kept keys, EVENTS, CORRECTIONS, BATCH_EVENTS, each partial column.
 
-        Ordered by bucket, then by the keys, NULL first.
+        Ordered by bucket as the selection says, then by the keys, NULL first.
         """
+
+    def count_groups(self, version: Version, selection: Selection, most: int) -> int | None:
+        """How many rows `fold` would give; None if it would read more than `most` rows for them."""
 
     def pieces(self, version: Version, selection: Selection, *, ordered: bool) -> pa.RecordBatchReader:
         """What `fold` gives, piece by piece as it is read, in any order if that will do; close it at the end."""

@@ -20,7 +20,13 @@ from headrace.errors import CorruptionError, FencedError, HeadraceError, HeldErr
 from headrace.failures import disk_full, is_disk_full
 from headrace.store.sketches import register_functions
 
-FORMAT = 2  # of the file; a newer one is refused
+FORMAT = 3  # of the file; a newer one is refused
+UPGRADES = {  # what makes the next format of one
+    2: (
+        "ALTER TABLE versions ADD COLUMN replaces BIGINT",
+        "ALTER TABLE versions ADD COLUMN quarantined BOOLEAN DEFAULT false",
+    )
+}
 SETTINGS = {
     "threads": "1",
     "memory_limit": "1GB",
@@ -34,13 +40,12 @@ TABLES = (
   patience_ms BIGINT NOT NULL, state VARCHAR NOT NULL, horizon BIGINT NOT NULL, next_horizon BIGINT,
   built_to BIGINT NOT NULL, applied_to BIGINT NOT NULL, position BIGINT NOT NULL, newest_us BIGINT,
   applied_at_us BIGINT NOT NULL, changed_at_us BIGINT NOT NULL, stalled VARCHAR, alarm VARCHAR,
-  patience_from BIGINT NOT NULL, home BIGINT, batch VARCHAR NOT NULL,
+  patience_from BIGINT NOT NULL, home BIGINT, batch VARCHAR NOT NULL, replaces BIGINT, quarantined BOOLEAN,
   fence BIGINT NOT NULL)""",
     """CREATE TABLE IF NOT EXISTS audits (
   view VARCHAR NOT NULL, number BIGINT NOT NULL, from_commit BIGINT NOT NULL, to_commit BIGINT NOT NULL,
   at_us BIGINT NOT NULL, took_ms BIGINT NOT NULL, events BIGINT NOT NULL, rows BIGINT NOT NULL,
   drift VARCHAR NOT NULL)""",
-    "ALTER TABLE versions ADD COLUMN IF NOT EXISTS quarantined BOOLEAN DEFAULT false",
     "CREATE TABLE IF NOT EXISTS numbers (view VARCHAR NOT NULL, last BIGINT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS store_format (version BIGINT NOT NULL)",
 )
@@ -76,7 +81,7 @@ class Database:
         try:
             run(self._root, "SET GLOBAL TimeZone = 'UTC'")
             register_functions(self._root)
-            _check_format(self._root, self.path)
+            _check_format(self._root, self.path, self._read_only)
             if not self._read_only:
                 _take_over(self._root, self._fence)
             self.writer = self._root.cursor()
@@ -280,11 +285,18 @@ def _connect(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
         raise corrupt(path, error) from error
 
 
-def _check_format(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+def _format(connection: duckdb.DuckDBPyConnection) -> int | None:
     there = run(connection, "SELECT 1 FROM duckdb_tables() WHERE table_name = 'store_format'")
-    found = run(connection, "SELECT max(version) FROM store_format")[0][0] if there else None
-    if found is not None and found < FORMAT:
-        raise OutdatedError(f"store {path} has format {found}; this Headrace writes format {FORMAT}")
+    return run(connection, "SELECT max(version) FROM store_format")[0][0] if there else None
+
+
+def _check_format(connection: duckdb.DuckDBPyConnection, path: Path, read_only: bool) -> None:
+    found = _format(connection)
+    if found is not None and found < FORMAT and (read_only or found < min(UPGRADES)):
+        raise OutdatedError(
+            f"store {path} has format {found}; this Headrace writes format {FORMAT}",
+            fix="`headrace up` upgrades it, or computes the views again from the lake",
+        )
     if found is not None and found > FORMAT:
         raise WorkspaceError(
             f"store {path} was written by a newer Headrace",
@@ -306,4 +318,18 @@ def _take_over(connection: duckdb.DuckDBPyConnection, fence: int) -> None:
             expected=f"at most {fence}, the fence of this process",
             fix="nothing was changed; stop this process",
         )
+    _upgrade(connection)
     run(connection, "UPDATE versions SET fence = ?", [fence])
+
+
+def _upgrade(connection: duckdb.DuckDBPyConnection) -> None:
+    """Bring a file of an older format to ours, in one transaction."""
+    older = _format(connection)
+    if older is None or older == FORMAT:
+        return
+    connection.begin()
+    for version in range(older, FORMAT):
+        for statement in UPGRADES[version]:
+            run(connection, statement)
+    run(connection, "UPDATE store_format SET version = ?", [FORMAT])
+    connection.commit()

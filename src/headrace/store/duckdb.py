@@ -34,6 +34,7 @@ UPDATE versions SET applied_to = $to, position = $position, newest_us = $newest,
 WHERE view = $view AND number = $number AND applied_to = $from AND fence = $fence AND state <> 'retired'
 """
 UNSERVED = ("registered", "building", "ready")
+REVIVED = {"state": "ready", "stalled": None, "quarantined": False}
 
 
 class DuckStore:
@@ -73,13 +74,13 @@ class DuckStore:
             own = [v for v in read_versions(connection) if v.view.name == view.name]
             self._remove_unserved(connection, view.name)
             number = next_number(connection, view.name)
-            first = not any(version.serving for version in own)
+            serving = next((version.number for version in own if version.serving), None)
             version = Version(
                 view,
                 number,
                 fingerprint,
                 patience_ms,
-                "registered" if at.commit else "serving" if first else "ready",
+                "registered" if at.commit else "serving" if serving is None else "ready",
                 horizon=at.commit,
                 applied_to=at.commit,
                 position=at.position,
@@ -87,6 +88,7 @@ class DuckStore:
                 applied_at_us=now_us(),
                 changed_at_us=now_us(),
                 home=number,
+                replaces=serving,
             )
             run(connection, create_speed(view, speed_table(view.name, number, at.commit)))
             insert_version(connection, version, self._fence)
@@ -104,6 +106,9 @@ class DuckStore:
                 patience_ms=patience_ms,
                 patience_from=taken.patience_from if patience_ms == taken.patience_ms else taken.applied_to,
                 changed_at_us=now_us(),
+                stalled=None,  # the edit may have mended it
+                quarantined=False,
+                replaces=taken.number if taken.serving else taken.replaces,
             )
             insert_version(connection, version, self._fence)
             if taken.serving:
@@ -134,12 +139,12 @@ class DuckStore:
             version = self._expect(connection, view, number, "ready")
             if not version.whole:
                 raise gone(view, number, "not all of its rows are there")
-            for old in read_versions(connection):
-                if old.view.name == view and old.serving:
-                    if version.applied_to < old.applied_to:  # answers never lack commits that they have had
-                        raise gone(view, number, f"commit {version.applied_to}, behind {old.applied_to} of the old one")
-                    change(connection, self._fence, old, state="retired")
-            change(connection, self._fence, version, state="serving")
+            old = _serving(connection, view)
+            if old is not None:
+                if version.applied_to < old.applied_to:  # answers never lack commits that they have had
+                    raise gone(view, number, f"commit {version.applied_to}, behind {old.applied_to} of the old one")
+                change(connection, self._fence, old, state="retired")
+            change(connection, self._fence, version, state="serving", replaces=old and old.number)
             fault_point("swap.before_commit")
         fault_point("swap.after_commit")
 
@@ -149,7 +154,8 @@ class DuckStore:
             if not version.whole:
                 raise gone(view, number, "its rows are gone")
             self._remove_unserved(connection, view)
-            change(connection, self._fence, version, state="ready", stalled=None)
+            old = _serving(connection, view)
+            change(connection, self._fence, version, **REVIVED, replaces=old and old.number)
 
     # The speed layer
 
@@ -317,6 +323,10 @@ class DuckStore:
 
     def close(self) -> None:
         self._database.close()
+
+
+def _serving(connection: duckdb.DuckDBPyConnection, view: str) -> Version | None:
+    return next((v for v in read_versions(connection) if v.serving and v.view.name == view), None)
 
 
 def _merge(connection: duckdb.DuckDBPyConnection, version: Version, files: Sequence[str]) -> None:

@@ -23,7 +23,8 @@ def fold_few(view: View, selection: Selection, rows: list[Row]) -> list[Row]:
     for row in rows:
         bucket = origin if size is None else row[0] - (row[0] - origin) % size
         groups.setdefault((bucket, *map(rank, row[1:width])), []).append(row)
-    places = sorted(groups)[: selection.limit]
+    in_order = sorted(groups, key=lambda place: (-place[0], place[1:])) if selection.newest_first else sorted(groups)
+    places = in_order[: selection.limit]
     return [(place[0], *groups[place][0][1:width], *_merged(merges, groups[place], width)) for place in places]
 
 

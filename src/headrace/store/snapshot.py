@@ -13,7 +13,7 @@ from headrace.errors import NotReadyError
 from headrace.store.base import EVENTS, Audit, Selection, Version
 from headrace.store.database import Database, literal, run
 from headrace.store.few import fold_few
-from headrace.store.tables import Source, few, fold, nth_bucket, quoted, row_columns, speed_table
+from headrace.store.tables import Source, count_groups, few, fold, nth_bucket, quoted, row_columns, speed_table
 from headrace.store.versions import read_audits, read_versions
 
 FEW = 4_000  # rows that are folded in Python
@@ -85,9 +85,20 @@ class DuckSnapshot:
         if not last:
             return []
         start, end = selection.panes
-        cut = last[0][0] + selection.bucket_ms
-        near = replace(selection, panes=(start, cut if end is None else min(cut, end)))
+        bucket = last[0][0]
+        if selection.newest_first:
+            start = bucket if start is None else max(bucket, start)
+        else:
+            cut = bucket + selection.bucket_ms
+            end = cut if end is None else min(cut, end)
+        near = replace(selection, panes=(start, end))
         return run(self._connection, *fold(version.view, sources, near))
+
+    def count_groups(self, version: Version, selection: Selection, most: int) -> int | None:
+        rows, groups, parameters = count_groups(version.view, self._sources(version), selection, most)
+        if run(self._connection, rows, parameters)[0][0] > most:
+            return None
+        return int(run(self._connection, groups, parameters)[0][0])
 
     def export_speed(self, version: Version, target: Path) -> None:
         assert version.home is not None, "only a version with rows has a beat"

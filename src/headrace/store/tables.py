@@ -163,7 +163,9 @@ def fold(view: View, sources: Sequence[Source], selection: Selection, *, ordered
     query, parameters = _select(view, sources, selection, selected)
     query += f" GROUP BY {', '.join(groups)}" if groups else " HAVING count(*) > 0"
     if groups and ordered:
-        query += " ORDER BY " + ", ".join(f"{group} NULLS FIRST" for group in groups)
+        first = selection.bucket_ms is not None and selection.newest_first
+        orders = [f"{group} {'DESC' if first and at == 0 else 'NULLS FIRST'}" for at, group in enumerate(groups)]
+        query += f" ORDER BY {', '.join(orders)}"
     if selection.limit is not None:
         query += f" LIMIT {int(selection.limit)}"
     return query, parameters
@@ -188,10 +190,23 @@ def few(view: View, sources: Sequence[Source], selection: Selection, most: int) 
     return f"{query} LIMIT {most}", parameters
 
 
+def count_groups(view: View, sources: Sequence[Source], selection: Selection, most: int) -> tuple[str, str, list[Any]]:
+    """A query that counts the selected rows, up to `most` + 1, one that counts the rows of their fold; parameters."""
+    query, parameters = _select(
+        view, sources, selection, [f"{_bucket(selection)} AS {BUCKET}", *map(quoted, selection.by)]
+    )
+    groups = ", ".join([BUCKET, *map(quoted, selection.by)])
+    return (
+        f"SELECT count(*) FROM ({query} LIMIT {most + 1})",
+        f"SELECT count(*) FROM (SELECT DISTINCT {groups} FROM ({query}))",
+        parameters,
+    )
+
+
 def nth_bucket(view: View, sources: Sequence[Source], selection: Selection, n: int) -> tuple[str, list[Any]]:
     """The bucket that the n-th selected row lies in, by pane; no row if there are fewer."""
     query, parameters = _select(view, sources, selection, [f"{_bucket(selection)} AS {BUCKET}"])
-    return f"{query} ORDER BY {PANE} LIMIT 1 OFFSET {n - 1}", parameters
+    return f"{query} ORDER BY {PANE}{' DESC' if selection.newest_first else ''} LIMIT 1 OFFSET {n - 1}", parameters
 
 
 def _bucket(selection: Selection) -> str:
@@ -232,7 +247,10 @@ def _conditions(view: View, selection: Selection, parameters: list[Any]) -> list
         conditions.append(_by_id(view, selection.where) or _by_columns(selection.where, types, parameters))
     if selection.after is not None:
         if selection.bucket_ms is not None:
-            conditions.append(f"{PANE} >= {int(selection.after[0])}")
+            last = int(selection.after[0])
+            conditions.append(
+                f"{PANE} < {last + selection.bucket_ms}" if selection.newest_first else f"{PANE} >= {last}"
+            )
         conditions.append(_behind(selection, _bucket(selection), types, parameters))
     return conditions
 
@@ -264,7 +282,8 @@ def _equal(alternative: Mapping[str, Value], types: Mapping[str, Type], paramete
 def _behind(selection: Selection, bucket: str, types: Mapping[str, Type], parameters: list[Any]) -> str:
     """Rows after the last one of the page before, in an order that puts NULL first."""
     assert selection.after is not None, "only asked for pages after the first"
-    left, right = [bucket], [str(int(selection.after[0]))]
+    sign = "-" if selection.newest_first else ""
+    left, right = [f"{sign}{bucket}"], [f"{sign}({int(selection.after[0])})"]
     for name, value in zip(selection.by, selection.after[1:], strict=True):
         stand_in = STAND_INS.get(types[name].name, "0")
         left += [f"({quoted(name)} IS NOT NULL)", f"coalesce({quoted(name)}, {stand_in})"]

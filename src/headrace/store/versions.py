@@ -19,7 +19,7 @@ from headrace.store.database import run
 
 FIELDS = (
     "definition, number, fingerprint, patience_ms, state, horizon, next_horizon, built_to, applied_to, position, "
-    "newest_us, applied_at_us, changed_at_us, stalled, alarm, patience_from, home, quarantined, batch"
+    "newest_us, applied_at_us, changed_at_us, stalled, alarm, patience_from, home, quarantined, replaces, batch"
 )
 AUDIT_FIELDS = "view, number, from_commit, to_commit, at_us, took_ms, events, rows, drift"
 AUDITS_KEPT = 100  # per view
@@ -91,6 +91,7 @@ def insert_version(connection: Connection, version: Version, fence: int) -> None
         version.patience_from,
         version.home,
         version.quarantined,
+        version.replaces,
         batch_text(version.batch),
     ]
     marks = ", ".join("?" * (len(values) + 2))

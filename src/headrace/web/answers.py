@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from headrace.errors import QuestionError, did_you_mean
 from headrace.serve import Question
-from headrace.serve.question import PARAMETERS
+from headrace.serve.question import DEFAULT_LIMIT, HIGHEST_LIMIT, PARAMETERS
 from headrace.web.body import read_body, read_object
 from headrace.web.parameters import asked_parameters
 from headrace.web.progress import reply_when_done
@@ -25,10 +25,11 @@ _WHAT = {
     "by": "keys to keep, separated by commas; the others are merged. Empty: the grand total",
     "start": "closed bound, ISO 8601 or relative to the newest event (-1h)",
     "end": "open bound, of the same forms",
-    "window": "size of the windows, such as 1h",
+    "window": "size of the windows, such as 1h; all is one window over all time between start and end",
     "every": "how far apart windows start, such as 5m",
-    "limit": "most rows of the reply",
-    "cursor": "next_cursor of the reply before",
+    "order": "which windows come first: oldest, as without it, or newest; keys are in ascending order within a window",
+    "limit": f"most rows of the reply: {DEFAULT_LIMIT:,} if not said, at most {HIGHEST_LIMIT:,}",
+    "cursor": "next_cursor of the reply before; the rest of the question must be the same, but for the limit",
     "version_as_of": "how many commits are to be in the answer: what the view said then, computed from the lake",
     "timestamp_as_of": "the same by the time of a commit, ISO 8601",
 }

@@ -35,8 +35,9 @@ from headrace.sending import IN_FLIGHT
 from headrace.serve import Answer, Question
 from headrace.serve.cell import CellQuestion
 from headrace.serve.explanation import Explanation
+from headrace.serve.question import ALL, NEWEST, OLDEST
 from headrace.serve.times import Bound, iso_ms
-from headrace.sql.answer import ARROW_STREAM, SqlAnswer
+from headrace.sql.answer import ARROW_STREAM, SqlAnswer, SqlLimit
 from headrace.web import refusals
 
 RETRY_FOR_S = 30.0
@@ -154,7 +155,7 @@ class Remote:
         params = asked.parameters()
         return Explanation.from_dict(self.when_ready(lambda: self._follow("GET", path, job or Job(), params=params)))
 
-    def sql(self, query: str, limit: int | None = None, job: Job | None = None) -> SqlAnswer:
+    def sql(self, query: str, limit: SqlLimit = None, job: Job | None = None) -> SqlAnswer:
         """Run a SELECT; as Arrow, which keeps every type. The server has its own deadline for it."""
         body = orjson.dumps({"query": query, "limit": limit})
         return SqlAnswer.from_arrow(self.when_ready(lambda: self._sql(body)))
@@ -375,8 +376,9 @@ def _encode(question: Question) -> bytes:
         "by": None if question.by is None else list(question.by),
         "start": _bound("start", question.start),
         "end": _bound("end", question.end),
-        "window": question.window_ms and f"{question.window_ms}ms",
+        "window": ALL if question.all_time else question.window_ms and f"{question.window_ms}ms",
         "every": question.every_ms and f"{question.every_ms}ms",
+        "order": NEWEST if question.newest_first else OLDEST,
         "limit": question.limit,
         "cursor": question.cursor,
         **(question.as_of.parameters() if question.as_of else {}),

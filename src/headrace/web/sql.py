@@ -11,6 +11,7 @@ from starlette.responses import Response
 from headrace.errors import SqlError, did_you_mean
 from headrace.history import Job
 from headrace.sql.answer import ARROW_STREAM
+from headrace.sql.children import MOST_BYTES
 from headrace.sql.query import DEFAULT_LIMIT, HIGHEST_LIMIT
 from headrace.web.body import read_body, read_object
 from headrace.web.progress import ended_with
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 
 PARAMETERS = ("query", "limit")
 EXAMPLE = {"query": "SELECT page, sum(hits) AS hits FROM traffic GROUP BY page ORDER BY hits DESC", "limit": 10}
-_LIMIT = f"most rows of the reply: {DEFAULT_LIMIT:,} if not said, at most {HIGHEST_LIMIT:,}"
+_LIMIT = (
+    f"most rows of the reply: {DEFAULT_LIMIT:,} if not said, at most {HIGHEST_LIMIT:,}, or all: then the reply is "
+    f"whole or, above {MOST_BYTES >> 20} MB, an error"
+)
 _DOC: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -32,7 +36,7 @@ _DOC: dict[str, Any] = {
                     "required": ["query"],
                     "properties": {
                         "query": {"type": "string", "description": "one SELECT; each view is a table of its name"},
-                        "limit": {"type": "integer", "description": _LIMIT},
+                        "limit": {"type": ["integer", "string"], "description": _LIMIT},
                     },
                 },
                 "example": EXAMPLE,

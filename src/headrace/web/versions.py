@@ -38,7 +38,10 @@ def version_routes(runtime: Runtime) -> APIRouter:
 
     @routes.get("/v1/views/{view}/versions", response_class=Response)
     def versions(view: str) -> Response:
-        """The versions of a view, newest first: state, horizon, commits, rows, events, what each changed."""
+        """The versions of a view, newest first: state, horizon, commits, rows, events, which one it replaced.
+
+        `changes` compares with that version, unless it is no longer kept: then `changed_from` is null.
+        """
         return reply_json({"view": view, "versions": runtime.versions(view)})
 
     @routes.get("/v1/views/{view}/audits", response_class=Response)

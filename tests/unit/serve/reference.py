@@ -30,30 +30,44 @@ def expected(
     size: int | None,
     every: int | None,
     settled_before_ms: int | None,
+    all_time: bool = False,
+    newest_first: bool = False,
 ) -> list[dict[str, Any]]:
-    """The rows of all pages; `size` None is a view without window."""
+    """The rows of all pages; `size` None is a view without window, `all_time` one window over [start, end)."""
     places = {key.name: i for i, key in enumerate(view.keys)}
     groups: dict[Any, list[Event]] = {}
     for event in events:
         if where and not any(all(rank(event.keys[places[k]]) == rank(v) for k, v in w.items()) for w in where):
             continue
         keys = tuple(rank(event.keys[places[name]]) for name in by)
-        for window in _windows_of(event.at_ms, start, end, size, every):
+        if all_time:
+            windows: Iterable[int] = [0] if _between(event.at_ms, start, end) else []
+        else:
+            windows = _windows_of(event.at_ms, start, end, size, every)
+        for window in windows:
             groups.setdefault((window, keys), []).append(event)
     rows = []
-    for window, keys in sorted(groups):
+    for window, keys in sorted(groups, key=lambda group: (-group[0] if newest_first else group[0], group[1])):
         members = groups[window, keys]
         row = {name: members[0].keys[places[name]] for name in by}
-        row["window_start"] = None if size is None else EPOCH + timedelta(milliseconds=window)
-        row["window_end"] = None if size is None else EPOCH + timedelta(milliseconds=window + size)
+        if all_time:
+            opens, closes = start, end
+        else:
+            opens, closes = (None, None) if size is None else (window, window + size)
+        row["window_start"] = None if opens is None else EPOCH + timedelta(milliseconds=opens)
+        row["window_end"] = None if closes is None else EPOCH + timedelta(milliseconds=closes)
         for column in view.columns:
             merged = column.aggregate.zero
             for event in members:
                 merged = column.aggregate.merge(merged, column.aggregate.lift(value_of(event, column)))
             row[column.name] = column.aggregate.present(merged)
-        row["settled"] = size is not None and settled_before_ms is not None and window + size <= settled_before_ms
+        row["settled"] = closes is not None and settled_before_ms is not None and closes <= settled_before_ms
         rows.append(row)
     return rows
+
+
+def _between(at: int, start: int | None, end: int | None) -> bool:
+    return (start is None or at >= start) and (end is None or at < end)
 
 
 def _windows_of(at: int, start: int | None, end: int | None, size: int | None, every: int | None) -> Iterable[int]:

@@ -62,6 +62,7 @@ def test_the_shape_that_clients_rely_on(store: DuckStore, tmp_path: Path) -> Non
     assert all(name.startswith("approx_count_distinct") for name in approximate)  # type: ignore[attr-defined]
     assert found == {
         "next_cursor": None,
+        "more_rows": 0,
         "view": "v",
         "version": 1,
         "as_of": {

@@ -67,15 +67,23 @@ def cases(draw: st.DrawFn) -> tuple[View, list[list[Event]], dict[str, Any], int
         if draw(st.booleans()):
             asked["end"] = asked.get("start", 0) + draw(st.integers(1, 10)) * pane
         asked["window"], asked["every"] = (n and n * pane for n in (draw(spans), draw(spans)))
+        if draw(st.integers(0, 4)) == 0:
+            asked["window"], asked["every"] = "all", None
+    asked["order"] = draw(st.sampled_from(["oldest", "newest"]))
     return view, batches, asked, draw(st.integers(1, 4))
 
 
 def ask(store: DuckStore, asked: dict[str, Any], limit: int) -> Answer:
     times = {k: datetime.fromtimestamp(asked[k] / 1000, UTC) for k in ("start", "end") if k in asked}
-    spans = {k: asked[k] and timedelta(milliseconds=asked[k]) for k in ("window", "every") if k in asked}
-    rest = {k: asked[k] for k in ("by", "key") if k in asked}
+    spans = {
+        k: timedelta(milliseconds=asked[k]) if isinstance(asked[k], int) else asked[k]
+        for k in ("window", "every")
+        if k in asked
+    }
+    rest = {k: asked[k] for k in ("by", "key", "order") if k in asked}
     rows: list[Any] = []
     cursor = None
+    left: list[int | None] = []  # how many more rows each page announced, and how many came by then
     while True:
         question = Question.of("v", **rest, **times, **spans, limit=limit, cursor=cursor)
         page = answer(store, question, lambda version: (0, None), NOW)
@@ -84,8 +92,10 @@ def ask(store: DuckStore, asked: dict[str, Any], limit: int) -> Answer:
         assert repr(again) == repr(page).replace("<UTC>", "datetime.timezone.utc"), "JSON gives the same answer back"
         assert page.arrow().num_rows == len(page.values)
         rows += page.values
+        left.append(None if page.more_rows is None else len(rows) + page.more_rows)
         cursor = page.next_cursor
         if cursor is None:
+            assert {total for total in left if total is not None} == {len(rows)}, "each page says how many follow"
             return Answer(**{**page.__dict__, "values": rows})
 
 
@@ -116,7 +126,8 @@ def test_answers_equal_the_reference(few: int, case: Any, data: st.DataObject) -
         found = ask(store, asked, limit)
         store.close()
     size, every = (view.window.size_ms, view.window.slide_ms) if view.window else (None, None)
-    if asked.get("window") or asked.get("every"):
+    all_time = asked.get("window") == "all"
+    if not all_time and (asked.get("window") or asked.get("every")):
         size, every = asked["window"] or asked["every"], asked["every"] or asked["window"]
     wanted = expected(
         view,
@@ -128,5 +139,7 @@ def test_answers_equal_the_reference(few: int, case: Any, data: st.DataObject) -
         size=size,
         every=every,
         settled_before_ms=None if newest is None else newest - PANE,
+        all_time=all_time,
+        newest_first=asked["order"] == "newest",
     )
     assert same_rows(found.rows(), wanted), (found.rows(), wanted)

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+import headrace.serve.read
 from headrace.define.model import Window
 from headrace.define.sql import parse
-from headrace.errors import DefinitionError, NotFoundError, QuestionError
+from headrace.errors import ConflictError, DefinitionError, NotFoundError, QuestionError
 from headrace.serve import Answer, Question, answer
 from headrace.serve.times import Bound, parse_bound
 from headrace.store.base import Step
@@ -100,6 +101,53 @@ def test_a_calendar_span_is_asked_for_by_its_bounds_as_the_refusal_says(tmp_path
 
 def test_windows_with_gaps_leave_events_out(store: DuckStore) -> None:
     assert windows(ask(store, by=(), key={"k0": "/a"}, window="1m", every="5m")) == [(0, 1, 1), (5, 6, 1)]
+
+
+def test_the_newest_windows_come_first_if_asked_for(store: DuckStore) -> None:
+    found = ask(store, by=(), order="newest", limit=2)
+    assert windows(found) == [(9, 10, 4), (8, 9, 4)]
+    assert found.more_rows == 8
+    assert windows(ask(store, by=(), order="newest", limit=2, cursor=found.next_cursor)) == [(7, 8, 4), (6, 7, 4)]
+    keys = [(row["k0"], row["window_start"].minute) for row in ask(store, order="newest", limit=5).rows()]
+    assert keys == [(None, 9), ("/a", 9), ("/b", 9), ("\\N", 9), (None, 8)], "keys are in order within a window"
+
+
+def test_sliding_windows_come_newest_first_too(store: DuckStore) -> None:
+    asked: dict[str, Any] = {"by": (), "window": "3m", "every": "2m", "key": {"k0": "/a"}}
+    oldest = windows(ask(store, **asked))
+    first = ask(store, **asked, order="newest", limit=2)
+    rest = ask(store, **asked, order="newest", cursor=first.next_cursor)
+    assert first.more_rows is None, "there are more, and windows that overlap are not counted"
+    assert windows(first) + windows(rest) == oldest[::-1]
+
+
+def test_one_window_over_all_time(store: DuckStore) -> None:
+    (row,) = ask(store, by=(), window="all").rows()
+    assert (row["window_start"], row["window_end"], row["count_all"], row["settled"]) == (None, None, 40, False)
+    found = ask(store, key={"k0": "/a"}, window="ALL", start="1970-01-01T00:02:00Z", end="1970-01-01T00:05:00Z")
+    assert windows(found) == [(2, 5, 3)]
+    assert [row["settled"] for row in found.rows()] == [True]
+    assert found.windows == {
+        "start": "1970-01-01T00:02:00Z",
+        "end": "1970-01-01T00:05:00Z",
+        "counted_from": None,
+        "window_ms": None,
+        "every_ms": None,
+    }
+    assert len(ask(store, "total", window="all").rows()) == 4, "a view without window has no other"
+
+
+def test_an_answer_says_how_many_rows_follow(store: DuckStore) -> None:
+    found = ask(store, limit=3)
+    assert found.more_rows == 37
+    assert ask(store, limit=30, cursor=found.next_cursor).more_rows == 7
+    assert ask(store, limit=40).more_rows == 0
+
+
+def test_rows_that_would_take_long_to_count_are_not_counted(store: DuckStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(headrace.serve.read, "MOST_COUNTED", 36)
+    assert ask(store, limit=3).more_rows is None
+    assert ask(store, limit=4).more_rows == 36
 
 
 def test_relative_times_count_from_the_end_of_the_newest_pane_and_the_answer_says_so(store: DuckStore) -> None:
@@ -221,6 +269,8 @@ def test_key_values_are_typed_by_the_key(store: DuckStore, key: str, right: list
         ({"cursor": "rubbish!"}, "the cursor cannot be read; found 'rubbish!'.*leave it out"),
         ({"version_as_of": ""}, "version_as_of is not a number of commits; found ''"),
         ({"timestamp_as_of": ""}, "timestamp_as_of is not a time; found ''"),
+        ({"order": "up"}, "order says which windows come first; found 'up'; expected 'oldest' or 'newest'"),
+        ({"window": "all", "every": "5m"}, "window 'all' is one window; found every '5m'; leave out every"),
         ({"view": "total", "start": "-1h"}, "view 'total' has no window, so it takes no start.*declare"),
         ({"view": "total", "window": "1h"}, "takes no window"),
     ],
@@ -240,6 +290,23 @@ def test_a_cursor_of_another_question_is_refused(store: DuckStore) -> None:
     assert ask(store, limit=5, cursor=cursor).values[0][0] == "/a"
     with pytest.raises(QuestionError, match="the cursor belongs to another question"):
         ask(store, limit=1, cursor=cursor, every="2m")
+
+
+def test_a_cursor_from_before_an_edit_is_refused(tmp_path: Path) -> None:
+    store = DuckStore.open(tmp_path / "store", fence=1)
+    view = make_view("edited")
+    store.register(view, "before", patience_ms=0)
+    store.apply(
+        Step("events", 0, 1, 0, 5, 0),
+        {("edited", 1): [write_partials(tmp_path / "p", view, [simple_event(key, 0) for key in "ab"])]},
+    )
+    cursor = ask(store, "edited", limit=1).next_cursor
+    store.adopt(view, "before", 1000, 1)
+    assert len(ask(store, "edited", cursor=cursor).rows()) == 1, "a new version of the same definition goes on"
+    store.adopt(view, "after", 0, 2)
+    with pytest.raises(ConflictError, match="view 'edited' was edited after the page that the cursor came from; leave"):
+        ask(store, "edited", cursor=cursor)
+    store.close()
 
 
 def test_an_unknown_view_is_named_with_its_neighbour(store: DuckStore) -> None:

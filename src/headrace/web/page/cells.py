@@ -6,7 +6,7 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from headrace.readable import iso, number
+from headrace.readable import digits, iso, number
 from headrace.web.page.html import Html, data, tag
 
 DAY_S = 86_400
@@ -25,6 +25,12 @@ def value(of: Any) -> Html:
     if isinstance(of, datetime):
         return moment(of)
     return data(of.isoformat() if isinstance(of, date) else str(of))
+
+
+def key_value(of: Any) -> Html:
+    """One key of a row: a year is 2026, not 2,026."""
+    is_number = isinstance(of, int | float | Decimal) and not isinstance(of, bool)
+    return Html(digits(of)) if is_number else value(of)
 
 
 def short(of: float) -> str:

@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from headrace.readable import iso, span
+from headrace.readable import iso, plural, span
 from headrace.serve.explanation import ExplainedEvent, Explanation
 from headrace.serve.question import key_text
-from headrace.web.page.cells import moment, value, window
+from headrace.web.page.cells import key_value, moment, value, window
 from headrace.web.page.html import Html, data, tag
 from headrace.web.page.tables import table
 
@@ -27,7 +27,7 @@ def explain_path(view_page: str, key: Mapping[str, Any], at: datetime | None, cu
 
 def explained(view_page: str, said: Explanation) -> Html:
     """What is behind a cell."""
-    keys = [[" ", tag("code", f"{name}="), value(of)] for name, of in said.key.items()]
+    keys = [[" ", tag("code", f"{name}="), key_value(of)] for name, of in said.key.items()]
     start, end = said.window_start, said.window_end
     times = [" · ", window(start, end, dated=True), " UTC"] if start and end else None
     return tag(
@@ -55,22 +55,23 @@ def _cell(said: Explanation) -> Html | None:
 
 
 def _sentence(said: Explanation) -> str:
-    found = "1 event" if said.found == 1 else f"{said.found:,} events"
     agrees = "the view counts the same" if said.agrees else "the view counts another number"
-    return f"{found} of the log: {said.late:,} late, {said.corrections:,} corrections; {agrees}."
+    corrections = plural(said.corrections, "correction")
+    return f"{plural(said.found, 'event')} of the log: {said.late:,} late, {corrections}; {agrees}."
 
 
 def _events(said: Explanation) -> Html:
     columns = [name for name, _ in said.columns]
-    titles = ["arrived (UTC)", "event time (UTC)", "late by", "", *columns, "event"]
-    numbers = ["late by", *(name for name, of in said.columns if of.is_numeric)]
+    titles = ["arrived (UTC)", "event time (UTC)", "delay", "late by", "", *columns, "event"]
+    numbers = ["delay", "late by", *(name for name, of in said.columns if of.is_numeric)]
     return table(titles, [_row(event, columns) for event in said.events], label="events", numbers=numbers)
 
 
 def _row(event: ExplainedEvent, columns: Sequence[str]) -> list[Html | str]:
-    mark = "correction" if event.correction else "late" if event.late else ""
+    mark = "correction" if event.correction else ""
+    late_by = span(event.behind_ms) if event.late else ""
     given = [value(event.arguments[name]) if name in event.arguments else "" for name in columns]
-    times = [moment(event.arrived), moment(event.event_time), span(event.lateness_ms)]
+    times = [moment(event.arrived), moment(event.event_time), span(event.delay_ms), late_by]
     return [*times, tag("span", mark, class_="warn" if mark else None), *given, data(event.value, SHOWN_CHARACTERS)]
 
 

@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 from headrace.define.durations import format_duration
 from headrace.layers import alarm
-from headrace.readable import count, freshness, size, span
-from headrace.web.page.cells import moment_text, value, window
+from headrace.readable import count, freshness, plural, size, span
+from headrace.web.page.cells import key_value, moment_text, value, window
 from headrace.web.page.chart import chart
 from headrace.web.page.explained import explain_path
 from headrace.web.page.html import Html, data, tag
@@ -154,7 +154,7 @@ def rows_table(view: Described, look: Look, *, linked: bool = False) -> Html:
     rows = []
     before: tuple[Any, ...] = (None, None)
     for row in look.rows:
-        cells: list[Any] = [value(row[at]) for at in places]
+        cells: list[Any] = [key_value(row[at]) if at < keys else value(row[at]) for at in places]
         if timed:
             start, end = row[keys : keys + 2]
             same, dated = (start, end) == before, before[0] is None or before[0].date() != start.date()
@@ -195,7 +195,7 @@ def _sentence(look: Look) -> str:
     corrections = look.answer.corrections
     parts = [f"Shown: {look.what}"]
     if corrections:
-        parts.append(f"{corrections:,} corrections by late events")
+        parts.append(f"{plural(corrections, 'correction')} by late events")
     parts += [f"{name} {error}" for name, error in look.answer.approximate.items()]
     return "; ".join(parts) + "."
 

@@ -1,0 +1,77 @@
+"""A whole answer, read page by page.
+
+Pages are read one after the other while the view goes on. Rows are ordered by window and key, and a page starts behind
+the last row of the one before, so no row comes twice and none that was there all the time is missing. Each row is as of
+its own page: `commits` of the answer says how many commits all of its rows have, and later pages may have more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from headrace.errors import ConflictError
+from headrace.serve.answer import Answer
+from headrace.serve.question import HIGHEST_LIMIT, Question
+from headrace.types import Type
+
+ATTEMPTS = 3
+
+Row = tuple[Any, ...]
+
+
+def read_whole(ask: Callable[[Question], Answer], question: Question) -> Answer:
+    """All rows that a question has; read again from the start if the view is edited meanwhile."""
+    question = replace(question, limit=HIGHEST_LIMIT)
+    for _ in range(ATTEMPTS):
+        pages = [ask(question)]
+        try:
+            while cursor := pages[-1].next_cursor:
+                pages.append(ask(replace(question, cursor=cursor)))
+        except ConflictError:
+            continue
+        return join(pages)
+    raise ConflictError(f"view '{question.view}' was edited {ATTEMPTS} times while its rows were read", fix="ask again")
+
+
+def join(pages: Sequence[Answer]) -> Answer:
+    """Pages of one question as one answer. It is as fresh as the least fresh of them."""
+    first, last = pages[0], pages[-1]
+    if len(pages) == 1:
+        return first
+    stale = next((page for page in pages if page.freshness_ms is None), None)
+    worst = stale or max(pages, key=lambda page: page.freshness_ms or 0)
+    columns, values = _columns(pages)
+    return replace(
+        first,
+        columns=columns,
+        values=values,
+        next_cursor=last.next_cursor,
+        more_rows=last.more_rows,
+        version=last.version,
+        freshness_ms=worst.freshness_ms,
+        freshness_reason=worst.freshness_reason,
+        events={layer: sum(page.events[layer] for page in pages) for layer in first.events},
+        corrections=sum(page.corrections for page in pages),
+        stalled=last.stalled,
+    )
+
+
+def _columns(pages: Sequence[Answer]) -> tuple[tuple[tuple[str, Type], ...], list[Row]]:
+    """Columns and rows of all pages. A sum of integers may be BIGINT on one page and DECIMAL on another, where a value
+    is too large for BIGINT: then it is DECIMAL on all.
+    """
+    columns = list(pages[0].columns)
+    for page in pages:
+        columns = [of if of[1].name == "DECIMAL" else own for own, of in zip(columns, page.columns, strict=True)]
+    values: list[Row] = []
+    for page in pages:
+        wide = {at for at, (own, of) in enumerate(zip(columns, page.columns, strict=True)) if own != of}
+        values += [_widen(row, wide) for row in page.values] if wide else page.values
+    return tuple(columns), values
+
+
+def _widen(row: Row, wide: set[int]) -> Row:
+    return tuple(Decimal(value) if at in wide and value is not None else value for at, value in enumerate(row))

@@ -1,0 +1,93 @@
+"""What `headrace explain` prints of events that came late, and of those that did not."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from rich.console import Console
+
+from headrace.cli.explain import render
+from headrace.serve import Answer
+from headrace.serve.explanation import ExplainedEvent, Explanation
+from headrace.types import BIGINT
+
+AT = datetime(2014, 9, 1, 12, 0, 0, 123456, tzinfo=UTC)
+NOW = AT + timedelta(hours=100_751.1)
+EVENT = ExplainedEvent(
+    position=0,
+    commit=0,
+    arrived=NOW,
+    event_time=AT,
+    delay_ms=round((NOW - AT).total_seconds() * 1000),
+    behind_ms=0,
+    late=False,
+    correction=False,
+    in_view=True,
+    value="{}",
+    bytes=2,
+    whole=True,
+    arguments={"hits": 1},
+)
+CELL = Answer(
+    view="traffic",
+    version=1,
+    columns=(("hits", BIGINT),),
+    values=[(1,)],
+    next_cursor=None,
+    more_rows=0,
+    commits={"visits": 1},
+    newest_event=AT,
+    at=NOW,
+    freshness_ms=0,
+    freshness_reason=None,
+    events={"batch": 0, "speed": 1},
+    corrections=0,
+    approximate={},
+    windows=None,
+    stalled=None,
+)
+EXPLANATION = Explanation(
+    cell=CELL,
+    key={"year": 2014},
+    window_start=None,
+    window_end=None,
+    found=1,
+    found_in_view=1,
+    late=0,
+    corrections=0,
+    commits=1,
+    agrees=True,
+    note=None,
+    nearest=(),
+    events=[EVENT],
+    columns=(("hits", BIGINT),),
+    keys=(("year", BIGINT),),
+    next_cursor=None,
+    took_ms=5,
+)
+
+
+def printed(explanation: Explanation) -> str:
+    out = io.StringIO()
+    Console(file=out, width=300).print(render(explanation))
+    return out.getvalue()
+
+
+def test_an_old_event_that_was_the_newest_is_delayed_and_not_late() -> None:
+    text = printed(EXPLANATION)
+    row = next(line for line in text.splitlines() if "{}" in line)
+    assert row.split() == [
+        *["0", "0", "2026-02-28", "11:06:00.123", "2014-09-01", "12:00:00.123456", "11.5", "years", "1", "{}"]
+    ]
+    assert text.startswith("traffic · year=2014\n")
+    assert "1 event of 1 commit: 0 late, 0 corrections ·" in text
+
+
+def test_a_late_event_says_by_how_much() -> None:
+    late = replace(EVENT, behind_ms=3 * 3_600_000, late=True, correction=True)
+    text = printed(replace(EXPLANATION, events=[late], late=1, corrections=1))
+    row = next(line for line in text.splitlines() if "{}" in line)
+    assert row.split()[-6:] == ["years", "3.0", "h", "correction", "1", "{}"]
+    assert "1 event of 1 commit: 1 late, 1 correction ·" in text

@@ -1,0 +1,91 @@
+"""Each version says which one it replaced, after edits, builds and going back; older stores are upgraded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from headrace.describe import describe_versions
+from headrace.store.base import Step
+from headrace.store.database import FORMAT, OutdatedError
+from headrace.store.duckdb import DuckStore
+from headrace.types import INT, STRING
+from tests.unit.store.partial_files import make_view, simple_event, write_partials
+
+ONE, OTHER = make_view("v"), make_view("v", keys=(STRING, INT))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[DuckStore]:
+    opened = DuckStore.open(tmp_path / "store", fence=1)
+    yield opened
+    opened.close()
+
+
+def replaced(store: DuckStore) -> dict[int, int | None]:
+    with store.snapshot() as snapshot:
+        return {version.number: version.replaces for version in snapshot.versions()}
+
+
+def shown(store: DuckStore) -> dict[int, tuple[int | None, bool]]:
+    """Per version, which one it is compared with, and whether anything differs."""
+    with store.snapshot() as snapshot:
+        return {v["version"]: (v["changed_from"], bool(v["changes"])) for v in describe_versions(snapshot, "v")}
+
+
+def test_edits_builds_and_going_back(store: DuckStore) -> None:
+    store.register(ONE, "one", 0)
+    store.register(OTHER, "other", 0)
+    assert replaced(store) == {1: None, 2: 1}, "what it will replace"
+    store.promote("v", 2)
+    store.register(ONE, "again", 0)
+    store.promote("v", 3)
+    assert replaced(store) == {1: None, 2: 1, 3: 2}
+    store.revive("v", 1)
+    store.promote("v", 1)
+    assert replaced(store) == {1: 3, 2: 1, 3: 2}, "going back to 1 replaced 3"
+    assert shown(store) == {1: (3, False), 2: (1, True), 3: (2, True)}
+    store.adopt(ONE, "one", 5, 1)
+    assert replaced(store)[4] == 1
+
+
+def test_an_edit_of_a_version_that_does_not_serve_yet_replaces_what_serves(store: DuckStore) -> None:
+    store.register(ONE, "one", 0)
+    store.register(OTHER, "other", 0)
+    store.adopt(OTHER, "other", 5, 2)
+    assert replaced(store) == {1: None, 3: 1}
+
+
+def test_a_version_that_is_kept_no_more_is_compared_with_none(store: DuckStore) -> None:
+    store.register(ONE, "one", 0)
+    store.register(OTHER, "other", 0)
+    store.promote("v", 2)
+    store.register(ONE, "again", 0)
+    store.promote("v", 3)
+    store.forget("v", 2)
+    with store.snapshot() as snapshot:
+        newest = describe_versions(snapshot, "v")[0]
+    assert (newest["replaces"], newest["changed_from"], newest["changes"]) == (2, None, [])
+
+
+def test_a_store_of_the_format_before_is_upgraded(store: DuckStore, tmp_path: Path) -> None:
+    store.register(ONE, "one", 0)
+    file = write_partials(tmp_path / "p", ONE, [simple_event("/a", 0)])
+    store.apply(Step("events", 0, 1, 10, 0, 0), {("v", 1): [file]})
+    store.close()
+    with duckdb.connect(str(tmp_path / "store")) as connection:
+        connection.execute("ALTER TABLE versions DROP COLUMN replaces")
+        connection.execute("UPDATE store_format SET version = 2")
+    with pytest.raises(OutdatedError, match=r"format 2.*`headrace up` upgrades it"):
+        DuckStore.open(tmp_path / "store", fence=1, read_only=True)
+    upgraded = DuckStore.open(tmp_path / "store", fence=2)
+    assert replaced(upgraded) == {1: None}
+    with upgraded.snapshot() as snapshot:
+        assert snapshot.versions()[0].applied_to == 1, "nothing is computed again"
+    upgraded.close()
+    with duckdb.connect(str(tmp_path / "store")) as connection:
+        assert connection.execute("SELECT version FROM store_format").fetchall() == [(FORMAT,)]
+    DuckStore.open(tmp_path / "store", fence=1, read_only=True).close()
