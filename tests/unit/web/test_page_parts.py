@@ -17,7 +17,7 @@ from headrace.web.page.frame import asset
 from headrace.web.page.hints import send_events
 from headrace.web.page.html import data, join, plain, tag
 from headrace.web.page.kept import Kept
-from headrace.web.page.look import Point, Series
+from headrace.web.page.series import Point, Series
 from headrace.web.session import LASTS_S, Sessions
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
