@@ -94,7 +94,7 @@ def versions_table(versions: Sequence[Described]) -> Html | None:
     rows = [
         [
             count(version["version"]),
-            tag("span", version["state"], class_="good" if version["state"] == "serving" else None),
+            _state(version),
             moment_text(version["since"], zone=""),
             count(version["applied_to"]),
             count(version["batch_events"] + version["speed_events"]),
@@ -115,10 +115,15 @@ def versions_table(versions: Sequence[Described]) -> Html | None:
     )
 
 
+def _state(version: Described) -> Html:
+    if version["stalled"] or version["error"]:
+        return tag("span", f"{version['state']}, stalled", class_="bad")
+    return tag("span", version["state"], class_="good" if version["state"] == "serving" else None)
+
+
 def _changes(version: Described) -> Html:
-    trouble = version["error"] or version["stalled"]
-    if trouble:
-        return tag("span", data(trouble, MOST_ALARM), class_="bad")
+    if version["error"]:
+        return tag("span", data(version["error"], MOST_ALARM), class_="bad")
     if version["changed_from"] is None:
         return tag("span", "the first version", class_="quiet")
     changes = "; ".join(version["changes"]) or "nothing in the definition"

@@ -23,7 +23,7 @@ def lines_chart(shown: Lines, name: str, link: Callable[[Line], str] | None = No
         return tag("p", f"No chart: {shown.column} has no number to draw.", class_="quiet")
     provisional = {at for line in shown.lines for at, point in line.points.items() if not point.settled}
     columns = [_place(shown, at, at in provisional) for at in range(len(shown.windows))]
-    paths = [_path(sizes, scale, place) for place, sizes in enumerate(drawn, 1)]
+    paths = [_paths(sizes, scale, place) for place, sizes in enumerate(drawn, 1)]
     caption = f"{shown.title}{'; shaded: provisional' if provisional else ''}"
     picture = plot(
         [columns, paths],
@@ -51,14 +51,17 @@ def _place(shown: Lines, at: int, provisional: bool) -> Html:
     return tag("rect", tag("title", said), x=at * PLACE, y=0, width=PLACE, height=HEIGHT, class_=kind)
 
 
-def _path(sizes: Drawn, scale: Scale, place: int) -> Html:
-    """A line through neighbouring places; a place without neighbours is a dot."""
-    steps = []
+def _paths(sizes: Drawn, scale: Scale, place: int) -> list[Html]:
+    """A line through neighbouring places, and dots for those without neighbours."""
+    line, dots = [], []
     for at, size in sorted(sizes.items()):
         spot = f"{at * PLACE + PLACE // 2} {scale.depth(size) * HEIGHT:.2f}"
-        follows, alone = at - 1 in sizes, not {at - 1, at + 1} & sizes.keys()
-        steps.append(f"{'L' if follows else 'M'}{spot}{'h0' if alone else ''}")
-    return tag("path", d="".join(steps), class_=f"line s{place}")
+        if not {at - 1, at + 1} & sizes.keys():
+            dots.append(f"M{spot}h0")
+        else:
+            line.append(f"{'L' if at - 1 in sizes else 'M'}{spot}")
+    parts = [("line", line), ("dots", dots)]
+    return [tag("path", d="".join(steps), class_=f"{kind} s{place}") for kind, steps in parts if steps]
 
 
 def _describe(line: Line, sizes: Drawn) -> str:

@@ -33,6 +33,7 @@ class Look:
     rows: list[Row]  # in the order of answer.columns
     what: str  # which rows these are, and in which order
     chart: Chart
+    sort: str = f"-{WINDOW}"  # the column that orders the rows, as a URL names it; empty: by key
     older: datetime | None = None  # windows that end by then are left out
 
 
@@ -62,7 +63,7 @@ class Looker:
             return self._newest_rows(view, question, asked, range_, chart)
         answer, whole = self._last_windows(question, range_, view["every_ms"], self._most, least=self._most)
         rows = sort_rows(answer, asked.sort)[: self._rows]
-        return Look(answer, rows, _which(answer, len(rows), asked, whole=whole), chart)
+        return Look(answer, rows, _which(answer, len(rows), asked, whole=whole), chart, asked.sort)
 
     def _look_at_all_time(self, view: Described, question: Question, asked: Asked) -> Look:
         if asked.start or asked.end:
@@ -72,25 +73,26 @@ class Looker:
         column = asked.column or (columns[0] if columns else "")
         if answer.next_cursor:  # which rows are the largest is not known
             rows = sort_rows(answer, asked.sort)[: self._rows]
-            return Look(answer, rows, _which(answer, len(rows), asked), None)
+            return Look(answer, rows, _which(answer, len(rows), asked), None, asked.sort)
         asked = asked if asked.sort or not column else asked.with_(sort=f"-{column}")
         rows = sort_rows(answer, asked.sort)[: self._rows]
         chart = None
         if column and len(answer.values) > 1:
             merged = self._ask(replace(question, by=asked.by, limit=self._most)) if asked.by else answer
             chart = over_keys(merged, merged.values, column)
-        return Look(answer, rows, _which(answer, len(rows), asked), chart)
+        return Look(answer, rows, _which(answer, len(rows), asked), chart, asked.sort)
 
     def _look_while_catching_up(self, question: Question, asked: Asked) -> Look:
         """A version that is not yet at a known time: rows from the oldest on."""
         answer = self._ask(replace(question, limit=self._rows * 4))
         rows = sort_rows(answer, asked.sort)[: self._rows] if asked.sort else _newest_first(answer, self._rows)
-        return Look(answer, rows, f"{len(rows)} of the oldest rows, while the view catches up", None)
+        what = f"{len(rows)} of the oldest rows, while the view catches up"
+        return Look(answer, rows, what, None, asked.sort or f"-{WINDOW}")
 
     def _oldest_rows(self, question: Question, asked: Asked, range_: Range, chart: Chart) -> Look:
         answer = self._ask(replace(range_.of(question), limit=self._rows))
         which = "the oldest" if answer.next_cursor else "all"
-        return Look(answer, answer.values, f"{which} {len(answer.values):,} rows{_of_range(asked)}", chart)
+        return Look(answer, answer.values, f"{which} {len(answer.values):,} rows{_of_range(asked)}", chart, WINDOW)
 
     def _newest_rows(self, view: Described, question: Question, asked: Asked, range_: Range, chart: Chart) -> Look:
         every = view["every_ms"]
@@ -107,7 +109,7 @@ class Looker:
             what = f"the newest {len(rows)} rows{_of_range(asked)}"
         older = rows[-1][window_at(answer) + 1] - every * MS if rows else None
         before_start = older is not None and range_.start_ms is not None and to_ms(older) <= range_.start_ms
-        return Look(answer, rows, what, chart, None if before_start else older)
+        return Look(answer, rows, what, chart, older=None if before_start else older)
 
     def _last_windows(
         self, question: Question, range_: Range, every: int, limit: int, *, least: int
@@ -163,7 +165,7 @@ def _which(answer: Answer, shown: int, asked: Asked, *, whole: bool = True) -> s
     elif whole:
         text = f"all {read:,} rows" if shown == read else f"{shown:,} of {read:,} rows"
     else:
-        text = f"{shown:,} of the newest {read:,} rows"
+        text = f"{shown:,} of the newest {read:,} rows (a range sorts others)"
     order = f", sorted by {asked.sort_column}, {'descending' if asked.descending else 'ascending'}"
     return f"{text}{_of_range(asked)}{order if asked.sort else ''}"
 

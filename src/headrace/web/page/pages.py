@@ -37,7 +37,7 @@ ROWS, WINDOWS = 50, 60
 REASONS_S = 15.0
 FORM_S = 60  # a page with a form loads itself seldom, where it must: what is being typed would be lost
 MORE_ROWS, MORE_WINDOWS = 200, 180
-MOST_SORTED = 10_000  # rows that are read to be sorted, on the page of a view
+MOST_SORTED = 20_000  # rows that are read to be sorted, on the page of a view
 
 Page = tuple[int, str]  # status and body
 
@@ -80,7 +80,7 @@ class WorkspacePage:
             asked = Asked.read(view, given)
             look = self._many.look(view, asked)
         except HeadraceError as error:
-            status, problem = error.http_status, tag("p", data(str(error), 1000), class_="bad", role="alert")
+            status, problem = error.http_status, _problem(error, name if given else None)
         stalled = tag("p", data(view["stalled"], 2000), class_="bad") if view["stalled"] else None
         live = tag(
             "main",
@@ -175,6 +175,12 @@ def _section(title: str, content: Html) -> Html:
 def _top(crumb: Any = None) -> Html:
     pause = tag("button", "Pause", id="pause", type="button", hidden=True, aria_pressed="false")
     return tag("div", brand(crumb), pause, class_="top")
+
+
+def _problem(error: HeadraceError, view: str | None) -> Html:
+    """Why there are no rows, and the way to those of the view without what was asked."""
+    way = tag("a", "Show the view as it is", href=view_path(view), data_stay=True) if view else None
+    return tag("p", data(str(error), 1000), ". " if way else None, way, class_="bad", role="alert")
 
 
 def _older(asked: Asked, look: Look) -> Html | None:

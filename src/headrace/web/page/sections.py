@@ -161,12 +161,11 @@ def rows_table(view: Described, look: Look, asked: Asked | None = None) -> Html:
     timed = view["window_ms"] is not None
     names = [name for name, _ in look.answer.columns]
     places = [*range(keys), *range(keys + 2, len(names) - 1)]
-    heads = [_head(names[at], asked, number=look.answer.columns[at][1].is_numeric) for at in places]
+    heads = [_head(names[at], look, asked, number=look.answer.columns[at][1].is_numeric) for at in places]
     if timed:
-        heads = [_head(WINDOW, asked, title="window (UTC)"), *heads, _head("settled", asked, title="state")]
+        heads = [_head(WINDOW, look, asked, title="window (UTC)"), *heads, _head("settled", look, asked, title="state")]
     heads += [Column("events")] if asked else []
-    # Where rows are not in the order of their windows, each has its own.
-    grouped = asked is None or asked.sort_column in ("", WINDOW)
+    grouped = look.sort.removeprefix("-") == WINDOW  # else each row has its own window
     rows = []
     before: tuple[Any, ...] = (None, None)
     for row in look.rows:
@@ -187,15 +186,14 @@ def rows_table(view: Described, look: Look, asked: Asked | None = None) -> Html:
     return tag("div", shown, caption, class_="rows", id="rows" if asked else None)
 
 
-def _head(name: str, asked: Asked | None, *, title: str | None = None, number: bool = False) -> Column:
+def _head(name: str, look: Look, asked: Asked | None, *, title: str | None = None, number: bool = False) -> Column:
     """The head of a column of rows. Its link sorts by it: numbers and windows first descending, then the other way."""
     if asked is None:
         return Column(title or name, number)
     down = number or name == WINDOW
-    sorted_by = asked.sort or f"-{WINDOW}"
     order: Literal["ascending", "descending"] | None = None
-    if sorted_by.removeprefix("-") == name:
-        order = "descending" if sorted_by.startswith("-") else "ascending"
+    if look.sort.removeprefix("-") == name:
+        order = "descending" if look.sort.startswith("-") else "ascending"
         down = order == "ascending"
     path = asked.with_(sort=f"{'-' * down}{name}").path("rows")
     return Column(title or name, number, sort_path=path, sorted=order)
@@ -226,7 +224,7 @@ def _view_state(view: Described) -> Html:
 
 def _freshness(ms: int | None, reason: str | None) -> Html:
     marked = "warn" if ms is None or ms > SLOW_MS else None
-    return tag("span", freshness(ms, reason), class_=marked)
+    return tag("span", freshness(ms, reason), class_=marked if ms is None else f"{marked or ''} brief".strip())
 
 
 def _facts(facts: Sequence[tuple[str, str]]) -> Html:

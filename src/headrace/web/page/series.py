@@ -18,7 +18,7 @@ from headrace.web.page.spans import Range, Steps, find_steps, to_ms
 
 BARS = 10  # keys in the chart of a view without window
 TOP = 5  # keys that are lines of a chart over time; the style sheet has so many colours
-MOST_KEYS = 10_000  # keys among which the top ones are found
+MOST_KEYS = 20_000  # keys among which the top ones are found
 LEAST_PLACES = 20  # of a chart over time: one window is a bar, not a wall
 COUNTS = ("count", "approx_count_distinct")  # where a window has no row, these are 0
 
@@ -90,7 +90,7 @@ def find_chart(
         start = oldest if start is None else max(start, oldest)
     steps = find_steps(view, start, range_.end_ms, most)
     if asked.by:
-        return _top_lines(ask, view, question, asked.by, column, steps)
+        return _top_lines(ask, view, question, asked.by, column, steps, shrink=not asked.start)
     answer = ask(replace(steps.of(question), by=(), limit=most + 2))
     return _over_time(answer, view, column, steps, bool(question.where), shrink=not asked.start)
 
@@ -125,6 +125,8 @@ def rank(value: Any) -> tuple[bool, Any]:
 
 def key_label(key: Value) -> str:
     """A key's value as a chart writes it."""
+    if isinstance(key, bool):
+        return str(key).lower()
     return "NULL" if key is None else str(key) or '""'
 
 
@@ -140,8 +142,7 @@ def _over_time(
     points = _points(answer.values, 0, column_at(answer, column), steps)
     if not points:
         return None
-    # What lies before the first bar is left out, unless it was asked for.
-    skipped = min(points[0].at, steps.places - min(LEAST_PLACES, steps.places)) if shrink else 0
+    skipped = _empty_places([point.at for point in points], steps) if shrink else 0
     steps = replace(steps, places=steps.places - skipped)
     together = ", filtered" if filtered else f", {' and '.join(view['keys'])} together" if view["keys"] else ""
     return Series(
@@ -152,6 +153,11 @@ def _over_time(
         start=EPOCH + steps.start_ms * MS,
         end=EPOCH + steps.end_ms * MS,
     )
+
+
+def _empty_places(places: Sequence[int], steps: Steps) -> int:
+    """How many places before the first that has something can be left out, where no range was asked for."""
+    return min([*places, steps.places - min(LEAST_PLACES, steps.places)])
 
 
 def _points(rows: Iterable[Row], keys: int, at: int, steps: Steps) -> list[Point]:
@@ -165,7 +171,7 @@ def _points(rows: Iterable[Row], keys: int, at: int, steps: Steps) -> list[Point
 
 
 def _top_lines(
-    ask: Ask, view: Described, question: Question, by: tuple[str, ...], column: str, steps: Steps
+    ask: Ask, view: Described, question: Question, by: tuple[str, ...], column: str, steps: Steps, *, shrink: bool
 ) -> Lines | None:
     ranked = ask(replace(steps.whole(question), by=by, limit=MOST_KEYS))
     at, keys = column_at(ranked, column), len(by)
@@ -177,18 +183,18 @@ def _top_lines(
     # Conditions on keys allow any combination of their values, so a top key takes the place of those on the same key.
     where = {tuple({**others, **key}.items()) for others in question.where or ({},) for key in chosen}
     limit = len(top) * (steps.places + 2)
-    answer = ask(replace(steps.of(question), where=tuple(map(dict, where)), by=by, limit=limit))
-    rows: dict[Row, list[Row]] = {}
-    for row in answer.values:
-        rows.setdefault(row[:keys], []).append(row)
+    rows = ask(replace(steps.of(question), where=tuple(map(dict, where)), by=by, limit=limit)).values
+    if shrink:
+        skipped = _empty_places([max(steps.place(row[keys + 1]), 0) for row in rows], steps)
+        steps = replace(steps, places=steps.places - skipped)
     counted = any(each["name"] == column and each["aggregate"] in COUNTS for each in view["columns"])
     lines = []
-    for key, row in zip(chosen, top, strict=True):
-        points = {point.at: point for point in _points(rows.get(row[:keys], ()), keys, at, steps)}
+    for key, of_key in zip(chosen, top, strict=True):
+        own = [row for row in rows if row[:keys] == of_key[:keys]]
+        points = {point.at: point for point in _points(own, keys, at, steps)}
         if counted:  # a window without a row counted nothing
             points = {place: points.get(place) or Point(place, "", 0, settled=True) for place in range(steps.places)}
-        lines.append(Line(key, row[at], points))
+        lines.append(Line(key, of_key[at], points))
     known = f"{len(ranked.values):,}" if ranked.next_cursor is None else f"the first {len(ranked.values):,}"
-    which = f"the top {len(top)} of {known} by {' and '.join(by)}"
-    title = f"{column} per {format_duration(steps.size_ms)}: {which}"
+    title = f"{column} per {format_duration(steps.size_ms)}: the top {len(top)} of {known} by {' and '.join(by)}"
     return Lines(column, title, lines, steps.windows, EPOCH + steps.start_ms * MS, EPOCH + steps.end_ms * MS)
