@@ -214,3 +214,7 @@ def test_words_can_be_read_on_their_ground(scheme: str) -> None:
     for ink, ground in pairs:
         low, high = sorted([luminance(colours[ink]), luminance(colours[ground])])
         assert (high + 0.05) / (low + 0.05) >= 4.5, (ink, ground)
+    for line in ("one", "two", "three", "four", "five"):
+        for ground in ("ground", "surface"):
+            low, high = sorted([luminance(colours[f"line-{line}"]), luminance(colours[ground])])
+            assert (high + 0.05) / (low + 0.05) >= 3, (line, ground)

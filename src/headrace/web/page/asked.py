@@ -1,6 +1,6 @@
 """What the URL of a view's page asks for: keys, range, chart and order. Its links and form make such URLs.
 
-Names are checked here, against the view; the range is made definite in `spans`, when the newest event is known.
+All of it is checked here, against the view; the range is made definite in `spans`, when the newest event is known.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from headrace.aggregate import Value
 from headrace.define.fingerprint import parse_type
 from headrace.errors import QuestionError, did_you_mean
 from headrace.serve.question import Question
+from headrace.serve.times import parse_bound
 
 NAMES = ("start", "end", "column", "by", "sort")
 WINDOW = "window_start"
+OLDEST = "oldest"  # a start before all events
 MOST_CHARACTERS = 200  # of a parameter that is repeated in a message
 
 Described = Mapping[str, Any]
@@ -72,6 +74,10 @@ class Asked:
             _check("key", key, view["keys"], view)
         if len(set(self.by)) != len(self.by):
             raise QuestionError("by names a key twice", found=", ".join(self.by), expected="each key once")
+        if view["window_ms"] is None and (self.start or self.end):
+            raise QuestionError(f"view '{self.view}' has no window, so its page takes no start or end")
+        parse_bound("start", self.start if self.start != OLDEST else "")
+        parse_bound("end", self.end)
         if self.sort:
             _check("column to sort by", self.sort_column, sort_columns(view), view)
 

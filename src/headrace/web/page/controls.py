@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headrace.define.durations import DAY_MS, HOUR_MS, MINUTE_MS
-from headrace.web.page.asked import Asked, numeric_columns, view_path
+from headrace.web.page.asked import OLDEST, Asked, numeric_columns, view_path
 from headrace.web.page.html import Html, tag
 from headrace.web.page.series import TOP
-from headrace.web.page.spans import OLDEST
 
 RANGES = {"-15m": 15 * MINUTE_MS, "-1h": HOUR_MS, "-6h": 6 * HOUR_MS, "-1d": DAY_MS, "-7d": 7 * DAY_MS,
           "-30d": 30 * DAY_MS, "-365d": 365 * DAY_MS}  # fmt: skip

@@ -13,16 +13,16 @@ from headrace.errors import QuestionError
 from headrace.readable import EPOCH
 from headrace.serve.question import Question
 from headrace.serve.times import MS, Bound, iso_ms, parse_bound
-from headrace.web.page.asked import Asked
+from headrace.web.page.asked import OLDEST, Asked
 from headrace.web.page.cells import window_text
 
-OLDEST = "oldest"
 STEPS_MS = (
     *(n * SECOND_MS for n in (1, 2, 5, 10, 15, 30)),
     *(n * MINUTE_MS for n in (1, 2, 5, 10, 15, 30)),
     *(n * HOUR_MS for n in (1, 2, 3, 6, 12)),
     *(n * DAY_MS for n in (1, 2, 7, 14, 28, 91, 182, 364)),
 )
+MOST_ROUNDING = 4  # a round step may be so many times as long as the shortest that will do
 EARLIEST_MS = (datetime(1, 1, 1, tzinfo=UTC) - EPOCH) // MS
 LATEST_MS = (datetime(9999, 12, 31, tzinfo=UTC) - EPOCH) // MS
 
@@ -117,11 +117,12 @@ def find_steps(view: Mapping[str, Any], start_ms: int | None, end_ms: int, most:
 
 
 def _step(span: int, every: int, most: int) -> int:
-    """The shortest step that the view's windows tile and by which a span takes at most so many."""
+    """A step that the view's windows tile and by which a span takes at most so many: a round one, if one is near."""
     if span <= every * most:
         return every
-    fitting = (step for step in STEPS_MS if step % every == 0 and span <= step * (most - 1))
-    return next(fitting, -(-span // (every * (most - 1))) * every)
+    shortest = -(-span // (every * (most - 1))) * every
+    near = (step for step in STEPS_MS if step % every == 0 and shortest <= step <= MOST_ROUNDING * shortest)
+    return next(near, shortest)
 
 
 def to_ms(time: datetime) -> int:
