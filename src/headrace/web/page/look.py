@@ -133,12 +133,23 @@ class Looker:
             found, whole = last(at)
         while not found.next_cursor and not whole and len(found.values) < least and at + 1 < len(SPANS):
             wider = last(at + 1)
+            if wider[0].next_cursor and not found.values:  # the last windows are empty, those before them too full
+                newest = Range(range_.start_ms, self._newest_end(range_.of(question)))
+                return self._last_windows(question, newest, every, limit, least=least)
             if wider[0].next_cursor:
                 break
             at, (found, whole) = at + 1, wider
         if known:
             self._spans[known] = at
         return found, whole
+
+    def _newest_end(self, question: Question) -> int:
+        """The end of the newest window that holds events; there is one."""
+        windows = replace(question, by=(), limit=self._most)
+        found = self._ask(windows)
+        while found.next_cursor:
+            found = self._ask(replace(windows, cursor=found.next_cursor))
+        return to_ms(found.values[-1][1])
 
 
 def sort_rows(answer: Answer, sort: str) -> list[Row]:
