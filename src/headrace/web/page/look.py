@@ -116,8 +116,7 @@ class Looker:
         Where one window alone does not fit, its first rows.
         """
         known = None if question.where or range_.start_ms is not None else (question.view, limit)
-        first = FIRST_SPAN if least < limit else len(SPANS) - 1
-        at = self._spans.get(known, first) if known else first
+        at = self._spans.get(known, FIRST_SPAN) if known else FIRST_SPAN
 
         def last(at: int) -> tuple[Answer, bool]:
             start, span = range_.start_ms, SPANS[at]
