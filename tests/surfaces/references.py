@@ -55,8 +55,8 @@ refused.
 _HTTP = """\
 # HTTP
 
-`headrace up` serves it; `/openapi.json` describes it for programs, and `/` is a page for people. All bodies and replies
-are JSON in UTF-8. Times are ISO 8601 in UTC with `Z`; DECIMAL values and integers beyond 64 bits are strings.
+`headrace up` serves it; `/openapi.json` describes it for programs, and `/` is a [page](page.md) for people. All bodies
+and replies are JSON in UTF-8. Times are ISO 8601 in UTC with `Z`; DECIMAL values and integers beyond 64 bits are strings.
 
 **Who may ask.** Without a token the server listens on loopback only, answers to the names of the machine only
 (`127.0.0.1`, `localhost`), and refuses requests of pages of other sites. With the setting `token`, every path but

@@ -238,13 +238,98 @@ def test_a_view_is_filtered_by_a_form(filled: Served, browser: Any) -> None:
     tab = open_tab(browser)
     page = tab.page
     page.goto(f"{filled.url}/views/traffic")
-    page.get_by_role("textbox", name="page").fill(HOSTILE[0])
-    page.get_by_role("textbox", name="page").press("Enter")
+    field = page.get_by_role("textbox", name="page", exact=True)
+    field.fill(HOSTILE[0])
+    field.press("Enter")
     page.get_by_text("Shown: all 3 rows").wait_for()
-    assert page.get_by_role("textbox", name="page").input_value() == HOSTILE[0]
+    assert field.input_value() == HOSTILE[0]
+    page.get_by_role("textbox", name="or page").fill("/home")
+    page.get_by_role("button", name="Show").click()
+    page.get_by_text("Shown: all 6 rows").wait_for()
     page.get_by_role("link", name="Clear").click()
-    page.get_by_role("region", name="rows of traffic").get_by_text("/home").first.wait_for()
+    page.get_by_role("region", name="rows of traffic").get_by_text("NULL").first.wait_for()
+    assert field.input_value() == ""
     tab.check()
+
+
+def test_rows_are_sorted_by_a_click_and_the_way_back_is_kept(filled: Served, browser: Any) -> None:
+    tab = open_tab(browser)
+    page = tab.page
+    page.goto(f"{filled.url}/views/traffic")
+    page.evaluate("document.body.dataset.mine = 'the same page'")
+    page.get_by_role("link", name="last_visitor").focus()
+    page.keyboard.press("Enter")
+    page.get_by_text("sorted by last_visitor, ascending").wait_for()
+    assert page.evaluate("document.activeElement.textContent").startswith("last_visitor")
+    page.keyboard.press("Enter")
+    page.get_by_text("sorted by last_visitor, descending").wait_for()
+    assert page.url.endswith("/views/traffic?sort=-last_visitor#rows")
+    assert page.get_by_role("columnheader", name="last_visitor").get_attribute("aria-sort") == "descending"
+    first = page.get_by_role("region", name="rows of traffic").locator("tbody tr").first
+    assert HOSTILE[9] in first.inner_text()
+    page.go_back()
+    page.get_by_text("sorted by last_visitor, ascending").wait_for()
+    assert page.evaluate("document.body.dataset.mine") == "the same page"
+    tab.check()
+
+
+def test_a_chart_shows_the_top_keys_and_each_alone(filled: Served, browser: Any) -> None:
+    pour_view(filled.runtime, "traffic", [event((HOSTILE[0],), at) for at in (0, 0, 1, 2, 3)])
+    tab = open_tab(browser)
+    page = tab.page
+    page.goto(f"{filled.url}/views/traffic")
+    page.get_by_label("series").select_option("page")
+    page.get_by_role("img", name="hits per 1 minute: the top 5 of 14 by page").wait_for()
+    legend = page.get_by_role("list", name="keys, with hits of the whole range")
+    assert legend.get_by_role("listitem").count() == 5
+    assert legend.get_by_role("listitem").first.inner_text() == f"{HOSTILE[0]} 8"
+    assert page.locator("#chart path.line").count() == 10  # in the picture and in the legend
+    assert page.evaluate("getComputedStyle(document.querySelector('#chart path.s1')).stroke") == "rgb(29, 111, 184)"
+    legend.get_by_role("link").first.click()
+    page.get_by_text("Shown: all 4 rows").wait_for()
+    assert page.get_by_role("textbox", name="page", exact=True).input_value() == HOSTILE[0]
+    assert page.get_by_role("img", name="hits per 1 minute, filtered").locator("rect").count() == 4
+    assert page.get_by_label("series").input_value() == ""
+    tab.check()
+
+
+def test_a_range_that_is_no_time_is_said_on_the_page(filled: Served, browser: Any) -> None:
+    page = open_tab(browser).page
+    page.goto(f"{filled.url}/views/traffic")
+    page.get_by_role("combobox", name="from").fill("<b>yesterday")
+    page.get_by_role("combobox", name="from").press("Enter")
+    page.get_by_role("alert").get_by_text("start is not a time; found '<b>yesterday'").wait_for()
+    page.get_by_role("link", name="Show the view as it is").click()
+    page.get_by_role("region", name="rows of traffic").wait_for()
+    page.get_by_role("combobox", name="from").fill("-1m")
+    page.get_by_role("combobox", name="from").press("Enter")
+    page.get_by_text("of the range").wait_for()
+    assert page.url.endswith("/views/traffic?start=-1m")
+
+
+def test_a_wide_table_scrolls_and_shows_that_it_does(folder: Path, serve: Callable[..., Served], browser: Any) -> None:
+    names = [f"the_{number}_of_many_columns_with_long_names" for number in range(14)]
+    columns = ", ".join(f"max(visitor) AS {name}" for name in names)
+    view = "a_view_with_a_name_that_is_nearly_as_long_as_the_names_can_be"
+    (folder / "definitions" / "wide.sql").write_text(
+        f"CREATE MATERIALIZED VIEW {view} AS SELECT page, {columns} FROM visits GROUP BY page, window(at, '1 minute');"
+    )
+    assert run(["apply", "--yes", "-w", str(folder)]) == 0
+    served = serve(folder)
+    pour_view(served.runtime, view, [event((f"/{at}",), at, "a word or two " * 5) for at in range(50)])
+    for width in (1300, 400):
+        tab = open_tab(browser, viewport={"width": width, "height": 900})
+        for path in ("/", f"/views/{view}"):
+            tab.page.goto(served.url + path)
+            assert no_wider_than_the_screen(tab), (width, path)
+        frame = tab.page.get_by_role("region", name=f"rows of {view}")
+        assert frame.evaluate("(frame) => frame.scrollWidth > frame.clientWidth")
+        assert frame.bounding_box()["height"] < 900  # its scroll bar is on the screen, not below it
+        # Shadows stay at the edges of the frame; what covers them where the table ends moves with the table.
+        assert frame.evaluate("(frame) => getComputedStyle(frame).backgroundAttachment").startswith(
+            "local, local, scroll, scroll"
+        )
+        tab.check()
 
 
 def test_it_works_without_script(filled: Served, browser: Any) -> None:
@@ -253,4 +338,11 @@ def test_it_works_without_script(filled: Served, browser: Any) -> None:
     assert tab.page.get_by_role("article", name="traffic").get_by_text("/home").first.is_visible()
     assert not tab.page.get_by_role("button", name="Pause").is_visible()
     assert tab.page.locator("noscript meta[http-equiv=refresh]").count() == 1
+    tab.page.goto(f"{filled.url}/views/traffic")
+    tab.page.get_by_role("link", name="hits").click()
+    assert "sorted by hits, descending" in tab.page.inner_text("#rows")
+    tab.page.get_by_label("series").select_option("page")
+    tab.page.get_by_role("button", name="Show").click()
+    assert tab.page.get_by_role("list", name="keys, with hits").is_visible()
+    assert "sorted by hits, descending" in tab.page.inner_text("#rows")
     tab.check()

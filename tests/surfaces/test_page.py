@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -10,12 +11,14 @@ import httpx2
 import pytest
 
 from headrace.cli.app import run
-from headrace.web.page import routes
+from headrace.web.page import pages, routes
+from headrace.web.page.pages import WorkspacePage
 from tests.surfaces.conftest import Served, visit
-from tests.surfaces.sql_shop import fill
+from tests.surfaces.sql_shop import fill, visit_of
 
 HTML = {"accept": "text/html"}
 TOKEN = "open sesame"
+LEGEND = r'<bdi>(/\d)</bdi></a> <span class="quiet">(\d+)'  # key and number
 
 
 class Text(HTMLParser):
@@ -66,9 +69,139 @@ def test_the_page_may_load_nothing_from_elsewhere(served: Served) -> None:
 def test_a_view_has_its_own_page(served: Served) -> None:
     assert "1 minute by page of visits" in read(served.http.get("/views/traffic?key.page=/home"))
     assert "did you mean 'traffic'?" in read(served.http.get("/views/trafic"))
-    wrong = served.http.get("/views/traffic?before=%3Cb%3E")
-    assert wrong.status_code == 400
-    assert "'before' is not a time" in read(wrong)
+    assert "Versions" in read(served.http.get("/views/traffic"))
+
+
+def column(page: str, at: int) -> list[str]:
+    """The cells of one column of the rows."""
+    body = page[page.index('aria-label="rows of') :].partition("<tbody>")[2].partition("</tbody>")[0]
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in body.split("</tr>")[:-1]]
+    return ["".join(Text(row[at]).words) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("sort", "pages", "hits"),
+    [
+        ("-hits", ["/home", "NULL", "/cart", "/home"], ["2", "1", "1", "1"]),
+        ("hits", ["NULL", "/cart", "/home", "/home"], ["1", "1", "1", "2"]),
+        ("page", ["/cart", "/home", "/home", "NULL"], ["1", "1", "2", "1"]),  # NULL is last in either direction
+        ("-page", ["/home", "/home", "/cart", "NULL"], ["1", "2", "1", "1"]),
+        ("-bytes", ["/home", "NULL", "/home", "/cart"], ["2", "1", "1", "1"]),
+        ("-settled", ["/cart", "/home", "/home", "NULL"], ["1", "1", "2", "1"]),
+    ],
+)
+def test_rows_are_sorted_by_any_column(
+    served: Served, tmp_path: Path, sort: str, pages: list[str], hits: list[str]
+) -> None:
+    fill(served.runtime, tmp_path)
+    reply = served.http.get("/views/traffic", params={"sort": sort})
+    assert (column(reply.text, 1), column(reply.text, 2)) == (pages, hits)
+    name, order = sort.removeprefix("-"), "descending" if sort.startswith("-") else "ascending"
+    assert f"Shown: all 4 rows, sorted by {name}, {order}" in read(reply)
+    assert reply.text.count(f'aria-sort="{order}"') == 1
+
+
+def test_rows_in_the_order_of_their_windows(served: Served, tmp_path: Path) -> None:
+    fill(served.runtime, tmp_path)
+    newest = served.http.get("/views/traffic").text
+    assert newest.index("12:09</time> – 12:10") < newest.index("12:00</time> – 12:01")
+    oldest = served.http.get("/views/traffic?sort=window_start")
+    assert "Shown: all 4 rows" in read(oldest)
+    assert oldest.text.index("12:00</time> – 12:01") < oldest.text.index("12:09</time> – 12:10")
+    assert 'href="/views/traffic?sort=-window_start#rows"' in oldest.text
+
+
+def test_more_rows_than_are_sorted_are_said(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    visits = [visit_of(f"/{number:03d}", minute, size=number) for minute in range(10) for number in range(30)]
+    fill(served.runtime, tmp_path, visits=visits)
+    whole = served.http.get("/views/traffic?sort=-bytes")
+    assert "Shown: 200 of 300 rows, sorted by bytes, descending" in read(whole)
+    assert column(whole.text, 1)[:11] == ["/029"] * 10 + ["/028"]
+    ranged = served.http.get("/views/traffic?sort=-bytes&start=2026-03-01T12:02&end=2026-03-01T12:04")
+    assert "Shown: all 60 rows of the range, sorted by bytes, descending" in read(ranged)
+    monkeypatch.setattr(pages, "MOST_SORTED", 100)
+    few = WorkspacePage(served.runtime).view("traffic", [("sort", "-bytes")])[1]
+    assert "Shown: 30 of the newest 30 rows (a range sorts others), sorted by bytes, descending" in few
+    monkeypatch.setattr(pages, "MOST_SORTED", 20)
+    fewer = WorkspacePage(served.runtime).view("traffic", [("sort", "-bytes")])[1]
+    assert "Shown: 20 of the first 20 rows of the newest window by key, sorted by bytes, descending" in fewer
+
+
+def test_rows_are_found_where_the_newest_windows_are_empty_and_those_before_them_full(
+    served: Served, tmp_path: Path
+) -> None:
+    fill(
+        served.runtime,
+        tmp_path,
+        visits=[visit_of(f"/{number:03d}", minute) for minute in (1, 2) for number in range(900)],
+    )
+    page = served.http.get("/views/traffic")
+    assert "Shown: the first 200 rows of the newest window, by key" in read(page)
+    assert "12:02</time> – 12:03" in page.text
+
+
+def test_a_chart_shows_the_column_and_the_keys_that_are_chosen(served: Served, tmp_path: Path) -> None:
+    visits = [visit_of(f"/{number}", minute, size=10 - number) for minute in (0, 1, 9) for number in range(8)]
+    visits += [visit_of("/7", minute) for minute in (3, 4)]
+    fill(served.runtime, tmp_path, visits=visits)
+    together = served.http.get("/views/traffic?column=bytes").text
+    assert "bytes per 1 minute, page together" in together
+    top = served.http.get("/views/traffic?column=hits&by=page")
+    assert "hits per 1 minute: the top 5 of 8 by page" in read(top)
+    assert re.findall(LEGEND, top.text) == [
+        ("/7", "5"), ("/0", "3"), ("/1", "3"), ("/2", "3"), ("/3", "3"),
+    ]  # fmt: skip
+    assert "<title>2026-03-01 12:03 – 12:04 UTC: /7 1, /0 0, /1 0, /2 0, /3 0</title>" in top.text
+    assert 'href="/views/traffic?key.page=%2F7&amp;column=hits#chart"' in top.text
+    by_bytes = served.http.get("/views/traffic?column=bytes&by=page&key.page=/1&key.page=/2")
+    assert "bytes per 1 minute: the top 2 of 2 by page" in read(by_bytes)
+    assert re.findall(r"<bdi>(/\d)</bdi></a> <span class=\"quiet\">(\d+)", by_bytes.text) == [
+        ("/1", "27"),
+        ("/2", "24"),
+    ]
+
+
+def test_a_chart_over_a_long_range_has_longer_windows(served: Served, tmp_path: Path) -> None:
+    fill(served.runtime, tmp_path, visits=[visit_of("/home", minute) for minute in (-1000, -1000, 0)])
+    page = read(served.http.get("/views/traffic?start=oldest"))
+    assert "hits per 10 minutes, page together" in page
+    assert "2026-02-28 19:20 – 19:30 UTC: 2" in page
+    assert "Shown: all 2 rows of the range" in page
+    assert "hits per 1 minute, page together" in read(served.http.get("/views/traffic?start=-1h"))
+
+
+HOSTILE = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "'; DROP TABLE x; --", "\x00", "é" * 3000]
+
+
+@pytest.mark.parametrize("name", ["sort", "column", "by", "start", "end", "key.page", "key.nothing", "other"])
+def test_whatever_a_url_says_is_answered_by_a_page(served: Served, tmp_path: Path, name: str) -> None:
+    fill(served.runtime, tmp_path)
+    for text in [*HOSTILE, "-", ",", "-99999999d", "0001-01-01", "9999-12-31T23:59:59.999Z", "1e999", r"\N"]:
+        reply = served.http.get("/views/traffic", params={name: text})
+        assert reply.status_code in (200, 400), (name, text)
+        assert reply.headers["content-type"].startswith("text/html")
+        assert "<script>alert" not in reply.text
+        assert "<img" not in reply.text
+        if reply.status_code == 400:
+            assert reply.text.count('role="alert"') == 1
+            assert "Show the view as it is" in reply.text
+    assert served.http.get(f"/views/traffic?{name}=%ED%A0%80%FF").status_code in (200, 400)
+
+
+def test_the_form_holds_what_was_asked(served: Served, tmp_path: Path) -> None:
+    fill(served.runtime, tmp_path)
+    asked = {"key.page": HOSTILE[1], "start": "-1h", "column": "bytes", "by": "page", "sort": "-bytes"}
+    page = served.http.get("/views/traffic", params=asked).text
+    form = page[page.index("<form") : page.index("</form>")]
+    for part in (
+        'name="key.page" value="&quot;&gt;&lt;img src=x onerror=alert(1)&gt;"',
+        'name="start" value="-1h"',
+        '<option value="bytes" selected>',
+        '<option value="page" selected>',
+        '<input type="hidden" name="sort" value="-bytes">',
+    ):
+        assert part in form
+    assert "No rows here." in page
 
 
 def test_a_row_leads_to_the_events_behind_it(served: Served, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from headrace.web.page.frame import asset
 from headrace.web.page.hints import send_events
 from headrace.web.page.html import data, join, plain, tag
 from headrace.web.page.kept import Kept
-from headrace.web.page.look import Point, Series
+from headrace.web.page.series import Point, Series
 from headrace.web.session import LASTS_S, Sessions
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -45,7 +45,7 @@ def test_text_is_escaped_wherever_it_stands() -> None:
 )
 def test_what_would_not_be_seen_is_spelled_out(text: str, shown: str) -> None:
     assert plain(text) == shown
-    assert data(text).startswith("<bdi>")
+    assert data(text).startswith(("<bdi>", '<bdi class="long">'))
 
 
 def test_values_and_numbers() -> None:
@@ -214,3 +214,7 @@ def test_words_can_be_read_on_their_ground(scheme: str) -> None:
     for ink, ground in pairs:
         low, high = sorted([luminance(colours[ink]), luminance(colours[ground])])
         assert (high + 0.05) / (low + 0.05) >= 4.5, (ink, ground)
+    for line in ("one", "two", "three", "four", "five"):
+        for ground in ("ground", "surface"):
+            low, high = sorted([luminance(colours[f"line-{line}"]), luminance(colours[ground])])
+            assert (high + 0.05) / (low + 0.05) >= 3, (line, ground)

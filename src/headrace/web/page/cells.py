@@ -46,6 +46,11 @@ def moment(of: datetime) -> Html:
     return tag("time", _date_time(of), datetime=iso(of))
 
 
+def brief_moment(of: datetime) -> Html:
+    """A time to the millisecond, for columns of many; the rest of it is in its title."""
+    return tag("time", _date_time(of, "milliseconds"), datetime=iso(of), title=iso(of))
+
+
 def moment_text(said: str | None, zone: str = " UTC") -> Html:
     """A time that a description holds, with its zone."""
     if said is None:
@@ -77,16 +82,16 @@ def _end(start: datetime, end: datetime) -> str:
     return _time(end) if end - start < timedelta(days=1) else _date_time(end)
 
 
-def _date_time(of: datetime) -> str:
+def _date_time(of: datetime, digits: str = "microseconds") -> str:
     day = _year(of, f"{of:%m-%d}")
-    return f"{day} {_time(of)}"
+    return f"{day} {_time(of, digits)}"
 
 
 def _year(of: datetime, rest: str) -> str:
     return f"{of.year:04d}-{rest}"  # strftime's %Y drops the zeros of early years
 
 
-def _time(of: datetime) -> str:
+def _time(of: datetime, digits: str = "microseconds") -> str:
     if of.microsecond:
-        return f"{of:%H:%M:%S}.{of.microsecond:06d}"
+        return of.time().isoformat(digits)
     return f"{of:%H:%M:%S}" if of.second else f"{of:%H:%M}"

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import math
-from datetime import datetime
-from typing import Any
+from collections.abc import Callable
 
 from headrace.readable import number
-from headrace.web.page.cells import clock, short
+from headrace.web.page.cells import short
 from headrace.web.page.html import Html, plain, tag
-from headrace.web.page.look import Point, Series
+from headrace.web.page.lines import lines_chart
+from headrace.web.page.plot import HEIGHT, PLACE, Scale, plot, size_of
+from headrace.web.page.series import Line, Lines, Point, Series
 
-PLACE, BAR, HEIGHT = 10, 8, 100
+BAR = 8  # width, of a place
 LEAST = 0.8  # height of a bar that would not be seen
 
-
-def chart(series: Series, name: str) -> Html:
-    """The chart; `name` makes its ids unique on the page."""
-    drawn = [(point, size) for point in series.points if (size := _size(point.value)) is not None]
-    if not drawn:
-        return tag("p", f"No chart: {series.column} has no number to draw.", class_="quiet")
-    draw = _over_time if series.start is not None else _over_keys
-    return tag("figure", tag("figcaption", _caption(series, drawn)), draw(series, drawn, name), class_="chart")
-
-
 Drawn = list[tuple[Point, float]]
+
+
+def chart(shown: Series | Lines, name: str, link: Callable[[Line], str] | None = None) -> Html:
+    """The chart; `name` makes its ids unique on the page, `link` leads to the page of one line alone."""
+    if isinstance(shown, Lines):
+        return lines_chart(shown, name, link)
+    drawn = [(point, size) for point in shown.points if (size := size_of(point.value)) is not None]
+    if not drawn:
+        return tag("p", f"No chart: {shown.column} has no number to draw.", class_="quiet")
+    draw = _over_time if shown.start is not None else _over_keys
+    return tag("figure", tag("figcaption", _caption(shown, drawn)), draw(shown, drawn, name), class_="chart")
 
 
 def _caption(series: Series, drawn: Drawn) -> str:
@@ -38,31 +39,19 @@ def _caption(series: Series, drawn: Drawn) -> str:
 
 
 def _over_time(series: Series, drawn: Drawn, name: str) -> Html:
-    largest = max(abs(size) for _, size in drawn) or 1.0
-    # Fractions of the largest first: differences of huge numbers would not be finite.
-    top = max(max(size / largest for _, size in drawn), 0.0)
-    bottom = min(min(size / largest for _, size in drawn), 0.0)
-    height = top - bottom or 1.0
-    bars = [_bar(point, (top - size / largest) / height, top / height) for point, size in drawn]
-    picture = tag(
-        "svg",
-        tag("title", series.title, id=f"{name}-title"),
-        tag("desc", _describe(series, drawn), id=f"{name}-desc"),
-        bars,
-        viewBox=f"0 0 {series.places * PLACE} {HEIGHT}",
-        preserveAspectRatio="none",
-        role="img",
-        aria_labelledby=f"{name}-title {name}-desc",
-    )
+    scale = Scale.of(size for _, size in drawn)
+    bars = [_bar(point, scale.depth(size), scale.depth(0)) for point, size in drawn]
     assert series.start is not None, "it is over time"
     assert series.end is not None, "it is over time"
-    levels = [tag("span", short(largest * top)), tag("span", short(largest * bottom))]
-    return tag(
-        "div",
-        tag("div", levels, class_="levels", aria_hidden="true"),
-        picture,
-        tag("div", [tag("span", text) for text in _times(series.start, series.end)], class_="times"),
-        class_="plot",
+    return plot(
+        bars,
+        scale,
+        series.start,
+        series.end,
+        places=series.places,
+        name=name,
+        title=series.title,
+        describe=_describe(series, drawn),
     )
 
 
@@ -81,15 +70,6 @@ def _bar(point: Point, tip: float, zero: float) -> Html:
         height=f"{height:.2f}",
         class_=None if point.settled else "provisional",
     )
-
-
-def _times(start: datetime, end: datetime) -> list[str]:
-    """First, middle and last time of the axis; the date where the axis is short enough to leave it out elsewhere."""
-    span_s = (end - start).total_seconds()
-    middle = start + (end - start) / 2
-    first = clock(start, span_s)
-    dated = first if span_s >= 2 * 86_400 else f"{start.date().isoformat()} {first}"
-    return [dated, clock(middle, span_s), f"{clock(end, span_s)} UTC"]
 
 
 def _describe(series: Series, drawn: Drawn) -> str:
@@ -122,14 +102,3 @@ def _over_keys(series: Series, drawn: Drawn, name: str) -> Html:
         label = tag("bdi", plain(point.label, 40))
         rows.append(tag("li", tag("span", label, class_="label"), bar, tag("span", number(point.value))))
     return tag("ol", rows, class_="lying", aria_label=series.title)
-
-
-def _size(value: Any) -> float | None:
-    """A value as the length of a bar; None for NULL, NaN, infinities and what no bar can hold."""
-    if value is None:
-        return None
-    try:
-        size = float(value)
-    except OverflowError:
-        return None
-    return size if math.isfinite(size) else None

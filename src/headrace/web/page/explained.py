@@ -10,11 +10,11 @@ from urllib.parse import urlencode
 from headrace.readable import iso, plural, span
 from headrace.serve.explanation import ExplainedEvent, Explanation
 from headrace.serve.question import key_text
-from headrace.web.page.cells import key_value, moment, value, window
+from headrace.web.page.cells import brief_moment, key_value, moment, value, window
 from headrace.web.page.html import Html, data, tag
-from headrace.web.page.tables import table
+from headrace.web.page.tables import Column, columns, table
 
-SHOWN_CHARACTERS = 300
+SUMMARY_CHARACTERS = 160  # of a long event; a click shows the rest
 
 
 def explain_path(view_page: str, key: Mapping[str, Any], at: datetime | None, cursor: int | None = None) -> str:
@@ -48,10 +48,9 @@ def _cell(said: Explanation) -> Html | None:
     if not said.cell.values:
         return None
     hidden = (*said.key, "window_start", "window_end", "settled")
-    shown = [(at, name, of) for at, (name, of) in enumerate(said.cell.columns) if name not in hidden]
-    numbers = [name for _, name, of in shown if of.is_numeric]
-    cells = [[value(said.cell.values[0][at]) for at, _, _ in shown]]
-    return table([name for _, name, _ in shown], cells, label="the cell", numbers=numbers)
+    shown = [(at, Column(name, of.is_numeric)) for at, (name, of) in enumerate(said.cell.columns) if name not in hidden]
+    cells = [[value(said.cell.values[0][at]) for at, _ in shown]]
+    return table([column for _, column in shown], cells, label="the cell")
 
 
 def _sentence(said: Explanation) -> str:
@@ -61,18 +60,33 @@ def _sentence(said: Explanation) -> str:
 
 
 def _events(said: Explanation) -> Html:
-    columns = [name for name, _ in said.columns]
-    titles = ["arrived (UTC)", "event time (UTC)", "delay", "late by", "", *columns, "event"]
-    numbers = ["delay", "late by", *(name for name, of in said.columns if of.is_numeric)]
-    return table(titles, [_row(event, columns) for event in said.events], label="events", numbers=numbers)
+    given = [Column(name, of.is_numeric) for name, of in said.columns]
+    delays = [Column("delay", number=True), Column("late by", number=True)]
+    titles = [*columns("arrived (UTC)", "event time (UTC)"), *delays, Column("state")]
+    rows = [_row(event, [column.title for column in given]) for event in said.events]
+    return table([*titles, *given, Column("event")], rows, label="events")
 
 
 def _row(event: ExplainedEvent, columns: Sequence[str]) -> list[Html | str]:
     mark = "correction" if event.correction else ""
     late_by = span(event.behind_ms) if event.late else ""
     given = [value(event.arguments[name]) if name in event.arguments else "" for name in columns]
-    times = [moment(event.arrived), moment(event.event_time), span(event.delay_ms), late_by]
-    return [*times, tag("span", mark, class_="warn" if mark else None), *given, data(event.value, SHOWN_CHARACTERS)]
+    times = [brief_moment(event.arrived), brief_moment(event.event_time), span(event.delay_ms), late_by]
+    return [*times, tag("span", mark, class_="warn" if mark else None), *given, _value(event)]
+
+
+def _value(event: ExplainedEvent) -> Html:
+    """The event as it came; a long one opens on a click."""
+    if event.whole and len(event.value) <= SUMMARY_CHARACTERS:
+        return data(event.value)
+    shown = None if event.whole else f"the first {len(event.value):,} characters of {event.bytes:,} bytes"
+    return tag(
+        "details",
+        tag("summary", data(event.value, SUMMARY_CHARACTERS)),
+        tag("pre", data(event.value, len(event.value)), tabindex=0),
+        tag("p", shown, class_="quiet") if shown else None,
+        class_="event",
+    )
 
 
 def _nearest(view_page: str, said: Explanation) -> Html | None:

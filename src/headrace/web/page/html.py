@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable
 from functools import cache
 from html import escape
 
 MOST_CHARACTERS = 120  # of one value in a table
-EMPTY = {"meta", "link", "input", "br", "hr"}
+LONG_CHARACTERS = 24  # a longer value may be broken anywhere, so that its column can be narrow
+EMPTY = {"meta", "link", "input", "br", "hr", "wbr"}
 
 
 class Html(str):
@@ -46,7 +48,13 @@ def plain(text: str, most: int = MOST_CHARACTERS) -> str:
 
 def data(text: str, most: int = MOST_CHARACTERS) -> Html:
     """The same as an element that keeps its direction to itself."""
-    return tag("bdi", plain(text, most))
+    return tag("bdi", plain(text, most), class_="long" if len(text) > LONG_CHARACTERS else None)
+
+
+def breakable(name: str) -> Html:
+    """A name that may go on in the next line behind each `_`."""
+    first, *others = re.split("(?<=_)(?=[^_])", name)
+    return join(first, [[tag("wbr"), part] for part in others])
 
 
 def _spell(character: str) -> str:

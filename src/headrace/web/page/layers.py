@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,7 +10,7 @@ from headrace.layers import alarm, building, checked, shares, what_to_do
 from headrace.readable import count, span
 from headrace.web.page.cells import moment_text
 from headrace.web.page.html import Html, data, tag
-from headrace.web.page.tables import table
+from headrace.web.page.tables import columns, table
 
 MOST_ALARM = 2000  # characters of an alarm that are shown
 Described = Mapping[str, Any]
@@ -77,14 +77,57 @@ def audits_table(view: Described) -> Html | None:
         ]
         for audit in view["audits"]
     ]
-    titles = ["checked (UTC)", "version", "commits", "events", "rows", "time", "the layers"]
     numbers = ["version", "commits", "events", "rows", "time"]
+    titles = columns("checked (UTC)", *numbers, "the layers", numbers=numbers)
     return tag(
         "section",
         tag("h2", "Audits", id="audits"),
-        table(titles, rows, label="audits", numbers=numbers, stacked=True),
+        table(titles, rows, label="audits", stacked=True),
         aria_labelledby="audits",
     )
+
+
+def versions_table(versions: Sequence[Described]) -> Html | None:
+    """The versions of a view, newest first, and what each of them changed."""
+    if not versions:
+        return None
+    rows = [
+        [
+            count(version["version"]),
+            _state(version),
+            moment_text(version["since"], zone=""),
+            count(version["applied_to"]),
+            count(version["batch_events"] + version["speed_events"]),
+            count(version["batch_rows"] + version["speed_rows"]),
+            _changes(version),
+        ]
+        for version in versions
+    ]
+    titles = columns(
+        "version", "state", "since (UTC)", "commits", "events", "rows", "what changed",
+        numbers=["commits", "events", "rows"],
+    )  # fmt: skip
+    return tag(
+        "section",
+        tag("h2", "Versions", id="versions"),
+        table(titles, rows, label="versions", stacked=True),
+        aria_labelledby="versions",
+    )
+
+
+def _state(version: Described) -> Html:
+    if version["stalled"] or version["error"]:
+        return tag("span", f"{version['state']}, stalled", class_="bad")
+    return tag("span", version["state"], class_="good" if version["state"] == "serving" else None)
+
+
+def _changes(version: Described) -> Html:
+    if version["error"]:
+        return tag("span", data(version["error"], MOST_ALARM), class_="bad")
+    if version["changed_from"] is None:
+        return tag("span", "the first version", class_="quiet")
+    changes = "; ".join(version["changes"]) or "nothing in the definition"
+    return data(f"{changes} (from version {version['changed_from']})", MOST_ALARM)
 
 
 def _drift(audit: Described) -> str:

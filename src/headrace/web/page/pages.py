@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
 
-from headrace.errors import HeadraceError, NotFoundError, QuestionError, did_you_mean
+from headrace.errors import HeadraceError, NotFoundError, did_you_mean
 from headrace.readable import iso
 from headrace.serve.cell import CellQuestion
-from headrace.serve.question import Question
-from headrace.serve.times import parse_instant
 from headrace.web.page import hints
+from headrace.web.page.asked import Asked, view_path
+from headrace.web.page.controls import controls
 from headrace.web.page.explained import explained
 from headrace.web.page.frame import brand, document
-from headrace.web.page.html import Html, data, join, tag
+from headrace.web.page.html import Html, breakable, data, join, tag
 from headrace.web.page.kept import Kept
-from headrace.web.page.layers import audits_table
+from headrace.web.page.layers import audits_table, versions_table
 from headrace.web.page.look import Look, Looker
 from headrace.web.page.sections import (
     dead_letters,
@@ -26,7 +25,6 @@ from headrace.web.page.sections import (
     trouble,
     view_card,
     view_inside,
-    view_path,
     view_rows,
     views_table,
 )
@@ -39,6 +37,7 @@ ROWS, WINDOWS = 50, 60
 REASONS_S = 15.0
 FORM_S = 60  # a page with a form loads itself seldom, where it must: what is being typed would be lost
 MORE_ROWS, MORE_WINDOWS = 200, 180
+MOST_SORTED = 20_000  # rows that are read to be sorted, on the page of a view
 
 Page = tuple[int, str]  # status and body
 
@@ -50,8 +49,8 @@ class WorkspacePage:
         self._runtime = runtime
         self._reasons: Kept[list[dict[str, Any]]] = Kept(REASONS_S)
         self._inside: dict[str, tuple[Any, Html]] = {}
-        self._few = Looker(runtime.ask, rows=ROWS, windows=WINDOWS)
-        self._many = Looker(runtime.ask, rows=MORE_ROWS, windows=MORE_WINDOWS)
+        self._few = Looker(runtime.ask, rows=ROWS, windows=WINDOWS, most=ROWS * 4)
+        self._many = Looker(runtime.ask, rows=MORE_ROWS, windows=MORE_WINDOWS, most=MOST_SORTED)
 
     def workspace(self) -> Page:
         """Everything at a glance."""
@@ -68,38 +67,38 @@ class WorkspacePage:
         )
         return 200, document(f"{status['workspace']} · Headrace", _top(), live, self._foot(), live=at)
 
-    def view(self, name: str, given: Mapping[str, str]) -> Page:
-        """One view: more rows, a larger chart, a filter by key."""
-        at = datetime.now(UTC)
+    def view(self, name: str, given: Sequence[tuple[str, str]]) -> Page:
+        """One view: more rows in any order, a larger chart, a choice of keys, range, column and series."""
+        at, status = datetime.now(UTC), 200
         views = {view["name"]: view for view in self._runtime.status.views()}
         if name not in views:
             hint = did_you_mean(name, views)
             return 404, self._failure(NotFoundError(f"view '{name}' does not exist", fix=hint), at)
         view = views[name]
-        keys = {key: text for key in view["keys"] if (text := given.get(f"key.{key}", ""))}
-        problem, look = None, None
+        asked, look, problem = Asked(name), None, None
         try:
-            look = self._look(view, keys, given.get("before"))
-        except QuestionError as error:
-            problem = tag("p", data(str(error), 500), class_="bad", role="alert")
+            asked = Asked.read(view, given)
+            look = self._many.look(view, asked)
+        except HeadraceError as error:
+            status, problem = error.http_status, _problem(error, name if given else None)
         stalled = tag("p", data(view["stalled"], 2000), class_="bad") if view["stalled"] else None
         live = tag(
             "main",
             view_card(view, None, at, level="h1"),
             stalled,
-            _filter(view, keys),
+            controls(view, asked),
             problem,
-            view_rows(view, look) if look else None,
-            _older(name, keys, look) if look else None,
+            view_rows(view, look, asked) if look else None,
+            _older(asked, look) if look else None,
             tag("p", "As JSON: ", tag("code", f"GET /v1{view_path(name)}"), class_="quiet"),
+            self._versions(name),
             audits_table(view),
             id="live",
             tabindex=-1,
         )
         title = f"{name} · {self._runtime.workspace.name} · Headrace"
-        crumb = [" / ", tag("a", data(self._runtime.workspace.name), href="/"), " / ", data(name)]
-        made = document(title, _top(crumb), live, self._foot(), live=at, reload_s=FORM_S)
-        return 400 if problem else 200, made
+        crumb = [" / ", tag("a", data(self._runtime.workspace.name), href="/"), " / ", breakable(name)]
+        return status, document(title, _top(crumb), live, self._foot(), live=at, reload_s=FORM_S)
 
     def explain(self, name: str, given: Sequence[tuple[str, str]]) -> Page:
         """The events behind one cell of a view."""
@@ -109,16 +108,15 @@ class WorkspacePage:
         except HeadraceError as error:
             status, inside = error.http_status, tag("p", data(str(error), 500), class_="bad", role="alert")
         workspace = self._runtime.workspace.name
-        crumb = [" / ", tag("a", data(workspace), href="/"), " / ", tag("a", data(name), href=view_path(name))]
+        crumb = [" / ", tag("a", data(workspace), href="/"), " / ", tag("a", breakable(name), href=view_path(name))]
         main = tag("main", inside, id="live", tabindex=-1)
         return status, document(f"{name} · {workspace} · Headrace", _top([*crumb, " / explain"]), main, self._foot())
 
-    def _look(self, view: Mapping[str, Any], keys: Mapping[str, str], before: str | None) -> Look:
-        where = Question.from_text(view["name"], [(f"key.{key}", text) for key, text in keys.items()]).where
-        until = parse_instant(before) if before else None
-        if before and until is None:
-            raise QuestionError("'before' is not a time", found=repr(before), expected="ISO 8601")
-        return self._many.look(view, where, until)
+    def _versions(self, name: str) -> Html | None:
+        try:
+            return versions_table(self._runtime.versions(name))
+        except HeadraceError:
+            return None  # the view was dropped between two reads
 
     def _streams(self, status: Mapping[str, Any]) -> Html:
         streams, folder = status["streams"], status["folder"]
@@ -179,22 +177,14 @@ def _top(crumb: Any = None) -> Html:
     return tag("div", brand(crumb), pause, class_="top")
 
 
-def _filter(view: Mapping[str, Any], keys: Mapping[str, str]) -> Html | None:
-    """A form that needs no script."""
-    if not view["keys"]:
-        return None
-    fields = [
-        tag("label", tag("span", key), tag("input", name=f"key.{key}", value=keys.get(key), autocomplete="off"))
-        for key in view["keys"]
-    ]
-    clear = tag("a", "Clear", href=view_path(view["name"])) if keys else None
-    hint = tag("span", r"empty: all; \N: NULL", class_="quiet")
-    return tag("form", fields, tag("button", "Filter"), clear, hint, method="get", class_="filter", role="search")
+def _problem(error: HeadraceError, view: str | None) -> Html:
+    """Why there are no rows, and the way to those of the view without what was asked."""
+    way = tag("a", "Show the view as it is", href=view_path(view), data_stay=True) if view else None
+    return tag("p", data(str(error), 1000), ". " if way else None, way, class_="bad", role="alert")
 
 
-def _older(name: str, keys: Mapping[str, str], look: Look) -> Html | None:
+def _older(asked: Asked, look: Look) -> Html | None:
     if look.older is None:
         return None
-    asked = {f"key.{key}": text for key, text in keys.items()}
-    asked["before"] = iso(look.older)
-    return tag("p", tag("a", "Older windows", href=f"{view_path(name)}?{urlencode(asked)}"))
+    path = asked.with_(end=iso(look.older)).path("rows")
+    return tag("p", tag("a", "Older windows", href=path, data_stay=True))

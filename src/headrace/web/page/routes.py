@@ -44,7 +44,7 @@ def page_routes(runtime: Runtime) -> APIRouter:
 
     @routes.get("/views/{view}")
     def one_view(view: str, request: Request) -> Response:
-        given = dict(request.query_params)
+        given = request.query_params.multi_items()
         return reply(f"{view}?{request.url.query}", lambda: pages.view(view, given))
 
     @routes.get("/views/{view}/explain")

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
-from urllib.parse import quote
+from typing import Any, Literal
 
 from headrace.define.durations import format_duration
 from headrace.layers import alarm
 from headrace.readable import count, freshness, plural, size, span
+from headrace.serve.question import key_text
+from headrace.web.page.asked import WINDOW, Asked, view_path
 from headrace.web.page.cells import key_value, moment_text, value, window
 from headrace.web.page.chart import chart
 from headrace.web.page.explained import explain_path
-from headrace.web.page.html import Html, data, tag
+from headrace.web.page.html import Html, breakable, data, tag
 from headrace.web.page.layers import alarm_box, building_bar, layers_line
 from headrace.web.page.look import Look
-from headrace.web.page.tables import table
+from headrace.web.page.series import Line
+from headrace.web.page.tables import Column, columns, table
 
 MOST_REASON = 300
 MOST_ERROR = 2000  # characters of an error that is shown
@@ -63,19 +65,15 @@ def streams_table(streams: Sequence[Described]) -> Html:
     """A row per stream."""
     titles = ["stream", "events/s", "events", "dead letters", "freshness", "newest event", "backlog", "commits",
               "commit time", "maintain time", "files"]  # fmt: skip
-    return table(
-        titles,
-        [_stream_cells(stream, titles) for stream in streams],
-        label="streams",
-        numbers=[title for title in titles if title not in ("stream", "freshness", "newest event")],
-        stacked=True,
-    )
+    numbers = [title for title in titles if title not in ("stream", "freshness", "newest event")]
+    rows = [_stream_cells(stream, titles) for stream in streams]
+    return table(columns(*titles, numbers=numbers), rows, label="streams", stacked=True)
 
 
 def _stream_cells(stream: Described, titles: Sequence[str]) -> list[Any]:
     dead = stream["dead_letters"]
     cells = {
-        "stream": data(stream["name"]),
+        "stream": breakable(stream["name"]),
         "events/s": count(stream["events_per_second"]),
         "events": count(stream["events"]),
         "freshness": _freshness(stream["freshness_ms"], None),
@@ -97,8 +95,8 @@ def dead_letters(stream: str, total: int, reasons: Sequence[Described]) -> Html:
     ]
     return tag(
         "details",
-        tag("summary", f"{total:,} dead letter{'' if total == 1 else 's'} of {stream}: why"),
-        table(["events", "reason", "the newest"], rows, label=f"dead letters of {stream}", numbers=["events"]),
+        tag("summary", f"{plural(total, 'dead letter')} of {stream}: why"),
+        table(columns("events", "reason", "the newest", numbers=["events"]), rows, label=f"dead letters of {stream}"),
         tag("p", tag("code", f"headrace dead-letters {stream}"), " shows them.", class_="quiet"),
         id=f"dead-{stream}",
     )
@@ -109,8 +107,8 @@ def views_table(views: Sequence[Described]) -> Html:
     titles = ["view", "stream", "keys", "window", "freshness", "version", "commits", "rows", "settled until (UTC)"]
     rows = [
         [
-            tag("a", data(v["name"]), href=view_path(v["name"])),
-            data(v["stream"]),
+            tag("a", breakable(v["name"]), href=view_path(v["name"])),
+            breakable(v["stream"]),
             ", ".join(v["keys"]) or "none",
             window_words(v),
             _view_state(v),
@@ -121,15 +119,15 @@ def views_table(views: Sequence[Described]) -> Html:
         ]
         for v in views
     ]
-    minor = ["stream", "keys", "window", "commits"]
-    return table(titles, rows, label="views", numbers=["version", "commits", "rows"], stacked=True, minor=minor)
+    numbers, minor = ["version", "commits", "rows"], ["stream", "keys", "window", "commits"]
+    return table(columns(*titles, numbers=numbers, minor=minor), rows, label="views", stacked=True)
 
 
 def view_card(view: Described, inside: Html | None, at: datetime, *, level: str = "h3") -> Html:
     """One view: what it is, how it goes, and what is inside."""
     name = view["name"]
     ident = f"view-{name}"
-    title = tag(level, tag("a", data(name), href=view_path(name)), id=ident)
+    title = tag(level, tag("a", breakable(name), href=view_path(name)), id=ident)
     keys = f" by {', '.join(view['keys'])}" if view["keys"] else ""
     what = tag("p", f"{window_words(view)}{keys} of {view['stream']} · ", _view_state(view), class_="quiet")
     layers = [layers_line(view, at), alarm_box(view), building_bar(view)]
@@ -138,19 +136,36 @@ def view_card(view: Described, inside: Html | None, at: datetime, *, level: str 
 
 def view_inside(view: Described, look: Look) -> Html:
     """Chart and rows, side by side."""
-    drawn = chart(look.series, f"chart-{view['name']}") if look.series else None
+    drawn = chart(look.chart, f"chart-{view['name']}") if look.chart else None
     return tag("div", drawn, rows_table(view, look), class_="inside")
 
 
-def rows_table(view: Described, look: Look, *, linked: bool = False) -> Html:
-    """The rows of a look, and what they stand for; linked, each to the events behind it."""
+def view_rows(view: Described, look: Look, asked: Asked) -> Html:
+    """Chart and rows of a view's own page."""
+
+    def alone(line: Line) -> str:
+        """The page with the key of this line, and what else was asked of other keys."""
+        others = tuple((key, text) for key, text in asked.keys if key not in line.key)
+        keys = tuple((key, key_text(value)) for key, value in line.key.items())
+        return asked.with_(keys=(*others, *keys), by=()).path("chart")
+
+    drawn = tag("div", chart(look.chart, "drawn", alone), id="chart") if look.chart else None
+    return tag("section", drawn, rows_table(view, look, asked), class_="large", aria_label="rows")
+
+
+def rows_table(view: Described, look: Look, asked: Asked | None = None) -> Html:
+    """The rows of a look, and what they stand for; on the page of the view with links that sort, and to the events."""
     if not look.rows:
         return tag("p", "No rows yet." if look.answer.newest_event is None else "No rows here.", class_="quiet")
     keys = len(view["keys"])
     timed = view["window_ms"] is not None
-    columns = look.answer.columns
-    places = [*range(keys), *range(keys + 2, len(columns) - 1)]
-    titles = [*(["window (UTC)"] if timed else []), *(columns[at][0] for at in places), *([""] if timed else [])]
+    names = [name for name, _ in look.answer.columns]
+    places = [*range(keys), *range(keys + 2, len(names) - 1)]
+    heads = [_head(names[at], look, asked, number=look.answer.columns[at][1].is_numeric) for at in places]
+    if timed:
+        heads = [_head(WINDOW, look, asked, title="window (UTC)"), *heads, _head("settled", look, asked, title="state")]
+    heads += [Column("events")] if asked else []
+    grouped = look.sort.removeprefix("-") == WINDOW  # else each row has its own window
     rows = []
     before: tuple[Any, ...] = (None, None)
     for row in look.rows:
@@ -158,29 +173,30 @@ def rows_table(view: Described, look: Look, *, linked: bool = False) -> Html:
         if timed:
             start, end = row[keys : keys + 2]
             same, dated = (start, end) == before, before[0] is None or before[0].date() != start.date()
-            before = (start, end)
+            before = (start, end) if grouped else (None, None)
             settled = tag("span", "settled", class_="quiet") if row[-1] else tag("span", "provisional", class_="warn")
             cells = [None, *cells, None] if same else [window(start, end, dated=dated), *cells, settled]
-        if linked:
+        if asked:
             key = dict(zip(view["keys"], row, strict=False))
             path = explain_path(view_path(view["name"]), key, row[keys] if timed else None)
             cells.append(tag("a", "explain", href=path))
         rows.append(cells)
-    titles += ["events"] if linked else []
-    numbers = [columns[at][0] for at in places if columns[at][1].is_numeric]
     caption = tag("p", _sentence(look), class_="quiet")
-    return tag("div", table(titles, rows, label=f"rows of {view['name']}", numbers=numbers), caption, class_="rows")
+    shown = table(heads, rows, label=f"rows of {view['name']}")
+    return tag("div", shown, caption, class_="rows", id="rows" if asked else None)
 
 
-def view_rows(view: Described, look: Look) -> Html:
-    """Chart and rows of a view's own page."""
-    drawn = chart(look.series, "chart") if look.series else None
-    return tag("section", drawn, rows_table(view, look, linked=True), class_="large", aria_label="rows")
-
-
-def view_path(name: str) -> str:
-    """The page of a view."""
-    return f"/views/{quote(name, safe='')}"
+def _head(name: str, look: Look, asked: Asked | None, *, title: str | None = None, number: bool = False) -> Column:
+    """The head of a column of rows. Its link sorts by it: numbers and windows first descending, then the other way."""
+    if asked is None:
+        return Column(title or name, number)
+    down = number or name == WINDOW
+    order: Literal["ascending", "descending"] | None = None
+    if look.sort.removeprefix("-") == name:
+        order = "descending" if look.sort.startswith("-") else "ascending"
+        down = order == "ascending"
+    path = asked.with_(sort=f"{'-' * down}{name}").path("rows")
+    return Column(title or name, number, sort_path=path, sorted=order)
 
 
 def window_words(view: Described) -> str:
@@ -208,7 +224,7 @@ def _view_state(view: Described) -> Html:
 
 def _freshness(ms: int | None, reason: str | None) -> Html:
     marked = "warn" if ms is None or ms > SLOW_MS else None
-    return tag("span", freshness(ms, reason), class_=marked)
+    return tag("span", freshness(ms, reason), class_=marked if ms is None else f"{marked or ''} brief".strip())
 
 
 def _facts(facts: Sequence[tuple[str, str]]) -> Html:

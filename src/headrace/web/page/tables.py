@@ -2,36 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from headrace.web.page.html import Html, Part, tag
+from headrace.web.page.html import Html, Part, breakable, tag
 
 Cell = Part
 _ROLES = {"table": "table", "group": "rowgroup", "tr": "row", "col": "columnheader", "td": "cell"}
 
 
-def table(
-    titles: Sequence[str],
-    rows: Iterable[Sequence[Cell]],
-    *,
-    label: str,
-    numbers: Iterable[str] = (),
-    stacked: bool = False,
-    minor: Iterable[str] = (),
-) -> Html:
-    """A table; titles in `numbers` are aligned right, those in `minor` left out on a narrow screen.
+@dataclass(frozen=True)
+class Column:
+    """A column of a table."""
 
-    A cell that is None belongs to the one above it.
-    """
-    numbers, minor = set(numbers), set(minor)
-    kinds = {t: f"{'number ' * (t in numbers)}{'minor' * (t in minor)}".strip() or None for t in titles}
+    title: str
+    number: bool = False  # aligned right
+    minor: bool = False  # left out on a narrow screen
+    sort_path: str | None = None  # the page with the rows sorted by this column
+    sorted: Literal["ascending", "descending"] | None = None  # how the rows are sorted by it now
+
+    @property
+    def kind(self) -> str | None:
+        """Its class in the style sheet."""
+        return f"{'number ' * self.number}{'minor' * self.minor}".strip() or None
+
+
+def columns(*titles: str, numbers: Collection[str] = (), minor: Collection[str] = ()) -> list[Column]:
+    """Columns by their titles; those in `numbers` are aligned right, those in `minor` left out on a narrow screen."""
+    return [Column(title, title in numbers, title in minor) for title in titles]
+
+
+def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], *, label: str, stacked: bool = False) -> Html:
+    """A table. A cell that is None belongs to the one above it."""
     # Told outright, since a browser forgets that a table is one when its cells are stacked.
     roles = _ROLES if stacked else {}
-    head = [tag("th", title, scope="col", class_=kinds.get(title), role=roles.get("col")) for title in titles]
+    head = [_head(column, roles) for column in columns]
     made = tag(
         "table",
         tag("thead", tag("tr", head, role=roles.get("tr")), role=roles.get("group")),
-        tag("tbody", _body(titles, list(rows), kinds, roles), role=roles.get("group")),
+        tag("tbody", _body(columns, list(rows), roles), role=roles.get("group")),
         class_="stacked" if stacked else None,
         role=roles.get("table"),
     )
@@ -39,20 +49,27 @@ def table(
     return tag("div", made, class_="scroll", role="region", aria_label=label, tabindex=0)
 
 
-def _body(
-    titles: Sequence[str], rows: Sequence[Sequence[Cell]], kinds: Mapping[str, str | None], roles: Mapping[str, str]
-) -> Iterator[Html]:
+def _head(column: Column, roles: Mapping[str, str]) -> Html:
+    title = breakable(column.title)
+    if column.sort_path is not None:
+        arrow = {"ascending": "▲", "descending": "▼", None: "↕"}[column.sorted]
+        mark = tag("span", arrow, class_="arrow", aria_hidden="true")
+        title = tag("a", title, mark, href=column.sort_path, data_stay=True, title=f"sort by {column.title}")
+    return tag("th", title, scope="col", class_=column.kind, role=roles.get("col"), aria_sort=column.sorted)
+
+
+def _body(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], roles: Mapping[str, str]) -> Iterator[Html]:
     for at, row in enumerate(rows):
         cells = [
             tag(
                 "td",
                 cell,
-                data_title=title if roles else None,
-                class_=kinds.get(title),
+                data_title=column.title if roles else None,
+                class_=column.kind,
                 role=roles.get("td"),
-                rowspan=_reach(rows, at, column),
+                rowspan=_reach(rows, at, place),
             )
-            for column, (title, cell) in enumerate(zip(titles, row, strict=True))
+            for place, (column, cell) in enumerate(zip(columns, row, strict=True))
             if cell is not None
         ]
         yield tag("tr", cells, role=roles.get("tr"))

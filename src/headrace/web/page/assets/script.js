@@ -1,5 +1,6 @@
 // Keeps the page up to date: fetches it again and changes only what differs, so that focus, scroll
-// positions, selections and open details stay. Without this script the page reloads itself.
+// positions, selections and open details stay. Without this script the page reloads itself. Links that only
+// change what is shown of a view, and its form, are followed in the same way; their URLs are in the history.
 "use strict";
 (() => {
   const EVERY_MS = 2000;
@@ -60,8 +61,8 @@
     document.documentElement.classList.toggle("lost", Boolean(text));
   }
 
-  async function fetchPage() {
-    const reply = await fetch(location.href, {
+  async function fetchPage(url) {
+    const reply = await fetch(url, {
       cache: "no-store",
       redirect: "manual",
       headers: { accept: "text/html" },
@@ -82,18 +83,20 @@
     morph(document.getElementById("live"), page.getElementById("live"));
   }
 
-  async function update() {
-    if (asking || paused || document.hidden) return;
+  async function update(moved = false) {
+    if (asking || (!moved && (paused || document.hidden))) return;
     asking = true;
     clearTimeout(timer);
+    const url = location.href;
     try {
-      const page = await fetchPage();
+      const page = await fetchPage(url);
       if (page === null) {
         say("Signed out.", "/login");
         asking = false;
         return;
       }
-      if (!paused) show(page);
+      if (url === location.href && (moved || !paused)) show(page);
+      if (moved) for (const form of document.forms) form.reset(); // its fields show what the URL asks for
       failures = 0;
       say("");
     } catch (error) {
@@ -101,7 +104,13 @@
       say(`Connection lost, numbers from ${document.body.dataset.at}. Trying again.`);
     }
     asking = false;
-    plan();
+    if (url !== location.href) update(true);
+    else plan();
+  }
+
+  function move(url) {
+    history.pushState(null, "", url);
+    update(true);
   }
 
   function plan() {
@@ -118,6 +127,24 @@
     if (paused) clearTimeout(timer);
     else update();
   });
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a[data-stay]");
+    if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+    event.preventDefault();
+    move(link.href);
+  });
+  document.addEventListener("submit", (event) => {
+    if (event.target.method !== "get") return;
+    event.preventDefault();
+    const fields = [...new FormData(event.target)].filter(([, text]) => text);
+    const url = new URL(event.target.action);
+    url.search = new URLSearchParams(fields);
+    move(url);
+  });
+  document.addEventListener("change", (event) => {
+    if (event.target.nodeName === "SELECT") event.target.form.requestSubmit();
+  });
+  addEventListener("popstate", () => update(true));
   document.addEventListener("visibilitychange", () => (document.hidden ? clearTimeout(timer) : update()));
   plan();
 })();

@@ -1,0 +1,130 @@
+"""The range of time that a view's page shows, and the windows of a chart over it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from headrace.define.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from headrace.errors import QuestionError
+from headrace.readable import EPOCH
+from headrace.serve.question import Question
+from headrace.serve.times import MS, Bound, iso_ms, parse_bound
+from headrace.web.page.asked import OLDEST, Asked
+from headrace.web.page.cells import window_text
+
+STEPS_MS = (
+    *(n * SECOND_MS for n in (1, 2, 5, 10, 15, 30)),
+    *(n * MINUTE_MS for n in (1, 2, 5, 10, 15, 30)),
+    *(n * HOUR_MS for n in (1, 2, 3, 6, 12)),
+    *(n * DAY_MS for n in (1, 2, 7, 14, 28, 91, 182, 364)),
+)
+MOST_ROUNDING = 4  # a round step may be so many times as long as the shortest that will do
+EARLIEST_MS = (datetime(1, 1, 1, tzinfo=UTC) - EPOCH) // MS
+LATEST_MS = (datetime(9999, 12, 31, tzinfo=UTC) - EPOCH) // MS
+
+
+@dataclass(frozen=True)
+class Range:
+    """The windows that end in (start, end]; without start, from the oldest on."""
+
+    start_ms: int | None
+    end_ms: int
+
+    def of(self, question: Question) -> Question:
+        """The question, for these windows."""
+        start = None if self.start_ms is None else Bound(self.start_ms)
+        return replace(question, start=start, end=Bound(self.end_ms))
+
+
+def read_range(view: Mapping[str, Any], asked: Asked) -> Range:
+    """What is asked for, on pane starts and not beyond the newest event.
+
+    A question refuses a bound between two panes; a page widens the range instead, since somebody types it.
+    """
+    pane = math.gcd(view["window_ms"], view["every_ms"])
+    newest = to_ms(datetime.fromisoformat(view["newest_event"])) // pane * pane + pane
+    start = None if asked.start == OLDEST else _read_bound("start", asked.start, newest)
+    end = _read_bound("end", asked.end, newest)
+    start = None if start is None else start // pane * pane
+    end = newest if end is None else min(-(-end // pane) * pane, newest)
+    if start is not None and start >= end:
+        raise QuestionError(
+            "the range is empty: start must lie before end and before the newest event",
+            found=f"start {iso_ms(start)}, end {iso_ms(end)}",
+        )
+    return Range(start, end)
+
+
+def _read_bound(name: str, text: str, newest_ms: int) -> int | None:
+    bound = parse_bound(name, text)
+    if bound is None:
+        return None
+    return min(max(bound.ms + newest_ms if bound.relative else bound.ms, EARLIEST_MS), LATEST_MS)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The windows of a chart, one per place: each `step_ms` after the one before it, the last ends at `end_ms`."""
+
+    size_ms: int
+    step_ms: int
+    places: int
+    end_ms: int
+
+    @property
+    def start_ms(self) -> int:
+        """Where the axis begins."""
+        return self.end_ms - self.places * self.step_ms
+
+    def of(self, question: Question) -> Question:
+        """The question, for these windows; one that ends before the first place may come with them."""
+        return replace(self._bounded(question), window_ms=self.size_ms, every_ms=self.step_ms)
+
+    def whole(self, question: Question) -> Question:
+        """The question, for one window over all of them."""
+        bounded = self._bounded(question)
+        assert bounded.start is not None, "it is bounded"
+        return replace(bounded, window_ms=self.end_ms - bounded.start.ms)
+
+    def _bounded(self, question: Question) -> Question:
+        start = self.start_ms // self.step_ms * self.step_ms  # windows are aligned to it
+        return replace(question, start=Bound(start), end=Bound(self.end_ms))
+
+    @property
+    def windows(self) -> list[str]:
+        """The window of each place in words."""
+        ends = [EPOCH + (self.start_ms + at * self.step_ms) * MS for at in range(1, self.places + 1)]
+        return [window_text(end - self.size_ms * MS, end) for end in ends]
+
+    def place(self, window_end: datetime) -> int:
+        """Which place a window has; negative before the first."""
+        return self.places - 1 - (self.end_ms - to_ms(window_end)) // self.step_ms
+
+
+def find_steps(view: Mapping[str, Any], start_ms: int | None, end_ms: int, most: int) -> Steps:
+    """The view's own windows, or longer ones where more than `most` would have to be drawn; without start, the last."""
+    size, every = view["window_ms"], view["every_ms"]
+    step = every if start_ms is None else _step(end_ms - start_ms, every, most)
+    if step != every:
+        size = max(size, step)
+    end = -(-end_ms // step) * step if size == step else (end_ms - size) // step * step + size
+    places = most if start_ms is None else max(-(-(end - start_ms) // step), 1)
+    return Steps(size, step, places, end)
+
+
+def _step(span: int, every: int, most: int) -> int:
+    """A step that the view's windows tile and by which a span takes at most so many: a round one, if one is near."""
+    if span <= every * most:
+        return every
+    shortest = -(-span // (every * (most - 1))) * every
+    near = (step for step in STEPS_MS if step % every == 0 and shortest <= step <= MOST_ROUNDING * shortest)
+    return next(near, shortest)
+
+
+def to_ms(time: datetime) -> int:
+    """Milliseconds since the epoch."""
+    return (time - EPOCH) // MS
