@@ -90,6 +90,7 @@ def serve() -> Iterator[Callable[..., Served]]:
     def start(folder: Path, **settings: Any) -> Served:
         logs.configure("info", folder / "test.log", io.StringIO())
         bound = bind("127.0.0.1", settings.get("port", 0))
+        bound.listen()  # who asks before the server's thread runs waits for it
         runtime = Runtime.open(Workspace.open(folder, **settings), url_of(bound))
         server = Server(create_app(runtime), runtime.workspace.settings.max_connections)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})

@@ -56,10 +56,12 @@ _HTTP = """\
 # HTTP
 
 `headrace up` serves it; `/openapi.json` describes it for programs, and `/` is a [page](page.md) for people. All bodies
-and replies are JSON in UTF-8. Times are ISO 8601 in UTC with `Z`; DECIMAL values and integers beyond 64 bits are strings.
+and replies are JSON in UTF-8. Times are ISO 8601 in UTC with `Z`; DECIMAL values and integers beyond 64 bits are
+strings.
 
 **Who may ask.** Without a token the server listens on loopback only, answers to the names of the machine only
-(`127.0.0.1`, `localhost`), and refuses requests of pages of other sites. With the setting `token`, every path but
+(`127.0.0.1`, `localhost`), and refuses requests of pages of other sites (by `Origin` and `Sec-Fetch-Site`): they may
+link to `/` and to the page of a view, and nothing else. With the setting `token`, every path but
 `/health` asks for `Authorization: Bearer TOKEN`. A browser cannot send that, so the page asks for the token in a form
 and keeps a cookie for twelve hours (`HttpOnly`, `SameSite=Strict`, signed with the token). The cookie opens the page
 and nothing else: everything below `/v1` and `/metrics` still asks for the header.
@@ -82,9 +84,11 @@ request goes well in some seconds, and our clients repeat it. A request that fai
 
 The content type says the [format](formats.md): `application/json` (an object or an array), `application/x-ndjson`,
 `text/csv`, `application/vnd.apache.parquet`, or `text/plain` for streams of `FORMAT TEXT`; without one the server goes
-by the looks. `Content-Encoding` may be `gzip` or `zstd`. Send an `Idempotency-Key` and retry as
-often as you like: for a day, the same key and body give the same reply and add nothing. The token says, through
-`/v1/tokens/TOKEN?wait=30s`, when every view has the events: `{"complete": true, "stalled": []}`.
+by the looks. `Content-Encoding` may be `gzip` or `zstd`. Send an `Idempotency-Key` of at most 255 characters and retry
+as often as you like: for a day, the same key and body give the same reply and add nothing, and the same key with
+another body is a 409. That holds for every request with a reply 200, also if all of its events were refused; a request
+that failed with another status leaves its key free. The token says, through `/v1/tokens/TOKEN?wait=30s`, when every
+view has the events: `{"complete": true, "stalled": []}`.
 
 **Answers** carry what they stand for:
 

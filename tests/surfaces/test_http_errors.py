@@ -88,6 +88,11 @@ def test_a_token_is_asked_for_where_one_is_set(applied: Path, serve: Callable[..
         ({"host": "evil.example"}, 403),
         ({"origin": "http://evil.example"}, 403),
         ({"origin": "null"}, 403),
+        ({"origin": "http://["}, 403),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"sec-fetch-site": "same-site"}, 403),
+        ({"sec-fetch-site": "same-origin"}, 200),
+        ({"sec-fetch-site": "none"}, 200),
         ({"host": "localhost:1"}, 200),
         ({"host": "[::1]:80"}, 200),
     ],
@@ -96,6 +101,41 @@ def test_without_a_token_pages_of_others_are_refused(served: Served, headers: di
     reply = served.http.get("/v1/views", headers=headers)
     assert reply.status_code == status
     assert status == 200 or reply.json()["error"]["code"] == "forbidden"
+
+
+def test_a_host_that_is_none_is_a_bad_request(served: Served, applied: Path) -> None:
+    for host in ("[", "a@127.0.0.1", "127.0.0.1:port", "127.0.0.1/x"):
+        reply = served.http.get("/v1/views", headers={"host": host})
+        assert (reply.status_code, reply.json()["error"]["code"]) == (400, "bad_request")
+        assert str(reply.json()["error"]["found"]) == repr(host)
+
+
+def test_other_sites_may_link_to_pages_and_do_nothing_else(applied: Path, serve: Callable[..., Served]) -> None:
+    link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    image = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"}
+    frame = {**link, "sec-fetch-dest": "iframe"}
+    served = serve(applied)
+    for path in ("/", "/views/traffic"):
+        assert served.http.get(path, headers=link).status_code == 200
+    for path in ("/v1/status", "/v1/views", "/v1/views/traffic/explain", "/views/traffic/explain", "/metrics"):
+        assert served.http.get(path, headers=link).status_code == 403
+    for headers in (image, frame):
+        assert served.http.get("/", headers=headers).status_code == 403
+    for path in ("/v1/plan", "/v1/apply", "/v1/sql", "/v1/streams/visits/events"):
+        assert served.http.post(path, headers=link).status_code == 403
+    served.stop()
+    # With a token, what has it is no page: a page of another site cannot know it.
+    served = serve(applied, token="open sesame")
+    known = {"authorization": "Bearer open sesame"}
+    assert served.http.get("/v1/status", headers={**image, **known}).status_code == 200
+    assert served.http.get("/v1/status", headers=image).status_code == 401
+    assert served.http.get("/login", headers=link).status_code == 200
+    assert served.http.get("/login", headers=frame).status_code == 403
+
+
+def test_plan_runs_definitions_and_so_is_no_get(served: Served) -> None:
+    reply = served.http.get("/v1/plan")
+    assert (reply.status_code, reply.headers["allow"]) == (405, "POST")
 
 
 def test_a_host_that_others_reach_needs_a_token() -> None:

@@ -16,6 +16,7 @@ import pytest
 from headrace.lake import ingest
 from tests import http
 from tests.surfaces.conftest import Served, visit
+from tests.surfaces.pour import pour_lines
 
 EVENTS = "/v1/streams/visits/events"
 
@@ -93,6 +94,40 @@ def test_a_retried_request_adds_nothing(served: Served) -> None:
     assert other.json()["error"]["code"] == "conflict"
     fresh = served.http.post(EVENTS, json=[visit()], headers={"idempotency-key": "two"}).json()
     assert fresh["token"] != first["token"]
+
+
+def test_a_key_whose_request_was_wholly_refused_is_used(applied: Path, serve: Callable[..., Served]) -> None:
+    served, headers = serve(applied), {"idempotency-key": "bad"}
+    first = served.http.post(EVENTS, json=[{"page": "/"}], headers=headers).json()
+    assert (first["accepted"], len(first["refused"])) == (0, 1)
+    assert served.http.post(EVENTS, json=[{"page": "/"}], headers=headers).json() == first
+    assert served.http.post(EVENTS, json=[visit()], headers=headers).status_code == 409
+    served.stop()
+    served = serve(applied)  # a restart has not forgotten it
+    assert served.http.post(EVENTS, json=[{"page": "/"}], headers=headers).json() == first
+    assert served.http.post(EVENTS, json=[visit()], headers=headers).status_code == 409
+    # A record without events is in nobody's way.
+    pour_lines(served.runtime, "visits", orjson.dumps(visit()))
+    served.http.post(EVENTS, json=[{}], headers={"idempotency-key": "also bad"})
+    pour_lines(served.runtime, "visits", orjson.dumps(visit(1)), b"broken")
+    [stream] = served.http.get("/v1/streams").json()["streams"]
+    assert (stream["events"], stream["dead_letters"], stream["backlog_bytes"]) == (2, 1, 0)
+
+
+def test_a_request_that_fails_leaves_its_key_free(served: Served) -> None:
+    headers = {"idempotency-key": "free"}
+    assert served.http.post(EVENTS, content=b"", headers=headers).status_code == 400
+    assert served.http.post(EVENTS, json=[visit()], headers=headers).json()["accepted"] == 1
+
+
+def test_a_key_has_at_most_255_characters(served: Served) -> None:
+    assert served.http.post(EVENTS, json=[visit()], headers={"idempotency-key": "k" * 255}).status_code == 200
+    for key, words in (("k" * 256, "is too long"), ("", "is empty")):
+        reply = served.http.post(EVENTS, json=[visit()], headers={"idempotency-key": key})
+        error = reply.json()["error"]
+        assert (reply.status_code, error["code"]) == (400, "ingest")
+        assert error["message"] == f"stream 'visits': the Idempotency-Key {words}"
+        assert (error["found"], error["expected"]) == (f"{len(key)} characters", "1 to 255")
 
 
 def test_the_same_key_in_flight_is_taken_once(served: Served) -> None:

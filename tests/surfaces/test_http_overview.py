@@ -43,19 +43,19 @@ def test_an_empty_answer_has_the_whole_shape(served: Served) -> None:
 
 
 def test_plan_and_apply_on_a_running_server(served: Served) -> None:
-    assert served.http.get("/v1/plan").json()["empty"] is True
+    assert served.http.post("/v1/plan").json()["empty"] is True
     (served.runtime.workspace.definitions / "more.sql").write_text(MORE)
-    plan = served.http.get("/v1/plan").json()
+    plan = served.http.post("/v1/plan").json()
     assert [(c["kind"], c["what"], c["name"]) for c in plan["changes"]] == [("create", "view", "all_visits")]
     applied = served.http.post("/v1/apply", json={"expect": plan["fingerprint"]})
     assert applied.json() == plan
-    assert served.http.get("/v1/plan").json()["empty"] is True
+    assert served.http.post("/v1/plan").json()["empty"] is True
     assert len(served.http.get("/v1/views").json()["views"]) == 2
 
 
 def test_a_wrong_definition_has_its_place(served: Served) -> None:
     (served.runtime.workspace.definitions / "more.sql").write_text("CREATE MATERIALIZED VIEW x AS SELECT;")
-    reply = served.http.get("/v1/plan")
+    reply = served.http.post("/v1/plan")
     assert reply.status_code == 400
     error = reply.json()["error"]
     assert error["code"] == "definition"

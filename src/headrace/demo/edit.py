@@ -82,7 +82,7 @@ class Edit(threading.Thread):
         before = self._view()
         with self._step("plan", f"one more line in {self._definitions.name}") as step:
             self._definitions.write_text(edited(self._definitions.read_text(encoding="utf-8")), encoding="utf-8")
-            plan = self._reader.get("/v1/plan")
+            plan = self._reader.post("/v1/plan", {})
             [change] = plan["changes"]
             cost = change["cost"]
             self.events_read = cost["events"]

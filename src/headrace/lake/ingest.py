@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.define.model import Stream
-from headrace.errors import ConflictError, OverloadError
+from headrace.errors import ConflictError, IngestError, OverloadError
 from headrace.lake.formats.layout import Layout
 from headrace.lake.judge import Judge
 from headrace.readable import iso_us
 from headrace.transport.journal import Journal, Receipt
+from headrace.transport.keys import LONGEST_KEY
 from headrace.transport.sent import FilePiece, Sent, stale
 
 BACKLOG_BYTES = 4 << 30  # accepted but not yet in the lake: beyond it, wait
@@ -82,6 +83,15 @@ class Ingest:
             )
         if key is None and file is None:
             return self._accept(body, layout, None, "", keep_bad)
+        if key is not None and not 0 < len(key) <= LONGEST_KEY:
+            raise IngestError(
+                f"stream '{self.stream.name}': the Idempotency-Key is {'too long' if key else 'empty'}",
+                found=f"{len(key):,} characters",
+                expected=f"1 to {LONGEST_KEY}",
+                fix="nothing of this request was kept; send it with a shorter key, such as a hash of this one"
+                if key
+                else "nothing of this request was kept; send it with a key, or without the header",
+            )
         return self._once(body, layout, key or uuid.uuid4().hex, keep_bad, file)
 
     def sent(self, name: str, first: str) -> dict[str, Any]:
@@ -173,10 +183,10 @@ class Ingest:
             door.requests += 1
         try:
             judged = door.judge.judge(body, layout, keep_bad=keep_bad)
-            if not judged.accepted:
+            if not judged.accepted and key is None:
                 submitted: Future[Receipt] = Future()
                 submitted.set_result(Receipt(self.journal.end, 0, judged.refused))
-            else:
+            else:  # with a key also if nothing is accepted: the key stands for this body from now on
                 submitted = self.journal.submit(
                     judged.payload, judged.accepted, judged.refused, key=key, digest=digest, file=file
                 )

@@ -14,9 +14,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.errors import HeadraceError, WorkspaceError
 from headrace.failures import from_system
-from headrace.web.refusals import ForbiddenError, InternalError, UnauthorizedError
+from headrace.web.refusals import BadRequestError, ForbiddenError, InternalError, UnauthorizedError
 from headrace.web.replies import reply_error
-from headrace.web.session import Sessions, is_open, is_page
+from headrace.web.session import Sessions, is_linkable, is_open, is_page
 
 OPEN_PATHS = {"/health"}  # what a load balancer may ask without a token
 
@@ -36,10 +36,6 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        refusal = self._refuse(scope)
-        if refusal:
-            await _reply_refusal(refusal, scope)(scope, receive, send)
-            return
         started = False
 
         async def watched(message: Message) -> None:
@@ -48,7 +44,9 @@ class Guard:
             await send(message)
 
         try:
-            await self._app(scope, receive, watched)
+            refusal = self._refuse(scope)
+            answer = _reply_refusal(refusal, scope) if refusal else self._app
+            await answer(scope, receive, watched)
         except ClientDisconnect:
             return  # nobody is left to reply to, and nothing was kept
         except Exception as error:
@@ -60,26 +58,27 @@ class Guard:
 
     def _refuse(self, scope: Scope) -> HeadraceError | None:
         headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if host and not host_name(host):
+            return BadRequestError("the header Host is not a host", found=repr(host[:80]), expected="such as localhost")
         if self._expected is None or self._sessions is None:
-            return _refuse_origin(headers) or self._refuse_stranger(headers)
+            return _refuse_other_site(scope, headers) or self._refuse_stranger(host)
         given = headers.get("authorization", "")
         if scope["path"] in OPEN_PATHS or hmac.compare_digest(given.encode(), self._expected.encode()):
             return None
-        if is_open(scope["path"]):
-            return _refuse_origin(headers)
         # The cookie opens what shows and never what changes, so a page of another site gains nothing by it.
-        if is_page(scope["path"]) and scope["method"] == "GET" and self._sessions.holds(headers.get("cookie", "")):
-            return None
+        shows = is_page(scope["path"]) and scope["method"] == "GET" and self._sessions.holds(headers.get("cookie", ""))
+        if shows or is_open(scope["path"]):
+            return _refuse_other_site(scope, headers)
         return UnauthorizedError(
             "this server asks for a token",
             expected="a header 'Authorization: Bearer …'",
             fix="the token is the setting `token` of its workspace",
         )
 
-    def _refuse_stranger(self, headers: Headers) -> HeadraceError | None:
+    def _refuse_stranger(self, host: str) -> HeadraceError | None:
         """Without a token, any web page that the user opens could (by DNS) read from loopback."""
-        host = headers.get("host", "")
-        name = urlsplit(f"//{host}").hostname or ""
+        name = host_name(host) or ""
         if is_loopback(name) or name == self._host:
             return None
         return ForbiddenError(
@@ -90,12 +89,37 @@ class Guard:
         )
 
 
-def _refuse_origin(headers: Headers) -> HeadraceError | None:
-    """What a page of another site sends on behalf of whoever has it open."""
-    origin = headers.get("origin")
-    if origin is None or urlsplit(origin).netloc == headers.get("host", ""):
+def host_name(host: str) -> str | None:
+    """The name or address in a Host header, without its port; None if the header is not well-formed."""
+    try:
+        parts = urlsplit(f"//{host}")
+        well_formed = parts.netloc == host and parts.port != 0 and "@" not in host
+    except ValueError:
         return None
-    return ForbiddenError("pages of other sites may not use this server", found=f"origin {origin}")
+    return parts.hostname if well_formed else None
+
+
+def _refuse_other_site(scope: Scope, headers: Headers) -> HeadraceError | None:
+    """What a page of another site sends on behalf of whoever has it open; it may link to our pages and nothing else.
+
+    Browsers send Origin with requests that change something or read the reply, and Sec-Fetch-Site with all.
+    """
+    origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
+    if origin is not None and origin.partition("://")[2] != headers.get("host", ""):
+        return ForbiddenError("pages of other sites may not use this server", found=f"origin {origin[:200]}")
+    if site in ("none", "same-origin") or _is_link(scope, headers):
+        return None
+    return ForbiddenError(
+        "pages of other sites may not use this server",
+        found=f"Sec-Fetch-Site: {site[:80]}",
+        fix="open the address itself, not from another page",
+    )
+
+
+def _is_link(scope: Scope, headers: Headers) -> bool:
+    """Whether a person follows a link to a page that starts no work."""
+    followed = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+    return followed and scope["method"] == "GET" and is_linkable(scope["path"])
 
 
 def _reply_refusal(refusal: HeadraceError, scope: Scope) -> Response:

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from headrace.define.durations import parse_duration
 from headrace.errors import DefinitionError
 from headrace.lake.ingest import IngestReply
+from headrace.transport.keys import LONGEST_KEY
 from headrace.web.admission import Admission
 from headrace.web.body import declared_bytes, read_body, read_compression, read_file_piece, read_layout, unpack_body
 from headrace.web.meter import COUNTED
@@ -36,8 +37,9 @@ _EVENTS_DOC: dict[str, Any] = {
         {
             "name": "Idempotency-Key",
             "in": "header",
-            "schema": {"type": "string"},
-            "description": "A retried request with the same key and body adds nothing; with another body it is a 409.",
+            "schema": {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY},
+            "description": "A retried request with the same key and body adds nothing; with another body it is a 409. "
+            f"At most {LONGEST_KEY} characters.",
         },
         {
             "name": "Headrace-File",

@@ -55,9 +55,9 @@ def overview_routes(runtime: Runtime) -> APIRouter:
         """The whole workspace at a glance."""
         return reply_json(runtime.status.whole())
 
-    @routes.get("/v1/plan", response_class=Response)
+    @routes.post("/v1/plan", response_class=Response)
     def plan() -> Response:
-        """What `apply` would change: the definitions folder against what runs."""
+        """What `apply` would change: the definitions folder against what runs. It runs Python definitions."""
         return reply_json(runtime.plan().as_dict())
 
     @routes.post("/v1/apply", response_class=Response, openapi_extra=_APPLY_DOC)

@@ -5,6 +5,13 @@ from __future__ import annotations
 from headrace.errors import HeadraceError
 
 
+class BadRequestError(HeadraceError):
+    """A header of the request is not well-formed."""
+
+    code = "bad_request"
+    http_status = 400
+
+
 class UnsupportedError(HeadraceError):
     """The body is said to be of a kind that is not taken."""
 

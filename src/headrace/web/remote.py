@@ -220,7 +220,7 @@ class Remote:
 
     def plan(self) -> Plan:
         """What `apply` would change."""
-        return _read_plan(self.call("GET", "/v1/plan"))
+        return _read_plan(self.call("POST", "/v1/plan"))
 
     def apply(self, expect: str | None = None) -> Plan:
         """Make the definitions folder what runs."""

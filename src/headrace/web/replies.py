@@ -47,7 +47,7 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def framework(request: Request, error: HTTPException) -> Response:
-        path = request.url.path
+        path = request.scope["path"]
         if error.status_code == 404:
             return reply_error(RouteError(f"no endpoint has the path '{path}'", fix="/openapi.json lists them all"))
         if error.status_code == 405:

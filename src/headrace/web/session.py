@@ -24,6 +24,11 @@ def is_open(path: str) -> bool:
     return path in ("/login", "/logout") or path.startswith("/page/")
 
 
+def is_linkable(path: str) -> bool:
+    """Whether other sites may link to a path: to a page that is shown at once, not to one that Spark works for."""
+    return path == "/login" or (is_page(path) and path.count("/") < 3)
+
+
 class Sessions:
     """Makes and checks cookies. They are signed with the token, so nothing is stored and a new token ends them."""
 

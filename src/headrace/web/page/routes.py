@@ -45,12 +45,12 @@ def page_routes(runtime: Runtime) -> APIRouter:
     @routes.get("/views/{view}")
     def one_view(view: str, request: Request) -> Response:
         given = request.query_params.multi_items()
-        return reply(f"{view}?{request.url.query}", lambda: pages.view(view, given))
+        return reply(f"{view}?{_query(request)}", lambda: pages.view(view, given))
 
     @routes.get("/views/{view}/explain")
     def explain(view: str, request: Request) -> Response:
         given = request.query_params.multi_items()
-        return reply(f"{view}/explain?{request.url.query}", lambda: pages.explain(view, given))
+        return reply(f"{view}/explain?{_query(request)}", lambda: pages.explain(view, given))
 
     @routes.get("/page/{name}")
     def part(name: str) -> Response:
@@ -78,11 +78,15 @@ def _add_login(routes: APIRouter, workspace: str, sessions: Sessions) -> None:
         if not sessions.is_token(form.get("token", [""])[0].strip()):
             await asyncio.sleep(WRONG_TOKEN_S)
             return HTMLResponse(login_page(workspace, target, wrong=True), 401, headers=headers)
-        return _go(target, sessions.begin(secure=request.url.scheme == "https"))
+        return _go(target, sessions.begin(secure=request.scope["scheme"] == "https"))
 
     @routes.post("/logout")
     async def sign_out(request: Request) -> Response:
-        return _go("/login", sessions.end(secure=request.url.scheme == "https"))
+        return _go("/login", sessions.end(secure=request.scope["scheme"] == "https"))
+
+
+def _query(request: Request) -> str:
+    return str(request.scope["query_string"], "latin-1")
 
 
 def _go(target: str, cookie: str) -> Response:
