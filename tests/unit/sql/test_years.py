@@ -22,7 +22,7 @@ def rows(query: str) -> list[dict[str, object]]:
     result = connection.sql(query)
     reader = result.to_arrow_reader(2)  # several pieces
     table, types = make_table(list(reader), reader.schema, [str(of) for of in result.types])
-    shown = SqlAnswer(tuple(zip(table.column_names, types, strict=True)), table, False, {}, {}, "", 0, None, 0)
+    shown = SqlAnswer(tuple(zip(table.column_names, types, strict=True)), table, False, 0, {}, {}, "", 0, None, 0)
     orjson.dumps(shown.as_dict())
     return SqlAnswer.from_arrow(shown.as_arrow()).rows()
 

@@ -78,6 +78,7 @@ def test_a_store_of_the_format_before_is_upgraded(store: DuckStore, tmp_path: Pa
     store.close()
     with duckdb.connect(str(tmp_path / "store")) as connection:
         connection.execute("ALTER TABLE versions DROP COLUMN replaces")
+        connection.execute("ALTER TABLE versions DROP COLUMN quarantined")
         connection.execute("UPDATE store_format SET version = 2")
     with pytest.raises(OutdatedError, match=r"format 2.*`headrace up` upgrades it"):
         DuckStore.open(tmp_path / "store", fence=1, read_only=True)

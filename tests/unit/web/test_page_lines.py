@@ -74,13 +74,13 @@ def test_a_name_breaks_behind_its_underscores() -> None:
 def explanation(*values: str, corrections: int = 1) -> Explanation:
     cell = Answer(
         view="traffic", version=1, columns=(("page", STRING), ("hits", BIGINT)), values=[("/home", 1)],
-        next_cursor=None, commits={}, newest_event=NOON, at=NOON, freshness_ms=0, freshness_reason=None,
+        next_cursor=None, more_rows=0, commits={}, newest_event=NOON, at=NOON, freshness_ms=0, freshness_reason=None,
         events={"batch": 0, "speed": 1}, corrections=0, approximate={}, windows=None, stalled=None,
     )  # fmt: skip
     moment = NOON + timedelta(microseconds=123_456)
     events = [
         ExplainedEvent(
-            position=0, commit=0, arrived=moment, event_time=NOON, lateness_ms=0, behind_ms=0, late=False,
+            position=0, commit=0, arrived=moment, event_time=NOON, delay_ms=0, behind_ms=0, late=False,
             correction=False, in_view=True, value=value, bytes=20_000 if value.endswith("cut") else len(value),
             whole=not value.endswith("cut"), arguments={},
         )
