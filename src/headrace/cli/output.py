@@ -73,7 +73,7 @@ def cell(value: Any) -> str:
         return number(value)
     if isinstance(value, datetime):
         shown = value.astimezone(UTC) if value.tzinfo else value
-        return shown.strftime("%Y-%m-%d %H:%M:%S") + (f".{value.microsecond:06d}" if value.microsecond else "")
+        return shown.replace(tzinfo=None).isoformat(sep=" ")  # strftime would drop the zeros of early years
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
