@@ -15,7 +15,7 @@ from headrace.errors import QuestionError, did_you_mean
 from headrace.readable import EPOCH
 from headrace.serve.plan import Windows, plan
 from headrace.serve.question import Question, key_text, read_key
-from headrace.serve.times import MS, TIMES, Bound, iso_ms, parse_bound, parse_instant, parse_span
+from headrace.serve.times import LAST_MS, MS, TIMES, Bound, iso_ms, parse_bound, parse_instant, parse_span
 from headrace.store.base import Version
 
 DEFAULT_LIMIT, HIGHEST_LIMIT = 50, 1_000
@@ -155,6 +155,12 @@ def find_cell(asked: CellQuestion, version: Version) -> Cell:
             found=iso_ms(ms),
             expected=f"a time before {iso_ms(next_ms - planned.windows.every_ms + planned.windows.size_ms)} "
             f"or from {iso_ms(next_ms)} on",
+        )
+    if found[1] > LAST_MS:
+        raise QuestionError(
+            f"no window of view '{view.name}' holds that time",
+            found=iso_ms(ms),
+            expected="a time whose window ends in the year 9999 or before",
         )
     return Cell(key, planned.windows, *found)
 

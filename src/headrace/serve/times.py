@@ -12,6 +12,7 @@ from headrace.errors import DefinitionError, QuestionError
 from headrace.readable import EPOCH, iso
 
 MS = timedelta(milliseconds=1)
+LAST_MS = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MS  # that a time can be
 TIMES = "ISO 8601, such as '2026-03-01T12:00:00Z' (no zone is UTC), or a time before the newest event, such as '-1h'"
 _RELATIVE = re.compile(r"-\s*(.+)")
 

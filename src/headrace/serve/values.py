@@ -118,7 +118,10 @@ def _read_timestamp(value: Any, of: Type) -> datetime | None:
         return parse_instant(value)
     if not isinstance(value, datetime):
         return None
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    try:
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    except OverflowError:  # in UTC it lies outside of the years 1 to 9999
+        return None
 
 
 def _encode_double(value: float) -> float | str:

@@ -16,6 +16,7 @@ from headrace.define.model import Window
 from headrace.define.sql import parse
 from headrace.errors import ConflictError, DefinitionError, NotFoundError, QuestionError
 from headrace.serve import Answer, Question, answer
+from headrace.serve.cell import CellQuestion, find_cell
 from headrace.serve.times import Bound, parse_bound
 from headrace.store.base import Step
 from headrace.store.duckdb import DuckStore
@@ -329,3 +330,28 @@ def test_an_unknown_parameter_is_refused(name: str, message: str) -> None:
 def test_a_parameter_given_twice_is_refused() -> None:
     with pytest.raises(QuestionError, match="parameter 'limit' is given twice"):
         Question.from_text("pages", [("limit", "1"), ("limit", "2")])
+
+
+@pytest.mark.parametrize("window", ["1m", "36500d"])
+def test_bounds_at_the_ends_of_time(store: DuckStore, window: str) -> None:
+    first, last = "0001-01-01T00:00:00Z", "9999-12-31T23:59:00Z"
+    for bounds in ({"start": first}, {"end": last}, {"start": first, "end": last}, {"start": last}):
+        found = ask(store, by=(), window=window, every="1m" if window == "1m" else "365d", **bounds)
+        found.as_dict()
+        assert bool(found.rows()) == ("0001" in bounds.get("start", "0001"))
+
+
+def test_a_cell_whose_window_would_end_after_all_years_is_refused(store: DuckStore) -> None:
+    with store.snapshot() as snapshot:
+        version = snapshot.serving("pages")
+    assert version is not None
+    late = CellQuestion.of("pages", key={"k0": "/a"}, at="9999-12-31T23:59:59.999999Z")
+    with pytest.raises(QuestionError, match="expected a time whose window ends in the year 9999 or before"):
+        find_cell(late, version)
+    assert find_cell(CellQuestion.of("pages", key={"k0": "/a"}, at="9999-12-31T23:58:59Z"), version).end_ms is not None
+
+
+def test_a_key_that_no_year_of_utc_holds_is_refused(store: DuckStore) -> None:
+    early = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=1)))
+    with pytest.raises(QuestionError, match="key 'k7' is of type TIMESTAMP"):
+        ask(store, "typed", key={"k7": early})
