@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -13,18 +13,19 @@ import orjson
 
 from headrace.config import Workspace
 from headrace.define.plan import Plan
-from headrace.errors import NotReadyError
-from headrace.files import Declared, find_files, read_pieces
+from headrace.errors import HeadraceError, InUseError, NotReadyError
+from headrace.files import Declared, SourceFile, find_files
 from headrace.history.job import Job
 from headrace.lake.formats.layout import ANY, Format, Layout
 from headrace.lake.ingest import IngestReply, TokenState
 from headrace.lease import live_holder
-from headrace.sending import Progress, Sending, send_all
+from headrace.sending import Progress, Receiver, Sending, SendReply, send_all
 from headrace.serve import Answer, Question
 from headrace.serve.cell import CellQuestion
 from headrace.serve.explanation import Explanation
 from headrace.serve.question import Keys
 from headrace.sql.answer import SqlAnswer
+from headrace.transport.sent import FilePiece
 from headrace.web.remote import Remote, RemoteDeadLetters
 
 if TYPE_CHECKING:
@@ -33,13 +34,25 @@ if TYPE_CHECKING:
 Events = Mapping[str, Any] | Iterable[Mapping[str, Any]] | bytes | Path
 
 
-class Backend(Protocol):
+class Backend(Receiver, Protocol):
     """What a server, near or far, and a folder without one have in common."""
 
+    on_wait: Callable[[HeadraceError, float], None] | None
+
     def ingest(
-        self, stream: str, body: bytes, *, layout: Layout, key: str | None, keep_bad: bool
+        self,
+        stream: str,
+        body: bytes,
+        *,
+        layout: Layout,
+        key: str | None,
+        keep_bad: bool,
+        file: FilePiece | None = None,
     ) -> Future[IngestReply]:
-        """Take a body in."""
+        """Take a body in, which may be a piece of a file."""
+
+    def hold(self) -> object:
+        """Be the one that writes to the workspace, if there is no server for that."""
 
     def stream(self, name: str) -> dict[str, Any]:
         """What a stream is declared to be."""
@@ -90,13 +103,18 @@ class Backend(Protocol):
 class Connection:
     """A workspace to send to and to ask. Close it, or use it in a `with` block."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, reconnect: Callable[[], Backend | None] | None = None) -> None:
         self._backend = backend
+        self._reconnect = reconnect  # to the server that came, for a folder that had none
 
     @property
     def url(self) -> str | None:
         """The server that is used; None if there is none."""
         return self._backend.url if isinstance(self._backend, Remote) else None
+
+    def on_wait(self, hear: Callable[[HeadraceError, float], None]) -> None:
+        """Have somebody hear of each pause: a server that starts or is busy, another process that comes first."""
+        self._backend.on_wait = hear
 
     def ask(
         self,
@@ -141,38 +159,52 @@ class Connection:
         """The rows of a SELECT over the views, each of them a table of its name; at most `limit`, by default 1,000."""
         return self._backend.sql(query, limit, job)
 
-    def send(self, stream: str, events: Events, *, key: str | None = None) -> IngestReply:
+    def send(self, stream: str, events: Events, *, key: str | None = None, again: bool = False) -> IngestReply:
         """Send one event, many, bytes in any format that can be told by its looks, or a file or folder by its path.
 
-        From a file, what cannot be read becomes a dead letter; else it is refused, and the reply says why.
+        From a file, what cannot be read becomes a dead letter; else it is refused, and the reply says why. Of a file
+        that was sent before, only what was added to it is sent, unless `again`.
         """
         if isinstance(events, Path):
-            return self.send_files(stream, [events])
+            return self.send_files(stream, [events], again=again)
+        self._take_turn()
         if isinstance(events, bytes):
             return self._backend.ingest(stream, events, layout=ANY, key=key, keep_bad=False).result()
         body = orjson.dumps(events if isinstance(events, Mapping) else list(events), default=str)
         return self._backend.ingest(stream, body, layout=Layout(Format.JSON), key=key, keep_bad=False).result()
 
     def send_files(
-        self, stream: str, paths: Iterable[Path], progress: Progress | None = None, layout: Layout = ANY
-    ) -> IngestReply:
-        """Send files and folders in pieces, the next one read while others are on their way. The token covers all."""
-        declared, files = self.declared(stream), find_files(paths)
-        return send_all(self.sending(declared, progress), read_pieces(files, declared, layout))
+        self,
+        stream: str,
+        paths: Iterable[Path],
+        progress: Progress | None = None,
+        layout: Layout = ANY,
+        *,
+        again: bool = False,
+    ) -> SendReply:
+        """Send files and folders, each from where it stood when it was sent last. The token covers all of them."""
+        files = find_files(paths)
+        sending = self.sending(stream, progress, again=again)
+        return send_all(sending, (SourceFile(file, sending.declared, layout) for file in files))
 
-    def sending(self, declared: Declared, progress: Progress | None = None) -> Sending:
-        """A run of sending, piece by piece; what cannot be read becomes a dead letter."""
-        if progress and isinstance(self._backend, Remote):
+    def sending(self, stream: str, progress: Progress | None = None, *, again: bool = False) -> Sending:
+        """A run of sending, file by file; what cannot be read becomes a dead letter."""
+        if progress:
             self._backend.on_wait = progress.waits
+        self._take_turn()
+        return Sending(self._backend, Declared.of(self._backend.stream(stream)), progress, again=again)
 
-        def send(lines: bytes, layout: Layout, key: str) -> Future[IngestReply]:
-            return self._backend.ingest(declared.stream, lines, layout=layout, key=key, keep_bad=True)
-
-        return Sending(send, declared, progress)
-
-    def declared(self, stream: str) -> Declared:
-        """What sending has to know of a stream."""
-        return Declared.of(self._backend.stream(stream))
+    def _take_turn(self) -> None:
+        """Write through the server that has taken the workspace meanwhile, if one has."""
+        try:
+            self._backend.hold()
+        except InUseError:
+            found = self._reconnect() if self._reconnect else None
+            if found is None:
+                raise
+            found.on_wait = self._backend.on_wait
+            self._backend.close()
+            self._backend = found
 
     def wait(self, token: str, timeout: float = 60.0) -> TokenState:
         """Wait up to `timeout` seconds until every serving view has the events of a token."""
@@ -242,10 +274,16 @@ def connect(target: str | Path | None = None, *, token: str | None = None) -> Co
     if text.startswith(("http://", "https://")):
         return Connection(Remote(text, token or os.environ.get("HEADRACE_TOKEN")))
     workspace = Workspace.open(text)
-    holder = live_holder(workspace.lease_file)
-    if holder and holder.url:
-        return Connection(Remote(holder.url, token or workspace.settings.token))
+
+    def server() -> Remote | None:
+        holder = live_holder(workspace.lease_file)
+        found = holder and holder.url
+        return Remote(found, token or workspace.settings.token, workspace=workspace) if found else None
+
+    running = server()
+    if running:
+        return Connection(running)
     # Only a folder without a server needs the parts that read and write its files.
     from headrace.offline import Offline
 
-    return Connection(Offline.open(workspace))
+    return Connection(Offline.open(workspace), server)

@@ -126,11 +126,30 @@ class IngestError(HeadraceError):
     code = "ingest"
 
 
+class ChangedFileError(IngestError):
+    """A file that was sent before has other content now, though it begins with the same event."""
+
+    code = "changed_file"
+
+
+class InterruptedSendError(HeadraceError):
+    """Ctrl-C while files were sent; says how many events are kept and how to continue."""
+
+    code = "interrupted"
+    exit_code = 130
+
+
 class ConflictError(HeadraceError):
     """The request contradicts an earlier one."""
 
     code = "conflict"
     http_status = 409
+
+
+class StaleMarkError(ConflictError):
+    """A piece of a file does not begin where the file stands; another process may be sending it too."""
+
+    code = "stale_mark"
 
 
 class TooLargeError(HeadraceError):
@@ -162,6 +181,10 @@ class WorkspaceError(HeadraceError):
 
 class HeldError(WorkspaceError):
     """Another process has a file of the workspace open."""
+
+
+class InUseError(WorkspaceError):
+    """Another process has the workspace."""
 
 
 class FencedError(HeadraceError):

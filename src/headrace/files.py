@@ -6,19 +6,30 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from headrace.content import (
+    Content,
+    Hashed,
+    Mark,
+    Match,
+    best_match,
+    drop_lines,
+    hash_of_event,
+    without_trailing_blanks,
+)
 from headrace.errors import IngestError
 from headrace.lake.formats.compression import unpack
-from headrace.lake.formats.layout import ANY, SUFFIXES, Layout, check_format, format_of, format_of_name
+from headrace.lake.formats.layout import ANY, SUFFIXES, Format, Layout, check_format, format_of, format_of_name
 from headrace.lake.formats.lines import read_lines
 from headrace.lake.formats.source import Source
 
 STANDARD_INPUT = Path("-")
 PIECE_BYTES = 4 << 20
+_WRITTEN_ANEW = (Format.JSON, Format.PARQUET)  # what has grown is another file, byte by byte
 
 
 @dataclass(frozen=True)
@@ -38,10 +49,20 @@ class Declared:
 
 @dataclass(frozen=True)
 class Piece:
-    """Some lines, and how many bytes of their file were read for them."""
+    """Some lines, how many bytes of their file were read for them, and where its reading stands behind them."""
 
     lines: bytes
     read_bytes: int
+    mark: Mark | None = None
+
+    def halves(self) -> list[Piece]:
+        """It in two, if it has more than one line."""
+        cut = self.lines.rfind(b"\n", 0, len(self.lines) // 2) + 1 or self.lines.find(b"\n") + 1
+        if not 0 < cut < len(self.lines):
+            return []
+        rest = Piece(self.lines[cut:], self.read_bytes, self.mark)
+        mark = self.mark and self.mark.before(rest.lines.count(b"\n"))
+        return [Piece(self.lines[:cut], 0, mark), rest]
 
 
 def find_files(paths: Iterable[Path]) -> list[Path]:
@@ -64,59 +85,132 @@ def find_files(paths: Iterable[Path]) -> list[Path]:
     return found
 
 
-def read_pieces(
-    files: Iterable[Path], declared: Declared, layout: Layout = ANY, size: int = PIECE_BYTES
-) -> Iterator[Piece]:
-    """The events of the files in pieces of about `size` bytes, each of whole lines of one file."""
-    for path in files:
+class SourceFile:
+    """A file to be sent, or standard input. Only a regular file can be read again, and so has a name to be known by."""
+
+    def __init__(self, path: Path, declared: Declared, layout: Layout = ANY) -> None:
+        self.path = path
+        self._declared = declared
+        self._layout = layout
+        self.name = _name(path) if path != STANDARD_INPUT and path.is_file() else None
+
+    def first(self) -> str | None:
+        """What stands for its first event; None if there is none."""
+        with self._opened() as (source, layout):
+            for lines in read_lines(source, layout, self._declared.types):
+                event = next((line for line in lines.split(b"\n") if line.strip()), None)
+                if event is not None:
+                    return hash_of_event(event)
+        return None
+
+    def match(self, marks: Iterable[Mark]) -> Match | None:
+        """The furthest of the marks that this file fits: its bytes up to there are what they were then."""
+        marks = list(marks)
+        if not marks:
+            return None
+        with self._opened() as (source, layout):
+            return best_match(self._content_blocks(source, layout), marks)
+
+    def pieces(self, size: int = PIECE_BYTES, skip: int = 0) -> Iterator[Piece]:
+        """Its events in pieces of about `size` bytes, each of whole lines, without the first `skip` lines."""
+        with self._opened() as (source, layout):
+            yield from _pieces(source, layout, self._declared, size, skip)
+
+    def _content_blocks(self, source: _Opened, layout: Layout) -> Iterator[bytes]:
+        if layout.format in _WRITTEN_ANEW:
+            for lines in read_lines(source, layout, self._declared.types):
+                yield without_trailing_blanks(lines)
+        else:
+            while block := source.read(1 << 20):
+                yield block
+
+    @contextmanager
+    def _opened(self) -> Iterator[tuple[_Opened, Layout]]:
+        """The file unpacked, and its format."""
         try:
-            with nullcontext(_standard_input()) if path == STANDARD_INPUT else path.open("rb", buffering=0) as file:
-                yield from _pieces_of(path, file, declared, layout, size)
+            with (
+                nullcontext(_standard_input())
+                if self.path == STANDARD_INPUT
+                else self.path.open("rb", buffering=0) as file
+            ):
+                source = _Opened(file)
+                head, declared = source.look(), self._declared
+                format = self._layout.format or format_of(self.path.name, head, declared.format, declared.types)
+                check_format(declared.stream, declared.format, format)
+                yield source, replace(self._layout, format=format)
         except OSError as error:
-            raise IngestError(f"file '{path}' cannot be read", found=error.strerror or str(error)) from error
+            raise IngestError(f"file '{self.path}' cannot be read", found=error.strerror or str(error)) from error
         except IngestError as error:
-            if path != STANDARD_INPUT:
-                error.message = f"file '{path}': {error.message}"
+            if self.path != STANDARD_INPUT:
+                error.message = f"file '{self.path}': {error.message}"
             raise
 
 
-def _pieces_of(path: Path, file: BinaryIO, declared: Declared, layout: Layout, size: int) -> Iterator[Piece]:
-    source = unpack(Source(file))
-    format = layout.format or format_of(path.name, source.look(), declared.format, declared.types)
-    check_format(declared.stream, declared.format, format)
-    done, held = 0, []
-    for lines in read_lines(source, replace(layout, format=format), declared.types, size):
-        held.append(lines)
-        if sum(map(len, held)) >= size:
-            at = _position(file, done + sum(map(len, held)))
-            yield from _cut(b"".join(held), size, max(0, at - done))
-            done, held = max(at, done), []
+class _Opened(Source):
+    """A file that is read on, unpacked if it is packed; knows how far it was read."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        packed = unpack(Source(file))
+        super().__init__(packed)
+        self._file = file
+        self._packed = packed
+
+    def sought(self) -> Any:
+        return self._packed.sought()
+
+    def position(self, otherwise: int) -> int:
+        """How many bytes of the file were read; a pipe does not know."""
+        try:
+            return self._file.tell()
+        except OSError:
+            return otherwise
+
+
+def _pieces(source: _Opened, layout: Layout, declared: Declared, size: int, skip: int) -> Iterator[Piece]:
+    content = Content(blank_counts=layout.format is Format.CSV)
+    derived = layout.format in _WRITTEN_ANEW
+    read = read_lines(source if derived else Source(Hashed(source, content)), layout, declared.types, size)
+    held: list[bytes] = []
+    count = done = 0  # lines before `held`; bytes of the file that were told
+    for lines in read:
+        if sum(map(len, held)) >= size:  # not before more has come: the last piece is marked as such
+            at = max(done, source.position(done + sum(map(len, held))))
+            yield from _cut(b"".join(held), size, at - done, content.mark(count, ended=False))
+            done, held = at, []
+        if derived:
+            content.add(without_trailing_blanks(lines))
+        lines_here = lines.count(b"\n")
+        count += lines_here
+        if skip >= lines_here:
+            skip -= lines_here
+        else:
+            held.append(drop_lines(lines, skip))
+            skip = 0
     if held:
-        yield from _cut(b"".join(held), size, max(0, _position(file, done) - done))
+        at = max(done, source.position(done))
+        yield from _cut(b"".join(held), size, at - done, content.mark(count, ended=True))
 
 
-def _cut(lines: bytes, size: int, read_bytes: int) -> Iterator[Piece]:
+def _cut(lines: bytes, size: int, read_bytes: int, mark: Mark) -> Iterator[Piece]:
     """Pieces of no more than twice the size, if lines allow it: what CSV is read from grows when it is written."""
-    start = 0
+    start, left = 0, lines.count(b"\n")
     while len(lines) - start > 2 * size:
         end = lines.find(b"\n", start + size) + 1
-        yield Piece(lines[start:end], 0)
+        left -= lines.count(b"\n", start, end)
+        yield Piece(lines[start:end], 0, mark.before(left))
         start = end
     if start < len(lines):
-        yield Piece(lines[start:] if start else lines, read_bytes)
+        yield Piece(lines[start:] if start else lines, read_bytes, mark)
+
+
+def _name(path: Path) -> str:
+    """What a file is known by: its whole path, as text whatever bytes it has."""
+    return os.fsencode(path.resolve()).decode("utf-8", "backslashreplace")
 
 
 def _standard_input() -> BinaryIO:
     """Without a buffer of its own: what a slow pipe gives can be looked at before all of it has come."""
     return cast(BinaryIO, getattr(sys.stdin.buffer, "raw", sys.stdin.buffer))
-
-
-def _position(file: BinaryIO, otherwise: int) -> int:
-    """How far the file was read; a pipe does not know."""
-    try:
-        return file.tell()
-    except OSError:
-        return otherwise
 
 
 def _is_meant(file: Path, folder: Path) -> bool:

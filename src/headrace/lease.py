@@ -11,15 +11,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 import orjson
 import structlog
 
-from headrace.errors import FencedError, WorkspaceError
+from headrace.errors import FencedError, InUseError
 from headrace.failures import replace_file
 
 LOCK_TRIES, LOCK_PAUSE_S = 100, 0.02
+TURN_S, TURN_PAUSE_S = 3600.0, 0.1  # how long a process without a server is waited for
 FILE_BYTES = 1024  # padded: a beat writes over what is there and needs no room on a full disk
+
+Taken = TypeVar("Taken")
 
 log = structlog.get_logger("headrace.lease")
 
@@ -86,10 +90,29 @@ def refuse_if_held(file: Path) -> None:
     holder = live_holder(file)
     if holder:
         where = f" at {holder.url}" if holder.url else ""
-        raise WorkspaceError(
+        raise InUseError(
             f"workspace '{file.parent.parent}' is in use by process {holder.pid}{where}",
             fix="use that one, or stop it first",
         )
+
+
+def in_turn(take: Callable[[], Taken], file: Path, on_wait: Callable[[InUseError, float], None] | None) -> Taken:
+    """Take a workspace once the processes that write to it without a server have ended; they send files, most often.
+
+    A server is not waited for, nor is this process itself: neither ends soon.
+    """
+    deadline = time.monotonic() + TURN_S
+    while True:
+        try:
+            return take()
+        except InUseError as error:
+            holder = live_holder(file)
+            stays = holder is not None and (holder.url is not None or holder.pid == os.getpid())
+            if stays or time.monotonic() > deadline:
+                raise
+            if on_wait:
+                on_wait(error, TURN_PAUSE_S)
+            time.sleep(TURN_PAUSE_S)
 
 
 class Lease:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from headrace.describe import (
     read_layers,
     warnings,
 )
-from headrace.errors import CorruptionError, NotFoundError, NotReadyError, did_you_mean
+from headrace.errors import CorruptionError, HeadraceError, NotFoundError, NotReadyError, did_you_mean
 from headrace.history import History, Job
 from headrace.history.session import local_session
 from headrace.lake.dead import DeadLetters
@@ -35,7 +36,7 @@ from headrace.lake.ingest import Ingest, IngestReply
 from headrace.lake.size import lake_size, unread_size
 from headrace.lake.table import LakeTable
 from headrace.lake.upkeep import lake_figures
-from headrace.lease import Lease
+from headrace.lease import Lease, in_turn
 from headrace.pipeline import describe_stream
 from headrace.readable import iso_us
 from headrace.reconcile import choose_way
@@ -52,6 +53,7 @@ from headrace.store.duckdb import DuckStore
 from headrace.stored import open_to_read, store_files, take_lease
 from headrace.transport.journal import Journal
 from headrace.transport.record import read_durable
+from headrace.transport.sent import FilePiece
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,18 +67,23 @@ class Offline:
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
         self._catalog = read_running(workspace.catalog_file)
-        files = store_files(workspace)
         self._damage: CorruptionError | None = None  # of the store
-        self._store: DuckStore | None = None
-        try:
-            self._store = open_to_read(workspace, files[-1]) if files else None
-        except CorruptionError as error:
-            self._damage = error
+        self.on_wait: Callable[[HeadraceError, float], None] | None = None  # hears that another process comes first
         self._lease: Lease | None = None
         self._spark: SparkSession | None = None
         self._asks: History | None = None
         self._opened = ExitStack()  # Spark and what it makes, once a question needs it
         self._ingests: dict[str, Ingest] = {}
+
+    @cached_property
+    def _store(self) -> DuckStore | None:
+        """What views hold. Opened when it is asked for: a server that starts must not find it held by a sender."""
+        files = store_files(self.workspace)
+        try:
+            return open_to_read(self.workspace, files[-1]) if files else None
+        except CorruptionError as error:
+            self._damage = error
+            return None
 
     @classmethod
     def open(cls, workspace: Workspace) -> Offline:
@@ -92,8 +99,9 @@ class Offline:
         if self._lease is not None:
             self._lease.release()
             self._lease = None
-        if self._store is not None:
-            self._store.close()
+        store = self.__dict__.get("_store")
+        if store is not None:
+            store.close()
 
     def ask(self, question: Question, job: Job | None = None) -> Answer:
         """Answer from the store as the server left it; about the past from the lake, by a Spark of our own."""
@@ -120,11 +128,12 @@ class Offline:
         """The store, if it can answer for a view."""
         if view not in self._catalog.views:
             raise self._unknown_view(view)
+        store = self._store
         if self._damage is not None:
             raise self._damage
-        if self._store is None:
+        if store is None:
             raise NotReadyError(f"view '{view}' has never been computed", fix="start `headrace up` once")
-        return self._store
+        return store
 
     def _lake_of(self, stream: str) -> tuple[Stream, LakeTable | None]:
         declared = self._stream(stream)
@@ -161,7 +170,7 @@ class Offline:
         """Make the definitions those that the next `headrace up` runs."""
         wanted = load(self.workspace.definitions)
         plan = checked_plan(self._catalog, wanted, expect, self._costs())
-        self._hold()
+        self.hold()
         write_running(self.workspace.catalog_file, wanted)
         self._catalog = wanted
         return plan
@@ -200,10 +209,27 @@ class Offline:
         raise NotReadyError(f"view '{view}' cannot be refreshed: {DOWN}", fix="start `headrace up`, then repeat it")
 
     def ingest(
-        self, stream: str, body: bytes, *, layout: Layout, key: str | None, keep_bad: bool
+        self,
+        stream: str,
+        body: bytes,
+        *,
+        layout: Layout,
+        key: str | None,
+        keep_bad: bool,
+        file: FilePiece | None = None,
     ) -> Future[IngestReply]:
         """Write to the journal; the events reach the views when the server runs."""
-        return self._ingest(stream).take(body, layout=layout, key=key, keep_bad=keep_bad)
+        return self._ingest(stream).take(body, layout=layout, key=key, keep_bad=keep_bad, file=file)
+
+    def sent(self, stream: str, name: str, first: str) -> dict[str, Any]:
+        """How far a file was sent to a stream."""
+        return self._ingest(stream).sent(name, first)
+
+    def sent_on_disk(self, stream: str, name: str) -> None:
+        """There is no server that could be lost."""
+
+    def give_up(self) -> None:
+        """Nothing is tried twice here."""
 
     def dead_letters(self, stream: str) -> DeadLetters:
         """What a stream could not read."""
@@ -305,9 +331,8 @@ class Offline:
         return self._catalog.streams[name]
 
     def _ingest(self, name: str) -> Ingest:
-        stream = self._stream(name)
         if name not in self._ingests:
-            lease = self._hold()
+            lease, stream = self.hold(), self._stream(name)
             table = self._table(stream)
             journal = Journal(
                 self.workspace.journal(name),
@@ -319,7 +344,10 @@ class Offline:
             self._ingests[name].lake_position = table.state.position if table else 0
         return self._ingests[name]
 
-    def _hold(self) -> Lease:
+    def hold(self) -> Lease:
+        """Keep servers and others from writing until this is closed; others that do so without a server come first."""
         if self._lease is None:
-            self._lease = take_lease(self.workspace, None)
+            take = partial(take_lease, self.workspace, None)
+            self._lease = in_turn(take, self.workspace.lease_file, self.on_wait)
+            self._catalog = read_running(self.workspace.catalog_file)  # who came first may have changed it
         return self._lease

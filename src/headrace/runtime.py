@@ -38,6 +38,7 @@ from headrace.sql.children import Children
 from headrace.sql.query import run_sql
 from headrace.status import Status
 from headrace.stored import clean, open_store, take_lease
+from headrace.transport.sent import FilePiece
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -267,10 +268,21 @@ class Runtime:
     # Events and questions
 
     def ingest(
-        self, stream: str, body: bytes, *, layout: Layout, key: str | None, keep_bad: bool
+        self,
+        stream: str,
+        body: bytes,
+        *,
+        layout: Layout,
+        key: str | None,
+        keep_bad: bool,
+        file: FilePiece | None = None,
     ) -> Future[IngestReply]:
         """Take a request in; done when it is on disk."""
-        return self._pipeline(stream).ingest.take(body, layout=layout, key=key, keep_bad=keep_bad)
+        return self._pipeline(stream).ingest.take(body, layout=layout, key=key, keep_bad=keep_bad, file=file)
+
+    def sent(self, stream: str, name: str, first: str) -> dict[str, Any]:
+        """How far a file was sent to a stream."""
+        return self._pipeline(stream).ingest.sent(name, first)
 
     def ask(self, question: Question, job: Job | None = None) -> Answer:
         """Answer from the store, in one snapshot; about the past from the lake, by a job of Spark's."""

@@ -25,7 +25,7 @@ from headrace.errors import (
     TooLargeError,
     UnavailableError,
 )
-from headrace.files import read_pieces
+from headrace.files import SourceFile
 from headrace.web.refusals import UnauthorizedError
 from headrace.web.remote import Remote, read_error
 from tests.surfaces.conftest import Served, visit
@@ -180,16 +180,17 @@ def test_files_are_cut_at_line_ends(tmp_path: Path, served: Served) -> None:
     events = [visit(i, page="/p" * (i % 50)) for i in range(300)]
     file.write_bytes(b"\n".join(orjson.dumps(event) for event in events))
     with connect(served.url) as connection:
-        declared = connection.declared("visits")
-        pieces = list(read_pieces([file, file], declared, size=1000))
-        assert len(pieces) > 50
-        assert [orjson.loads(line) for piece in pieces for line in piece.lines.splitlines()] == events * 2
-        assert sum(piece.read_bytes for piece in pieces) == 2 * file.stat().st_size
         heard = Heard()
+        sending = connection.sending("visits", heard)
+        pieces = list(SourceFile(file, sending.declared).pieces(size=1000))
+        assert len(pieces) > 50
+        assert [orjson.loads(line) for piece in pieces for line in piece.lines.splitlines()] == events
+        assert sum(piece.read_bytes for piece in pieces) == file.stat().st_size
         reply = connection.send_files("visits", [file, file], heard)
-        assert reply.accepted == 600
-        assert (heard.read_bytes, heard.events) == (2 * file.stat().st_size, 600)
-        assert connection.send("visits", file).accepted == 300
+        assert (reply.accepted, reply.already_sent) == (300, 0)
+        assert (heard.read_bytes, heard.events) == (2 * file.stat().st_size, 300)
+        assert connection.send("visits", file).accepted == 0
+        assert connection.send("visits", file, again=True).accepted == 300
 
 
 class Heard:
@@ -204,6 +205,9 @@ class Heard:
 
     def waits(self, error: HeadraceError, pause_s: float) -> None:
         self.waited += 1
+
+    def note(self, text: str) -> None:
+        pass
 
 
 def test_a_piece_beyond_the_limit_says_so(tmp_path: Path, applied: Path, serve: Callable[..., Served]) -> None:

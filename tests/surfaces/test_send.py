@@ -38,7 +38,7 @@ def test_a_file_of_each_format(headrace: Command, applied: Path, form: str, pack
     assert (sent.code, sent.json["accepted"]) == (0, 3), sent.err
     nameless = file.rename(applied / "events")
     assert headrace("send", "visits", nameless, "-w", applied, "--json").json["accepted"] == 3
-    named = headrace("send", "visits", nameless, "--format", form, "-w", applied, "--json")
+    named = headrace("send", "visits", nameless, "--format", form, "--again", "-w", applied, "--json")
     assert named.json["accepted"] == 3
 
 
@@ -162,6 +162,9 @@ def test_a_busy_server_is_waited_for(applied: Path, served: Served, monkeypatch:
             assert pause_s >= 1  # as Retry-After asks for
             heard.append(error)
             monkeypatch.undo()
+
+        def note(self, text: str) -> None:
+            pass
 
     monkeypatch.setattr("headrace.lake.ingest.BACKLOG_BYTES", -1)
     file = applied / "a.ndjson"

@@ -1,8 +1,9 @@
-"""How sending goes, on standard error: a bar if that is a terminal, else only a line when the server is busy."""
+"""How sending goes, on standard error: a bar if that is a terminal, else a line now and then."""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,19 +21,54 @@ if TYPE_CHECKING:
 SAY_EVERY_S = 10.0
 
 
-class _Quiet:
-    """Says only that it has to wait, and that not often."""
+class WaitLines:
+    """Says that something has to be waited for, and that not often."""
 
     def __init__(self) -> None:
         self._said_at = float("-inf")
 
-    def sent(self, read_bytes: int, events: int) -> None:
-        """Nothing to say."""
-
     def waits(self, error: HeadraceError, pause_s: float) -> None:
+        """Nothing can go on now; it is tried again after a pause."""
         if time.monotonic() - self._said_at > SAY_EVERY_S:
             self._said_at = time.monotonic()
-            typer.echo(f"waiting for the server: {error.message}", err=True)
+            typer.echo(f"waiting: {error.message}", err=True)
+
+
+class _Lines(WaitLines):
+    """How many events were sent, as lines: the first at once, others every some seconds while there is news."""
+
+    def __init__(self, total: int | None, *, first_at_once: bool) -> None:
+        super().__init__()
+        self._total = total
+        self._events = self._bytes = 0
+        self._ended = threading.Event()
+        self._news = threading.Event()
+        self._first_at_once = first_at_once
+        self._thread = threading.Thread(target=self._tell, name="progress", daemon=True)
+        self._thread.start()
+
+    def sent(self, read_bytes: int, events: int) -> None:
+        self._bytes += read_bytes
+        self._events += events
+        if events:
+            self._news.set()
+
+    def note(self, text: str) -> None:
+        typer.echo(f"note: {text}", err=True)
+
+    def close(self) -> None:
+        self._ended.set()
+        self._news.set()
+        self._thread.join()
+
+    def _tell(self) -> None:
+        if not self._first_at_once:
+            self._ended.wait(SAY_EVERY_S)  # most files are sent by then
+        while self._news.wait() and not self._ended.is_set():
+            self._news.clear()
+            share = f", {min(1.0, self._bytes / self._total):.0%} of the files read" if self._total else ""
+            typer.echo(f"{self._events:,} events sent{share}", err=True)
+            self._ended.wait(SAY_EVERY_S)
 
 
 class _Bar:
@@ -49,19 +85,26 @@ class _Bar:
         self._bar.update(self._task, advance=read_bytes, said=f"{rate:,.0f} events/s")
 
     def waits(self, error: HeadraceError, pause_s: float) -> None:
-        self._bar.update(self._task, said=f"waiting for the server: {error.message}")
+        self._bar.update(self._task, said=f"waiting: {error.message}")
+
+    def note(self, text: str) -> None:
+        self._bar.console.print(f"note: {text}", markup=False, highlight=False)
 
 
 @contextmanager
 def show_progress(files: list[Path], *, endless: bool) -> Iterator[Progress]:
     """Shows it while the block runs."""
+    known = not endless and all(file.is_file() for file in files)
+    total = sum(file.stat().st_size for file in files) if known else None
     if not sys.stderr.isatty():
-        yield _Quiet()
+        lines = _Lines(total, first_at_once=endless)
+        try:
+            yield lines
+        finally:
+            lines.close()
         return
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    known = not endless and all(file.is_file() for file in files)
-    total = sum(file.stat().st_size for file in files) if known else None
     columns: list[Any] = [BarColumn(), DownloadColumn(), TextColumn("{task.fields[said]}"), TimeRemainingColumn()]
     with Progress(*columns, console=console(stderr=True), transient=True) as bar:
         yield _Bar(bar, total)

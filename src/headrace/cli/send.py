@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,8 +19,8 @@ from headrace.errors import IngestError, NotReadyError
 if TYPE_CHECKING:
     from headrace.client import Connection
     from headrace.lake.formats.layout import Layout
-    from headrace.lake.ingest import IngestReply, TokenState
-    from headrace.sending import Progress
+    from headrace.lake.ingest import TokenState
+    from headrace.sending import Progress, SendReply
 
 WAIT_SLICE_S = 5.0
 
@@ -53,6 +54,9 @@ def send(
     follow: Annotated[
         bool, typer.Option("--follow", help="Go on sending what is added to one file of NDJSON or text.")
     ] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Send all of the files, also what was sent before: it counts again.")
+    ] = False,
     wait: Annotated[
         bool, typer.Option("--wait", help="Return when every view has the events; says how many could not be read.")
     ] = False,
@@ -61,9 +65,10 @@ def send(
 ) -> None:
     """Send files of events to a stream. NDJSON, JSON, CSV, Parquet or lines of text, also packed by gzip or zstd.
 
-    An event that cannot be read is kept as a dead letter.
+    An event that cannot be read is kept as a dead letter. Of a file that was sent before, only what was added to it is
+    sent: after an interruption, the same command continues where it stopped.
     """
-    from headrace.cli.progress import show_progress
+    from headrace.cli.progress import WaitLines, show_progress
     from headrace.files import find_files
     from headrace.lake.formats.layout import Format, make_layout
 
@@ -73,18 +78,19 @@ def send(
         typer.echo(f"{len(files):,} files", err=True)
     began = time.monotonic()
     with open_connection(workspace) as connection:
+        connection.on_wait(WaitLines().waits)
         dead_before = _dead_letters(connection, stream) if wait else 0
         with show_progress(files, endless=follow) as progress:
             if follow:
-                reply = _follow(connection, stream, files, layout, progress)
+                reply = _follow(connection, stream, files, layout, progress, again=again)
             else:
-                reply = connection.send_files(stream, files, progress, layout)
+                reply = connection.send_files(stream, files, progress, layout, again=again)
         took = time.monotonic() - began
-        if not reply.accepted and not follow:
+        if not reply.accepted and not reply.already_sent and not follow:
             raise IngestError("there is no event in what was to be sent", fix="nothing was sent")
         if not as_json:
-            _say(reply, took)
-        state = _wait(connection, reply.token, timeout, quiet=as_json) if wait and reply.accepted else None
+            _say(reply, took, files)
+        state = _wait(connection, reply.token, timeout, quiet=as_json) if wait and reply.token else None
         dead = _dead_letters(connection, stream) - dead_before if state else 0
     if as_json:
         print_json({**reply.as_dict(), "seconds": round(took, 3), **(state.as_dict() if state else {})})
@@ -102,41 +108,54 @@ def _dead_letters(connection: Connection, stream: str) -> int:
     return sum(said["dead_letters"] for said in connection.streams() if said["name"] == stream)
 
 
-def _say(reply: IngestReply, took_s: float) -> None:
+def _say(reply: SendReply, took_s: float, files: list[Path]) -> None:
+    if reply.already_sent and not reply.accepted:
+        what = f"'{files[0]}'" if len(files) == 1 else f"{len(files):,} files"
+        events = _count(reply.already_sent)
+        typer.echo(f"Nothing new in {what}: {events} sent before (`--again` sends all of it again)")
+        return
     rate = reply.accepted / max(took_s, 1e-3)
     token = f"; token {reply.token}" if reply.token else ""
-    events = "1 event" if reply.accepted == 1 else f"{reply.accepted:,} events"
-    typer.echo(f"{events} sent in {took_s:.1f} s ({rate:,.0f} events/s){token}")
+    before = f"; {_count(reply.already_sent)} sent before" if reply.already_sent else ""
+    typer.echo(f"{_count(reply.accepted)} sent in {took_s:.1f} s ({rate:,.0f} events/s){before}{token}")
+
+
+def _count(events: int) -> str:
+    return "1 event" if events == 1 else f"{events:,} events"
 
 
 def _follow(
-    connection: Connection, stream: str, files: list[Path], layout: Layout, progress: Progress | None
-) -> IngestReply:
+    connection: Connection,
+    stream: str,
+    files: list[Path],
+    layout: Layout,
+    progress: Progress | None,
+    *,
+    again: bool,
+) -> SendReply:
     """Send what a file holds and what is added to it, until the command is interrupted or terminated."""
-    from headrace.files import STANDARD_INPUT
-    from headrace.follow import follow_file
+    from headrace.files import STANDARD_INPUT, SourceFile
+    from headrace.follow import follow
     from headrace.lake.formats.layout import Format, check_format, format_of
 
     if len(files) != 1 or files[0] == STANDARD_INPUT:
         raise IngestError("--follow takes one file", found=f"{len(files)} files" if len(files) > 1 else "-")
-    declared = connection.declared(stream)
+    sending = connection.sending(stream, progress, again=again)
+    declared = sending.declared
     with files[0].open("rb") as file:
         chosen = layout.format or format_of(files[0].name, file.read(4096), declared.format, declared.types)
     chosen = Format.NDJSON if chosen is Format.JSON and layout.format is None else chosen  # one line, as yet
     check_format(stream, declared.format, chosen)
     if chosen not in (Format.NDJSON, Format.TEXT):
         raise IngestError(f"--follow does not take {chosen}", expected="a file of lines: ndjson or text")
-    sending = connection.sending(declared, progress)
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        for piece in follow_file(files[0]):
-            sending.add(piece)
-            sending.finish()
+        follow(sending, SourceFile(files[0], declared, replace(layout, format=chosen)))
     except KeyboardInterrupt:
-        pass  # how it is meant to end
+        sending.stop()  # how it is meant to end
     finally:
         signal.signal(signal.SIGTERM, before)
-    return sending.finish()
+    return sending.reply
 
 
 def _wait(connection: Connection, token: str, timeout_s: float, *, quiet: bool) -> TokenState:

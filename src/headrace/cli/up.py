@@ -18,6 +18,7 @@ import typer
 from headrace.cli.options import FolderOption
 from headrace.cli.output import console, print_error
 from headrace.cli.plan import print_plan
+from headrace.cli.progress import WaitLines
 from headrace.errors import DefinitionError, HeadraceError
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def up(
 
     from headrace import logs
     from headrace.config import Workspace
-    from headrace.lease import refuse_if_held
+    from headrace.lease import in_turn, refuse_if_held
     from headrace.runtime import Runtime
     from headrace.web.app import create_app
     from headrace.web.guard import check_exposure
@@ -52,12 +53,14 @@ def up(
     opened = Workspace.open(workspace, host=host, port=port)
     settings = opened.settings
     check_exposure(settings.host, settings.token)
-    refuse_if_held(opened.lease_file)  # before its port is found taken; the lease itself decides
+    waits = WaitLines().waits
+    # Before its port is found taken; the lease itself decides.
+    in_turn(lambda: refuse_if_held(opened.lease_file), opened.lease_file, waits)
     with bind(settings.host, settings.port) as bound:
         logs.divert_children(opened.logs / "spark.log")
         logs.configure(settings.log_level, opened.logs / "headrace.log")
         faulthandler.enable()  # a library that crashes says where, instead of nothing
-        runtime = Runtime.open(opened, url_of(bound))
+        runtime = in_turn(lambda: Runtime.open(opened, url_of(bound)), opened.lease_file, waits)
         try:
             _apply_definitions(runtime)
             server = Server(create_app(runtime), runtime.workspace.settings.max_connections)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import uuid
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,9 @@ from headrace.define.model import Stream
 from headrace.errors import ConflictError, OverloadError
 from headrace.lake.formats.layout import Layout
 from headrace.lake.judge import Judge
+from headrace.readable import iso_us
 from headrace.transport.journal import Journal, Receipt
+from headrace.transport.sent import FilePiece, Sent, stale
 
 BACKLOG_BYTES = 4 << 30  # accepted but not yet in the lake: beyond it, wait
 BODY_BYTES = 64 << 20  # the largest body, and the most that it may become as lines
@@ -51,6 +54,7 @@ class Ingest:
         self._most_bytes = most_bytes
         self._door = _Door(Judge(stream, journal.now_us, most_bytes))
         self._claims: dict[str, tuple[str, Future[IngestReply]]] = {}  # keys in flight, with their digest
+        self._files: set[str] = set()  # names of files of which a piece is in flight
         self._claiming = threading.Condition()  # also told when a request is through the door
 
     def redefine(self, stream: Stream) -> int:
@@ -64,23 +68,47 @@ class Ingest:
             self._claiming.wait_for(lambda: not before.requests)
         return self.journal.end
 
-    def take(self, body: bytes, *, layout: Layout, key: str | None, keep_bad: bool) -> Future[IngestReply]:
-        """Accept a request once: the same key again gives the same reply and adds nothing."""
+    def take(
+        self, body: bytes, *, layout: Layout, key: str | None, keep_bad: bool, file: FilePiece | None = None
+    ) -> Future[IngestReply]:
+        """Accept a request once: the same key again gives the same reply and adds nothing.
+
+        A piece of a file is accepted only if the file stands where the piece begins.
+        """
         if self.journal.end - self.lake_position > BACKLOG_BYTES:
             raise OverloadError(
                 f"stream '{self.stream.name}' is {BACKLOG_BYTES >> 30} GiB behind",
                 fix="nothing of this request was kept; try again later",
             )
-        if key is None:
+        if key is None and file is None:
             return self._accept(body, layout, None, "", keep_bad)
-        return self._once(body, layout, key, keep_bad)
+        return self._once(body, layout, key or uuid.uuid4().hex, keep_bad, file)
 
-    def _once(self, body: bytes, layout: Layout, key: str, keep_bad: bool) -> Future[IngestReply]:
+    def sent(self, name: str, first: str) -> dict[str, Any]:
+        """What was sent under a file's name, and under other names what begins with the same event."""
+        files = self.journal.sent
+        version = files.version(name)  # before what it stands for: a piece that comes between makes it stale
+        same = [{"name": other, **self._describe(sent)} for other, sent in files.beginning_with(first, name)]
+        return {"version": version, "contents": [self._describe(sent) for sent in files.contents(name)], "same": same}
+
+    def _describe(self, sent: Sent) -> dict[str, Any]:
+        return {
+            "mark": sent.mark,
+            "first": sent.first,
+            "events": sent.events,
+            "token": self._token(sent.end),
+            "arrived": iso_us(sent.arrived_us),
+        }
+
+    def _once(
+        self, body: bytes, layout: Layout, key: str, keep_bad: bool, file: FilePiece | None
+    ) -> Future[IngestReply]:
         digest = hashlib.blake2b(body, digest_size=16).hexdigest()
         with self._claiming:
             claimed = self._claims.get(key)
             earlier = self.journal.recall(key) if claimed is None else None
             if claimed is None and earlier is None:
+                self._claim_file(file)
                 done: Future[IngestReply] = Future()
                 self._claims[key] = (digest, done)
         if claimed is not None:
@@ -92,22 +120,33 @@ class Ingest:
             done.set_result(self._reply(earlier))
             return done
         try:
-            accepted = self._accept(body, layout, key, digest, keep_bad)
+            accepted = self._accept(body, layout, key, digest, keep_bad, file)
         except BaseException as error:
-            self._release(key, done, error)
+            self._release(key, file, done, error)
             raise
-        accepted.add_done_callback(lambda ended: self._release(key, done, ended.exception(), ended))
+        accepted.add_done_callback(lambda ended: self._release(key, file, done, ended.exception(), ended))
         return done
+
+    def _claim_file(self, file: FilePiece | None) -> None:
+        """Compare here, set by the journal: no other piece of the file comes between."""
+        if file is not None:
+            if file.name in self._files:
+                raise stale(file.name)
+            self.journal.sent.check(file)
+            self._files.add(file.name)
 
     def _release(
         self,
         key: str,
+        file: FilePiece | None,
         done: Future[IngestReply],
         error: BaseException | None,
         ended: Future[IngestReply] | None = None,
     ) -> None:
         with self._claiming:
             self._claims.pop(key, None)
+            if file is not None:
+                self._files.discard(file.name)
         if error is not None:
             done.set_exception(error)
         elif ended is not None:
@@ -120,7 +159,15 @@ class Ingest:
                 fix="use a new key for new events; nothing of this request was kept",
             )
 
-    def _accept(self, body: bytes, layout: Layout, key: str | None, digest: str, keep_bad: bool) -> Future[IngestReply]:
+    def _accept(
+        self,
+        body: bytes,
+        layout: Layout,
+        key: str | None,
+        digest: str,
+        keep_bad: bool,
+        file: FilePiece | None = None,
+    ) -> Future[IngestReply]:
         with self._claiming:
             door = self._door
             door.requests += 1
@@ -130,7 +177,9 @@ class Ingest:
                 submitted: Future[Receipt] = Future()
                 submitted.set_result(Receipt(self.journal.end, 0, judged.refused))
             else:
-                submitted = self.journal.submit(judged.payload, judged.accepted, judged.refused, key=key, digest=digest)
+                submitted = self.journal.submit(
+                    judged.payload, judged.accepted, judged.refused, key=key, digest=digest, file=file
+                )
         except BaseException:
             self._leave(door)
             raise

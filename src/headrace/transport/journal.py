@@ -34,7 +34,8 @@ from headrace.transport.record import (
     segment_name,
     unpack,
 )
-from headrace.transport.recover import recover
+from headrace.transport.recover import look, recover
+from headrace.transport.sent import FilePiece, SentFiles
 
 SEGMENT_BYTES = 256 << 20
 MOST_GROUP = 16 << 20
@@ -60,6 +61,7 @@ class _Request:
     accepted: int
     refused: list[dict[str, object]]
     digest: str
+    file: FilePiece | None
     done: Future[Receipt]
 
 
@@ -100,6 +102,7 @@ class Journal:
         self._monotonic_s = monotonic_s
         self._segment_bytes = segment_bytes
         self.keys = Keys(clock_us, monotonic_s)
+        self.sent = SentFiles.read(folder)
         self._ages = Ages()
         self._failed: HeadraceError | None = None
         self._closing = threading.Lock()  # held while a request is queued: none comes behind the order to stop
@@ -126,15 +129,18 @@ class Journal:
         *,
         key: str | None = None,
         digest: str = "",
+        file: FilePiece | None = None,
     ) -> Future[Receipt]:
-        """Queue one request of NDJSON lines; the future is done when it is on disk."""
+        """Queue one request of NDJSON lines; the future is done when it is on disk, with how far its file was sent."""
         if self._failed:
             raise self._failed
-        said = {"key": key, "digest": digest, "accepted": accepted, "refused": refused}
-        meta = orjson.dumps(said) if key else b""
+        said: dict[str, object] = {"key": key, "digest": digest, "accepted": accepted, "refused": refused}
+        if file:
+            said["file"] = file.as_dict()
+        meta = orjson.dumps(said) if key or file else b""
         done: Future[Receipt] = Future()
         now_us, now_s = self._clock_us(), self._monotonic_s()
-        request = _Request(payload, meta, now_us, now_s, key or None, accepted, refused, digest, done)
+        request = _Request(payload, meta, now_us, now_s, key or None, accepted, refused, digest, file, done)
         with self._closing:
             if self._closed:
                 raise UnavailableError(
@@ -178,6 +184,7 @@ class Journal:
         for segment in list_segments(self.folder):
             if segment.end > limit or segment.start >= self._start:
                 break
+            self.sent.write(self.folder, self._fence)  # no record may be the only one that knows of a file
             fault_point("upkeep.before_reclaim")
             freed += segment.path.stat().st_size
             segment.path.unlink()
@@ -255,6 +262,8 @@ class Journal:
         self._ages.note(self.end, group[0].came_s)
         for request, start, end in zip(group, [self.end, *ends], ends, strict=False):
             self.keys.note(request.key, start, end, request.arrived_us)
+            if request.file:
+                self.sent.note(request.file, request.accepted, end, request.arrived_us)
         self.end, self._torn, self.trouble = position, False, None
         for request, end in zip(group, ends, strict=True):
             request.done.set_result(Receipt(end, request.accepted, request.refused, request.digest))
@@ -342,16 +351,32 @@ class Journal:
         return None
 
     def _remember(self, segment: Segment, record: Record) -> None:
-        key = None
-        if record.meta_bytes:
-            with segment.path.open("rb") as file:
-                file.seek(record.position + HEADER.size - segment.start)
-                meta = file.read(record.meta_bytes)
-            try:
-                key = orjson.loads(meta)["key"]
-            except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-                raise damaged(segment, record.position) from error
+        key = _note_sent(self.sent, segment, record)
         self.keys.note_old(key, record.position, record.end, record.arrived_us)
+
+
+def read_sent(folder: Path) -> SentFiles:
+    """Which files were sent, as a journal that nobody writes says."""
+    sent = SentFiles.read(folder)
+    look(folder, lambda segment, record: _note_sent(sent, segment, record))
+    return sent
+
+
+def _note_sent(sent: SentFiles, segment: Segment, record: Record) -> str | None:
+    """Note the file that a record is a piece of; the record's key."""
+    if not record.meta_bytes:
+        return None
+    with segment.path.open("rb") as file:
+        file.seek(record.position + HEADER.size - segment.start)
+        meta = file.read(record.meta_bytes)
+    try:
+        said = orjson.loads(meta)
+        if "file" in said:
+            sent.note(FilePiece.of(said["file"]), said["accepted"], record.end, record.arrived_us)
+        key: str | None = said["key"]
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise damaged(segment, record.position) from error
+    return key
 
 
 def _write_all(fd: int, chunks: list[bytes], offset: int) -> None:

@@ -19,7 +19,7 @@ from headrace.transport.record import (
     walk,
 )
 
-Note = Callable[[Segment, Record], None]
+Note = Callable[[Segment, Record], object]
 
 
 def recover(folder: Path, lake_end: int, note: Note) -> int:
@@ -47,6 +47,13 @@ def recover(folder: Path, lake_end: int, note: Note) -> int:
             fix=f"restore its files; to go on without the lost events, delete '{folder / DURABLE_FILE}'",
         )
     return end
+
+
+def look(folder: Path, note: Note) -> None:
+    """Tell `note` of each record that a start would keep, and change nothing."""
+    segments = [segment for segment in list_segments(folder) if segment.end > segment.start]
+    for segment in segments:
+        _intact_end(segment, 0 if segment is segments[-1] else segment.end, note)
 
 
 def _check_gap(segment: Segment, reached: int) -> None:

@@ -13,12 +13,14 @@ from headrace.errors import HeadraceError, TooLargeError
 from headrace.lake.formats.compression import Compression, Unpacked
 from headrace.lake.formats.layout import Format, Layout, make_layout
 from headrace.lake.formats.source import Source
+from headrace.transport.sent import FilePiece
 from headrace.web.admission import Claim
-from headrace.web.refusals import SlowError, UnsupportedError
+from headrace.web.refusals import RequestError, SlowError, UnsupportedError
 
 BLOCK_BYTES = 1 << 20
 GRACE_S = 15.0  # a body may take so long, and the time that its bytes take at the slowest pace
 SLOWEST_BYTES_PER_S = 64 << 10
+LONGEST_MARK = 200
 
 CONTENT_TYPES: dict[str, Format | None] = {
     "application/json": Format.JSON,
@@ -46,6 +48,34 @@ def read_layout(request: Request) -> Layout:
         raise UnsupportedError(f"content type '{kind}' is not taken", expected=_TAKEN)
     asked = request.query_params
     return make_layout(CONTENT_TYPES[kind], asked.get("delimiter"), asked.get("fields"))
+
+
+def read_file_piece(request: Request) -> FilePiece | None:
+    """Which piece of a file the request says it holds."""
+    text = request.headers.get("headrace-file")
+    if text is None:
+        return None
+    try:
+        fields = orjson.loads(text)
+        piece = FilePiece.of(fields)
+    except (orjson.JSONDecodeError, TypeError, KeyError) as error:
+        raise RequestError(
+            "header 'Headrace-File' is not a piece of a file", found=text[:80], expected='{"name": …, "mark": …, …}'
+        ) from error
+    kinds = {"name": str, "mark": str, "after": str, "seen": int, "first": str, "start": bool}
+    wrong = next((name for name, kind in kinds.items() if not isinstance(getattr(piece, name), kind)), None)
+    if (
+        wrong
+        or not piece.name
+        or not piece.mark
+        or max(map(len, (piece.mark, piece.after, piece.first))) > LONGEST_MARK
+    ):
+        raise RequestError(
+            "header 'Headrace-File' is not a piece of a file",
+            found=f"'{wrong or 'mark'}' of another kind or length",
+            expected=f"a name, and marks of at most {LONGEST_MARK} characters",
+        )
+    return piece
 
 
 def read_compression(request: Request) -> Compression | None:

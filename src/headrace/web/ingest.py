@@ -15,7 +15,7 @@ from headrace.define.durations import parse_duration
 from headrace.errors import DefinitionError
 from headrace.lake.ingest import IngestReply
 from headrace.web.admission import Admission
-from headrace.web.body import declared_bytes, read_body, read_compression, read_layout, unpack_body
+from headrace.web.body import declared_bytes, read_body, read_compression, read_file_piece, read_layout, unpack_body
 from headrace.web.meter import COUNTED
 from headrace.web.refusals import RequestError
 from headrace.web.replies import reply_json
@@ -38,6 +38,15 @@ _EVENTS_DOC: dict[str, Any] = {
             "in": "header",
             "schema": {"type": "string"},
             "description": "A retried request with the same key and body adds nothing; with another body it is a 409.",
+        },
+        {
+            "name": "Headrace-File",
+            "in": "header",
+            "schema": {"type": "string"},
+            "description": "Which piece of which file the events are, as JSON: `name`; `mark`, where the file stands "
+            "with this piece; `after`, the mark where it stands before it, or for a first piece `seen`, the version of "
+            "the name; `first`, what stands for the first event; `start`, true to count its events anew. A piece that "
+            "does not begin where the file stands is a 409 `stale_mark`.",
         },
         {
             "name": "keep_bad",
@@ -89,6 +98,7 @@ def ingest_routes(runtime: Runtime, max_body: int, admission: Admission) -> APIR
         keep_bad = _flag(request, "keep_bad")
         layout, compression = read_layout(request), read_compression(request)
         key = request.headers.get("idempotency-key")
+        file = read_file_piece(request)
         with admission.claim(min(declared_bytes(request), max_body)) as claim:
             body = [await read_body(request, max_body, claim)]
 
@@ -96,7 +106,7 @@ def ingest_routes(runtime: Runtime, max_body: int, admission: Admission) -> APIR
                 events = body.pop()  # so that nobody else holds it: it may be freed before the reply
                 if compression:
                     events = unpack_body(events, compression, max_body)
-                return runtime.ingest(stream, events, layout=layout, key=key, keep_bad=keep_bad)
+                return runtime.ingest(stream, events, layout=layout, key=key, keep_bad=keep_bad, file=file)
 
             if len(body[0]) <= SMALL_BODY and compression is None:
                 future = take()
@@ -106,6 +116,17 @@ def ingest_routes(runtime: Runtime, max_body: int, admission: Admission) -> APIR
             reply = await asyncio.shield(asyncio.wrap_future(future))
         request.scope[COUNTED] = (reply.accepted, len(reply.refused))
         return reply_json(reply.as_dict())
+
+    @routes.get("/v1/streams/{stream}/files", response_class=Response, openapi_extra=_FILES_DOC)
+    async def sent(stream: str, request: Request) -> Response:
+        """How far a file was sent: each content that came under its name, by mark, with how many events of it are kept.
+
+        `version` changes with each piece; `same` has what came under other names and begins with the same event.
+        """
+        name, first = (request.query_params.get(asked, "") for asked in ("name", "first"))
+        if not name:
+            raise RequestError("parameter 'name' is missing", expected="the name of a file")
+        return reply_json(runtime.sent(stream, name, first))
 
     @routes.get("/v1/tokens/{token}", response_class=Response, openapi_extra=_WAIT_DOC)
     async def follow(token: str, request: Request) -> Response:
@@ -122,6 +143,12 @@ def ingest_routes(runtime: Runtime, max_body: int, admission: Admission) -> APIR
     return routes
 
 
+_FILES_DOC: dict[str, Any] = {
+    "parameters": [
+        {"name": name, "in": "query", "schema": {"type": "string"}, "description": what}
+        for name, what in (("name", "Name of the file."), ("first", "What stands for its first event."))
+    ]
+}
 _WAIT_DOC: dict[str, Any] = {
     "parameters": [
         {

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import random
+import socket
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import httpx2
 import orjson
 
+from headrace.config import Workspace
 from headrace.define.plan import Change, Plan
 from headrace.errors import (
     HeadraceError,
     Location,
     NotFoundError,
+    NotReadyError,
     OverloadError,
     QuestionError,
     UnavailableError,
@@ -27,18 +33,22 @@ from headrace.errors import (
 from headrace.history.job import Job, Progress
 from headrace.lake.formats.layout import Format, Layout
 from headrace.lake.ingest import IngestReply, TokenState
-from headrace.sending import IN_FLIGHT
+from headrace.lease import live_holder
 from headrace.serve import Answer, Question
 from headrace.serve.cell import CellQuestion
 from headrace.serve.explanation import Explanation
 from headrace.serve.times import Bound, iso_ms
 from headrace.sql.answer import ARROW_STREAM, SqlAnswer
+from headrace.transport.sent import FilePiece
 from headrace.web import refusals
 
-RETRY_FOR_S = 30.0
+RETRY_FOR_S = 60.0  # a server that is started again takes some seconds
+START_S = 30.0  # how long a server that has its workspace may take until its port listens
 BUSY_FOR_S = 600.0
 LONGEST_PAUSE_S = 2.0
+PORT_PAUSE_S = 0.1
 REPLAY_S = 600.0  # for one step
+SENDERS = 2  # requests of one client that are on the wire at once
 NDJSON = "application/x-ndjson"
 _CONTENT_TYPES = {
     Format.NDJSON: "application/x-ndjson",
@@ -58,13 +68,21 @@ class Remote:
     """A workspace behind a URL. Connections are kept; events are sent again, under one key, until one reply comes."""
 
     def __init__(
-        self, url: str, token: str | None = None, *, retry_for_s: float = RETRY_FOR_S, busy_for_s: float = BUSY_FOR_S
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        workspace: Workspace | None = None,  # the folder that the server has, if it is of this machine
+        retry_for_s: float = RETRY_FOR_S,
+        busy_for_s: float = BUSY_FOR_S,
     ) -> None:
         self.url = url.rstrip("/")
+        self._workspace = workspace
         self.on_wait: Callable[[HeadraceError, float], None] | None = None  # hears of each pause before a retry
         self._retry_for_s = retry_for_s
         self._busy_for_s = busy_for_s
         self._reached = False  # a server that was never there is not waited for
+        self._stopping = threading.Event()  # nothing is tried again any more
         # A proxy of the environment is not for a server that is most often on this machine.
         self._http = httpx2.Client(
             base_url=self.url,
@@ -72,46 +90,82 @@ class Remote:
             timeout=httpx2.Timeout(60.0, connect=5.0),
             trust_env=False,
         )
-        self._senders = ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="send")
+        self._senders = ThreadPoolExecutor(SENDERS, thread_name_prefix="send")
 
     def close(self) -> None:
         """End the connections."""
-        self._senders.shutdown()
+        self._senders.shutdown(wait=not self._stopping.is_set(), cancel_futures=True)
         self._http.close()
 
     # Events
 
     def ingest(
-        self, stream: str, body: bytes, *, layout: Layout, key: str | None, keep_bad: bool
+        self,
+        stream: str,
+        body: bytes,
+        *,
+        layout: Layout,
+        key: str | None,
+        keep_bad: bool,
+        file: FilePiece | None = None,
     ) -> Future[IngestReply]:
         """Send a body in the background."""
-        return self._senders.submit(self._send, stream, body, layout, key or uuid.uuid4().hex, keep_bad)
+        return self._senders.submit(self._send, stream, body, layout, key or uuid.uuid4().hex, keep_bad, file)
 
-    def _send(self, stream: str, body: bytes, layout: Layout, key: str, keep_bad: bool) -> IngestReply:
-        """Send until one reply comes. A server that says that it is busy is waited for longer than a silent one."""
+    def _send(
+        self, stream: str, body: bytes, layout: Layout, key: str, keep_bad: bool, file: FilePiece | None
+    ) -> IngestReply:
         headers = {"idempotency-key": key, "content-type": _CONTENT_TYPES[layout.format]}
+        if file:
+            headers["headrace-file"] = json.dumps(file.as_dict())  # in ASCII, as headers are
         asked = {
             "keep_bad": "true" if keep_bad else None,
             "delimiter": layout.delimiter,
             "fields": ",".join(layout.fields) or None,
         }
         params = {name: value for name, value in asked.items() if value is not None}
-        path = f"/v1/streams/{_quote(stream)}/events"
+        said = self._until_replied("POST", f"{_stream(stream)}/events", params=params, content=body, headers=headers)
+        return IngestReply(said["accepted"], said["refused"], said["token"])
+
+    def sent(self, stream: str, name: str, first: str) -> dict[str, Any]:
+        """How far a file was sent to a stream."""
+        return dict(self._until_replied("GET", f"{_stream(stream)}/files", params={"name": name, "first": first}))
+
+    def sent_on_disk(self, stream: str, name: str) -> dict[str, int] | None:
+        """How many events of a file are kept, by mark, if the server is dead and its folder is at hand."""
+        if self._workspace is None or live_holder(self._workspace.lease_file):
+            return None
+        from headrace.transport.journal import read_sent  # only when a server is lost
+
+        try:
+            return {sent.mark: sent.events for sent in read_sent(self._workspace.journal(stream)).contents(name)}
+        except (HeadraceError, OSError):
+            return None
+
+    def hold(self) -> None:
+        """The server is the one that writes."""
+
+    def give_up(self) -> None:
+        """Try nothing again any more."""
+        self._stopping.set()
+
+    def _until_replied(self, method: str, path: str, **request: Any) -> Any:
+        """Ask until one reply comes. A server that says that it is busy is waited for longer than a silent one."""
         began, pause = time.monotonic(), 0.1
         while True:
             try:
-                said = self.call("POST", path, params=params, content=body, headers=headers)
-                return IngestReply(said["accepted"], said["refused"], said["token"])
+                return self.call(method, path, **request)
             except (OverloadError, UnavailableError) as error:
                 patience_s = self._busy_for_s if isinstance(error, OverloadError) else self._retry_for_s
                 hopeless = isinstance(error, UnreachableError) and not self._reached
                 pause = max(pause, error.retry_after_s or 0.0)
-                if hopeless or time.monotonic() + pause > began + patience_s:
+                if hopeless or self._stopping.is_set() or time.monotonic() + pause > began + patience_s:
                     raise
                 if self.on_wait:
                     self.on_wait(error, pause)
                 # Not all at the same moment, when many were sent away at once.
-                time.sleep(pause * random.uniform(1.0, 1.3))
+                if self._stopping.wait(pause * random.uniform(1.0, 1.3)):
+                    raise
                 pause = min(pause * 2, LONGEST_PAUSE_S)
 
     def wait_token(self, token: str, timeout_s: float) -> TokenState:
@@ -225,6 +279,8 @@ class Remote:
     @contextmanager
     def _reaching(self) -> Iterator[None]:
         """Failures of the way to the server come out as errors of ours."""
+        if not self._reached and self._workspace:
+            self._wait_for_port(self._workspace.lease_file)
         try:
             yield
             self._reached = True
@@ -239,6 +295,22 @@ class Remote:
             raise made(
                 f"the server at {self.url} cannot be reached: {error}", fix="`headrace up` starts one"
             ) from error
+
+    def _wait_for_port(self, lease_file: Path) -> None:
+        """Until a server that has just taken its workspace listens, if it lives and does not take too long."""
+        deadline = time.monotonic() + START_S
+        address = (self._http.base_url.host, self._http.base_url.port or 80)
+        while time.monotonic() < deadline:
+            try:
+                socket.create_connection(address, timeout=1.0).close()
+                return
+            except OSError:
+                holder = live_holder(lease_file)
+                if holder is None or holder.url != self.url or self._stopping.is_set():
+                    return
+                if self.on_wait:
+                    self.on_wait(NotReadyError(f"the server at {self.url} is starting"), PORT_PAUSE_S)
+                self._stopping.wait(PORT_PAUSE_S)
 
     def _read(self, response: httpx2.Response) -> Any:
         """What a reply says as JSON; raises the error that it says."""
@@ -341,6 +413,10 @@ def _bound(name: str, bound: Bound | None) -> str | None:
     if bound.ms > 0:
         raise QuestionError(f"{name} lies after the newest event", fix="count back from it, as in '-1h'")
     return f"-{-bound.ms}ms" if bound.ms else "now"
+
+
+def _stream(name: str) -> str:
+    return f"/v1/streams/{_quote(name)}"
 
 
 def _quote(text: str) -> str:

@@ -65,9 +65,7 @@ def _whole_lines(source: Source, size: int) -> Iterator[bytes]:
     while block := source.read(size):
         cut = block.rfind(b"\n") + 1
         if cut:
-            piece = b"".join((*rest, block[:cut]))
-            if not piece.isspace():
-                yield piece
+            yield b"".join((*rest, block[:cut]))
             rest, held = [block[cut:]], len(block) - cut
         else:
             rest.append(block)

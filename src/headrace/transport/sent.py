@@ -1,0 +1,163 @@
+"""Which files were sent to a stream, and up to where: one small entry for each, which outlives the journal's records.
+
+A piece of a file is taken only if the file stands where the piece begins: compare-and-set. What a mark says of a
+file's content is the sender's business; here marks are only compared. Each accepted piece is written in the journal's
+record of its events, so that both are kept or neither is; before a journal file is deleted, all entries are written
+to a file of their own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import orjson
+
+from headrace.errors import CorruptionError, StaleMarkError
+from headrace.failures import replace_file, sync
+
+MOST_SAME = 10  # names that are told of one content
+_PATTERN = "sent-*.json"
+
+
+@dataclass(frozen=True)
+class FilePiece:
+    """Which part of which file a request holds."""
+
+    name: str
+    mark: str  # where the file stands with this piece
+    after: str = ""  # where it must stand before it; empty: the first piece of a content that is not known yet
+    seen: int = 0  # without `after`: the version of the name that the sender has seen
+    first: str = ""  # stands for the file's first event
+    start: bool = False  # its events are counted anew from here
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> Self:
+        """From a journal record or a request."""
+        return cls(**{name: fields[name] for name in cls.__dataclass_fields__ if name in fields})
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One content that was sent under a name: up to which mark, how many events, the position behind the last."""
+
+    mark: str
+    first: str
+    events: int
+    end: int
+    arrived_us: int
+
+
+@dataclass
+class _Name:
+    """The contents that were sent under one name, by mark. The version changes with each piece."""
+
+    version: int = 0
+    contents: dict[str, Sent] = field(default_factory=dict)
+
+
+class SentFiles:
+    """The files of one stream. Safe for several threads."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, _Name] = {}
+        self._by_first: dict[str, set[str]] = {}
+        self._changed = False  # since the entries were last written
+        self._lock = threading.Lock()
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """What was written to a folder, by whichever process."""
+        files = cls()
+        for path in sorted(folder.glob(_PATTERN)):
+            try:
+                for name, entry in orjson.loads(path.read_bytes())["files"].items():
+                    if entry["version"] > files.version(name):
+                        contents = [Sent(**content) for content in entry["contents"]]
+                        files._put(name, _Name(entry["version"], {content.mark: content for content in contents}))
+            except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+                raise CorruptionError(
+                    f"file '{path}' is damaged",
+                    expected="the files that were sent to the stream, as JSON",
+                    fix="restore it; if it is deleted, a file that was sent before counts again when it is sent again",
+                ) from error
+        return files
+
+    def write(self, folder: Path, fence: int) -> None:
+        """Have all entries on disk. The fence keeps a process that lost its lease off the file of the next."""
+        with self._lock:
+            if not self._changed:
+                return
+            names = {
+                name: {"version": entry.version, "contents": [asdict(sent) for sent in entry.contents.values()]}
+                for name, entry in self._names.items()
+            }
+            self._changed = False
+        path = folder / f"sent-{fence:08d}.json"
+        try:
+            replace_file(path, orjson.dumps({"files": names}), f"file '{path}' cannot be written")
+            sync(folder)
+        except BaseException:
+            self._changed = True
+            raise
+        for other in folder.glob(_PATTERN):
+            if other.name < path.name:
+                other.unlink(missing_ok=True)
+
+    def version(self, name: str) -> int:
+        """Changes with each piece that is kept under the name; 0 if there is none."""
+        with self._lock:
+            entry = self._names.get(name)
+            return entry.version if entry else 0
+
+    def contents(self, name: str) -> list[Sent]:
+        """What was sent under a name, the newest last."""
+        with self._lock:
+            entry = self._names.get(name)
+            return sorted(entry.contents.values(), key=lambda sent: sent.end) if entry else []
+
+    def beginning_with(self, first: str, but: str) -> list[tuple[str, Sent]]:
+        """What was sent under other names and begins with the same event, some of it."""
+        with self._lock:
+            names = sorted(self._by_first.get(first, set()) - {but})[:MOST_SAME]
+            return [(name, sent) for name in names for sent in self._names[name].contents.values()]
+
+    def check(self, piece: FilePiece) -> None:
+        """Refuse a piece that does not begin where its file stands."""
+        with self._lock:
+            entry = self._names.get(piece.name) or _Name()
+            fits = piece.after in entry.contents if piece.after else piece.seen == entry.version
+        if not fits:
+            raise stale(piece.name)
+
+    def note(self, piece: FilePiece, events: int, end: int, arrived_us: int) -> None:
+        """A piece whose record ends at a position is kept. What is known already changes nothing."""
+        with self._lock:
+            entry = self._names.get(piece.name) or _Name()
+            if end <= entry.version:
+                return
+            before = entry.contents.pop(piece.after, None)
+            total = events if piece.start or before is None else before.events + events
+            entry.contents[piece.mark] = Sent(piece.mark, piece.first, total, end, arrived_us)
+            entry.version = end
+            self._put(piece.name, entry)
+
+    def _put(self, name: str, entry: _Name) -> None:
+        self._changed = True
+        self._names[name] = entry
+        for sent in entry.contents.values():
+            self._by_first.setdefault(sent.first, set()).add(name)
+
+
+def stale(name: str) -> StaleMarkError:
+    """The error for a piece that does not begin where its file stands."""
+    return StaleMarkError(
+        f"file '{name}' does not stand where this piece of it begins",
+        fix="nothing of this request was kept; ask where the file stands and continue from there",
+    )
