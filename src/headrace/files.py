@@ -88,10 +88,11 @@ def find_files(paths: Iterable[Path]) -> list[Path]:
 class SourceFile:
     """A file to be sent, or standard input. Only a regular file can be read again, and so has a name to be known by."""
 
-    def __init__(self, path: Path, declared: Declared, layout: Layout = ANY) -> None:
+    def __init__(self, path: Path, declared: Declared, layout: Layout = ANY, size: int = PIECE_BYTES) -> None:
         self.path = path
         self._declared = declared
         self._layout = layout
+        self._size = size
         self.name = _name(path) if path != STANDARD_INPUT and path.is_file() else None
 
     def first(self) -> str | None:
@@ -111,10 +112,10 @@ class SourceFile:
         with self._opened() as (source, layout):
             return best_match(self._content_blocks(source, layout), marks)
 
-    def pieces(self, size: int = PIECE_BYTES, skip: int = 0) -> Iterator[Piece]:
-        """Its events in pieces of about `size` bytes, each of whole lines, without the first `skip` lines."""
+    def pieces(self, skip: int = 0) -> Iterator[Piece]:
+        """Its events in pieces of about the same size, each of whole lines, without the first `skip` lines."""
         with self._opened() as (source, layout):
-            yield from _pieces(source, layout, self._declared, size, skip)
+            yield from _pieces(source, layout, self._declared, self._size, skip)
 
     def _content_blocks(self, source: _Opened, layout: Layout) -> Iterator[bytes]:
         if layout.format in _WRITTEN_ANEW:

@@ -210,7 +210,7 @@ def test_send_without_a_server_writes_to_the_journal(applied: Path, headrace: Co
     shown = headrace("send", "visits", first, second, "-w", applied, "--json")
     assert shown.json["accepted"] == 4
     assert shown.json["token"].startswith("visits.")
-    assert headrace("send", "visits", first, "-w", applied).out.startswith("2 events sent in ")
+    assert headrace("send", "visits", first, "-w", applied).out.startswith(f"Nothing new in '{first}': 2 events sent")
     [stream] = headrace("streams", "-w", applied, "--json").json
     assert stream["backlog_bytes"] > 0
     waited = headrace("send", "visits", first, "-w", applied, "--wait")

@@ -30,9 +30,13 @@ class Clock:
         self.wall_us += us
         self.passed_us += us
 
-    def open(self, folder: Path, fence: int) -> Journal:
+    def open(self, folder: Path, fence: int, lake_end: int = 0) -> Journal:
         return Journal(
-            folder, fence=fence, clock_us=lambda: self.wall_us, monotonic_s=lambda: 1000 + self.passed_us / 1e6
+            folder,
+            fence=fence,
+            lake_end=lake_end,
+            clock_us=lambda: self.wall_us,
+            monotonic_s=lambda: 1000 + self.passed_us / 1e6,
         )
 
 
