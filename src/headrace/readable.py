@@ -24,6 +24,11 @@ def count(number: int | float | None) -> str:
     return "–" if number is None else f"{number:,}"
 
 
+def many(number: int, noun: str) -> str:
+    """A number of things."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def number(of: int | float | Decimal) -> str:
     """A number whole, or with as many places as tell something: `--json` has them all."""
     if isinstance(of, int):

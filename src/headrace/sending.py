@@ -26,6 +26,7 @@ from headrace.errors import (
 from headrace.files import Declared, Piece, SourceFile
 from headrace.lake.formats.layout import Format, Layout
 from headrace.lake.ingest import IngestReply, read_token
+from headrace.readable import many
 from headrace.transport.sent import FilePiece
 
 STALE_PAUSE_S = 0.2  # before a file that another process is sending too is looked at again
@@ -246,9 +247,9 @@ class Sending:
         if earlier:
             raise _changed(file, earlier)
         if contents:
-            events = sum(content["events"] for content in contents)
-            self._note(f"'{file.path}' is not the file that was sent under this name before ({events:,} events): "
-                       "it is sent as a new one")  # fmt: skip
+            events = many(sum(content["events"] for content in contents), "event")
+            before = f"'{file.path}' is not the file that was sent under this name before ({events})"
+            self._note(f"{before}: it is sent as a new one")
         self._hint_same(file, standing["same"])
         return _Course(file.name, "", version, first, start=True)
 
@@ -257,8 +258,8 @@ class Sending:
         match = file.match(by_mark)
         if match:
             other = by_mark[match.mark]
-            self._note(f"'{file.path}' begins with the {other['events']:,} events that were sent as '{other['name']}': "
-                       "under another name they count again")  # fmt: skip
+            begins = f"'{file.path}' begins with what was sent as '{other['name']}' ({many(other['events'], 'event')})"
+            self._note(f"{begins}: under another name it counts again")
 
     # On the way
 
@@ -338,8 +339,9 @@ class Sending:
     def _say_kept(self, kept: int, unsure: int) -> str | None:
         if not kept and not unsure:
             return None
-        events = f"at least {kept:,} events are kept, and {unsure:,} more may be" if unsure else (
-            f"{kept:,} events are kept")  # fmt: skip
+        events = f"{many(kept, 'event')} {'is' if kept == 1 else 'are'} kept"
+        if unsure:
+            events = f"at least {events}, and {unsure:,} more may be"
         if self._course is None:
             return f"{events}; what has no name cannot be continued: send only what follows them"
         without = " without --again" if self._again else ""
@@ -369,7 +371,7 @@ def send_all(sending: Sending, files: Iterable[SourceFile]) -> SendReply:
 
 def _changed(file: SourceFile, earlier: dict[str, Any]) -> ChangedFileError:
     return ChangedFileError(
-        f"file '{file.path}' has changed since {earlier['events']:,} events of it were sent",
+        f"file '{file.path}' has changed since {many(earlier['events'], 'event')} of it were sent",
         found="other content before the place where it stopped",
         expected="what was sent, and more behind it",
         fix="send new events in a file of their own; to send all of this one as well: `--again` with this file",

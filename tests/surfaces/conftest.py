@@ -21,6 +21,7 @@ import pytest
 from headrace import logs
 from headrace.cli.app import run
 from headrace.config import Workspace
+from headrace.lease import live_holder
 from headrace.runtime import Runtime
 from headrace.web.app import create_app
 from headrace.web.server import Server, bind, url_of
@@ -147,6 +148,18 @@ class Up:
         self.process.send_signal(number)
         out, err = self.process.communicate(timeout=60)
         return self.process.returncode, out, err
+
+
+class Holding:
+    """A `headrace send` without a server, which waits for its standard input and keeps others waiting."""
+
+    def __init__(self, folder: Path) -> None:
+        command = [str(HEADRACE), "send", "visits", "-", "-w", str(folder)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        wait_until(lambda: live_holder(folder / "data" / "lease.json"))
+
+    def end(self) -> str:
+        return self.process.communicate(orjson.dumps(visit()).decode())[0]
 
 
 def visit(second: float = 0.0, **fields: Any) -> dict[str, Any]:

@@ -8,8 +8,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,12 @@ import pyarrow as pa
 import pytest
 
 from headrace.cli.app import run
+from headrace.config import Workspace
 from headrace.errors import HeadraceError
-from tests.surfaces.conftest import HEADRACE, Ran, Served, visit
+from headrace.runtime import Runtime
+from headrace.web.app import create_app
+from headrace.web.server import Server, bind, url_of
+from tests.surfaces.conftest import HEADRACE, Holding, Ran, Served, visit
 from tests.surfaces.test_http_formats import BAD, FORMS, GOOD, TEXT_STREAM
 from tests.waiting import wait_until
 
@@ -144,9 +150,69 @@ def test_a_growing_file_is_followed(applied: Path, serve: Callable[..., Served])
     with file.open("ab") as log:
         log.write(b"anew\n")
     wait_until(has(b"anew\n"))
-    out, _ = following.stop(signal.SIGINT)
+    out, err = following.stop(signal.SIGINT)
     assert "5 events sent" in out
     assert "token lines." in out
+    assert "1 event sent" in err  # without a terminal, its progress comes as lines
+    following = Following(file, served.url)
+    with file.open("ab") as log:
+        log.write(b"later\n")
+    wait_until(has(b"later\n"))
+    out, _ = following.stop(signal.SIGTERM)
+    assert "1 event sent in" in out
+    assert "1 event sent before" in out
+    assert sum(segment.read_bytes().count(b"anew\n") for segment in journal.iterdir()) == 1
+
+
+def test_sends_without_a_server_come_one_after_the_other(applied: Path, headrace: Command) -> None:
+    holding = Holding(applied)
+    senders = []
+    for number in range(2):
+        file = applied / f"{number}.ndjson"
+        file.write_bytes(orjson.dumps(visit(number)))
+        err = applied / f"{number}.err"
+        command = [str(HEADRACE), "send", "visits", str(file), "-w", str(applied)]
+        with err.open("w") as out:
+            senders.append((subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=out), err))
+    waiting = f"waiting: workspace '{applied}' is in use by process {holding.process.pid}"
+    for _, err in senders:
+        wait_until(lambda err=err: waiting in err.read_text())
+    assert "1 event sent" in holding.end()
+    assert [sender.wait(60) for sender, _ in senders] == [0, 0]
+    journal = applied / "data" / "journal" / "visits"
+    assert sum(segment.read_bytes().count(b'"visitor"') for segment in journal.glob("*.seg")) == 3
+
+
+def test_a_server_that_has_come_meanwhile_is_used(applied: Path, serve: Callable[..., Served]) -> None:
+    from headrace.client import connect
+
+    with connect(applied) as connection:
+        assert connection.url is None
+        served = serve(applied)
+        assert connection.send("visits", [visit()]).accepted == 1
+        assert connection.url == served.url
+
+
+def test_a_server_that_does_not_listen_yet_is_waited_for(applied: Path) -> None:
+    from headrace.client import connect
+
+    waits = threading.Event()
+    bound = bind("127.0.0.1", 0)
+    runtime = Runtime.open(Workspace.open(applied), url_of(bound))  # as `headrace up` has it for a moment
+    server = Server(create_app(runtime), 100)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+    try:
+        with connect(applied) as connection, ThreadPoolExecutor() as pool:
+            connection.on_wait(lambda error, _: waits.set() if "is starting" in error.message else None)
+            sent = pool.submit(connection.send, "visits", [visit()])
+            assert waits.wait(60)
+            thread.start()
+            assert sent.result(60).accepted == 1
+    finally:
+        server.stop()
+        thread.join()
+        runtime.stop()
+        bound.close()
 
 
 def test_a_busy_server_is_waited_for(applied: Path, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 from headrace.lease import live_holder
-from tests.surfaces.conftest import HEADRACE, Up
+from tests.surfaces.conftest import HEADRACE, Holding, Up
 from tests.waiting import wait_until
 
 
@@ -85,3 +85,21 @@ def test_it_stops_when_another_takes_over(applied: Path) -> None:
     assert "another process has taken this workspace over" in err
     assert "Traceback" not in err
     second.stop()
+
+
+def test_up_waits_for_a_send_that_goes_on_without_a_server(applied: Path) -> None:
+    holding = Holding(applied)
+    process = subprocess.Popen(
+        [str(HEADRACE), "up", "-w", str(applied), "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout
+    assert process.stderr
+    in_use = f"waiting: workspace '{applied}' is in use by process {holding.process.pid}\n"
+    assert process.stderr.readline() == in_use
+    assert "1 event sent" in holding.end()
+    assert "Headrace serves" in process.stdout.readline()
+    process.terminate()
+    process.communicate(timeout=60)

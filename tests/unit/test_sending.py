@@ -274,7 +274,7 @@ def test_the_same_content_under_another_name_counts_again_with_a_hint(
     receiver.send(file)
     reply = receiver.send(copy)
     assert reply.accepted == 40
-    assert f"'{copy}' begins with the 30 events that were sent as '{file}'" in reply.notes[0]
+    assert f"'{copy}' begins with what was sent as '{file}' (30 events)" in reply.notes[0]
 
 
 def test_one_file_by_several_paths(

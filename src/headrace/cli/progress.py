@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from headrace.cli.output import console
+from headrace.readable import many
 
 if TYPE_CHECKING:
     from headrace.errors import HeadraceError
@@ -67,7 +68,7 @@ class _Lines(WaitLines):
         while self._news.wait() and not self._ended.is_set():
             self._news.clear()
             share = f", {min(1.0, self._bytes / self._total):.0%} of the files read" if self._total else ""
-            typer.echo(f"{self._events:,} events sent{share}", err=True)
+            typer.echo(f"{many(self._events, 'event')} sent{share}", err=True)
             self._ended.wait(SAY_EVERY_S)
 
 

@@ -15,6 +15,7 @@ import typer
 from headrace.cli.options import JsonOption, WorkspaceOption, complete_stream, open_connection
 from headrace.cli.output import console, print_json
 from headrace.errors import IngestError, NotReadyError
+from headrace.readable import many
 
 if TYPE_CHECKING:
     from headrace.client import Connection
@@ -111,17 +112,13 @@ def _dead_letters(connection: Connection, stream: str) -> int:
 def _say(reply: SendReply, took_s: float, files: list[Path]) -> None:
     if reply.already_sent and not reply.accepted:
         what = f"'{files[0]}'" if len(files) == 1 else f"{len(files):,} files"
-        events = _count(reply.already_sent)
+        events = many(reply.already_sent, "event")
         typer.echo(f"Nothing new in {what}: {events} sent before (`--again` sends all of it again)")
         return
     rate = reply.accepted / max(took_s, 1e-3)
     token = f"; token {reply.token}" if reply.token else ""
-    before = f"; {_count(reply.already_sent)} sent before" if reply.already_sent else ""
-    typer.echo(f"{_count(reply.accepted)} sent in {took_s:.1f} s ({rate:,.0f} events/s){before}{token}")
-
-
-def _count(events: int) -> str:
-    return "1 event" if events == 1 else f"{events:,} events"
+    before = f"; {many(reply.already_sent, 'event')} sent before" if reply.already_sent else ""
+    typer.echo(f"{many(reply.accepted, 'event')} sent in {took_s:.1f} s ({rate:,.0f} events/s){before}{token}")
 
 
 def _follow(

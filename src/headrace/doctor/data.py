@@ -13,12 +13,13 @@ from headrace.config import Workspace
 from headrace.define.catalog import Catalog
 from headrace.define.model import Stream
 from headrace.doctor.batch import check_batch_layer
-from headrace.doctor.finding import Finding, bad, good, many, warn
+from headrace.doctor.finding import Finding, bad, good, warn
 from headrace.doctor.journal import check_journal
 from headrace.errors import HeadraceError
 from headrace.lake.health import check_contents, check_files, check_footers, check_log
 from headrace.lake.table import LakeTable
 from headrace.lease import live_holder
+from headrace.readable import many
 from headrace.running import read_running
 from headrace.stored import open_to_read, store_files
 

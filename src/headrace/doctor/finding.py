@@ -44,8 +44,3 @@ def warn(check: str, said: str, fix: str) -> Finding:
 def bad(check: str, said: str, fix: str) -> Finding:
     """It does not work."""
     return Finding(check, "error", said, fix)
-
-
-def many(number: int, noun: str) -> str:
-    """A number of things, for people."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -12,9 +12,10 @@ from pathlib import Path
 from headrace.config import Workspace
 from headrace.define.catalog import Catalog, load
 from headrace.define.plan import compare
-from headrace.doctor.finding import Finding, bad, good, many, warn
+from headrace.doctor.finding import Finding, bad, good, warn
 from headrace.errors import DefinitionErrors, HeadraceError
 from headrace.lease import live_holder, read_holder
+from headrace.readable import many
 from headrace.running import read_running
 
 LEAST_FREE_BYTES, LEAST_FREE_SHARE = 2_000_000_000, 0.05

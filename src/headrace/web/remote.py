@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,8 @@ START_S = 30.0  # how long a server that has its workspace may take until its po
 BUSY_FOR_S = 600.0
 LONGEST_PAUSE_S = 2.0
 PORT_PAUSE_S = 0.1
+LAST_REPLY_S = 5.0  # for what is asked by a command that was interrupted
 REPLAY_S = 600.0  # for one step
-SENDERS = 2  # requests of one client that are on the wire at once
 NDJSON = "application/x-ndjson"
 _CONTENT_TYPES = {
     Format.NDJSON: "application/x-ndjson",
@@ -90,11 +90,9 @@ class Remote:
             timeout=httpx2.Timeout(60.0, connect=5.0),
             trust_env=False,
         )
-        self._senders = ThreadPoolExecutor(SENDERS, thread_name_prefix="send")
 
     def close(self) -> None:
         """End the connections."""
-        self._senders.shutdown(wait=not self._stopping.is_set(), cancel_futures=True)
         self._http.close()
 
     # Events
@@ -110,7 +108,8 @@ class Remote:
         file: FilePiece | None = None,
     ) -> Future[IngestReply]:
         """Send a body in the background."""
-        return self._senders.submit(self._send, stream, body, layout, key or uuid.uuid4().hex, keep_bad, file)
+        key = key or uuid.uuid4().hex
+        return _in_background(lambda: self._send(stream, body, layout, key, keep_bad, file))
 
     def _send(
         self, stream: str, body: bytes, layout: Layout, key: str, keep_bad: bool, file: FilePiece | None
@@ -154,11 +153,14 @@ class Remote:
         began, pause = time.monotonic(), 0.1
         while True:
             try:
-                return self.call(method, path, **request)
+                patience = {"timeout": LAST_REPLY_S} if self._stopping.is_set() else {}
+                return self.call(method, path, **request, **patience)
             except (OverloadError, UnavailableError) as error:
                 patience_s = self._busy_for_s if isinstance(error, OverloadError) else self._retry_for_s
                 hopeless = isinstance(error, UnreachableError) and not self._reached
                 pause = max(pause, error.retry_after_s or 0.0)
+                if isinstance(error, UnreachableError):
+                    self._find_again()
                 if hopeless or self._stopping.is_set() or time.monotonic() + pause > began + patience_s:
                     raise
                 if self.on_wait:
@@ -296,6 +298,13 @@ class Remote:
                 f"the server at {self.url} cannot be reached: {error}", fix="`headrace up` starts one"
             ) from error
 
+    def _find_again(self) -> None:
+        """Go on with the server that has the workspace now: one that was started again may listen elsewhere."""
+        holder = live_holder(self._workspace.lease_file) if self._workspace else None
+        if holder and holder.url:
+            self.url = holder.url
+            self._http.base_url = self.url
+
     def _wait_for_port(self, lease_file: Path) -> None:
         """Until a server that has just taken its workspace listens, if it lives and does not take too long."""
         deadline = time.monotonic() + START_S
@@ -353,6 +362,20 @@ class RemoteDeadLetters:
         asked = {"cursor": cursor, "dry_run": "true" if dry_run else None}
         given = {name: value for name, value in asked.items() if value is not None}
         return dict(self._remote.call("POST", f"{self._path}/replay", params=given, timeout=REPLAY_S))
+
+
+def _in_background(send: Callable[[], IngestReply]) -> Future[IngestReply]:
+    """In a thread that does not keep an interrupted process alive until its server answers."""
+    done: Future[IngestReply] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(send())
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=run, name="send", daemon=True).start()
+    return done
 
 
 def _seconds(text: str | None) -> float | None:
