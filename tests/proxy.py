@@ -86,6 +86,7 @@ class Proxy:
                     self._changed.wait_for(lambda: not self.holds)
                 sink.sendall(block)
         for each in (source, sink):
+            self._sockets.discard(each)
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
-            self._sockets.discard(each)
+            each.close()  # who is still sending is told so

@@ -150,7 +150,8 @@ class Remote:
 
     def _until_replied(self, method: str, path: str, **request: Any) -> Any:
         """Ask until one reply comes. A server that says that it is busy is waited for longer than a silent one."""
-        began, pause = time.monotonic(), 0.1
+        failing_since: float | None = None
+        pause = 0.1
         while True:
             try:
                 patience = {"timeout": LAST_REPLY_S} if self._stopping.is_set() else {}
@@ -159,9 +160,10 @@ class Remote:
                 patience_s = self._busy_for_s if isinstance(error, OverloadError) else self._retry_for_s
                 hopeless = isinstance(error, UnreachableError) and not self._reached
                 pause = max(pause, error.retry_after_s or 0.0)
+                failing_since = failing_since or time.monotonic()  # not before: a reply may be long in coming
                 if isinstance(error, UnreachableError):
                     self._find_again()
-                if hopeless or self._stopping.is_set() or time.monotonic() + pause > began + patience_s:
+                if hopeless or self._stopping.is_set() or time.monotonic() + pause > failing_since + patience_s:
                     raise
                 if self.on_wait:
                     self.on_wait(error, pause)
