@@ -93,6 +93,12 @@ class Workspace:
         given = {key: value for key, value in overrides.items() if value is not None}
         return cls(path, settings.model_copy(update=given))
 
+    def make_data(self) -> None:
+        """Make the data folder, for this user alone. One that is there stays as it is: somebody may share it."""
+        if not self.data.exists():
+            self.data.parent.mkdir(parents=True, exist_ok=True)
+            self.data.mkdir(mode=0o700, exist_ok=True)
+
     @property
     def name(self) -> str:
         return self.folder.name
@@ -129,6 +135,11 @@ class Workspace:
 def _read_settings(file: Path) -> Settings:
     try:
         given = tomllib.loads(file.read_text())
+    except PermissionError as error:
+        raise WorkspaceError(
+            f"settings '{file}' cannot be read: permission denied",
+            fix="run this as the user who owns the workspace, or permit this user to read them",
+        ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise WorkspaceError(f"settings '{file}' are not TOML: {error}", fix="mend the line that it names") from error
     for name in given:

@@ -26,6 +26,7 @@ log = structlog.get_logger("headrace.store")
 
 def take_lease(workspace: Workspace, url: str | None) -> Lease:
     """The lease of a workspace. If its file was lost, the data tells which fences were used."""
+    workspace.make_data()
     return Lease(
         workspace.lease_file,
         url=url,

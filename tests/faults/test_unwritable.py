@@ -29,6 +29,7 @@ def inside(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def read_only(small_disk: Callable[[int], Path]) -> Iterator[Callable[[Path], None]]:
     """Makes a folder part of a file system that refuses writes."""
     disk = small_disk(1 << 20)
+    disk.chmod(0o700)
     bound: list[Path] = []
 
     def bind(folder: Path) -> None:

@@ -49,6 +49,10 @@ They live in `headrace.toml` of the workspace; a variable of the environment win
 `headrace up` over both. `headrace init` writes a file with all of them, commented out. A name that is none of these is
 refused.
 
+The file may hold the token, so `init` makes it for its owner alone (mode 600), and the data folder is made likewise
+(mode 700). Files and folders that are there already stay as they are; `headrace up` and `headrace doctor` warn of a
+data folder, or of a file with a token, that other users of the machine can read, and say the `chmod` that changes it.
+
 | setting | variable | default | what it is |
 |---|---|---|---|
 """

@@ -88,6 +88,17 @@ def test_init_makes_a_workspace_that_is_valid(folder: Path, headrace: Command) -
     assert "nothing was written" in again.err
 
 
+def test_settings_and_data_are_made_for_their_owner_alone(tmp_path: Path, headrace: Command) -> None:
+    before = os.umask(0)
+    try:
+        assert headrace("init", tmp_path / "shop").code == 0
+        assert headrace("apply", "--yes", "-w", tmp_path / "shop").code == 0
+    finally:
+        os.umask(before)
+    modes = {name: (tmp_path / "shop" / name).stat().st_mode & 0o777 for name in ("headrace.toml", "data")}
+    assert modes == {"headrace.toml": 0o600, "data": 0o700}
+
+
 def test_init_from_a_file_makes_a_workspace_that_takes_it(tmp_path: Path, headrace: Command) -> None:
     file = write_events(tmp_path / "page views.ndjson", *(visit(second, page=f"/{second % 3}") for second in range(40)))
     made = headrace("init", tmp_path / "mine", "--from", file)

@@ -177,6 +177,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, applied: Path) -> None:
     for path in (*applied.parents, applied):
         if path.stat().st_uid == 0 and str(path).startswith("/tmp/"):
             path.chmod(0o755)
+    (applied / "headrace.toml").chmod(0o644)
     code = (
         "import os; from pathlib import Path; from headrace.config import Workspace\n"
         "from headrace.doctor.workspace import check_folders\n"
@@ -184,6 +185,32 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, applied: Path) -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "cannot be written: Permission denied" in ran.stdout, ran.stderr
+
+
+def test_what_other_users_can_read_is_named(applied: Path, examine: Command) -> None:
+    data, settings = applied / "data", applied / "headrace.toml"
+    assert examine(applied)["permissions"]["level"] == "ok"
+    data.chmod(0o755)
+    found = examine(applied)["permissions"]
+    assert (found["level"], found["fix"]) == ("warning", f"chmod 700 '{data}'")
+    assert found["said"] == f"data folder '{data}' is open to other users (mode 755)"
+    data.chmod(0o700)
+    settings.chmod(0o644)
+    assert examine(applied)["permissions"]["level"] == "ok", "there is no token in it"
+    settings.write_text('token = "open sesame"')
+    found = examine(applied)["permissions"]
+    assert (found["level"], found["fix"]) == ("warning", f"chmod 600 '{settings}', then set a new token")
+    assert found["said"] == f"settings '{settings}' hold the token, and other users can read them (mode 644)"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="as root every file can be read, so another user tries")
+def test_another_user_is_told_why_settings_cannot_be_read(applied: Path) -> None:
+    for path in (*applied.parents, applied):
+        if path.stat().st_uid == 0 and str(path).startswith("/tmp/"):
+            path.chmod(0o755)
+    code = f"import os; from headrace.config import Workspace; os.setuid(65534); Workspace.open({str(applied)!r})"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert f"settings '{applied / 'headrace.toml'}' cannot be read: permission denied" in ran.stderr
 
 
 def test_data_that_is_well(sent: Path, examine: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,6 +46,12 @@ def test_a_wrong_definition_stops_the_first_start(folder: Path) -> None:
     assert done.returncode == 2
     assert "bad.sql:1:" in done.stderr
     assert live_holder(folder / "data" / "lease.json") is None
+    data = folder / "data"
+    assert data.stat().st_mode & 0o777 == 0o700
+    assert "Warning" not in done.stderr
+    data.chmod(0o755)
+    warned = up(folder, "--port", "0").stderr
+    assert f"Warning: data folder '{data}' is open to other users (mode 755); chmod 700 '{data}'\n" in warned
 
 
 def test_without_java_one_sentence_says_so(applied: Path, tmp_path: Path) -> None:

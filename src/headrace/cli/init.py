@@ -133,6 +133,7 @@ def _write_all(written: list[tuple[Path, str]]) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             if not path.exists():
                 done.append(path)
+                path.touch(mode=0o600 if path.name == SETTINGS else 0o666)  # a token may be put there
                 path.write_text(text, encoding="utf-8")
     except OSError as error:
         for path in done:

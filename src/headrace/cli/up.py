@@ -43,6 +43,7 @@ def up(
 
     from headrace import logs
     from headrace.config import Workspace
+    from headrace.doctor.private import check_private
     from headrace.lease import in_turn, refuse_if_held
     from headrace.runtime import Runtime
     from headrace.web.app import create_app
@@ -53,10 +54,13 @@ def up(
     opened = Workspace.open(workspace, host=host, port=port)
     settings = opened.settings
     check_exposure(settings.host, settings.token)
+    for finding in check_private(opened):
+        typer.echo(f"Warning: {finding.said}; {finding.fix}", err=True)
     waits = WaitLines().waits
     # Before its port is found taken; the lease itself decides.
     in_turn(lambda: refuse_if_held(opened.lease_file), opened.lease_file, waits)
     with bind(settings.host, settings.port) as bound:
+        opened.make_data()
         logs.divert_children(opened.logs / "spark.log")
         logs.configure(settings.log_level, opened.logs / "headrace.log")
         faulthandler.enable()  # a library that crashes says where, instead of nothing

@@ -8,6 +8,7 @@ from headrace.config import SETTINGS_FILE, Workspace
 from headrace.doctor.data import check_lakes_and_store
 from headrace.doctor.finding import Finding, good
 from headrace.doctor.machine import check_machine
+from headrace.doctor.private import check_private
 from headrace.doctor.workspace import check_disk, check_workspace
 from headrace.errors import HeadraceError
 
@@ -25,4 +26,5 @@ def examine(folder: Path, *, deep: bool = False) -> list[Finding]:
     except HeadraceError as error:
         return [*found, check_disk(folder), Finding.of("settings", error)]
     found.append(good("settings", f"{workspace.folder / SETTINGS_FILE} can be read"))
+    found += check_private(workspace) or [good("permissions", "data and token are for this user alone")]
     return [*found, *check_workspace(workspace), *check_lakes_and_store(workspace, deep=deep)]

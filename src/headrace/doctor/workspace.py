@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.config import Workspace
@@ -47,11 +48,8 @@ def check_disk(folder: Path) -> Finding:
 
 def check_folders(workspace: Workspace) -> Finding:
     """Whether files can be written in each folder, by writing one."""
-    data = workspace.data
-    folders = [data, *(data / name for name in ("journal", "lake", "store", "logs", "scratch"))]
-    folders += [path for kind in ("journal", "lake") for path in sorted((data / kind).glob("*")) if path.is_dir()]
     tried: set[Path] = set()
-    for folder in folders:
+    for folder in _folders(workspace.data):
         nearest = _nearest(folder)
         if nearest in tried:
             continue
@@ -70,6 +68,14 @@ def check_folders(workspace: Workspace) -> Finding:
                 else f"give this user the right to: chown -R $USER '{nearest}'",
             )
     return good("folders", f"files can be written in {many(len(tried), 'folder')}")
+
+
+def _folders(data: Path) -> Iterator[Path]:
+    """The data folder first: what lies in it may not even be seen if that is another user's."""
+    yield data
+    yield from (data / name for name in ("journal", "lake", "store", "logs", "scratch"))
+    for kind in ("journal", "lake"):
+        yield from (path for path in sorted((data / kind).glob("*")) if path.is_dir())
 
 
 def check_lease(workspace: Workspace) -> Finding:
