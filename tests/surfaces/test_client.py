@@ -26,6 +26,7 @@ from headrace.errors import (
     QuestionError,
     TooLargeError,
     UnavailableError,
+    UsageError,
 )
 from headrace.files import SourceFile
 from headrace.web.refusals import UnauthorizedError
@@ -189,8 +190,8 @@ def test_a_server_that_was_never_there_is_not_waited_for() -> None:
 
 @pytest.mark.parametrize("url", ["http://", "http://[", "http://127.0.0.1:99999"])
 def test_what_is_no_url_is_named(url: str) -> None:
-    with pytest.raises(UnavailableError), connect(url) as connection:
-        connection.status()
+    with pytest.raises(UsageError, match="is not a URL of a server"):
+        connect(url)
 
 
 def test_retries_come_to_an_end(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
