@@ -51,15 +51,6 @@ _EVENTS_DOC: dict[str, Any] = {
             "does not begin where the file stands is a 409 `stale_mark`.",
         },
         {
-            "name": "Headrace-File",
-            "in": "header",
-            "schema": {"type": "string"},
-            "description": "Which piece of which file the events are, as JSON: `name`; `mark`, where the file stands "
-            "with this piece; `after`, the mark where it stands before it, or for a first piece `seen`, the version of "
-            "the name; `first`, what stands for the first event; `start`, true to count its events anew. A piece that "
-            "does not begin where the file stands is a 409 `stale_mark`.",
-        },
-        {
             "name": "keep_bad",
             "in": "query",
             "schema": {"type": "boolean"},

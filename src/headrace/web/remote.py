@@ -422,20 +422,6 @@ def _in_background(send: Callable[[], IngestReply]) -> Future[IngestReply]:
     return done
 
 
-def _in_background(send: Callable[[], IngestReply]) -> Future[IngestReply]:
-    """In a thread that does not keep an interrupted process alive until its server answers."""
-    done: Future[IngestReply] = Future()
-
-    def run() -> None:
-        try:
-            done.set_result(send())
-        except BaseException as error:
-            done.set_exception(error)
-
-    threading.Thread(target=run, name="send", daemon=True).start()
-    return done
-
-
 def _seconds(text: str | None) -> float | None:
     """A Retry-After; the other form of it, a date, is not one that our server writes."""
     return float(text) if text and text.isdigit() else None
