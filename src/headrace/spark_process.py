@@ -39,6 +39,7 @@ class SparkProcess:
         self._stopped = stopped
         self._session: SparkSession | None = None
         self.starts = 0  # that went well
+        self.failed_starts = 0  # since the last that went well
         self.trouble: str | None = None  # why there is no session now, after there was one
 
     @property
@@ -84,6 +85,7 @@ class SparkProcess:
 
     def _note_failed_start(self, error: Exception) -> None:
         reason = str(error) if isinstance(error, HeadraceError) else one_line(error)
+        self.failed_starts += 1
         self.trouble = f"Spark cannot be restarted: {reason}; it is retried"
         log.error("spark cannot be restarted", error=reason)
 
@@ -92,7 +94,7 @@ class SparkProcess:
         if self._stopped.is_set():
             session.stop()
             return
-        self._session, self.trouble = session, None
+        self._session, self.trouble, self.failed_starts = session, None, 0
         self.starts += 1
         threading.Thread(target=self._on_start, args=(session,), name="session", daemon=True).start()
         java = java_process(session)

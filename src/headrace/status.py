@@ -127,7 +127,8 @@ class Status:
         if self.warming_up:
             return {"status": "starting", "reason": self.warming_up}
         if self._spark.trouble:
-            return {"status": "restarting", "reason": self._spark.trouble}
+            state = "failing" if self._spark.failed_starts else "restarting"
+            return {"status": state, "reason": self._spark.trouble}
         if self._silent():
             return {"status": "failing", "reason": "the pipeline does not answer"}
         pipelines = running.pipelines.values()
