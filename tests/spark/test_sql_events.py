@@ -152,7 +152,7 @@ def test_sparks_errors_are_one_sentence(ask: Any, capfd: pytest.CaptureFixture[s
 
 
 def test_events_are_read_from_a_folder_where_something_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["sql", "--events", "SELECT 1", "-w", "http://127.0.0.1:1"]) == 1
+    assert run(["sql", "--events", "SELECT 1", "-w", "http://127.0.0.1:1"]) == 2
     assert "events are read where they lie" in capsys.readouterr().err
     (tmp_path / "headrace.toml").write_text("")
     with pytest.raises(NotReadyError, match="no stream runs in this workspace"):
