@@ -1,0 +1,28 @@
+"""The definition that is inferred from a real access log reads every line of it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+
+from headrace.infer import draft
+from headrace.infer.sample import read_sample
+from headrace.lake.frames import frame_lines
+from headrace.lake.parse import Parser
+from tests.real_data.test_access_log import STATUSES
+
+
+def test_an_access_log_is_taken_apart(data: Path) -> None:
+    file = data / "access_logs" / "elastic_apache_combined.log"
+    found = draft("access", [read_sample(file)])
+    assert (found.fitting, found.view) == (10_000, "access_by_status")
+    parsed = Parser(found.stream).parse(frame_lines(file.read_bytes()), time.time_ns() // 1000)
+    columns = parsed.columns.select(["host", "status", "bytes", "at"]).to_pydict()
+    assert Counter(columns["status"]) == STATUSES
+    assert len(set(columns["host"])) == 1753
+    assert columns["bytes"].count(None) == 669
+    assert (
+        f"{min(columns['at']):%Y-%m-%d %H:%M} {max(columns['at']):%Y-%m-%d %H:%M}"
+        == "2015-05-17 10:05 2015-05-20 21:05"
+    )
