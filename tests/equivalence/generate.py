@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -19,6 +20,7 @@ STREAM = """CREATE STREAM events (
   id BIGINT NOT NULL, word STRING, small INT, big BIGINT, ratio DOUBLE, price DECIMAL(12,2), flag BOOLEAN, day DATE,
   at TIMESTAMP NOT NULL, WATERMARK FOR at AS at - INTERVAL 30 SECONDS);"""
 BASE = datetime(2026, 3, 1, 12, tzinfo=UTC)
+LAST_DAYS = (date.max - BASE.date()).days + 1  # behind the day before it is the last of days, behind its day none
 WORDS = [None, "", "a", "b", "Zebra", "naïve", "日本", "x" * 40, 'it\'s "quoted" \\ `x`', "a\nb"]
 
 
@@ -43,6 +45,11 @@ def _some(fn: Any, *names: str) -> Any:
     return lambda e: None if any(e[n] is None for n in names) else fn(*(e[n] for n in names))
 
 
+def _days_later(day: date, days: int) -> date | None:
+    """NULL behind the last of days."""
+    return day + timedelta(days=days) if (date.max - day).days >= days else None
+
+
 EXPRESSIONS = [
     Term("upper(word)", _some(str.upper, "word"), "STRING"),
     Term("length(word)", _some(len, "word"), "INT"),
@@ -53,6 +60,8 @@ EXPRESSIONS = [
          lambda e: None if not e["small"] else "up" if e["small"] > 0 else "down", "STRING"),
     Term("small > 0", _some(lambda x: x > 0, "small"), "BOOLEAN"),
     Term("hour(at)", lambda e: e["at"].hour, "INT"),
+    Term("regexp_extract(word, '([a-z]|ï)+$', 0)", _some(lambda x: re.search(r"[a-zï]*\Z", x)[0], "word"), "STRING"),
+    Term(f"date_add(day, {LAST_DAYS})", _some(lambda x: _days_later(x, LAST_DAYS), "day"), "DATE"),
 ]  # fmt: skip
 CONDITIONS = [
     Term("small > 0", _some(lambda x: x > 0, "small"), "BOOLEAN"),
@@ -60,6 +69,7 @@ CONDITIONS = [
     Term("word IS NOT NULL", lambda e: e["word"] is not None, "BOOLEAN"),
     Term("price >= 0 OR flag", lambda e: _or(None if e["price"] is None else e["price"] >= 0, e["flag"]), "BOOLEAN"),
     Term("word IN ('a', 'b')", _some(lambda x: x in ("a", "b"), "word"), "BOOLEAN"),
+    Term("word NOT RLIKE '^(a|b)*$'", _some(lambda x: bool(re.search("[^ab]", x)), "word"), "BOOLEAN"),
     Term("10 / small > 2", _some(lambda x: None if x == 0 else 10 / x > 2, "small"), "BOOLEAN"),
 ]
 KEYS = [term("word", "STRING"), term("flag", "BOOLEAN"), term("day", "DATE"), *EXPRESSIONS]
