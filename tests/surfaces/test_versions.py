@@ -61,6 +61,13 @@ def test_a_free_edit_and_back(served: Served, applied: Path, headrace: Callable[
     back = headrace("rollback", "traffic", "--yes", "-w", applied)
     assert "~ view traffic, version 2 → 1  free: no event is read again" in back.out
     assert back.out.endswith("View traffic is what it was in version 1.\n")
+    shown = headrace("versions", "traffic", "-w", applied, "--json").json
+    assert [(v["version"], v["replaces"], v["changed_from"]) for v in shown] == [(3, 2, 2), (2, 1, 1), (1, None, None)]
+    assert shown[0]["changes"] == ["column renamed: count(*) AS seen → hits"]
+    title, _, first, *_ = headrace("versions", "traffic", "-w", applied).out.splitlines()
+    assert title.split()[-4:] == ["replaced", "changes", "to", "it"]
+    assert "2   column renamed: count(*) AS seen → hits" in first
+    assert served.http.get("/v1/views/traffic/versions").json()["versions"] == shown
     waiting = headrace("plan", "-w", applied, "--json").json["changes"]
     assert [change["details"] for change in waiting] == [["column renamed: count(*) AS hits → seen"]]
 
