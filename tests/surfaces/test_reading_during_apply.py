@@ -38,7 +38,8 @@ def reading_requests(client: httpx2.Client) -> Iterator[tuple[str, str, bytes | 
         if "get" in methods:
             used = [name for name in NAMES if f"{{{name}}}" in path]
             for values in itertools.product(*(NAMES[name] for name in used)):
-                yield "GET", path.format(**dict(zip(used, values, strict=True))), None
+                asked = "?name=a.ndjson" if path.endswith("/files") else ""
+                yield "GET", path.format(**dict(zip(used, values, strict=True))) + asked, None
     for path in ("/", "/views/v1", "/views/traffic", "/views/v1/explain?key.kind=a"):
         yield "GET", path, None
     yield "GET", "/v1/views/v1?version_as_of=0", None
