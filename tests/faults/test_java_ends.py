@@ -34,16 +34,14 @@ STREAM = """CREATE STREAM clicks (id BIGINT NOT NULL, who STRING, at TIMESTAMP N
   WATERMARK FOR at AS at - INTERVAL 10 SECONDS);"""
 # A filter that no definition can have: Python makes it, as a function with a fault would be made.
 ENDS_JAVA = """
-from dataclasses import replace
-
 import headrace as hr
 from headrace.types import BOOLEAN, STRING, Expression
 
 clicks = hr.Stream("clicks", "id BIGINT NOT NULL, who STRING, at TIMESTAMP NOT NULL", event_time="at", patience="10 s")
-plain = hr.View("bad", clicks.group_by("who").agg(n=hr.count()))
+bad = hr.View("bad", clicks.group_by("who").agg(n=hr.count()))
 condition = "CASE WHEN who = 'exit' THEN java_method('java.lang.System', 'exit', 7) IS NULL ELSE true END"
-bad = replace(plain, where=Expression(condition, BOOLEAN), reads=(("who", STRING),))
-del plain
+object.__setattr__(bad, "where", Expression(condition, BOOLEAN))
+object.__setattr__(bad, "reads", (("who", STRING),))
 good = hr.View("total", clicks.group_by().agg(n=hr.count(), ids=hr.sum("id")))
 """
 
