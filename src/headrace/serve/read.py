@@ -13,7 +13,7 @@ from headrace.store.base import Selection, Snapshot, Version
 
 Row = tuple[Any, ...]
 BUCKETS_AT_ONCE = 10_000
-MOST_COUNTED = 50_000  # rows of partials; distinct keys and windows of so many are counted in some 10 ms
+MOST_COUNTED = 50_000  # rows of partials; more distinct keys and windows than these are not counted
 
 
 def read(snapshot: Snapshot, version: Version, plan: Plan, most: int) -> list[Row]:
