@@ -51,9 +51,11 @@ class Culprit:
 
 
 def find_culprit(case: Case, attempt: Attempt) -> Culprit | None:
-    """The first event that fails alone; None if only several events together fail."""
+    """The first event that fails alone; None if only several events together fail, or already none at all."""
     events = _events(case)
     positions = events.column(POSITION).to_pylist()
+    if attempt(0, 0) is not None:
+        return None
     low, high, error = 0, len(positions), None
     while error is None or high - low > 1:
         size = max(1, -(-(high - low) // WAYS))
