@@ -15,6 +15,7 @@ from headrace.define.model import Stream, View
 from headrace.define.terms import Term, render
 from headrace.define.tokens import Source, escape
 from headrace.define.years import BOUNDS, TIMES, YEARS_US, makes_time, makes_times
+from headrace.errors import DefinitionError
 from headrace.types import BOOLEAN, STRING, Expression, Type
 
 TEXT = "text"
@@ -84,7 +85,10 @@ class _Writer:
 
     def required(self, expression: Expression) -> Expression:
         source = Source(expression.sql)
-        term = Checker(source, Scope(self._types)).term(parse_tree(source))
+        try:
+            term = Checker(source, Scope(self._types)).term(parse_tree(source))
+        except DefinitionError as e:  # an older release took it; its place is not in a file
+            raise DefinitionError(e.message, found=e.found, expected=e.expected, fix=e.fix) from e
         return Expression(render(self._written(term)), expression.type)
 
     def _written(self, term: Term) -> Term:
