@@ -265,7 +265,7 @@ class Checker:
                     else f"see {function.signature}",
                 )
             if parameter.kind == "REGEX":
-                self._check_regex(node.args[i], function.name, arg.text)
+                self.check_regex(node.args[i], function.name, arg.text)
         type_ = function.result_type(args)
         if type_ is None or not self._agree(function, args):
             raise self._no_common(node, function.name, args)
@@ -385,14 +385,15 @@ class Checker:
         if not _is_text(args[1]):
             raise self._error(node.args[1], f"the pattern of {node.op} must be a constant text", found=render(args[1]))
         if node.op == "RLIKE":
-            self._check_regex(node.args[1], node.op, args[1].text)
+            self.check_regex(node.args[1], node.op, args[1].text)
         elif "\\" in args[1].text.replace("\\\\", "").replace("\\%", "").replace("\\_", ""):
             expected = r"after \ only %, _ or \ again"
             raise self._error(
                 node.args[1], f"the pattern of {node.op} is not valid", found=render(args[1]), expected=expected
             )
 
-    def _check_regex(self, node: Node, of: str, pattern: str) -> None:
+    def check_regex(self, node: Node, of: str, pattern: str) -> None:
+        """Raise where a pattern cannot be used."""
         refused = refuse_pattern(pattern)
         if refused:
             reason, fix = refused

@@ -8,7 +8,7 @@ import pytest
 from headrace.define.computed import duckdb_sql, duckdb_type
 from headrace.define.sql import parse
 from headrace.errors import DefinitionError
-from headrace.types import INT, STRING, TIMESTAMP, Expression, decimal
+from headrace.types import BOOLEAN, INT, STRING, TIMESTAMP, Expression, decimal
 
 
 @pytest.fixture
@@ -58,6 +58,12 @@ def test_types_are_needed_only_for_casts():
     assert "make_timestamptz" in duckdb_sql(Expression("timestamp_millis(ts)", TIMESTAMP))
     with pytest.raises(DefinitionError, match="the type of ts must be known to translate its cast"):
         duckdb_sql(Expression("CAST(ts AS INT)", INT))
+
+
+def test_a_stream_that_runs_keeps_a_pattern_that_is_refused_now(database):
+    expression = Expression(r"x RLIKE '[&&]\\v'", BOOLEAN)
+    sql = duckdb_sql(expression, {"x": STRING})
+    assert database.execute(f"SELECT {sql} FROM (SELECT 'a&' || chr(11) AS x)").fetchone() == (True,)
 
 
 def test_types():
