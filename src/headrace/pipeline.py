@@ -73,6 +73,7 @@ class Pipeline:
         self._thread: threading.Thread | None = None
         self._closing = threading.Lock()  # held while the append starts again: not behind the back of `close`
         self._closed = False
+        self._mending: threading.Thread | None = None  # starts the append again
         self._news = threading.Event()
         self._failures = 0
         self._restart_at = 0.0
@@ -197,7 +198,7 @@ class Pipeline:
         self._rate.note(self.table.rows())
         self.journal.mend()
         append = self._append
-        if append is None or self._closed:
+        if append is None or self._closed or (self._mending is not None and self._mending.is_alive()):
             return
         if append.is_active():
             if self._failures and time.monotonic() > self._restart_at + RESTARTS_S[-1]:
@@ -205,22 +206,35 @@ class Pipeline:
             return
         if isinstance(append.error, FencedError):
             raise append.error
-        if append.is_orphaned():
-            self._start_append(append)  # as soon as Java is there again
+        if not append.is_orphaned() and time.monotonic() < self._restart_at:
             return
-        if time.monotonic() < self._restart_at:
-            return
+        # In a thread of its own: on a busy machine this takes seconds, and the heartbeat does not wait for it.
+        self._mending = threading.Thread(
+            target=self._mend, args=(append,), name=f"append {self.stream.name}", daemon=True
+        )
+        self._mending.start()
+
+    def _mend(self, append: Append) -> None:
+        """Start an append again that has ended; what made it end is told."""
+        try:
+            if not append.is_orphaned():
+                self._note_failure(append)
+            self._start_append(append)
+        except Exception as error:
+            if append.is_orphaned():
+                return  # Java ended meanwhile
+            self._append_error = one_line(from_system(error) or error if isinstance(error, OSError) else error)
+            log.error("append cannot start", stream=self.stream.name, error=self._append_error)
+
+    def _note_failure(self, append: Append) -> None:
         failure = append.failure() or "the append query ended"
+        if self._closed:
+            return
         log.error("append failed", stream=self.stream.name, error=failure, restarts=self._failures)
         if not append.failed_transiently or self._failures >= QUIET_RESTARTS:
             self._append_error = failure
         self._restart_at = time.monotonic() + RESTARTS_S[min(self._failures, len(RESTARTS_S) - 1)]
         self._failures += 1
-        try:
-            self._start_append(append)
-        except Exception as error:
-            self._append_error = one_line(from_system(error) or error if isinstance(error, OSError) else error)
-            log.error("append cannot start", stream=self.stream.name, error=self._append_error)
 
     def _start_append(self, append: Append) -> None:
         """Start it, unless Java is starting: then the next look at it does."""
