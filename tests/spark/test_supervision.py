@@ -1,0 +1,63 @@
+"""An append that has ended is started again, and nobody who looks after it waits for that."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.cli.app import run
+from headrace.config import Workspace
+from headrace.define.catalog import load
+from headrace.lease import Lease
+from headrace.pipeline import Pipeline
+from headrace.store.duckdb import DuckStore
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def pipeline(spark: Any, tmp_path: Path) -> Iterator[Pipeline]:
+    assert run(["init", str(tmp_path / "shop")]) == 0
+    workspace = Workspace.open(tmp_path / "shop")
+    stream = load(workspace.definitions).streams["visits"]
+    lease = Lease(workspace.lease_file, url=None)
+    store = DuckStore.open(tmp_path / "store", lease.fence)
+    running = Pipeline(workspace, stream, lease, store)
+    running.start(lambda: spark, tmp_path / "scratch", lambda: None)
+    yield running
+    running.close()
+    store.close()
+    lease.release()
+
+
+def test_the_heartbeat_does_not_wait_for_an_append_that_is_started_again(pipeline: Pipeline) -> None:
+    append = pipeline._append
+    assert append is not None
+    append._query.stop()
+    with ThreadPoolExecutor(1) as pool, pipeline.table.turn:  # without its turn no append starts
+        before = threading.active_count()
+        pool.submit(pipeline.supervise).result(30)
+        assert threading.active_count() > before, "it is being started"
+        pool.submit(pipeline.supervise).result(30)
+        assert not append.is_active()
+    wait_until(append.is_active)
+
+
+def test_an_append_is_not_started_behind_the_back_of_close(pipeline: Pipeline) -> None:
+    append = pipeline._append
+    assert append is not None
+    append._query.stop()
+    with pipeline.table.turn:
+        closing = threading.Thread(target=pipeline.close)
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(pipeline.supervise).result(30)
+        closing.start()
+    closing.join(60)
+    assert not closing.is_alive()
+    assert not append.is_active()
+    pipeline.supervise()
+    assert not append.is_active()
