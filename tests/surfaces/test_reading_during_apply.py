@@ -100,9 +100,9 @@ def test_what_a_server_says_of_itself_is_of_one_moment(served: Served, editing: 
     """The same without HTTP between, so that it is asked thousands of times."""
     runtime, until = served.runtime, time.monotonic() + 4
 
-    def look() -> int:
+    def look() -> None:
         times = 0
-        while time.monotonic() < until:
+        while times < 50 or time.monotonic() < until:  # often enough on a slow machine, long enough on a quick one
             runtime.status.views()
             runtime.status.timings()
             runtime.status.health()
@@ -112,11 +112,11 @@ def test_what_a_server_says_of_itself_is_of_one_moment(served: Served, editing: 
             with suppress(NotFoundError):
                 runtime.token("s0.0")
             times += 1
-        return times
 
     with ThreadPoolExecutor(3) as pool:
         looks = [pool.submit(look) for _ in range(3)]
-    assert sum(each.result() for each in looks) > 100
+    for each in looks:
+        each.result()
     assert editing() > 1
 
 
