@@ -28,7 +28,7 @@ def sql(folder: Path, query: str, **variables: str) -> subprocess.CompletedProce
 
 def test_the_terminal_shows_one_sentence(applied: Path) -> None:
     ran = sql(applied, "SELECT pag FROM visits")
-    assert (ran.returncode, ran.stdout) == (1, "")
+    assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr.startswith("error: column 'pag' does not exist; did you mean 'page'?; stream 'visits' has: ")
     assert len(ran.stderr.splitlines()) == 1
     assert "incubator" in (applied / "data" / "logs" / "spark-events-java.log").read_text()
