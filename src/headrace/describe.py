@@ -52,7 +52,7 @@ def describe_view(
     """A view as `headrace views` and HTTP show it."""
     own = [version for version in versions if version.view.name == view.name]
     serving = next((version for version in own if version.serving), None)
-    stalled = next((version.stalled for version in own if version.stalled), None)
+    stalled = next((version.stalled for version in own if version.live and version.stalled), None)
     return {
         "name": view.name,
         "stream": view.stream,
