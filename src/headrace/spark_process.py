@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 POLL_S = 0.2
-BACKOFF_S = (0.0, 0.2, 1.0, 2.0, 5.0, 10.0)  # before a start, by how many came shortly before it
-CALM_S = 60.0  # a session that lived longer than this is not held against the next start
+BACKOFF_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0)  # before a start, by how many came shortly before it
+CALM_S = 10.0  # a session that was used for longer than this is not held against the next start
 
 log = structlog.get_logger("headrace.spark")
 
@@ -59,7 +59,7 @@ class SparkProcess:
         recent = 0
         attempts = 0
         while not self._stopped.wait(BACKOFF_S[min(recent, len(BACKOFF_S) - 1)]):
-            began = time.monotonic()
+            used_s = 0.0
             try:
                 session = self._start(attempts)
             except Exception as error:
@@ -67,9 +67,11 @@ class SparkProcess:
                     raise
                 self._note_failed_start(error)
             else:
+                began = time.monotonic()
                 self._serve(session)
+                used_s = time.monotonic() - began
             attempts += 1
-            recent = 1 if time.monotonic() - began > CALM_S else recent + 1
+            recent = 1 if used_s > CALM_S else recent + 1
 
     def stop(self) -> None:
         """Stop the session that runs, if there is one."""
