@@ -176,3 +176,31 @@ def test_a_view_that_ends_no_java_is_released_by_its_trial(spark: Any, bench: Be
     wait_until(lambda: not version_of(bench).quarantined, 120)
     bench.maintain()
     assert bench.answer("per_minute").rows()[0]["n"] == COMMITS * ROWS
+
+
+def test_only_live_versions_are_tried_again_after_a_restart(bench: Bench, suspects: Suspects) -> None:
+    fill(bench, "ab")
+    for name in ("old", "new"):
+        view = replace(view_with("true"), name=name)
+        bench.store.register(view, fingerprint(view), bench.stream.patience_ms)
+        bench.store.stall(name, 1, "it ends Java", quarantined=True)
+
+    def quarantined() -> list[str]:
+        with bench.store.snapshot() as snapshot:
+            return [version.view.name for version in snapshot.versions() if version.quarantined]
+
+    with bench.store.snapshot() as snapshot:
+        versions = snapshot.versions()
+    states = {"old": "retired", "new": "serving"}
+    suspects.review(bench.stream, [replace(version, state=states[version.view.name]) for version in versions])
+    wait_until(lambda: "new" not in quarantined(), 120)
+    assert quarantined() == ["old"]
+
+
+def test_a_view_is_not_refused_because_java_ended_during_its_analysis(
+    spark: Any, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = view_with("no_such_function(s)")
+    assert "no_such_function" in (partials.analyse(spark, bench.stream, view) or "")
+    monkeypatch.setattr(partials, "is_alive", lambda spark: False)
+    assert partials.analyse(spark, bench.stream, view) is None

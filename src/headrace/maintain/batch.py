@@ -30,7 +30,7 @@ from headrace.maintain.speed import MOST_ROWS, next_step, step_end
 from headrace.maintain.suspects import Suspects
 from headrace.spark import Session, is_alive
 from headrace.store.apart import compare_apart, make_apart
-from headrace.store.base import Audit, BatchTable, Store, Version
+from headrace.store.base import Audit, BatchTable, Store, Version, VersionId
 from headrace.store.batch_table import make_batch_table
 from headrace.store.compare import compare
 from headrace.store.tables import plain_name
@@ -45,7 +45,6 @@ KEPT_RETIRED = 5  # versions of a view that can be rolled back to
 
 log = structlog.get_logger("headrace.batch")
 
-Id = tuple[str, int]
 _ORDER = ("ready", "serving", "building", "registered", "retired")  # what is worked on first, of those that never were
 
 
@@ -97,14 +96,14 @@ class Batch:
         self._now = now
         self._defining = threading.Lock()
         self._asked: dict[str, int] = {}  # views whose horizon shall move on now, and up to which commit
-        self._beat_at: dict[Id, float] = {}
-        self._retry_at: dict[Id, float] = {}
-        self._built_at: dict[Id, int] = {}  # where the log was when first versions of views were built
-        self._behind: dict[Id, int] = {}  # events that versions lacked before they were last brought on
-        self._turns: dict[Id, int] = {}  # which piece of work was the last on a version
+        self._beat_at: dict[VersionId, float] = {}
+        self._retry_at: dict[VersionId, float] = {}
+        self._built_at: dict[VersionId, int] = {}  # where the log was when first versions of views were built
+        self._behind: dict[VersionId, int] = {}  # events that versions lacked before they were last brought on
+        self._turns: dict[VersionId, int] = {}  # which piece of work was the last on a version
         self.stopping = threading.Event()
         self.audits: Counter[str] = Counter()  # of each view, since the process began
-        self.errors: dict[Id, str] = {}  # what keeps the work on a version from going on
+        self.errors: dict[VersionId, str] = {}  # what keeps the work on a version from going on
 
     @property
     def rate(self) -> float | None:
@@ -132,7 +131,7 @@ class Batch:
             if self.stopping.is_set():
                 return False
             if self._is_due(version, versions):
-                self._turns[_id(version)] = max(self._turns.values(), default=0) + 1
+                self._turns[version.id] = max(self._turns.values(), default=0) + 1
                 with self._defining, self._noting(version):
                     self._work(version)
                 return True
@@ -141,7 +140,7 @@ class Batch:
 
     def _rank(self, version: Version) -> tuple[bool, int, int]:
         """A version that only has to be promoted comes first, then whichever has waited longest."""
-        return version.state != "ready", self._turns.get(_id(version), 0), _ORDER.index(version.state)
+        return version.state != "ready", self._turns.get(version.id, 0), _ORDER.index(version.state)
 
     def _work(self, version: Version) -> None:
         match version.state:
@@ -160,19 +159,19 @@ class Batch:
         """What fails is told and retried later; after an edit, or an end of Java, the version is looked at anew."""
         try:
             yield
-            self.errors.pop(_id(version), None)
+            self.errors.pop(version.id, None)
         except (ConflictError, NotReadyError, JavaEndedError):
             return
         except Exception as error:
             if self.stopping.is_set() or is_transient(error):
                 return
             said = str(error) if isinstance(error, HeadraceError) else one_line(error)
-            self.errors[_id(version)] = said
-            self._retry_at[_id(version)] = self._now() + RETRY_S
+            self.errors[version.id] = said
+            self._retry_at[version.id] = self._now() + RETRY_S
             log.error("the batch layer failed", view=version.view.name, version=version.number, error=said)
 
     def _is_due(self, version: Version, versions: Sequence[Version]) -> bool:
-        if self._retry_at.get(_id(version), 0.0) > self._now():
+        if self._retry_at.get(version.id, 0.0) > self._now():
             return False
         if version.quarantined and version.state != "retired":
             return False
@@ -187,7 +186,7 @@ class Batch:
         before = next((old for old in versions if old.view.name == version.view.name and old.serving), None)
         if before is not None:  # answers never lack commits that they have had
             return version.applied_to >= before.applied_to
-        built_at = self._built_at.setdefault(_id(version), self._table.state.next_commit)
+        built_at = self._built_at.setdefault(version.id, self._table.state.next_commit)
         return version.applied_to >= built_at or version.stalled is not None
 
     # Builds
@@ -216,16 +215,16 @@ class Batch:
         """
         end = self._table.state.next_commit
         behind = sum(file.rows for file in self._table.files(version.applied_to, end))
-        before = self._behind.pop(_id(version), None)
+        before = self._behind.pop(version.id, None)
         near = behind <= self._sizes.near_events or (before is not None and behind > WORTH_A_STEP * before)
-        if near or _id(version) in self.errors:  # what fails here will fail there, where a version says that it stalls
+        if near or version.id in self.errors:  # what fails here will fail there, where a version says that it stalls
             return False
-        self._behind[_id(version)] = behind
+        self._behind[version.id] = behind
         step = next_step(self._stream.name, self._table, version.applied_to, MOST_ROWS, self._now())
         commits = (step.from_commit, step.to_commit)
         with slices.draft() as draft, self._table.reading(*commits) as files:
             written = self._compute(version, files, commits, draft)
-            self._store.apply(step, {_id(version): written})
+            self._store.apply(step, {version.id: written})
         return True
 
     def _compute(
@@ -314,11 +313,11 @@ class Batch:
         return since_s >= every_s or (since_s >= SOONEST_S and self._outgrown(version))
 
     def _last_beat(self, version: Version) -> float:
-        if _id(version) not in self._beat_at:
+        if version.id not in self._beat_at:
             with self._store.snapshot() as snapshot:
                 audits = [a for a in snapshot.audits(version.view.name) if a.number == version.number]
-            self._beat_at[_id(version)] = max([audit.at_us for audit in audits] + [version.changed_at_us]) / 1e6
-        return self._beat_at[_id(version)]
+            self._beat_at[version.id] = max([audit.at_us for audit in audits] + [version.changed_at_us]) / 1e6
+        return self._beat_at[version.id]
 
     def _outgrown(self, version: Version) -> bool:
         with self._store.snapshot() as snapshot:
@@ -337,7 +336,7 @@ class Batch:
         began = time.monotonic()
         audit = self._audit(version, files, began)
         self.audits[version.view.name] += 1
-        self._beat_at[_id(version)] = self._now()
+        self._beat_at[version.id] = self._now()
         if not audit.agreed:
             self._asked.pop(version.view.name, None)
             self._store.refuse_beat(version, audit)
@@ -406,7 +405,3 @@ def _to_merge(tables: Sequence[BatchTable], rows: int, sizes: Sizes) -> tuple[li
 
 def _rows(files: Sequence[Path]) -> int:
     return sum(pq.read_metadata(file).num_rows for file in files)
-
-
-def _id(version: Version) -> Id:
-    return version.view.name, version.number

@@ -15,6 +15,7 @@ from headrace.lake.health import check_files, check_footers
 from headrace.lake.schema import ARRIVED, COMMIT, NEWEST
 from headrace.lake.table import LakeFile
 from headrace.maintain.matches import with_matches
+from headrace.spark import is_alive
 from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE, Version
 from headrace.store.tables import partial_columns
 from headrace.types import DOUBLE, Type
@@ -114,9 +115,9 @@ def _canonical(name: str, of: Type) -> str:
 
 
 def analyse(spark: SparkSession, stream: Stream, view: View) -> str | None:
-    """Why Spark cannot run a view, in one sentence; None if it can. Runs no job."""
+    """Why Spark cannot run a view, in one sentence; None if it can, or if Java ended meanwhile. Runs no job."""
     try:
         partials(spark.createDataFrame([], event_columns(stream, OUR_COLUMNS)), stream, view, 0)
     except Exception as error:  # AnalysisException and ParseException share no narrower base with a message
-        return str(error).strip().splitlines()[0]
+        return str(error).strip().splitlines()[0] if is_alive(spark) else None
     return None

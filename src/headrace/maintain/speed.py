@@ -21,7 +21,7 @@ from headrace.lake.table import LakeFile, LakeTable
 from headrace.maintain.partials import damage_of, read_events, reads, write_partials
 from headrace.maintain.suspects import Suspects
 from headrace.spark import Session, is_alive
-from headrace.store.base import Step, Store, Version
+from headrace.store.base import Step, Store, Version, VersionId
 from headrace.timing import Timing
 
 POOL = "maintain"
@@ -67,7 +67,7 @@ class Speed:
         self._lagging_rows = min(most_rows, lagging_rows)
         self._now = now
         self._suspects = suspects
-        self._retry_at: dict[tuple[str, int], float] = {}
+        self._retry_at: dict[VersionId, float] = {}
         self._jobs = ThreadPoolExecutor(JOBS, thread_name_prefix=f"maintain {stream.name}")
         self._runs = 0
         self._stepping = threading.Lock()  # held by a step: its definition is one, and nobody edits its versions
@@ -118,7 +118,7 @@ class Speed:
         with self._store.snapshot() as snapshot:
             versions = snapshot.versions()
         for version in versions:
-            due = not version.stalled or self._retry_at.get(_id(version), 0.0) <= self._now()
+            due = not version.stalled or self._retry_at.get(version.id, 0.0) <= self._now()
             if version.view.stream != self._stream.name or not version.moves or not due or version.quarantined:
                 continue
             if self._suspects is not None and version in self._suspects:
@@ -139,7 +139,7 @@ class Speed:
         folder = self._scratch / str(self._runs)
         try:
             computed = self._compute_all(step, versions, folder)
-            good = {_id(c.version): c.files for c in computed if c.error is None}
+            good = {c.version.id: c.files for c in computed if c.error is None}
             fault_point("maintain.after_partials")
             if good:
                 self._store.apply(step, good)
@@ -196,7 +196,7 @@ class Speed:
     def _settle(self, step: Step, computed: _Computed) -> None:
         version = computed.version
         if computed.error is not None:
-            self._retry_at[_id(version)] = self._now() + RETRY_S
+            self._retry_at[version.id] = self._now() + RETRY_S
             sentence = computed.error
             if self._suspects is not None and computed.by_event:
                 commits = (step.from_commit, step.to_commit)
@@ -233,7 +233,3 @@ def step_end(files: Sequence[LakeFile], from_commit: int, to_commit: int, most_r
             return min(to_commit, max(from_commit + 1, first + int(room / each)))  # the file may reach beyond
         room -= rows
     return to_commit
-
-
-def _id(version: Version) -> tuple[str, int]:
-    return version.view.name, version.number

@@ -22,7 +22,7 @@ from headrace.lake.table import LakeTable
 from headrace.maintain.culprit import Attempt, Case, Culprit, attempt_on, find_culprit
 from headrace.maintain.trial import Trial, TrialSettings
 from headrace.spark import BATCH_POOL, Session, is_alive
-from headrace.store.base import Store, Version
+from headrace.store.base import Store, Version, VersionId
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,8 +34,6 @@ FIX = "change the view so that it can read such an event, or drop it, then `head
 MEMORY = "raise the setting `spark_memory` and restart, or change the view, then `headrace apply`; other views go on"
 
 log = structlog.get_logger("headrace.suspects")
-
-Id = tuple[str, int]
 
 
 class Suspects:
@@ -54,26 +52,26 @@ class Suspects:
         self._store = store
         self._settings = settings
         self._wake = wake
-        self._ends: Counter[Id] = Counter()
-        self._ended_last: dict[Id, SparkSession] = {}  # the session whose end was counted last
-        self._releases: Counter[Id] = Counter()
-        self._named: dict[Id, tuple[int, str]] = {}  # the first commit that failed, and the sentence about it
+        self._ends: Counter[VersionId] = Counter()
+        self._ended_last: dict[VersionId, SparkSession] = {}  # the session whose end was counted last
+        self._releases: Counter[VersionId] = Counter()
+        self._named: dict[VersionId, tuple[int, str]] = {}  # the first commit that failed, and the sentence about it
         self._lock = threading.Lock()
         self._searches = ThreadPoolExecutor(1, thread_name_prefix="trial")
         self.stopping = threading.Event()
 
     def __contains__(self, version: Version) -> bool:
         """Whether a version is to be computed alone."""
-        return self._ends[_id(version)] > 0
+        return self._ends[version.id] > 0
 
     def java_ended(self, spark: SparkSession, stream: Stream, version: Version, commits: tuple[int, int]) -> None:
         """The Java of a session ended while these commits of a version were computed."""
         with self._lock:
-            if self._ended_last.get(_id(version)) is spark:
+            if self._ended_last.get(version.id) is spark:
                 return  # the other layer computed it, too
-            self._ended_last[_id(version)] = spark
-            self._ends[_id(version)] += 1
-            ends = self._ends[_id(version)]
+            self._ended_last[version.id] = spark
+            self._ends[version.id] += 1
+            ends = self._ends[version.id]
         log.warning("java ended during a view", view=version.view.name, version=version.number, ends=ends)
         if ends < ENDS:
             return
@@ -84,23 +82,23 @@ class Suspects:
 
     def computed(self, version: Version) -> None:
         """It was computed without harm."""
-        if self._ends[_id(version)]:
-            del self._ends[_id(version)]
-        self._named.pop(_id(version), None)
+        if self._ends[version.id]:
+            del self._ends[version.id]
+        self._named.pop(version.id, None)
 
     def failed(self, stream: Stream, version: Version, commits: tuple[int, int], error: str) -> str:
         """What to say of an error: it names the event that causes it as soon as that is known."""
-        start, sentence = self._named.get(_id(version), (-1, error))
+        start, sentence = self._named.get(version.id, (-1, error))
         if start != commits[0]:
             sentence = error
-            self._named[_id(version)] = commits[0], error
+            self._named[version.id] = commits[0], error
             self._search(partial(self._name_event, stream, version, commits))
         return sentence
 
     def review(self, stream: Stream, versions: Sequence[Version]) -> None:
         """Put versions that an earlier process quarantined on trial again: there may be more memory now."""
         for version in versions:
-            if version.quarantined and version.view.stream == stream.name:
+            if version.quarantined and version.live and version.view.stream == stream.name:
                 commits = (version.applied_to, self._table.state.next_commit)
                 if not version.whole:
                     commits = (version.built_to, version.horizon)
@@ -143,13 +141,13 @@ class Suspects:
         self._stall(version, _blame(culprit, stream, commits, error), quarantined=True)
 
     def _release(self, version: Version) -> None:
-        self._releases[_id(version)] += 1
-        if self._releases[_id(version)] > RELEASES:
-            why = f"Java ended {self._ends[_id(version)]} times while this view was computed, though not in a trial"
+        self._releases[version.id] += 1
+        if self._releases[version.id] > RELEASES:
+            why = f"Java ended {self._ends[version.id]} times while this view was computed, though not in a trial"
             self._stall(version, f"{why}; {MEMORY}", quarantined=True)
             return
         log.info("a view was cleared by its trial", view=version.view.name, version=version.number)
-        self._ends[_id(version)] = ENDS - 1  # computed alone the next time, too
+        self._ends[version.id] = ENDS - 1  # computed alone the next time, too
         self._store.stall(version.view.name, version.number, None)
 
     def _name_event(self, stream: Stream, version: Version, commits: tuple[int, int]) -> None:
@@ -162,7 +160,7 @@ class Suspects:
         if culprit is None:
             return
         sentence = _blame(culprit, stream, commits, culprit.error)
-        self._named[_id(version)] = commits[0], sentence
+        self._named[version.id] = commits[0], sentence
         if version.moves:  # else the batch layer says it
             self._stall(version, sentence)
 
@@ -174,7 +172,7 @@ def _blame(culprit: Culprit | None, stream: Stream, commits: tuple[int, int], er
     if culprit is not None:
         return f"stream '{stream.name}': {culprit} makes this view fail: {error}; {FIX}"
     span = f"commits {commits[0]} to {commits[1] - 1} of stream '{stream.name}'"
-    return f"{span} together make this view fail, though none of their events does alone: {error}; {MEMORY}"
+    return f"{span} make this view fail, and no single event is the cause: {error}; {MEMORY}"
 
 
 def _catching(spark: SparkSession, compute: Callable[[int, int], None]) -> Attempt:
@@ -188,7 +186,3 @@ def _catching(spark: SparkSession, compute: Callable[[int, int], None]) -> Attem
         return None
 
     return attempt
-
-
-def _id(version: Version) -> Id:
-    return version.view.name, version.number

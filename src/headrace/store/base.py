@@ -25,6 +25,8 @@ BATCH_EVENTS = "_batch_events"  # how many of a folded row's events were read fr
 COUNTED = (EVENTS, CORRECTIONS, BATCH_EVENTS)  # what precedes the partials in a folded row
 BUCKET = "_bucket"  # start of the bucket of a folded row, in ms since the epoch
 
+VersionId = tuple[str, int]  # the name of a view, and the number of one of its versions
+
 State = Literal["registered", "building", "ready", "serving", "retired"]
 
 
@@ -68,6 +70,11 @@ class Version:
     quarantined: bool = False  # it is stalled because computing it ends Java
     replaces: int | None = None  # the number of the version that served before it, or does until it serves
     batch: tuple[BatchTable, ...] = ()  # which tile [0, horizon)
+
+    @property
+    def id(self) -> VersionId:
+        """What it is known by."""
+        return self.view.name, self.number
 
     @property
     def serving(self) -> bool:
@@ -217,7 +224,7 @@ class Store(Protocol):
         Over those of the one that serves it takes the place of any that does not serve yet.
         """
 
-    def apply(self, step: Step, partials: Mapping[tuple[str, int], Sequence[str]]) -> None:
+    def apply(self, step: Step, partials: Mapping[VersionId, Sequence[str]]) -> None:
         """Merge each version's Parquet files and move it from step.from_commit to step.to_commit.
 
         Raises FencedError, with nothing changed, if a version is not where the step starts or another

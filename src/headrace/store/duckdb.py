@@ -13,7 +13,7 @@ import duckdb
 from headrace.define.model import View
 from headrace.errors import FencedError
 from headrace.faults import fault_point
-from headrace.store.base import START, Audit, BatchTable, Point, Step, Version
+from headrace.store.base import START, Audit, BatchTable, Point, Step, Version, VersionId
 from headrace.store.database import Database, run
 from headrace.store.snapshot import DuckSnapshot, speed_tables
 from headrace.store.tables import create_speed, merge_files, quoted, speed_table
@@ -159,7 +159,7 @@ class DuckStore:
 
     # The speed layer
 
-    def apply(self, step: Step, partials: Mapping[tuple[str, int], Sequence[str]]) -> None:
+    def apply(self, step: Step, partials: Mapping[VersionId, Sequence[str]]) -> None:
         with self._transaction() as connection:
             for view, number in partials:
                 self._move(connection, step, view, number)
