@@ -29,7 +29,7 @@ def make_archive() -> None:
     """Let a Spark do a little of all that tests do, and keep what it has loaded."""
     from pyspark import SparkContext
 
-    from headrace.spark import build_session, warm_up
+    from headrace.spark.session import build_session, warm_up
 
     unfinished = ARCHIVE.with_suffix(f".{os.getpid()}")
     options = f"{QUICK} -XX:ArchiveClassesAtExit={unfinished} -Xlog:disable"

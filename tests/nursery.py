@@ -32,7 +32,7 @@ def load_all() -> None:
     import headrace.lake.replay
     import headrace.maintain.batch
     import headrace.maintain.speed
-    import headrace.runtime
+    import headrace.server.runtime
     import headrace.web.app
     import headrace.web.server  # noqa: F401
 
@@ -68,7 +68,7 @@ def join_spark(scratch: Path) -> None:
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
-    from headrace.spark import build_session
+    from headrace.spark.session import build_session
 
     os.environ["PYSPARK_PYTHON"] = sys.executable  # as build_session says, which a later server does not come by
     gateway = launch_gateway()

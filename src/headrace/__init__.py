@@ -6,16 +6,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headrace.client import Connection, connect
-    from headrace.define.fluent import Stream, View, approx_count_distinct, avg, count, max, min, sum, window
+    from headrace.client.connect import Connection, connect
+    from headrace.define.python.fluent import Stream, View, approx_count_distinct, avg, count, max, min, sum, window
     from headrace.errors import HeadraceError
 
 _HOME = {
-    **dict.fromkeys(("connect", "Connection"), "headrace.client"),
+    **dict.fromkeys(("connect", "Connection"), "headrace.client.connect"),
     "HeadraceError": "headrace.errors",
     **dict.fromkeys(
         ("Stream", "View", "window", "count", "sum", "avg", "min", "max", "approx_count_distinct"),
-        "headrace.define.fluent",
+        "headrace.define.python.fluent",
     ),
 }
 

@@ -14,19 +14,19 @@ from headrace.define.fingerprint import fingerprint
 from headrace.define.loosening import strictest
 from headrace.define.model import View
 from headrace.define.sql import parse
+from headrace.ingest.door import Ingest
+from headrace.ingest.formats.layout import Format, Layout
 from headrace.lake.append import Append
-from headrace.lake.formats.layout import Format, Layout
-from headrace.lake.ingest import Ingest
 from headrace.lake.table import LakeTable
 from headrace.maintain.batch import _ORDER as ORDER
 from headrace.maintain.batch import Batch
 from headrace.maintain.speed import Speed
-from headrace.reconcile import point_of, reconcile_views
 from headrace.serve.answer import Answer, answer
 from headrace.serve.question import Question
+from headrace.server.reconcile import point_of, reconcile_views
 from headrace.store.base import Version
-from headrace.store.duckdb import DuckStore
-from headrace.transport.journal import Journal
+from headrace.store.duckdb.store import DuckStore
+from headrace.transport.journal.journal import Journal
 
 
 class Bench:

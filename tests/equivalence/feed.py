@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from headrace.transport.record import cut
+from headrace.transport.journal.record import cut
 
 from .bench import Bench
 from .generate import BAD, to_json

@@ -14,8 +14,8 @@ from headrace.aggregate import ApproxCountDistinct, Avg, Max, Sum
 from headrace.define.model import Column
 from headrace.errors import NotReadyError
 from headrace.store.base import Version
-from headrace.store.database import run
-from headrace.store.snapshot import speed_tables
+from headrace.store.duckdb.database import run
+from headrace.store.duckdb.snapshot import speed_tables
 from headrace.types import BIGINT, Expression
 
 from .bench import Bench

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.define.sql import parse
 from headrace.maintain.batch import Sizes
-from headrace.reconcile import reconcile_views
+from headrace.server.reconcile import reconcile_views
 from headrace.store.base import Version
 from tests.waiting import wait_until
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.maintain import batch_job, partials
-from headrace.store import snapshot
+from headrace.store.duckdb import snapshot
 
 from .timeline import Timeline
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from headrace.lake.formats.layout import Format, Layout
+from headrace.ingest.formats.layout import Format, Layout
 from tests.equivalence.bench import Bench
 
 STREAM = r"""CREATE STREAM access (

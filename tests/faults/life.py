@@ -14,8 +14,8 @@ from pathlib import Path
 
 from headrace.faults import VARIABLE
 from headrace.store.base import Audit, BatchTable, Point, Version
-from headrace.store.batch_table import make_batch_table
-from headrace.store.duckdb import DuckStore
+from headrace.store.duckdb.batch_table import make_batch_table
+from headrace.store.duckdb.store import DuckStore
 from tests.unit.store.test_duckdb import VIEW, counted, step
 
 COMMITS = 6

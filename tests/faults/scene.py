@@ -14,10 +14,10 @@ from typing import Any
 
 import httpx2
 
-from headrace.config import Workspace
 from headrace.faults import VARIABLE
-from headrace.store.database import DAMAGED
-from headrace.stored import open_to_read, store_files
+from headrace.server.stored import open_to_read, store_files
+from headrace.store.duckdb.database import DAMAGED
+from headrace.workspace.settings import Workspace
 
 from ..nursery import SLICE_ROWS
 from ..warm import Java, WarmServer

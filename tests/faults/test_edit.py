@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headrace.cli.app import run
-from headrace.config import Workspace
 from headrace.faults import VARIABLE
-from headrace.runtime import Runtime
+from headrace.server.runtime import Runtime
+from headrace.workspace.settings import Workspace
 
 from .test_kill import KILLED
 
@@ -16,8 +16,8 @@ POINTS = ("edit.after_catalog", "edit.before_commit", "edit.after_commit")
 DO = """
 import sys
 from pathlib import Path
-from headrace.config import Workspace
-from headrace.runtime import Runtime
+from headrace.workspace.settings import Workspace
+from headrace.server.runtime import Runtime
 runtime = Runtime.open(Workspace.open(Path(sys.argv[1])), "http://127.0.0.1")
 exec(sys.argv[2])
 runtime.stop()

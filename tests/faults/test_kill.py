@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from headrace.faults import POINTS, VARIABLE
-from headrace.store.duckdb import DuckStore
-from headrace.transport.journal import Journal
+from headrace.store.duckdb.store import DuckStore
+from headrace.transport.journal.journal import Journal
 from tests.unit.store.partial_files import simple_event, write_partials
 from tests.unit.store.test_duckdb import VIEW, counted, serving
 
@@ -78,7 +78,7 @@ def test_servers_killed_at_every_point(java: Java, tmp_path: Path, tally: Tally,
 WRITE_JOURNAL = """
 import sys
 from pathlib import Path
-from headrace.transport.journal import Journal
+from headrace.transport.journal.journal import Journal
 journal = Journal(Path(sys.argv[1]), fence=int(sys.argv[2]))
 for number in range(10):
     key = f"{sys.argv[2]}-{number}"
@@ -106,7 +106,7 @@ def test_a_writer_of_the_journal_killed(tmp_path: Path, run_python: Callable[...
 
 MERGE = """
 import sys
-from headrace.store.duckdb import DuckStore
+from headrace.store.duckdb.store import DuckStore
 from tests.unit.store.test_duckdb import VIEW, serving, step
 store = DuckStore.open(sys.argv[1], fence=1)
 store.register(VIEW, "a", 5)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from headrace.infer import draft
 from headrace.infer.sample import read_sample
-from headrace.lake.frames import frame_lines
-from headrace.lake.parse import Parser
+from headrace.parse.frames import frame_lines
+from headrace.parse.parser import Parser
 from tests.real_data.test_access_log import STATUSES
 
 

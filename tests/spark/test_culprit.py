@@ -11,16 +11,16 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
+from headrace.define.expression.spark_face import SparkFace
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import View
-from headrace.define.spark_face import SparkFace
 from headrace.define.sql import parse
 from headrace.maintain import partials
 from headrace.maintain.culprit import Case, Culprit, find_culprit
 from headrace.maintain.speed import Speed
 from headrace.maintain.suspects import Suspects
 from headrace.maintain.trial import ENDED, TrialSettings
-from headrace.spark import is_alive
+from headrace.spark.session import is_alive
 from headrace.store.base import Version
 from headrace.types import BOOLEAN, STRING, Expression
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from headrace.asof import History, Job
+from headrace.asof.behind import SHOWN_BYTES
 from headrace.errors import CorruptionError, HeadraceError, OverloadError, QuestionError
-from headrace.history import History, Job
-from headrace.history.behind import SHOWN_BYTES
 from headrace.serve.cell import CellQuestion
 from headrace.serve.explanation import Explanation
 from tests.equivalence.bench import Bench

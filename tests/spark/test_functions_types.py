@@ -10,10 +10,10 @@ import random
 import duckdb
 import pytest
 
-from headrace.define.computed import ALLOWED, duckdb_sql
-from headrace.define.expression import CASTS, Scope, check, parse_expression, parse_tree
-from headrace.define.functions import TABLE
-from headrace.define.spark_face import for_spark
+from headrace.define.expression.check import CASTS, Scope, check, parse_expression, parse_tree
+from headrace.define.expression.computed import ALLOWED, duckdb_sql
+from headrace.define.expression.functions import TABLE
+from headrace.define.expression.spark_face import for_spark
 from headrace.define.tokens import Source, escape
 from headrace.errors import DefinitionError
 from headrace.maintain.matches import with_matches

@@ -8,11 +8,11 @@ from typing import Any
 import duckdb
 import pytest
 
-from headrace.define import computed
-from headrace.define.computed import duckdb_sql
-from headrace.define.expression import parse_expression
-from headrace.define.functions import TABLE
-from headrace.define.spark_face import for_spark, spark_face
+from headrace.define.expression import computed
+from headrace.define.expression.check import parse_expression
+from headrace.define.expression.computed import duckdb_sql
+from headrace.define.expression.functions import TABLE
+from headrace.define.expression.spark_face import for_spark, spark_face
 from headrace.define.sql import parse
 from headrace.define.tokens import escape
 from headrace.maintain.matches import with_matches

@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.lake import append
 from headrace.maintain import batch_job, speed
-from headrace.spark import BATCH_POOL, SPEED_POOLS
+from headrace.spark.session import BATCH_POOL, SPEED_POOLS
 
 
 def test_the_speed_layer_outweighs_builds(spark: Any) -> None:

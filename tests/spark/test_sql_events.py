@@ -10,11 +10,11 @@ import orjson
 import pytest
 
 from headrace.cli.app import run
-from headrace.config import Workspace
 from headrace.errors import NotReadyError, SqlError
-from headrace.running import read_running
 from headrace.sql.answer import SqlAnswer
 from headrace.sql.events import Events, running_streams
+from headrace.workspace.applied import read_running
+from headrace.workspace.settings import Workspace
 from tests.unit.lake.dead_lake import DeadLake, stream_of
 from tests.waiting import wait_until
 

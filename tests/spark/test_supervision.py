@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from headrace.cli.app import run
-from headrace.config import Workspace
 from headrace.define.catalog import load
-from headrace.lease import Lease
-from headrace.pipeline import Pipeline
-from headrace.store.duckdb import DuckStore
+from headrace.server.pipeline import Pipeline
+from headrace.store.duckdb.store import DuckStore
+from headrace.workspace.lease import Lease
+from headrace.workspace.settings import Workspace
 from tests.waiting import wait_until
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from headrace.asof import History, Job
+from headrace.asof.questions import find_commits
 from headrace.errors import HeadraceError, QuestionError
-from headrace.history import History, Job
-from headrace.history.history import find_commits
 from headrace.lake.commits import newest_before, reading_commits
 from headrace.lake.compact import Compaction
 from headrace.serve.answer import Answer

@@ -16,15 +16,15 @@ import duckdb
 import orjson
 import pytest
 
-from headrace.define.computed import duckdb_sql, duckdb_type, refuse_computed
-from headrace.define.expression import Checker, Scope, parse_expression, parse_tree
-from headrace.define.functions import TABLE
+from headrace.define.expression.check import Checker, Scope, parse_expression, parse_tree
+from headrace.define.expression.computed import duckdb_sql, duckdb_type, refuse_computed
+from headrace.define.expression.functions import TABLE
 from headrace.define.sql import parse
 from headrace.define.tokens import Source, escape
 from headrace.maintain.partials import OUR_COLUMNS, write_partials
 from headrace.serve import Question, answer
 from headrace.store.base import Step
-from headrace.store.duckdb import DuckStore
+from headrace.store.duckdb.store import DuckStore
 from headrace.types import BIGINT, DATE, INT, STRING, TIMESTAMP, Type
 
 TYPES = {"s": STRING, "i": INT, "b": BIGINT, "y": DATE, "at": TIMESTAMP}

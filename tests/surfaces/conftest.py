@@ -20,11 +20,11 @@ import pytest
 
 from headrace import logs
 from headrace.cli.app import run
-from headrace.config import Workspace
-from headrace.lease import live_holder
-from headrace.runtime import Runtime
+from headrace.server.runtime import Runtime
 from headrace.web.app import create_app
 from headrace.web.server import Server, bind, url_of
+from headrace.workspace.lease import live_holder
+from headrace.workspace.settings import Workspace
 from tests import http
 from tests.waiting import wait_until
 

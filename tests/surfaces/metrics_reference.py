@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.runtime import Runtime
+from headrace.server.runtime import Runtime
 from headrace.web.meter import RequestNumbers
 from headrace.web.metrics import OF_STREAMS, OF_VIEWS, PARTS_OF_VIEWS, TIMES, make_registry
 

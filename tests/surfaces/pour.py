@@ -9,13 +9,13 @@ from pathlib import Path
 import orjson
 import pyarrow as pa
 
+from headrace.ingest.formats.layout import Format, Layout
 from headrace.lake.file import NewFile
-from headrace.lake.formats.layout import Format, Layout
 from headrace.lake.range import Work, range_writer
-from headrace.reconcile import point_of
-from headrace.runtime import Runtime
+from headrace.server.reconcile import point_of
+from headrace.server.runtime import Runtime
 from headrace.store.base import Audit, BatchTable, Drift, Step
-from headrace.store.batch_table import make_batch_table
+from headrace.store.duckdb.batch_table import make_batch_table
 from tests.unit.store.partial_files import Event, write_partials
 
 

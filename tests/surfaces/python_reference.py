@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import headrace
-from headrace.client import Connection
-from headrace.lake.ingest import IngestReply, TokenState
+from headrace.client.connect import Connection
+from headrace.ingest.door import IngestReply, TokenState
 from headrace.serve import Answer
 from headrace.serve.explanation import ExplainedEvent, Explanation
 from headrace.sql import SqlAnswer

@@ -13,10 +13,10 @@ import typer.main
 
 from headrace.cli.app import app, run
 from headrace.cli.init import toml_value
-from headrace.config import Settings, Workspace
-from headrace.runtime import Runtime
+from headrace.server.runtime import Runtime
 from headrace.web import refusals
 from headrace.web.app import create_app
+from headrace.workspace.settings import Settings, Workspace
 from tests.surfaces.metrics_reference import metrics_reference
 from tests.surfaces.python_reference import python_reference
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.config import Workspace
-from headrace.runtime import Runtime
+from headrace.server.runtime import Runtime
 from headrace.store.base import Step
+from headrace.workspace.settings import Workspace
 from tests.unit.store.partial_files import Event, write_partials
 
 NOON_MS = 1_772_366_400_000  # 1 March 2026, 12:00 UTC

@@ -15,7 +15,7 @@ import pytest
 
 from headrace.cli.app import app
 from headrace.cli.init import settings_text
-from headrace.config import Settings, Workspace
+from headrace.workspace.settings import Settings, Workspace
 from tests.surfaces.conftest import HEADRACE, Ran, Served, visit
 
 Command = Callable[..., Ran]

@@ -16,7 +16,8 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from headrace.client import Connection, connect
+from headrace.client.connect import Connection, connect
+from headrace.client.far import Remote, read_error
 from headrace.errors import (
     ConflictError,
     HeadraceError,
@@ -28,9 +29,8 @@ from headrace.errors import (
     UnavailableError,
     UsageError,
 )
-from headrace.files import SourceFile
+from headrace.ingest.files import SourceFile
 from headrace.web.refusals import UnauthorizedError
-from headrace.web.remote import Remote, read_error
 from tests.surfaces.conftest import Served, visit
 
 
@@ -195,7 +195,7 @@ def test_what_is_no_url_is_named(url: str) -> None:
 
 
 def test_retries_come_to_an_end(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.lake.ingest.BACKLOG_BYTES", -1)
+    monkeypatch.setattr("headrace.ingest.door.BACKLOG_BYTES", -1)
     with Connection(Remote(served.url, busy_for_s=0.3)) as connection, pytest.raises(HeadraceError, match="behind"):
         connection.send("visits", [visit()])
 
@@ -255,5 +255,5 @@ def test_an_unknown_error_is_still_an_error() -> None:
 
 
 def test_connecting_loads_no_spark() -> None:
-    code = "import sys, headrace.client; sys.exit('pyspark' in sys.modules or 'fastapi' in sys.modules)"
+    code = "import sys, headrace.client.connect; sys.exit('pyspark' in sys.modules or 'fastapi' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.config import Workspace
 from headrace.define.catalog import load
+from headrace.workspace.settings import Workspace
 
 from ..unit.lake.dead_lake import DeadLake
 from .conftest import Ran, Served

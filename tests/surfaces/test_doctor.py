@@ -16,13 +16,13 @@ from typing import Any
 import orjson
 import pytest
 
-from headrace.config import Workspace
 from headrace.define.catalog import load
 from headrace.doctor.machine import _check_packages, check_memory
 from headrace.lake.table import LakeTable, NewFile
-from headrace.lease import read_holder
 from headrace.store.base import Step
-from headrace.store.duckdb import DuckStore
+from headrace.store.duckdb.store import DuckStore
+from headrace.workspace.lease import read_holder
+from headrace.workspace.settings import Workspace
 from tests.surfaces.conftest import Ran, Served, visit
 from tests.surfaces.test_cli import write_events
 
@@ -179,7 +179,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, applied: Path) -> None:
             path.chmod(0o755)
     (applied / "headrace.toml").chmod(0o644)
     code = (
-        "import os; from pathlib import Path; from headrace.config import Workspace\n"
+        "import os; from pathlib import Path; from headrace.workspace.settings import Workspace\n"
         "from headrace.doctor.workspace import check_folders\n"
         f"os.setuid(65534); print(check_folders(Workspace.open(Path({str(applied)!r}))))"
     )
@@ -208,7 +208,10 @@ def test_another_user_is_told_why_settings_cannot_be_read(applied: Path) -> None
     for path in (*applied.parents, applied):
         if path.stat().st_uid == 0 and str(path).startswith("/tmp/"):
             path.chmod(0o755)
-    code = f"import os; from headrace.config import Workspace; os.setuid(65534); Workspace.open({str(applied)!r})"
+    code = (
+        "import os; from headrace.workspace.settings import Workspace;"
+        f"os.setuid(65534); Workspace.open({str(applied)!r})"
+    )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert f"settings '{applied / 'headrace.toml'}' cannot be read: permission denied" in ran.stderr
 

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pytest
 
 from headrace.cli.app import run
-from headrace.lake.frames import frame_lines
-from headrace.transport.record import list_segments, walk
+from headrace.parse.frames import frame_lines
+from headrace.transport.journal.record import list_segments, walk
 from tests.surfaces.conftest import visit
 
 EVENTS = "/v1/streams/visits/events"

@@ -13,7 +13,7 @@ import httpx2
 import orjson
 import pytest
 
-from headrace.lake import ingest
+from headrace.ingest import door
 from tests import http
 from tests.surfaces.conftest import Served, visit
 from tests.surfaces.pour import pour_lines
@@ -161,7 +161,7 @@ def test_a_body_over_the_limit_is_refused_while_it_comes(applied: Path, serve: C
 
 
 def test_overload_says_when_to_come_back(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ingest, "BACKLOG_BYTES", -1)
+    monkeypatch.setattr(door, "BACKLOG_BYTES", -1)
     reply = served.http.post(EVENTS, json=[visit()])
     assert reply.status_code == 429
     assert reply.headers["retry-after"] == "1"

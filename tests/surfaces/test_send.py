@@ -20,11 +20,11 @@ import pyarrow as pa
 import pytest
 
 from headrace.cli.app import run
-from headrace.config import Workspace
 from headrace.errors import HeadraceError
-from headrace.runtime import Runtime
+from headrace.server.runtime import Runtime
 from headrace.web.app import create_app
 from headrace.web.server import Server, bind, url_of
+from headrace.workspace.settings import Workspace
 from tests.surfaces.conftest import HEADRACE, Holding, Ran, Served, visit
 from tests.surfaces.test_http_formats import BAD, FORMS, GOOD, TEXT_STREAM
 from tests.waiting import wait_until
@@ -184,7 +184,7 @@ def test_sends_without_a_server_come_one_after_the_other(applied: Path, headrace
 
 
 def test_a_server_that_has_come_meanwhile_is_used(applied: Path, serve: Callable[..., Served]) -> None:
-    from headrace.client import connect
+    from headrace.client.connect import connect
 
     with connect(applied) as connection:
         assert connection.url is None
@@ -194,7 +194,7 @@ def test_a_server_that_has_come_meanwhile_is_used(applied: Path, serve: Callable
 
 
 def test_a_server_that_does_not_listen_yet_is_waited_for(applied: Path) -> None:
-    from headrace.client import connect
+    from headrace.client.connect import connect
 
     waits = threading.Event()
     bound = bind("127.0.0.1", 0)
@@ -216,7 +216,7 @@ def test_a_server_that_does_not_listen_yet_is_waited_for(applied: Path) -> None:
 
 
 def test_a_busy_server_is_waited_for(applied: Path, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    from headrace.client import connect
+    from headrace.client.connect import connect
 
     heard: list[HeadraceError] = []
 
@@ -232,7 +232,7 @@ def test_a_busy_server_is_waited_for(applied: Path, served: Served, monkeypatch:
         def note(self, text: str) -> None:
             pass
 
-    monkeypatch.setattr("headrace.lake.ingest.BACKLOG_BYTES", -1)
+    monkeypatch.setattr("headrace.ingest.door.BACKLOG_BYTES", -1)
     file = applied / "a.ndjson"
     file.write_bytes(orjson.dumps(visit()))
     with connect(served.url) as connection:

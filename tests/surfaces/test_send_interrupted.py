@@ -19,11 +19,11 @@ import numpy as np
 import pytest
 
 from headrace.cli.app import run
-from headrace.client import Connection, connect
-from headrace.config import Workspace
+from headrace.client.connect import Connection, connect
+from headrace.client.far import Remote
 from headrace.errors import UnavailableError
-from headrace.transport.record import list_segments, walk
-from headrace.web.remote import Remote
+from headrace.transport.journal.record import list_segments, walk
+from headrace.workspace.settings import Workspace
 from tests.proxy import Proxy
 from tests.server import UpServer
 from tests.surfaces.conftest import HEADRACE

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.client import connect
+from headrace.client.connect import connect
 from headrace.errors import NotFoundError, NotReadyError, SqlError
 from headrace.sql import SqlAnswer
 from headrace.sql.children import Children

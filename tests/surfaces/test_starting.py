@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.client import Connection
+from headrace.client import far
+from headrace.client.connect import Connection
 from headrace.errors import HeadraceError, StartingError
-from headrace.web import remote
 from tests.surfaces.conftest import Ran, Served
 
 REQUESTS: dict[str, Callable[[Connection], object]] = {
@@ -23,7 +23,7 @@ REQUESTS: dict[str, Callable[[Connection], object]] = {
 @pytest.mark.parametrize("request_", REQUESTS)
 def test_a_request_is_repeated_until_spark_runs_or_it_has_waited_enough(served: Served, request_: str) -> None:
     pauses: list[HeadraceError] = []
-    with Connection(remote.Remote(served.url, ready_for_s=2.5)) as connection:
+    with Connection(far.Remote(served.url, ready_for_s=2.5)) as connection:
         connection.on_wait(lambda error, pause_s: pauses.append(error))
         began = time.monotonic()
         with pytest.raises(StartingError, match="Spark is starting"):
@@ -35,7 +35,7 @@ def test_a_request_is_repeated_until_spark_runs_or_it_has_waited_enough(served: 
 def test_a_command_says_what_it_waits_for(
     served: Served, headrace: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "READY_FOR_S", 1.5)
+    monkeypatch.setattr(far, "READY_FOR_S", 1.5)
     ran = headrace("refresh", "traffic", "-w", served.runtime.workspace.folder)
     assert ran.code == 1
     waits, error = ran.err.splitlines()
@@ -44,5 +44,5 @@ def test_a_command_says_what_it_waits_for(
 
 
 def test_what_a_view_that_is_built_lacks_is_not_waited_for(served: Served) -> None:
-    with Connection(remote.Remote(served.url)) as connection, pytest.raises(HeadraceError, match="has no commit yet"):
+    with Connection(far.Remote(served.url)) as connection, pytest.raises(HeadraceError, match="has no commit yet"):
         connection.ask("traffic", version_as_of=1)

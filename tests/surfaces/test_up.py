@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from headrace.cli.app import run
-from headrace.client import Connection, connect
+from headrace.client.connect import Connection, connect
 from headrace.errors import NotReadyError
 from tests import http
 from tests.surfaces.conftest import HEADRACE, Ran, Up, visit

@@ -9,10 +9,10 @@ import pytest
 import typer
 
 from headrace.cli.until import _serves, going_on
-from headrace.config import Workspace
 from headrace.define.catalog import load
 from headrace.errors import ConflictError, NotReadyError
 from headrace.lake.table import LakeTable, NewFile
+from headrace.workspace.settings import Workspace
 from tests.surfaces.conftest import Ran, Served
 
 

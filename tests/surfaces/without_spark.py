@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 from headrace import logs
-from headrace.config import Workspace
-from headrace.runtime import Runtime
+from headrace.server.runtime import Runtime
 from headrace.web.app import create_app
 from headrace.web.server import Server, bind, url_of
+from headrace.workspace.settings import Workspace
 
 
 def main(folder: Path) -> None:

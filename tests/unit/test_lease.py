@@ -11,9 +11,9 @@ from pathlib import Path
 import orjson
 import pytest
 
+from headrace.disk import free_bytes
 from headrace.errors import DiskFullError, FencedError, WorkspaceError
-from headrace.failures import free_bytes
-from headrace.lease import Holder, Lease, live_holder, read_holder
+from headrace.workspace.lease import Holder, Lease, live_holder, read_holder
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from headrace.readable import DAY_MS, HOUR_MS, YEAR_MS, digits, plural, span
+from headrace.format import DAY_MS, HOUR_MS, YEAR_MS, digits, plural, span
 
 
 @pytest.mark.parametrize(

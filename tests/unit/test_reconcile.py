@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from headrace.define.catalog import Catalog
-from headrace.define.cost import Costs, Size
 from headrace.define.sql import parse
 from headrace.errors import ConflictError, NotFoundError
 from headrace.faults import VARIABLE
 from headrace.lake.table import LakeState
-from headrace.reconcile import choose_way, reconcile_views
-from headrace.rollback import Rollback, plan_rollback
+from headrace.plan.cost import Costs, Size
+from headrace.plan.rollback import Rollback, plan_rollback
+from headrace.server.reconcile import choose_way, reconcile_views
 from headrace.store.base import BatchTable, Point, Step, Version
-from headrace.store.duckdb import DuckStore
+from headrace.store.duckdb.store import DuckStore
 
 STREAM = "CREATE STREAM s (id BIGINT, kind STRING, at TIMESTAMP, WATERMARK FOR at AS at - INTERVAL 1 MINUTE);"
 VIEW = "CREATE MATERIALIZED VIEW v AS SELECT kind, count(*) AS n, sum(id) AS total FROM s GROUP BY kind;"

@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from headrace.define.model import Stream
 from headrace.define.sql import parse
 from headrace.errors import ChangedFileError, HeadraceError, StaleMarkError, TooLargeError, UnavailableError
-from headrace.files import Declared, SourceFile
-from headrace.lake.formats.layout import Layout
-from headrace.lake.ingest import Ingest, IngestReply
-from headrace.sending import Sending, SendReply, send_all
-from headrace.transport.journal import Journal
+from headrace.ingest.door import Ingest, IngestReply
+from headrace.ingest.files import Declared, SourceFile
+from headrace.ingest.formats.layout import Layout
+from headrace.ingest.sending import Sending, SendReply, send_all
+from headrace.transport.journal.journal import Journal
 from headrace.transport.sent import FilePiece
 from tests.unit.transport.test_journal import lines_of
 

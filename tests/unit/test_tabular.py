@@ -13,10 +13,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-import headrace.tabular
+import headrace.ingest.tabular
 from headrace.errors import IngestError, TooLargeError, UnavailableError
-from headrace.lake.ingest import IngestReply
-from headrace.tabular import as_table, send_table
+from headrace.ingest.door import IngestReply
+from headrace.ingest.tabular import as_table, send_table
 
 AT = datetime(2026, 3, 1, 12, 0, 0, 5, tzinfo=UTC)
 
@@ -99,8 +99,8 @@ def test_a_data_frame_of_pandas() -> None:
 
 
 def test_large_tables_go_in_pieces_and_rows_keep_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(headrace.tabular, "ROWS", 10)
-    monkeypatch.setattr(headrace.tabular, "PIECE_BYTES", 200)
+    monkeypatch.setattr(headrace.ingest.tabular, "ROWS", 10)
+    monkeypatch.setattr(headrace.ingest.tabular, "PIECE_BYTES", 200)
     rows = [{"n": None if n in (7, 93) else n, "x": n} for n in range(100)]
     received = Received()
     reply = send_table(pa.Table.from_pylist(rows), received, "k")
@@ -117,8 +117,8 @@ def test_large_tables_go_in_pieces_and_rows_keep_their_numbers(monkeypatch: pyte
 
 
 def test_who_fails_says_what_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(headrace.tabular, "ROWS", 10)
-    monkeypatch.setattr(headrace.tabular, "PIECE_BYTES", 1)
+    monkeypatch.setattr(headrace.ingest.tabular, "ROWS", 10)
+    monkeypatch.setattr(headrace.ingest.tabular, "PIECE_BYTES", 1)
     with pytest.raises(UnavailableError, match="gone; 20 rows before it were sent and stay"):
         send_table(pa.table({"n": range(100)}), Received(fails_at=2), None)
 

@@ -22,17 +22,17 @@ from headrace.bench.history import COMMIT_ROWS, VISITORS, VISITS, extend
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import View
 from headrace.define.sql import parse
-from headrace.describe import memory_mb
 from headrace.errors import HeadraceError
 from headrace.lake.table import LakeTable
 from headrace.maintain.batch import Batch, Sizes
 from headrace.maintain.partials import read_events, write_partials
-from headrace.reconcile import point_of
 from headrace.serve.answer import answer
 from headrace.serve.question import Question
-from headrace.spark import build_session
+from headrace.server.describe import memory_mb
+from headrace.server.reconcile import point_of
+from headrace.spark.session import build_session
 from headrace.store.base import Point, Step, Version
-from headrace.store.duckdb import DuckStore
+from headrace.store.duckdb.store import DuckStore
 
 Tell = Callable[[str], None]
 SIZES = (5, 10, 20)  # commits of a million events each

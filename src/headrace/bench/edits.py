@@ -18,11 +18,11 @@ from headrace.bench.history import VISITS, extend
 from headrace.bench.judge import Definition, Said, wrong_answers
 from headrace.bench.load import Connection
 from headrace.bench.measure import started
-from headrace.client import connect
-from headrace.config import Workspace
+from headrace.client.connect import connect
 from headrace.demo.server import Server, make_workspace
 from headrace.errors import HeadraceError
 from headrace.lake.table import LakeTable
+from headrace.workspace.settings import Workspace
 
 Tell = Callable[[str], None]
 HISTORY = 2_000_000

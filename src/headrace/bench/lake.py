@@ -19,7 +19,7 @@ from headrace.lake.file import LakeFileWriter
 from headrace.lake.schema import DEAD, UTC_US, table_schema
 from headrace.lake.table import LakeTable
 from headrace.lake.upkeep import Upkeep
-from headrace.transport.journal import Journal
+from headrace.transport.journal.journal import Journal
 
 Tell = Callable[[str], None]
 

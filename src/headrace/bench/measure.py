@@ -13,7 +13,7 @@ from pathlib import Path
 from headrace.bench.events import FOUR_MORE, ONE_VIEW, STREAM, arrays, write_file
 from headrace.bench.figures import Figure, of_percentile, of_runs
 from headrace.bench.load import Connection, in_threads, paced
-from headrace.client import connect
+from headrace.client.connect import connect
 from headrace.demo.server import Server, make_workspace
 from headrace.errors import HeadraceError
 

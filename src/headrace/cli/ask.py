@@ -18,7 +18,7 @@ from headrace.errors import QuestionError
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from headrace.history import Job
+    from headrace.asof import Job
     from headrace.serve import Answer, Question
 
 REFRESH_S = 1.0
@@ -104,7 +104,7 @@ def ask(
 def _ask_past(read: Callable[[Question, Job], Answer], question: Question, watch: bool) -> Answer:
     if watch:
         raise QuestionError("the past does not change", found="--watch", fix="leave it out")
-    from headrace.history import Job
+    from headrace.asof import Job
 
     job = Job()
     with waiting("reading the log") as show:

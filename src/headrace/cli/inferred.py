@@ -14,7 +14,7 @@ from headrace.errors import WorkspaceError
 from headrace.infer import Drafted, draft
 from headrace.infer.names import stream_name
 from headrace.infer.sample import Sample, read_sample
-from headrace.lake.formats.layout import Format, format_of_name, make_layout
+from headrace.ingest.formats.layout import Format, format_of_name, make_layout
 
 SHOWN = 5  # reasons and notes
 

@@ -13,7 +13,7 @@ from headrace.errors import UsageError, WorkspaceError
 
 if TYPE_CHECKING:
     from headrace.cli.inferred import Inferred
-    from headrace.config import Workspace
+    from headrace.workspace.settings import Workspace
 
 _EXAMPLE = """\
 -- A stream: events of one shape. Each visit is one JSON object with these fields.
@@ -60,7 +60,10 @@ def init(
     or lines of text such as an access log) and a .gitignore for its data. In a folder that is a workspace already,
     --from adds a definition.
     """
-    from headrace.config import Settings, Workspace  # its reading of settings is what --help need not wait for
+    from headrace.workspace.settings import (  # its reading of settings is what --help need not wait for
+        Settings,
+        Workspace,
+    )
 
     folder, files = _places(places or [], sources or [])
     if fields is not None and not files:
@@ -145,7 +148,7 @@ def _write_all(written: list[tuple[Path, str]]) -> None:
 
 def _runs_at(workspace: Workspace) -> str | None:
     """The URL of the server that holds the workspace, if one does."""
-    from headrace.lease import live_holder
+    from headrace.workspace.lease import live_holder
 
     holder = live_holder(workspace.lease_file)
     return holder.url if holder else None
@@ -166,7 +169,7 @@ def _print_next(where: str, commands: list[str], running: str | None, url: str) 
 
 def settings_text() -> str:
     """`headrace.toml` with every setting, commented out, at its default."""
-    from headrace.config import Settings
+    from headrace.workspace.settings import Settings
 
     lines = ["# Settings of this workspace. A variable such as HEADRACE_PORT wins over this file.", ""]
     for name, field in Settings.model_fields.items():

@@ -10,7 +10,7 @@ import typer
 from headrace.cli.waiting import say_waits
 
 if TYPE_CHECKING:
-    from headrace.client import Connection
+    from headrace.client.connect import Connection
 
 WorkspaceOption = Annotated[
     str,
@@ -45,8 +45,8 @@ def complete_stream(context: typer.Context, incomplete: str) -> list[str]:
 def _running(context: typer.Context, kind: str, incomplete: str) -> list[str]:
     import json
 
-    from headrace.config import Workspace  # whose settings say where the data is
     from headrace.errors import HeadraceError
+    from headrace.workspace.settings import Workspace  # whose settings say where the data is
 
     try:
         workspace = Workspace.open(context.params.get("workspace") or ".")
@@ -58,7 +58,7 @@ def _running(context: typer.Context, kind: str, incomplete: str) -> list[str]:
 
 def open_connection(workspace: str) -> Connection:
     """A connection to what `--workspace` names."""
-    from headrace.client import connect  # brings the parts that read answers, which --help need not wait for
+    from headrace.client.connect import connect  # brings the parts that read answers, which --help need not wait for
 
     connection = connect(workspace)
     connection.on_wait(say_waits())

@@ -10,14 +10,14 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from headrace.disk import from_system
 from headrace.errors import DefinitionErrors, HeadraceError
-from headrace.failures import from_system
-from headrace.readable import count as count
-from headrace.readable import digits, number
-from headrace.readable import freshness as freshness
-from headrace.readable import plural as plural
-from headrace.readable import size as size
-from headrace.readable import span as span
+from headrace.format import count as count
+from headrace.format import digits, number
+from headrace.format import freshness as freshness
+from headrace.format import plural as plural
+from headrace.format import size as size
+from headrace.format import span as span
 
 if TYPE_CHECKING:
     from rich.console import Console

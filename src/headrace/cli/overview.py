@@ -11,8 +11,8 @@ import typer
 from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
 from headrace.cli.output import console, count, make_table, print_json, size, span
 from headrace.define.durations import format_duration
-from headrace.layers import alarm, building, checked, shares
-from headrace.readable import freshness
+from headrace.format import freshness
+from headrace.server.layers import alarm, building, checked, shares
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -13,8 +13,8 @@ from headrace.cli.until import wait_until_serving
 from headrace.errors import DefinitionError, UsageError
 
 if TYPE_CHECKING:
-    from headrace.client import Connection
-    from headrace.define.plan import Plan
+    from headrace.client.connect import Connection
+    from headrace.plan.differences import Plan
 
 CHANGES_EXIT_CODE = 4
 _MARKS = {"create": ("+", "green"), "change": ("~", "yellow"), "drop": ("-", "red"), "refuse": ("!", "red bold")}
@@ -139,7 +139,7 @@ def print_plan(found: Plan, *, stderr: bool = False) -> None:
 
 
 def _sum_up(found: Plan) -> str:
-    from headrace.define.cost import sum_up
+    from headrace.plan.cost import sum_up
 
     said = {"create": "to create", "change": "to change", "drop": "to drop", "refuse": "refused"}
     counts = {kind: sum(change.kind == kind for change in found.changes) for kind in said}

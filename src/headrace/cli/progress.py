@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from headrace.cli.output import console
-from headrace.readable import many
+from headrace.format import many
 
 if TYPE_CHECKING:
     from headrace.errors import HeadraceError
-    from headrace.sending import Progress
+    from headrace.ingest.sending import Progress
 
 SAY_EVERY_S = 10.0
 

@@ -14,7 +14,7 @@ from headrace.cli.output import console, count
 from headrace.errors import NotReadyError
 
 if TYPE_CHECKING:
-    from headrace.client import Connection
+    from headrace.client.connect import Connection
 
 LOOK_S = 0.2
 LONGEST_WAIT_S = 600.0

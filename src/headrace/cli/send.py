@@ -15,13 +15,13 @@ import typer
 from headrace.cli.options import JsonOption, WorkspaceOption, complete_stream, open_connection
 from headrace.cli.output import console, print_json
 from headrace.errors import IngestError, NotReadyError, UsageError
-from headrace.readable import many
+from headrace.format import many
 
 if TYPE_CHECKING:
-    from headrace.client import Connection
-    from headrace.lake.formats.layout import Layout
-    from headrace.lake.ingest import TokenState
-    from headrace.sending import Progress, SendReply
+    from headrace.client.connect import Connection
+    from headrace.ingest.door import TokenState
+    from headrace.ingest.formats.layout import Layout
+    from headrace.ingest.sending import Progress, SendReply
 
 WAIT_SLICE_S = 5.0
 
@@ -70,8 +70,8 @@ def send(
     sent: after an interruption, the same command continues where it stopped.
     """
     from headrace.cli.progress import WaitLines, show_progress
-    from headrace.files import find_files
-    from headrace.lake.formats.layout import Format, make_layout
+    from headrace.ingest.files import find_files
+    from headrace.ingest.formats.layout import Format, make_layout
 
     layout = make_layout(None if format is FileFormat.AUTO else Format(format.value), delimiter, fields)
     files = find_files(paths)
@@ -131,9 +131,9 @@ def _follow(
     again: bool,
 ) -> SendReply:
     """Send what a file holds and what is added to it, until the command is interrupted or terminated."""
-    from headrace.files import STANDARD_INPUT, SourceFile
-    from headrace.follow import follow
-    from headrace.lake.formats.layout import Format, check_format, format_of
+    from headrace.ingest.files import STANDARD_INPUT, SourceFile
+    from headrace.ingest.follow import follow
+    from headrace.ingest.formats.layout import Format, check_format, format_of
 
     if len(files) != 1 or files[0] == STANDARD_INPUT:
         raise UsageError("--follow takes one file", found=f"{len(files)} files" if len(files) > 1 else "-")

@@ -51,7 +51,7 @@ def sql(
     if events:
         answer = _ask_events(workspace, text, most)
     else:
-        from headrace.history import Job
+        from headrace.asof import Job
 
         job = Job()
         with open_connection(workspace) as connection, waiting("running the query") as show:
@@ -80,9 +80,9 @@ def _ask_events(workspace: str, text: str, limit: SqlLimit) -> SqlAnswer:
             found=f"URL {workspace}",
             expected="the folder of a workspace on this machine",
         )
-    from headrace.config import Workspace
     from headrace.sql.events import open_events
     from headrace.sql.query import check_text
+    from headrace.workspace.settings import Workspace
 
     check_text(text, limit)  # before Spark is waited for
     with waiting("Spark is starting") as show, open_events(Workspace.open(workspace)) as opened:

@@ -14,7 +14,7 @@ from headrace.cli.output import console, count
 from headrace.errors import ConflictError, NotReadyError
 
 if TYPE_CHECKING:
-    from headrace.client import Connection
+    from headrace.client.connect import Connection
 
 LOOK_S = 0.2
 Show = Callable[[str, int, int | None, str], None]  # of a view: so much of so much, and a word on it

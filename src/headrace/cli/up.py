@@ -22,7 +22,7 @@ from headrace.cli.progress import WaitLines
 from headrace.errors import DefinitionError, HeadraceError
 
 if TYPE_CHECKING:
-    from headrace.runtime import Runtime
+    from headrace.server.runtime import Runtime
     from headrace.web.server import Server
 
 STOP_WITHIN_S = 9.0
@@ -42,13 +42,13 @@ def up(
     import pandas  # noqa: F401 - Arrow loads it with its first array: not while the first event waits
 
     from headrace import logs
-    from headrace.config import Workspace
     from headrace.doctor.private import check_private
-    from headrace.lease import in_turn, refuse_if_held
-    from headrace.runtime import Runtime
+    from headrace.server.runtime import Runtime
     from headrace.web.app import create_app
     from headrace.web.guard import check_exposure
     from headrace.web.server import Server, bind, url_of
+    from headrace.workspace.lease import in_turn, refuse_if_held
+    from headrace.workspace.settings import Workspace
 
     sys.setswitchinterval(SWITCH_S)
     opened = Workspace.open(workspace, host=host, port=port)

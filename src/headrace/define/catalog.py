@@ -8,9 +8,9 @@ from pathlib import Path
 
 from headrace.define.mistakes import each, join
 from headrace.define.model import Stream, View
-from headrace.define.script import run_script
-from headrace.define.select import Select, build_view
-from headrace.define.statements import read_statements
+from headrace.define.python.script import run_script
+from headrace.define.sql.select import Select, build_view
+from headrace.define.sql.statements import read_statements
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError, Location, did_you_mean
 

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from headrace.aggregate import REGISTRY, Aggregate
-from headrace.define.expression import Scope, check, check_condition
+from headrace.define.expression.check import Scope, check, check_condition
+from headrace.define.expression.syntax import (
+    Call,
+    Case,
+    Cast,
+    Item,
+    Literal,
+    Logic,
+    Name,
+    Node,
+    Operation,
+    Part,
+    Star,
+    Test,
+)
 from headrace.define.model import Column
 from headrace.define.rules import check_name, located, part_hint
-from headrace.define.syntax import Call, Case, Cast, Item, Literal, Logic, Name, Node, Operation, Part, Star, Test
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError
 from headrace.types import Expression

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from headrace.aggregate import Aggregate
-from headrace.define.query import Queryable
+from headrace.define.python.query import Queryable
 from headrace.types import TIMESTAMP, Expression, Type
 
 ARRIVED = "_arrived"  # the event time of a stream that declares none

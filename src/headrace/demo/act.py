@@ -13,7 +13,7 @@ from rich.text import Text
 
 from headrace.demo.edit import COLUMN, VIEW, Edit
 from headrace.demo.late import Late
-from headrace.readable import span
+from headrace.format import span
 
 QUIET = "bright_black"
 EVENTS_SHOWN = 5

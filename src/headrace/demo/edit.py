@@ -13,7 +13,7 @@ from typing import Any
 from headrace.demo.asking import Asking
 from headrace.demo.reader import Reader
 from headrace.errors import HeadraceError, UnavailableError
-from headrace.readable import about
+from headrace.format import about
 
 VIEW, COLUMN = "traffic", "slowest"
 BEFORE = "avg(load_ms)                          AS load_ms\n"

@@ -26,7 +26,7 @@ from headrace.demo.sender import Sender
 from headrace.demo.server import Server, make_workspace, shop_definitions
 from headrace.demo.traffic import STREAMS, TICK_S, Traffic
 from headrace.errors import HeadraceError, UnavailableError, WorkspaceError
-from headrace.spark import java_command
+from headrace.spark.session import java_command
 
 LOOK_S = 0.5
 LINE_S = 2.0

@@ -14,9 +14,9 @@ from typing import Any
 
 import httpx2
 
-from headrace.config import SETTINGS_FILE
 from headrace.errors import UnavailableError
-from headrace.lease import read_holder
+from headrace.workspace.lease import read_holder
+from headrace.workspace.settings import SETTINGS_FILE
 
 START_S = 120.0
 STOP_S = 15.0

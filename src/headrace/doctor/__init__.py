@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.config import SETTINGS_FILE, Workspace
 from headrace.doctor.data import check_lakes_and_store
 from headrace.doctor.finding import Finding, good
 from headrace.doctor.machine import check_machine
 from headrace.doctor.private import check_private
 from headrace.doctor.workspace import check_disk, check_workspace
 from headrace.errors import HeadraceError
+from headrace.workspace.settings import SETTINGS_FILE, Workspace
 
 __all__ = ["Finding", "examine"]
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.config import Workspace
 from headrace.doctor.finding import Finding, bad, good, warn
 from headrace.errors import HeadraceError
-from headrace.lease import live_holder
+from headrace.format import many
 from headrace.maintain.slices import damaged_slices
-from headrace.readable import many
-from headrace.store.batch_table import check_batch_table
-from headrace.store.database import read_whole
-from headrace.stored import batch_folder, fault_of, open_to_read, store_files
+from headrace.server.stored import batch_folder, fault_of, open_to_read, store_files
+from headrace.store.duckdb.batch_table import check_batch_table
+from headrace.store.duckdb.database import read_whole
+from headrace.workspace.lease import live_holder
+from headrace.workspace.settings import Workspace
 
 AGAIN = "start `headrace up` anew: its view is built again from the lake; nothing is lost"
 

@@ -8,20 +8,20 @@ from typing import Any
 
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from headrace.client import connect
-from headrace.config import Workspace
+from headrace.client.connect import connect
 from headrace.define.catalog import Catalog
 from headrace.define.model import Stream
 from headrace.doctor.batch import check_batch_layer
 from headrace.doctor.finding import Finding, bad, good, warn
 from headrace.doctor.journal import check_journal
 from headrace.errors import HeadraceError
+from headrace.format import many
 from headrace.lake.health import check_contents, check_files, check_footers, check_log
 from headrace.lake.table import LakeTable
-from headrace.lease import live_holder
-from headrace.readable import many
-from headrace.running import read_running
-from headrace.stored import open_to_read, store_files
+from headrace.server.stored import open_to_read, store_files
+from headrace.workspace.applied import read_running
+from headrace.workspace.lease import live_holder
+from headrace.workspace.settings import Workspace
 
 AHEAD_S = 60  # a clock may differ by so much from the one that wrote
 

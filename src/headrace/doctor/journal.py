@@ -7,8 +7,8 @@ from pathlib import Path
 
 from headrace.doctor.finding import Finding, bad, good, warn
 from headrace.errors import CorruptionError
-from headrace.readable import many
-from headrace.transport.record import HEADER, Segment, is_intact, list_segments, read_durable, unpack, walk
+from headrace.format import many
+from headrace.transport.journal.record import HEADER, Segment, is_intact, list_segments, read_durable, unpack, walk
 
 WALKED_BYTES = 64 << 20  # of the newest segment's records, each looked at
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from headrace.doctor.finding import Finding, bad, good, warn
 from headrace.errors import HeadraceError
-from headrace.spark import java_command
+from headrace.spark.session import java_command
 
 OLDEST_PYTHON = (3, 11)
 JAVA_WITHIN_S = 10

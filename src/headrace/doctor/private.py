@@ -6,8 +6,8 @@ import stat
 import tomllib
 from pathlib import Path
 
-from headrace.config import SETTINGS_FILE, Workspace
 from headrace.doctor.finding import Finding, warn
+from headrace.workspace.settings import SETTINGS_FILE, Workspace
 
 CHECK = "permissions"
 OTHERS = stat.S_IRWXG | stat.S_IRWXO

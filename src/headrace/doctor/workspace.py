@@ -10,14 +10,14 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.config import Workspace
 from headrace.define.catalog import Catalog, load
-from headrace.define.plan import compare
 from headrace.doctor.finding import Finding, bad, good, warn
 from headrace.errors import DefinitionErrors, HeadraceError
-from headrace.lease import live_holder, read_holder
-from headrace.readable import many
-from headrace.running import read_running
+from headrace.format import many
+from headrace.plan.differences import compare
+from headrace.workspace.applied import read_running
+from headrace.workspace.lease import live_holder, read_holder
+from headrace.workspace.settings import Workspace
 
 LEAST_FREE_BYTES, LEAST_FREE_SHARE = 2_000_000_000, 0.05
 FULL_BYTES = 100_000_000

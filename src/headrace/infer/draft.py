@@ -15,7 +15,7 @@ import pyarrow as pa
 from headrace.define.catalog import Catalog, Definition, assemble
 from headrace.define.durations import MINUTE_MS
 from headrace.define.model import ARRIVED, Stream
-from headrace.define.statements import read_statements
+from headrace.define.sql.statements import read_statements
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionErrors, IngestError
 from headrace.infer.fields import Fields, candidate, find_fields
@@ -26,8 +26,8 @@ from headrace.infer.span import Span, measure
 from headrace.infer.times import Reading
 from headrace.infer.view import suggest_view
 from headrace.infer.write import Declared, describe, write_stream
-from headrace.lake.frames import frame_lines
-from headrace.lake.parse import Parsed, Parser
+from headrace.parse.frames import frame_lines
+from headrace.parse.parser import Parsed, Parser
 from headrace.types import TIMESTAMP
 
 TOLERATED = 0.01  # of the events may be refused for their event time before another one is looked for

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.define.expression.terms import quote
 from headrace.define.rules import check_name
-from headrace.define.terms import quote
 from headrace.errors import DefinitionError, IngestError
 from headrace.infer.names import is_identity
 from headrace.infer.nested import guess, parts_of

@@ -16,14 +16,14 @@ import numpy as np
 from headrace.define.model import Stream
 from headrace.errors import IngestError
 from headrace.infer.lines import LINES, VALUE, Kind, kind_of
-from headrace.lake.formats.compression import compression_of, unpack
-from headrace.lake.formats.csv import read_titles, sniff_delimiter
-from headrace.lake.formats.layout import Format, Layout, format_of_name
-from headrace.lake.formats.lines import read_lines
-from headrace.lake.formats.source import Source
-from headrace.lake.formats.titles import field_names, match_titles
-from headrace.lake.formats.unicode import Utf8
-from headrace.lake.frames import NEWLINE
+from headrace.ingest.formats.compression import compression_of, unpack
+from headrace.ingest.formats.csv import read_titles, sniff_delimiter
+from headrace.ingest.formats.layout import Format, Layout, format_of_name
+from headrace.ingest.formats.lines import read_lines
+from headrace.ingest.formats.source import Source
+from headrace.ingest.formats.titles import field_names, match_titles
+from headrace.ingest.formats.unicode import Utf8
+from headrace.parse.frames import NEWLINE
 
 MOST_ROWS, MOST_BYTES = 10_000, 8 << 20  # of the head
 PIECES, PIECE_BYTES, PIECE_ROWS = 16, 64 << 10, 600

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.infer.names import is_identity
-from headrace.lake.times import DATE_FORM, TIMESTAMP_FORM
+from headrace.parse.times import DATE_FORM, TIMESTAMP_FORM
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Type
 
 BELOW_INT = 1_000_000  # a number this large today may pass 2^31 tomorrow

@@ -6,8 +6,8 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass
 
 from headrace.define.durations import format_duration
+from headrace.define.expression.terms import quote
 from headrace.define.rules import LONGEST_NAME, OURS
-from headrace.define.terms import quote
 from headrace.infer.names import AMOUNTS, CODES, GROUPS, WHO, is_identity, is_time, path_sql, place, words_of
 from headrace.types import BOOLEAN, DOUBLE, INT, STRING, Type
 

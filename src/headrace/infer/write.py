@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.define.durations import format_duration
-from headrace.define.terms import quote
+from headrace.define.expression.terms import quote
 from headrace.infer.seen import MOST_DISTINCT, Seen
 from headrace.types import Type
 

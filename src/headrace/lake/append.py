@@ -13,15 +13,15 @@ import orjson
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.define.model import Stream
+from headrace.disk import disk_full, from_spark, is_disk_full, is_transient, one_line
 from headrace.errors import CorruptionError, DiskFullError, HeadraceError, JavaEndedError, UnavailableError
-from headrace.failures import disk_full, from_spark, is_disk_full, is_transient, one_line
 from headrace.faults import fault_point
 from headrace.lake.file import NewFile
 from headrace.lake.range import TOLD, Work, range_writer
 from headrace.lake.table import LakeState, LakeTable
-from headrace.spark import Session, is_alive
+from headrace.spark.session import Session, is_alive
 from headrace.timing import Timing
-from headrace.transport.source import NAME, JournalSource
+from headrace.transport.journal.source import NAME, JournalSource
 
 MOST_BYTES = 96 << 20  # of the journal in one micro-batch
 POOL = "append"

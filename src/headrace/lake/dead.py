@@ -13,10 +13,10 @@ import duckdb
 import pyarrow as pa
 
 from headrace.errors import NotFoundError, NotReadyError
+from headrace.format import iso_us
 from headrace.lake.batches import rows_at
 from headrace.lake.schema import ARRIVED, COMMIT, POSITION, REASON, VALUE
 from headrace.lake.table import LakeTable
-from headrace.readable import iso_us
 
 DEFAULT_LIMIT = 20
 MOST_LIMIT = 1000

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 from headrace.define.loosening import names_in
 from headrace.define.model import Stream
 from headrace.lake.batches import of_group
-from headrace.lake.compute import Computing
-from headrace.lake.frames import frame_values
-from headrace.lake.objects import LenientReader
 from headrace.lake.schema import COMMIT, VALUE, table_schema
+from headrace.parse.compute import Computing
+from headrace.parse.frames import frame_values
+from headrace.parse.objects import LenientReader
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from typing import Any
 import orjson
 from deltalake import DeltaTable
 
+from headrace.disk import sync
 from headrace.errors import FencedError
-from headrace.failures import sync
 
 FOLDER = "_delta_log"
 LAST_CHECKPOINT = "_last_checkpoint"

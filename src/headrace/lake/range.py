@@ -18,15 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.define.model import Stream
+from headrace.disk import disk_full, is_disk_full
 from headrace.errors import CorruptionError
-from headrace.failures import disk_full, is_disk_full
 from headrace.faults import fault_point
 from headrace.lake.file import LakeFileWriter
-from headrace.lake.frames import Frames, frame
-from headrace.lake.parse import Parsed
 from headrace.lake.schema import ARRIVED, DEAD, UTC_US, table_schema
 from headrace.lake.since import Since, parse_since
-from headrace.transport.record import Record, Segment, spans, walk
+from headrace.parse.frames import Frames, frame
+from headrace.parse.parser import Parsed
+from headrace.transport.journal.record import Record, Segment, spans, walk
 
 CHUNK_BYTES = 4 << 20
 TOLD = "start BIGINT, end BIGINT, newest_us BIGINT, files STRING"

@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 from headrace.define.model import Stream
 from headrace.lake.batches import batches
 from headrace.lake.file import LakeFileWriter
-from headrace.lake.frames import frame_values
-from headrace.lake.parse import Parsed
 from headrace.lake.range import later, newest_of
 from headrace.lake.schema import ARRIVED, COMMIT, DEAD, OURS, POSITION, REASON, VALUE
 from headrace.lake.since import Since, parse_since
+from headrace.parse.frames import frame_values
+from headrace.parse.parser import Parsed
 
 REREAD = "path STRING, rows BIGINT, readable BIGINT, new_reasons BIGINT, newest_us BIGINT, aside STRING, rest STRING"
 _SCHEMA = pa.schema(

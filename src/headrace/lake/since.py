@@ -9,10 +9,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.define.model import Stream
-from headrace.lake.frames import Frames
-from headrace.lake.objects import put_back
-from headrace.lake.parse import Parsed, Parser
 from headrace.lake.schema import REASON
+from headrace.parse.frames import Frames
+from headrace.parse.objects import put_back
+from headrace.parse.parser import Parsed, Parser
 
 Since = tuple[tuple[str, int], ...]  # fields, each with the position before which events came without it
 

@@ -17,8 +17,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headrace.define.model import Stream
+from headrace.disk import disk_full, is_disk_full, one_line, sync
 from headrace.errors import ConflictError, CorruptionError, FencedError, HeadraceError, UnavailableError
-from headrace.failures import disk_full, is_disk_full, one_line, sync
 from headrace.lake.file import NewFile
 from headrace.lake.health import check_log, has_events
 from headrace.lake.log import Action, DeltaLog, sync_folders

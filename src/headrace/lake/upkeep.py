@@ -14,7 +14,7 @@ from headrace.faults import fault_point
 from headrace.lake.compact import TARGET_BYTES, Compaction
 from headrace.lake.schema import DEAD
 from headrace.lake.table import LakeTable
-from headrace.transport.journal import Journal
+from headrace.transport.journal.journal import Journal
 
 GRACE_S = 3600.0  # a file that left the table stays so long, for readers in other processes
 ATTEMPT_S = 60.0  # a file of a failed attempt stays so long: a task of it may still run

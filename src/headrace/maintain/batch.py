@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 import structlog
 
 from headrace.define.model import Stream
+from headrace.disk import is_disk_full, is_transient, one_line
 from headrace.errors import ConflictError, HeadraceError, JavaEndedError, NotReadyError
-from headrace.failures import is_disk_full, is_transient, one_line
 from headrace.faults import fault_point
 from headrace.lake.table import LakeFile, LakeTable
 from headrace.maintain.batch_job import SLICE_ROWS, BatchJob
@@ -28,12 +28,12 @@ from headrace.maintain.partials import damage_of, reads
 from headrace.maintain.slices import DRIFT, Slices, remove_unneeded, slices_folder
 from headrace.maintain.speed import MOST_ROWS, next_step, step_end
 from headrace.maintain.suspects import Suspects
-from headrace.spark import Session, is_alive
-from headrace.store.apart import compare_apart, make_apart
+from headrace.spark.session import Session, is_alive
 from headrace.store.base import Audit, BatchTable, Store, Version, VersionId
-from headrace.store.batch_table import make_batch_table
-from headrace.store.compare import compare
-from headrace.store.tables import plain_name
+from headrace.store.duckdb.apart import compare_apart, make_apart
+from headrace.store.duckdb.batch_table import make_batch_table
+from headrace.store.duckdb.compare import compare
+from headrace.store.duckdb.tables import plain_name
 
 HERE_ROWS = 10_000  # that are folded or compared in this process; more are in one of their own
 OUTGROWN_ROWS = 100_000  # speed rows that a version may always have

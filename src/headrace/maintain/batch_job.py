@@ -11,11 +11,11 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from headrace.define.cost import DEFAULT_EVENTS_PER_S
 from headrace.define.model import Stream
 from headrace.lake.table import LakeFile
 from headrace.maintain.partials import read_events, write_partials
-from headrace.spark import Session
+from headrace.plan.cost import DEFAULT_EVENTS_PER_S
+from headrace.spark.session import Session
 from headrace.store.base import Version
 
 POOL = "batch"

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-from headrace.define.spark_face import TEXT, Match
+from headrace.define.expression.spark_face import TEXT, Match
 
 
 def with_matches(events: DataFrame, matches: Sequence[Match]) -> DataFrame:

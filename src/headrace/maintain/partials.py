@@ -8,16 +8,16 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
+from headrace.define.expression.spark_face import spark_face
 from headrace.define.model import Stream, View
-from headrace.define.spark_face import spark_face
 from headrace.lake.events import event_columns, read_files
 from headrace.lake.health import check_files, check_footers
 from headrace.lake.schema import ARRIVED, COMMIT, NEWEST
 from headrace.lake.table import LakeFile
 from headrace.maintain.matches import with_matches
-from headrace.spark import is_alive
+from headrace.spark.session import is_alive
 from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE, Version
-from headrace.store.tables import partial_columns
+from headrace.store.duckdb.tables import partial_columns
 from headrace.types import DOUBLE, Type
 
 SMALL_BYTES = 8 << 20  # of Parquet: below it one task, without an exchange, is quickest

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import orjson
 
-from headrace.failures import remove
+from headrace.disk import remove
 from headrace.store.base import Version
-from headrace.store.tables import plain_name
+from headrace.store.duckdb.tables import plain_name
 
 DRIFT = "drift-"  # before the name of what did not agree and is kept
 DRAFT = "draft-"

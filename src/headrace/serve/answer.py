@@ -12,7 +12,7 @@ import pyarrow as pa
 from headrace.aggregate import Value
 from headrace.define.fingerprint import parse_type
 from headrace.errors import HeadraceError, NotFoundError, NotReadyError, did_you_mean
-from headrace.readable import EPOCH, iso
+from headrace.format import EPOCH, iso
 from headrace.serve.plan import Plan, plan
 from headrace.serve.present import next_cursor, present, result_columns
 from headrace.serve.question import Question

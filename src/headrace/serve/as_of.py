@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from headrace.errors import QuestionError
-from headrace.readable import iso
+from headrace.format import iso
 from headrace.serve.times import parse_instant
 
 MOST_COMMITS = (1 << 62) - 1

@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.aggregate import Value
 from headrace.errors import QuestionError, did_you_mean
-from headrace.readable import EPOCH
+from headrace.format import EPOCH
 from headrace.serve.plan import Windows, plan
 from headrace.serve.question import Question, key_text, read_key
 from headrace.serve.times import LAST_MS, MS, TIMES, Bound, iso_ms, parse_bound, parse_instant, parse_span

@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.aggregate import Value
 from headrace.define.fingerprint import parse_type
-from headrace.readable import iso
+from headrace.format import iso
 from headrace.serve.answer import Answer
 from headrace.serve.values import decoder, encoder
 from headrace.types import TIMESTAMP, Type

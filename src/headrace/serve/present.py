@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.aggregate import Aggregate, Value
 from headrace.define.model import View
-from headrace.readable import EPOCH
+from headrace.format import EPOCH
 from headrace.serve.cursor import Cursor
 from headrace.serve.plan import Plan
 from headrace.serve.question import Question

@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.define.durations import parse_duration
 from headrace.errors import DefinitionError, QuestionError
-from headrace.readable import EPOCH, iso
+from headrace.format import EPOCH, iso
 
 MS = timedelta(milliseconds=1)
 LAST_MS = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MS  # that a time can be

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headrace.aggregate import Value
 from headrace.errors import QuestionError
-from headrace.readable import iso
+from headrace.format import iso
 from headrace.serve.times import parse_instant
 from headrace.types import Type
 

@@ -13,7 +13,7 @@ import orjson
 import pyarrow as pa
 
 from headrace.aggregate import Value
-from headrace.readable import iso
+from headrace.format import iso
 from headrace.sql.years import within_years
 
 OURS = {

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import structlog
 
-from headrace.config import Settings
 from headrace.errors import HeadraceError, OverloadError, SqlError, SqlLimitError, UnavailableError
 from headrace.sql.wire import SAY, BrokenFrameError, Wire
+from headrace.workspace.settings import Settings
 
 START_S = 30.0  # for an interpreter and its libraries on a busy machine
 MOST_BYTES = 64 << 20  # of a result

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake.exceptions import TableNotFoundError
 
-from headrace.config import Workspace
 from headrace.define.catalog import Catalog
 from headrace.define.model import Stream
 from headrace.errors import NotReadyError, SqlError, did_you_mean
-from headrace.history.job import Progress
-from headrace.history.session import local_session
+from headrace.format import iso
 from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, POSITION, REASON, VALUE
 from headrace.lake.table import LakeTable
-from headrace.readable import iso
-from headrace.running import read_running
+from headrace.spark.jobs import Progress
 from headrace.sql.answer import SqlAnswer, SqlLimit
 from headrace.sql.query import HIGHEST_LIMIT, check_text
 from headrace.sql.years import within_years
-from headrace.transport.record import read_durable
+from headrace.transport.journal.record import read_durable
+from headrace.workspace.applied import read_running
+from headrace.workspace.local_spark import local_session
+from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ from headrace.serve.question import Question
 from headrace.serve.windows import COUNTS, slide
 from headrace.sql.check import Refused
 from headrace.store.base import Version
-from headrace.store.tables import quoted
+from headrace.store.duckdb.tables import quoted
 
 MOST_ROWS = 5_000_000  # of a view
 ROWS_AT_ONCE = 20_000  # composed windows that become one piece

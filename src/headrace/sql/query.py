@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import HeadraceError, NotFoundError, SqlError, did_you_mean
-from headrace.readable import iso, iso_us
+from headrace.format import iso, iso_us
 from headrace.serve.answer import Freshness, find_serving
 from headrace.serve.as_of import AsOf, read_as_of
 from headrace.sql.answer import ALL_ROWS, SqlAnswer, SqlLimit, make_table

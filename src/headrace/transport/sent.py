@@ -16,8 +16,8 @@ from typing import Any, Self
 
 import orjson
 
+from headrace.disk import replace_file, sync
 from headrace.errors import CorruptionError, StaleMarkError
-from headrace.failures import replace_file, sync
 
 MOST_SAME = 10  # names that are told of one content
 _PATTERN = "sent-*.json"

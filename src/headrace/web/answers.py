@@ -18,7 +18,7 @@ from headrace.web.replies import reply_json
 from headrace.web.route import PlainRoute
 
 if TYPE_CHECKING:
-    from headrace.runtime import Runtime
+    from headrace.server.runtime import Runtime
 
 EXAMPLE = {"key": [{"page": "/home"}]}
 _WHAT = {

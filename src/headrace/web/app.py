@@ -22,7 +22,7 @@ from headrace.web.sql import sql_routes
 from headrace.web.versions import version_routes
 
 if TYPE_CHECKING:
-    from headrace.runtime import Runtime
+    from headrace.server.runtime import Runtime
 
 
 QUESTION_BYTES = 1 << 20

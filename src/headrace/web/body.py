@@ -10,9 +10,9 @@ import orjson
 from starlette.requests import Request
 
 from headrace.errors import HeadraceError, TooLargeError
-from headrace.lake.formats.compression import Compression, Unpacked
-from headrace.lake.formats.layout import Format, Layout, make_layout
-from headrace.lake.formats.source import Source
+from headrace.ingest.formats.compression import Compression, Unpacked
+from headrace.ingest.formats.layout import Format, Layout, make_layout
+from headrace.ingest.formats.source import Source
 from headrace.transport.sent import FilePiece
 from headrace.web.admission import Claim
 from headrace.web.refusals import RequestError, SlowError, UnsupportedError

@@ -11,7 +11,7 @@ from headrace.lake.dead import DEFAULT_LIMIT, MOST_LIMIT
 from headrace.web.replies import reply_json
 
 if TYPE_CHECKING:
-    from headrace.runtime import Runtime
+    from headrace.server.runtime import Runtime
 
 _LARGEST = (1 << 62) - 1
 Limit = Annotated[int, Query(ge=1, le=MOST_LIMIT, description=f"most dead letters of the reply, at most {MOST_LIMIT}")]

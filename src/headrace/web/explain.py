@@ -12,7 +12,7 @@ from headrace.web.parameters import asked_parameters
 from headrace.web.progress import reply_when_done
 
 if TYPE_CHECKING:
-    from headrace.runtime import Runtime
+    from headrace.server.runtime import Runtime
 
 _WHAT = {
     "at": "any time in the window, ISO 8601 or relative to the newest event (-1h); views without window take none",

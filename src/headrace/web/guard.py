@@ -12,8 +12,8 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headrace.disk import from_system
 from headrace.errors import HeadraceError, WorkspaceError
-from headrace.failures import from_system
 from headrace.web.refusals import BadRequestError, ForbiddenError, InternalError, UnauthorizedError
 from headrace.web.replies import reply_error
 from headrace.web.session import Sessions, is_linkable, is_open, is_page

@@ -13,8 +13,8 @@ from starlette.responses import Response
 
 from headrace.define.durations import parse_duration
 from headrace.errors import DefinitionError
-from headrace.lake.ingest import IngestReply
-from headrace.transport.keys import LONGEST_KEY
+from headrace.ingest.door import IngestReply
+from headrace.transport.journal.keys import LONGEST_KEY
 from headrace.web.admission import Admission
 from headrace.web.body import declared_bytes, read_body, read_compression, read_file_piece, read_layout, unpack_body
 from headrace.web.meter import COUNTED
@@ -23,8 +23,8 @@ from headrace.web.replies import reply_json
 from headrace.web.route import PlainRoute
 
 if TYPE_CHECKING:
-    from headrace.lake.ingest import TokenState
-    from headrace.runtime import Runtime
+    from headrace.ingest.door import TokenState
+    from headrace.server.runtime import Runtime
 
 SMALL_BODY = 256 << 10  # parsed in a millisecond or two: a thread would cost more than it frees
 READ_AT_ONCE = 2  # large bodies that are parsed at the same time, beside one packed one: each needs memory of its own

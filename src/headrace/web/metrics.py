@@ -26,7 +26,7 @@ from starlette.responses import Response
 from headrace.timing import Timing
 
 if TYPE_CHECKING:
-    from headrace.runtime import Runtime
+    from headrace.server.runtime import Runtime
 
 STATES = ("ok", "starting", "restarting", "failing")
 TIMES = {

@@ -14,7 +14,7 @@ from headrace.web.refusals import RequestError
 from headrace.web.replies import reply_json
 
 if TYPE_CHECKING:
-    from headrace.runtime import Runtime
+    from headrace.server.runtime import Runtime
 
 _SMALL_BODY = 64 << 10
 _APPLY_DOC: dict[str, Any] = {

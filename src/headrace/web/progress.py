@@ -12,8 +12,8 @@ import orjson
 from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
+from headrace.asof import Job
 from headrace.errors import HeadraceError
-from headrace.history import Job
 from headrace.web.refusals import InternalError
 from headrace.web.replies import reply_json
 

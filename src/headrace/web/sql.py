@@ -8,8 +8,8 @@ import anyio.to_thread
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from headrace.asof import Job
 from headrace.errors import SqlError, did_you_mean
-from headrace.history import Job
 from headrace.sql.answer import ARROW_STREAM
 from headrace.sql.children import MOST_BYTES
 from headrace.sql.query import DEFAULT_LIMIT, HIGHEST_LIMIT
@@ -18,7 +18,7 @@ from headrace.web.progress import ended_with
 from headrace.web.replies import reply_json
 
 if TYPE_CHECKING:
-    from headrace.runtime import Runtime
+    from headrace.server.runtime import Runtime
 
 PARAMETERS = ("query", "limit")
 EXAMPLE = {"query": "SELECT page, sum(hits) AS hits FROM traffic GROUP BY page ORDER BY hits DESC", "limit": 10}

@@ -14,7 +14,7 @@ from headrace.errors import DefinitionError, DefinitionErrors
 STREAM = "CREATE STREAM visits (page STRING, at TIMESTAMP, WATERMARK FOR at);"
 VIEW = "CREATE MATERIALIZED VIEW hits AS SELECT page, count(*) AS n FROM visits GROUP BY page, window(at, '1 minute');"
 PYTHON = """
-from headrace.define import fluent as hr
+from headrace.define.python import fluent as hr
 
 orders = hr.Stream("orders", "amount DECIMAL(10,2)")
 same = orders
@@ -65,7 +65,11 @@ def test_places_are_no_part_of_equality(tmp_path):
         ("\n\n1 / 0", 3, "the file failed with ZeroDivisionError: division by zero"),
         ("def f():\n    return {}['x']\nf()", 2, "the file failed with KeyError: 'x'"),
         ("import sys\nsys.exit(1)", 2, "the file failed with SystemExit: 1"),
-        ("from headrace.define import fluent as hr\nhr.Stream('s', 'a FLOAT')", 2, "the type FLOAT is not supported"),
+        (
+            "from headrace.define.python import fluent as hr\nhr.Stream('s', 'a FLOAT')",
+            2,
+            "the type FLOAT is not supported",
+        ),
     ],
 )
 def test_a_mistake_in_python_has_its_line(tmp_path, text, line, says):

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.aggregate.exact import Count, Max, Sum
-from headrace.define.edit import classify
 from headrace.define.model import Column, Key, View, Window
 from headrace.define.sql import parse
+from headrace.plan.edits import classify
 from headrace.types import BIGINT, BOOLEAN, INT, STRING, Expression
 
 STREAMS = """CREATE STREAM visits (page STRING, bytes BIGINT, at TIMESTAMP, WATERMARK FOR at);

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.define import fluent as hr
 from headrace.define.fingerprint import fingerprint
+from headrace.define.python import fluent as hr
 from headrace.define.sql import parse
 from headrace.errors import DefinitionError
 

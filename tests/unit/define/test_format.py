@@ -6,9 +6,9 @@ import pytest
 
 import headrace as hr
 from headrace.define.fingerprint import fingerprint, from_json, to_json
-from headrace.define.plan import compare
 from headrace.define.sql import parse
 from headrace.errors import DefinitionError
+from headrace.plan.differences import compare
 
 FIELDS = "value STRING NOT NULL, host STRING AS split_part(value, ' ', 1)"
 

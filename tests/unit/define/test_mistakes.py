@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.define import fluent as hr
 from headrace.define.mistakes import each
+from headrace.define.python import fluent as hr
 from headrace.define.sql import parse
 from headrace.errors import DefinitionError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import headrace as hr
-from headrace.define.expression import parse_expression
+from headrace.define.expression.check import parse_expression
 from headrace.define.fingerprint import from_json, parse_type, to_json
 from headrace.define.sql import parse
 from headrace.errors import DefinitionError

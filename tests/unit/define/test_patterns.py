@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.define.expression import parse_expression
-from headrace.define.patterns import groups, is_format, matches_nothing, re2_pattern, re2_replacement, refuse_pattern
+from headrace.define.expression.check import parse_expression
+from headrace.define.expression.patterns import (
+    groups,
+    is_format,
+    matches_nothing,
+    re2_pattern,
+    re2_replacement,
+    refuse_pattern,
+)
 from headrace.errors import DefinitionError
 from headrace.types import STRING
 

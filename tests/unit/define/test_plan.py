@@ -8,9 +8,9 @@ import re
 import pytest
 
 from headrace.define.catalog import Catalog
-from headrace.define.cost import UNKNOWN, Cost, Costs, Size
-from headrace.define.plan import Change, compare
 from headrace.define.sql import parse
+from headrace.plan.cost import UNKNOWN, Cost, Costs, Size
+from headrace.plan.differences import Change, compare
 
 STREAM = "CREATE STREAM visits (page STRING, bytes BIGINT, at TIMESTAMP, WATERMARK FOR at AS at - INTERVAL 1 MINUTE);"
 VIEW = """CREATE MATERIALIZED VIEW hits AS

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from headrace.aggregate import REGISTRY
-from headrace.define import fluent as hr
+from headrace.define.expression.reference import BEGIN, END, render_table
+from headrace.define.python import fluent as hr
 from headrace.define.reader import TYPES
-from headrace.define.reference import BEGIN, END, render_table
 from headrace.define.rules import OURS
 from headrace.define.sql import parse
 
@@ -23,7 +23,7 @@ def blocks(language):
 
 def test_the_table_of_functions_is_that_of_the_code():
     shown = PAGE.partition(BEGIN)[2].partition(END)[0].strip()
-    assert shown == render_table(), "paste the output of `python -m headrace.define.reference`"
+    assert shown == render_table(), "paste the output of `python -m headrace.define.expression.reference`"
 
 
 def test_the_examples_in_sql_and_python_are_equal():

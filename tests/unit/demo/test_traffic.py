@@ -12,8 +12,8 @@ from headrace.define import sql
 from headrace.demo.broken import KINDS, spoil
 from headrace.demo.server import shop_definitions
 from headrace.demo.traffic import OPENING, SPEED, STREAMS, Traffic
-from headrace.lake.frames import frame_lines
-from headrace.lake.parse import Parser
+from headrace.parse.frames import frame_lines
+from headrace.parse.parser import Parser
 
 TRAFFIC = Traffic(seed=3, seconds=4, rate=3_000)
 ARRIVED_US = round(OPENING.timestamp() * 1_000_000) + 3_600_000_000

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headrace.errors import IngestError
 from headrace.infer import Drafted, draft
 from headrace.infer.sample import read_sample
-from headrace.lake.formats.titles import field_names, match_titles
+from headrace.ingest.formats.titles import field_names, match_titles
 
 
 def drafted(folder: Path, text: str, name: str = "orders.csv", fields: tuple[str, ...] = ()) -> Drafted:

@@ -12,9 +12,9 @@ import pytest
 
 from headrace.infer import Drafted, draft
 from headrace.infer.sample import read_sample
-from headrace.lake.formats.layout import Format
-from headrace.lake.frames import frame_lines
-from headrace.lake.parse import Parser
+from headrace.ingest.formats.layout import Format
+from headrace.parse.frames import frame_lines
+from headrace.parse.parser import Parser
 
 COMMON = '10.0.0.{i} - {user} [17/May/2015:10:{i:02}:03 +0200] "{method} /page/{page}?q={i} HTTP/1.1" {status} {size}'
 AGENT = ' "http://example.com/" "Mozilla/5.0 (X11; Linux \\"x\\")"'

@@ -13,13 +13,13 @@ import pyarrow.dataset as ds
 from headrace.define.loosening import strictest
 from headrace.define.model import TEXT, Stream
 from headrace.define.sql import parse
+from headrace.ingest.door import Ingest, IngestReply
+from headrace.ingest.formats.layout import Format, Layout
 from headrace.lake.dead import DeadLetters
 from headrace.lake.file import NewFile
-from headrace.lake.formats.layout import Format, Layout
-from headrace.lake.ingest import Ingest, IngestReply
 from headrace.lake.range import Work, range_writer
 from headrace.lake.table import LakeTable
-from headrace.transport.journal import Journal
+from headrace.transport.journal.journal import Journal
 
 
 def stream_of(sql: str) -> Stream:

@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from headrace.define.model import Stream
 from headrace.define.sql import parse
-from headrace.lake.columnar import Columnar
-from headrace.lake.frames import frame_lines
-from headrace.lake.parse import Parser
 from headrace.lake.schema import arrow_type
-from headrace.lake.verdict import Refused, SecondParser
+from headrace.parse.columnar import Columnar
+from headrace.parse.frames import frame_lines
+from headrace.parse.parser import Parser
+from headrace.parse.verdict import Refused, SecondParser
 
 PAGE = Path(__file__).parents[3] / "docs" / "parsing.md"
 ARRIVED_US = 1_800_000_000_000_000

@@ -13,10 +13,10 @@ import pytest
 from headrace.define.model import JSON, TEXT, Field, Stream
 from headrace.lake.compact import Compaction
 from headrace.lake.fill import read_filled, shape_of
-from headrace.lake.frames import frame_lines, frame_values
-from headrace.lake.objects import LenientReader
 from headrace.lake.replay import Replay
 from headrace.lake.table import LakeTable
+from headrace.parse.frames import frame_lines, frame_values
+from headrace.parse.objects import LenientReader
 from headrace.types import BIGINT, STRING
 
 from .dead_lake import DeadLake, stream_of

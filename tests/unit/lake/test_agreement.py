@@ -11,7 +11,7 @@ import pytest
 
 from headrace.define.model import Stream
 from headrace.define.sql import parse
-from headrace.lake.frames import frame_lines
+from headrace.parse.frames import frame_lines
 from tests.unit.lake.forms import ARRIVED_US, FORMS, comparable, fast, parsers, second
 
 FRAMES = {"single": 6_000, "nested": 3_600, "maps": 200, "deep maps": 200}

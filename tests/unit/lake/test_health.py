@@ -13,8 +13,8 @@ import pytest
 from deltalake import DeltaTable
 
 from headrace.define.sql import parse
+from headrace.disk import free_bytes
 from headrace.errors import CorruptionError, DiskFullError
-from headrace.failures import free_bytes
 from headrace.lake.file import LakeFileWriter
 from headrace.lake.health import check_contents, check_files, check_log
 from headrace.lake.table import LakeTable

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from headrace.define.sql import parse
-from headrace.lake.frames import frame_lines
-from headrace.lake.limits import MOST_VALUES
-from headrace.lake.parse import Parser
+from headrace.parse.frames import frame_lines
+from headrace.parse.limits import MOST_VALUES
+from headrace.parse.parser import Parser
 from tests.unit.lake.forms import ARRIVED_US, fast, second
 
 SIZE = 10 << 20

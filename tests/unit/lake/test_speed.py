@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from headrace.define.sql import parse
-from headrace.lake.frames import frame_lines
-from headrace.lake.parse import Parser
+from headrace.parse.frames import frame_lines
+from headrace.parse.parser import Parser
 
 (STREAM,) = parse(
     """CREATE STREAM s (id BIGINT NOT NULL, word STRING, small INT, ratio DOUBLE, flag BOOLEAN, at TIMESTAMP NOT NULL,

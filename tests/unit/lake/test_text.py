@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.define.sql import parse
-from headrace.lake.frames import as_lines, frame, frame_text
-from headrace.lake.parse import Parser
+from headrace.parse.frames import as_lines, frame, frame_text
+from headrace.parse.parser import Parser
 
 ARRIVED_US = 1_800_000_000_000_000
 

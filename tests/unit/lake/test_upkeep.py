@@ -17,9 +17,9 @@ from headrace.errors import FencedError
 from headrace.faults import VARIABLE
 from headrace.lake.table import LakeTable
 from headrace.lake.upkeep import ATTEMPT_S, GRACE_S, Upkeep, lake_figures
-from headrace.transport.journal import Journal
-from headrace.transport.keys import WINDOW_US
-from headrace.transport.record import list_segments
+from headrace.transport.journal.journal import Journal
+from headrace.transport.journal.keys import WINDOW_US
+from headrace.transport.journal.record import list_segments
 
 from .lake_rows import STREAM, expected, rows_of, small_lake
 
@@ -28,7 +28,7 @@ CHILD = """
 import sys, time
 from pathlib import Path
 from headrace.lake.upkeep import Upkeep
-from headrace.transport.journal import Journal
+from headrace.transport.journal.journal import Journal
 from tests.unit.lake.lake_rows import small_lake
 folder = Path(sys.argv[1])
 clock = [time.time_ns() // 1000 - 3 * 24 * 3600 * 1_000_000]

@@ -15,7 +15,7 @@ import pytest
 from headrace.define.model import Window
 from headrace.serve import Answer, Question, answer
 from headrace.store.base import Step
-from headrace.store.duckdb import DuckStore
+from headrace.store.duckdb.store import DuckStore
 from tests.unit.store.partial_files import Event, make_view, simple_event, write_partials
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

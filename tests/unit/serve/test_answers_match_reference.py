@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import headrace.serve.read
-import headrace.store.snapshot
+import headrace.store.duckdb.snapshot
 from headrace.define.model import View, Window
 from headrace.serve import Answer, Question, answer
 from headrace.store.base import Step
-from headrace.store.duckdb import DuckStore
+from headrace.store.duckdb.store import DuckStore
 from tests.unit.serve.reference import expected, same_rows
 from tests.unit.store.partial_files import TYPES, Event, make_view, write_partials
 
@@ -110,7 +110,7 @@ def test_answers_equal_the_reference(few: int, case: Any, data: st.DataObject) -
         tempfile.TemporaryDirectory() as folder,
         pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setattr(headrace.store.snapshot, "FEW", few)
+        patch.setattr(headrace.store.duckdb.snapshot, "FEW", few)
         patch.setattr(headrace.serve.read, "BUCKETS_AT_ONCE", 3)
         store = DuckStore.open(Path(folder) / "store", fence=1)
         store.register(view, "f", patience_ms=PANE)

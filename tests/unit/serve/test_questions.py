@@ -19,7 +19,7 @@ from headrace.serve import Answer, Question, answer
 from headrace.serve.cell import CellQuestion, find_cell
 from headrace.serve.times import Bound, parse_bound
 from headrace.store.base import Step
-from headrace.store.duckdb import DuckStore
+from headrace.store.duckdb.store import DuckStore
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, decimal
 from tests.unit.store.partial_files import make_view, simple_event, write_partials
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-import headrace.serve.whole
+import headrace.client.whole
+from headrace.client.whole import read_whole
 from headrace.errors import ConflictError
 from headrace.serve import Answer, Question, answer
-from headrace.serve.whole import read_whole
 from headrace.store.base import Step
-from headrace.store.duckdb import DuckStore
+from headrace.store.duckdb.store import DuckStore
 from tests.unit.store.partial_files import Event, make_view, simple_event, write_partials
 
 MINUTE = 60_000
@@ -24,7 +24,7 @@ PAGE = 4
 
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(headrace.serve.whole, "HIGHEST_LIMIT", PAGE)
+    monkeypatch.setattr(headrace.client.whole, "HIGHEST_LIMIT", PAGE)
 
 
 @pytest.fixture

@@ -20,11 +20,11 @@ from headrace.define.fingerprint import to_json
 from headrace.define.model import View, Window
 from headrace.errors import CorruptionError, DiskFullError, HeadraceError, UnavailableError
 from headrace.faults import VARIABLE
-from headrace.store.apart import make_apart
 from headrace.store.base import EVENTS, KEY_ID, PANE
-from headrace.store.batch_table import Made, check_batch_table, make_batch_table
-from headrace.store.portions import cut
-from headrace.store.tables import partials_of, quoted
+from headrace.store.duckdb.apart import make_apart
+from headrace.store.duckdb.batch_table import Made, check_batch_table, make_batch_table
+from headrace.store.duckdb.portions import cut
+from headrace.store.duckdb.tables import partials_of, quoted
 from headrace.types import STRING
 from tests.unit.store.partial_files import Event, make_view, partials, simple_event, write_partials
 
@@ -148,7 +148,7 @@ def test_sketches_are_folded_in_slices_of_few_bytes(tmp_path: Path) -> None:
 
 
 def test_a_table_made_in_many_slices_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.store.portions.SHARE", 40_000)
+    monkeypatch.setattr("headrace.store.duckdb.portions.SHARE", 40_000)
     events = events_of(200, keys=3)
     files = [Path(write_partials(tmp_path / f"{i}", VIEW, events[i::2])) for i in range(2)]
     make_batch_table(VIEW, tmp_path / "table", partials=files, earlier=[])
@@ -198,7 +198,7 @@ def test_apart_it_ends_with_who_asked(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "never")  # a file of partials that nobody writes
     job = {"view": to_json(VIEW), "target": str(tmp_path / "table"), "partials": [str(tmp_path / "never")]}
     job |= {"earlier": [], "memory_mb": 100, "threads": 1}
-    with subprocess.Popen([sys.executable, "-m", "headrace.store.apart"], stdin=subprocess.PIPE) as process:
+    with subprocess.Popen([sys.executable, "-m", "headrace.store.duckdb.apart"], stdin=subprocess.PIPE) as process:
         process.communicate(orjson.dumps(job) + b"\n", timeout=60)
     assert process.returncode == 1
 
@@ -206,7 +206,7 @@ def test_apart_it_ends_with_who_asked(tmp_path: Path) -> None:
 DYING = """
 import sys
 from pathlib import Path
-from headrace.store.batch_table import make_batch_table
+from headrace.store.duckdb.batch_table import make_batch_table
 from tests.unit.store.partial_files import make_view
 make_batch_table(make_view("traffic"), Path(sys.argv[2]), partials=[Path(sys.argv[1])], earlier=[])
 """

@@ -14,10 +14,10 @@ import pytest
 
 from headrace.define.model import View
 from headrace.errors import CorruptionError, UnavailableError
-from headrace.store.apart import compare_apart
 from headrace.store.base import CORRECTIONS
-from headrace.store.batch_table import make_batch_table
-from headrace.store.compare import Comparison, Drift, compare
+from headrace.store.duckdb.apart import compare_apart
+from headrace.store.duckdb.batch_table import make_batch_table
+from headrace.store.duckdb.compare import Comparison, Drift, compare
 from tests.unit.store.partial_files import Event, make_view, simple_event, write_partials
 
 VIEW = make_view("traffic")
@@ -62,7 +62,7 @@ def test_other_splits_and_orders_of_the_same_events_agree(tmp_path: Path) -> Non
 def test_rows_are_counted_once_in_one_slice_and_in_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: int
 ) -> None:
-    monkeypatch.setattr("headrace.store.portions.SHARE", share)
+    monkeypatch.setattr("headrace.store.duckdb.portions.SHARE", share)
     events = events_of()
     found = compare(VIEW, speed_of(tmp_path / "s", events), batch_of(tmp_path / "b", events[::-1]))
     assert found == Comparison(12, 60, ())

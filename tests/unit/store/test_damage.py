@@ -11,17 +11,17 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from headrace.config import Settings, Workspace
 from headrace.define.catalog import Catalog
 from headrace.define.fingerprint import fingerprint
 from headrace.define.sql import parse
 from headrace.errors import CorruptionError, DiskFullError, WorkspaceError
 from headrace.faults import VARIABLE
 from headrace.lake.table import LakeState
-from headrace.reconcile import reconcile_views
-from headrace.store import database
-from headrace.store.duckdb import DuckStore
-from headrace.stored import highest_fence, open_store
+from headrace.server.reconcile import reconcile_views
+from headrace.server.stored import highest_fence, open_store
+from headrace.store.duckdb import database
+from headrace.store.duckdb.store import DuckStore
+from headrace.workspace.settings import Settings, Workspace
 from tests.unit.store.partial_files import simple_event, write_partials
 from tests.unit.store.test_duckdb import VIEW, counted, serving, step
 
@@ -156,7 +156,7 @@ def test_a_lost_store_is_begun_anew(workspace: Workspace) -> None:
 
 CRASH = """
 import os, sys
-from headrace.store.duckdb import DuckStore
+from headrace.store.duckdb.store import DuckStore
 from tests.unit.store.test_duckdb import VIEW, step
 store = DuckStore.open(sys.argv[1], fence=1)
 store.register(VIEW, "a", 5)

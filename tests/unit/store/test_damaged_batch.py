@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from headrace.config import Settings, Workspace
 from headrace.define.catalog import Catalog
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import Stream
@@ -20,12 +19,13 @@ from headrace.doctor.batch import check_batch_layer
 from headrace.errors import CorruptionError
 from headrace.lake.table import LakeState
 from headrace.maintain.slices import Slices, slices_folder
-from headrace.reconcile import reconcile_views
+from headrace.server.reconcile import reconcile_views
+from headrace.server.stored import clean, open_store
 from headrace.store.base import BatchTable, Point
-from headrace.store.batch_table import make_batch_table
-from headrace.store.database import DAMAGED
-from headrace.store.duckdb import DuckStore
-from headrace.stored import clean, open_store
+from headrace.store.duckdb.batch_table import make_batch_table
+from headrace.store.duckdb.database import DAMAGED
+from headrace.store.duckdb.store import DuckStore
+from headrace.workspace.settings import Settings, Workspace
 from tests.unit.store.partial_files import make_view, simple_event, write_partials
 from tests.unit.store.test_duckdb import counted, serving
 

@@ -13,7 +13,7 @@ import pytest
 
 from headrace.errors import ConflictError, CorruptionError, FencedError, WorkspaceError
 from headrace.store.base import BUCKET, EVENTS, Selection, Step, Version
-from headrace.store.duckdb import DuckStore
+from headrace.store.duckdb.store import DuckStore
 from headrace.types import Type
 from tests.unit.store.partial_files import TYPES, make_view, simple_event, write_partials
 
@@ -157,7 +157,7 @@ def test_a_corrupt_store_says_that_it_can_be_rebuilt(tmp_path: Path) -> None:
 
 HOLDER = """
 import sys
-from headrace.store.duckdb import DuckStore
+from headrace.store.duckdb.store import DuckStore
 store = DuckStore.open(sys.argv[1], fence=9)
 print("open", flush=True)
 sys.stdin.read()

@@ -8,10 +8,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from headrace.describe import describe_versions
+from headrace.server.describe import describe_versions
 from headrace.store.base import Step
-from headrace.store.database import FORMAT, OutdatedError
-from headrace.store.duckdb import DuckStore
+from headrace.store.duckdb.database import FORMAT, OutdatedError
+from headrace.store.duckdb.store import DuckStore
 from headrace.types import INT, STRING
 from tests.unit.store.partial_files import make_view, simple_event, write_partials
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from headrace.errors import CorruptionError, DiskFullError, FencedError
 from headrace.faults import VARIABLE
-from headrace.transport.journal import Journal
-from headrace.transport.keys import WINDOW_US
-from headrace.transport.record import cut, list_segments, read_durable, spans, walk
+from headrace.transport.journal.journal import Journal
+from headrace.transport.journal.keys import WINDOW_US
+from headrace.transport.journal.record import cut, list_segments, read_durable, spans, walk
 
 LINE = b'{"a":1}\n'
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import CorruptionError, StaleMarkError
-from headrace.transport.journal import Journal, read_sent
-from headrace.transport.keys import WINDOW_US
-from headrace.transport.record import list_segments
+from headrace.transport.journal.journal import Journal, read_sent
+from headrace.transport.journal.keys import WINDOW_US
+from headrace.transport.journal.record import list_segments
 from headrace.transport.sent import FilePiece, SentFiles
 from tests.unit.transport.test_journal import LINE, Clock
 

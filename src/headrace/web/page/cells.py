@@ -6,7 +6,7 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from headrace.readable import digits, iso, number
+from headrace.format import digits, iso, number
 from headrace.web.page.html import Html, data, tag
 
 DAY_S = 86_400

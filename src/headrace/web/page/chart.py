@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace.readable import number
+from headrace.format import number
 from headrace.web.page.cells import short
 from headrace.web.page.html import Html, plain, tag
 from headrace.web.page.lines import lines_chart

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from headrace.readable import iso, plural, span
+from headrace.format import iso, plural, span
 from headrace.serve.explanation import ExplainedEvent, Explanation
 from headrace.serve.question import key_text
 from headrace.web.page.cells import brief_moment, key_value, moment, value, window

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from headrace.layers import alarm, building, checked, shares, what_to_do
-from headrace.readable import count, span
+from headrace.format import count, span
+from headrace.server.layers import alarm, building, checked, shares, what_to_do
 from headrace.web.page.cells import moment_text
 from headrace.web.page.html import Html, data, tag
 from headrace.web.page.tables import columns, table

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError, NotFoundError, did_you_mean
-from headrace.readable import iso
+from headrace.format import iso
 from headrace.serve.cell import CellQuestion
 from headrace.web.page import hints
 from headrace.web.page.asked import Asked, view_path
@@ -30,7 +30,7 @@ from headrace.web.page.sections import (
 )
 
 if TYPE_CHECKING:
-    from headrace.runtime import Runtime
+    from headrace.server.runtime import Runtime
 
 LIVE_VIEWS = 12  # views whose rows and chart are on the first page; the others are a click away
 ROWS, WINDOWS = 50, 60

@@ -19,7 +19,7 @@ from headrace.web.page.pages import Page, WorkspacePage
 from headrace.web.session import Sessions, is_page
 
 if TYPE_CHECKING:
-    from headrace.runtime import Runtime
+    from headrace.server.runtime import Runtime
 
 MOST_FORM = 16 << 10
 WRONG_TOKEN_S = 0.5  # before a wrong token is refused: guessing takes long

@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any, Literal
 
 from headrace.define.durations import format_duration
-from headrace.layers import alarm
-from headrace.readable import count, freshness, plural, size, span
+from headrace.format import count, freshness, plural, size, span
 from headrace.serve.question import key_text
+from headrace.server.layers import alarm
 from headrace.web.page.asked import WINDOW, Asked, view_path
 from headrace.web.page.cells import key_value, moment_text, value, window
 from headrace.web.page.chart import chart

@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.aggregate import Value
 from headrace.define.durations import format_duration
-from headrace.readable import EPOCH
+from headrace.format import EPOCH
 from headrace.serve import Answer, Question
 from headrace.serve.times import MS
 from headrace.web.page.asked import Asked, numeric_columns

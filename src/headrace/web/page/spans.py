@@ -10,7 +10,7 @@ from typing import Any
 
 from headrace.define.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from headrace.errors import QuestionError
-from headrace.readable import EPOCH
+from headrace.format import EPOCH
 from headrace.serve.question import Question
 from headrace.serve.times import MS, Bound, iso_ms, parse_bound
 from headrace.web.page.asked import OLDEST, Asked

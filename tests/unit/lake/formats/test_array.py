@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import IngestError
-from headrace.lake.formats import array
-from headrace.lake.formats.array import array_lines
-from headrace.lake.formats.source import Source
+from headrace.ingest.formats import array
+from headrace.ingest.formats.array import array_lines
+from headrace.ingest.formats.source import Source
 
 json_values = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.text(st.sampled_from('a"\\[]{},é\n'), max_size=5)),

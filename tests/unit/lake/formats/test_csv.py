@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import IngestError
-from headrace.lake.formats import csv as formats_csv
-from headrace.lake.formats.csv import csv_lines
-from headrace.lake.formats.source import Source
+from headrace.ingest.formats import csv as formats_csv
+from headrace.ingest.formats.csv import csv_lines
+from headrace.ingest.formats.source import Source
 
 TYPES = {
     "name": "STRING",

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import IngestError
-from headrace.lake.formats.compression import unpack
-from headrace.lake.formats.layout import Format, Layout, format_of, make_layout
-from headrace.lake.formats.lines import read_lines
-from headrace.lake.formats.source import Source
+from headrace.ingest.formats.compression import unpack
+from headrace.ingest.formats.layout import Format, Layout, format_of, make_layout
+from headrace.ingest.formats.lines import read_lines
+from headrace.ingest.formats.source import Source
 
 LINES = b'{"a":1}\n{"a":2}\n'
 

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.errors import IngestError
-from headrace.lake.formats import parquet
-from headrace.lake.formats.parquet import parquet_lines
+from headrace.ingest.formats import parquet
+from headrace.ingest.formats.parquet import parquet_lines
 
 
 def lines(table: pa.Table, **options: object) -> list[bytes]:

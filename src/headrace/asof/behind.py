@@ -1,0 +1,129 @@
+"""The Spark jobs that find the events behind one cell. Only counts and the rows of a page come to the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
+
+from headrace.define.expression.spark_face import spark_face
+from headrace.define.model import Stream, View
+from headrace.lake.schema import ARRIVED, COMMIT, NEWEST, POSITION, VALUE
+from headrace.lake.table import LakeFile
+from headrace.maintain.matches import with_matches
+from headrace.maintain.partials import OUR_COLUMNS, read_events, settled_when
+from headrace.serve.cell import Cell
+from headrace.store.base import Version
+from headrace.types import BIGINT, STRING, Type
+
+COLUMNS = (*OUR_COLUMNS, POSITION, VALUE)
+SHOWN_BYTES = 10_000  # of an event
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many events of the log belong to a cell."""
+
+    found: int = 0
+    in_view: int = 0
+    late: int = 0
+    corrections: int = 0
+
+
+def key_events(
+    spark: SparkSession, folder: Path, stream: Stream, files: Sequence[LakeFile], commits: int, view: View, cell: Cell
+) -> DataFrame:
+    """The events of a cell's key, at any time, in commits [0, commits) of a lake's files."""
+    named = [name for name, _ in view.reads]
+    events = read_events(spark, folder, stream, files, (0, commits), columns=COLUMNS, named=named)
+    face = spark_face(stream, view)
+    events = with_matches(events, face.matches)
+    if face.view.where is not None:
+        events = events.where(face.view.where.sql)
+    for key in face.view.keys:
+        wanted = F.lit(cell.key[key.name]).cast(str(key.expression.type))
+        events = events.where(F.expr(key.expression.sql).eqNullSafe(wanted))
+    return events
+
+
+def in_window(events: DataFrame, stream: Stream, cell: Cell) -> DataFrame:
+    """Those of them that lie in a cell's window.
+
+    Bounds of event time are plain comparisons, so that row groups whose statistics lie outside are left out.
+    """
+    if cell.start_ms is None or cell.end_ms is None:
+        return events
+    time = f"`{stream.time_column}`"
+    start, end = (f"timestamp_micros({ms * 1000}L)" for ms in (cell.start_ms, cell.end_ms))
+    return events.where(f"{time} >= {start} AND {time} < {end}")
+
+
+def count_events(events: DataFrame, stream: Stream, version: Version) -> Counts:
+    """All of them, in one job that reads no event as it came."""
+    row = events.agg(
+        F.count("*"),
+        F.count_if(F.col(COMMIT) < version.applied_to),
+        F.count_if(_late(stream)),
+        F.count_if(F.expr(settled_when(stream, version.view, version.patience_ms))),
+    ).first()
+    assert row is not None, "an aggregation has a row"
+    return Counts(*row)
+
+
+def read_page(
+    events: DataFrame, stream: Stream, version: Version, after: int | None, most: int
+) -> list[dict[str, Any]]:
+    """The first of them behind a position; times in us since the epoch. Arguments are columns a0, a1, … and p0, p1, …:
+    what an aggregate was given, and whether its FILTER let the event pass.
+    """
+    if after is not None:
+        events = events.where(F.col(POSITION) > after)
+    shown = [
+        F.col(POSITION).alias("position"),
+        F.col(COMMIT).alias("commit"),
+        F.unix_micros(ARRIVED).alias("arrived_us"),
+        F.unix_micros(stream.time_column).alias("time_us"),
+        F.unix_micros(NEWEST).alias("newest_us"),
+        F.expr(settled_when(stream, version.view, version.patience_ms)).alias("correction"),
+        F.length(VALUE).alias("bytes"),
+        F.expr(f"substring({VALUE}, 1, {SHOWN_BYTES})").alias("value"),
+    ]
+    for at, column in enumerate(spark_face(stream, version.view).view.columns):
+        argument, let_pass = column.aggregate.expression, column.aggregate.where
+        given = "1L" if argument is None else argument.sql
+        if argument and argument.type.is_nested:
+            given = f"CAST({given} AS STRING)"
+        shown.append(F.expr(given).alias(f"a{at}"))
+        shown.append(F.expr(f"coalesce({let_pass.sql}, false)" if let_pass else "true").alias(f"p{at}"))
+    rows = events.orderBy(POSITION).limit(most).select(*shown).toArrow().to_pylist()
+    return sorted(rows, key=lambda row: int(row["position"]))
+
+
+def argument_columns(view: View) -> tuple[tuple[str, Type], ...]:
+    """What `read_page` gives of each column of a view: its name, and the type of what its aggregate is given."""
+    found = []
+    for column in view.columns:
+        argument = column.aggregate.expression
+        of = BIGINT if argument is None else STRING if argument.type.is_nested else argument.type
+        found.append((column.name, of))
+    return tuple(found)
+
+
+def nearest_times(events: DataFrame, stream: Stream, cell: Cell) -> tuple[int | None, int | None]:
+    """The event times in us nearest to a cell that has none: the last before it, and the first behind it."""
+    assert cell.start_ms is not None, "a cell of all time has nothing beside it"
+    time_us, start_us = f"unix_micros(`{stream.time_column}`)", f"{cell.start_ms * 1000}L"
+    row = events.selectExpr(
+        f"max({time_us}) FILTER (WHERE {time_us} < {start_us})",
+        f"min({time_us}) FILTER (WHERE {time_us} >= {start_us})",
+    ).first()
+    assert row is not None, "an aggregation has a row"
+    return row[0], row[1]
+
+
+def _late(stream: Stream) -> Column:
+    return F.expr(f"coalesce(`{stream.time_column}` < {NEWEST}, false)")

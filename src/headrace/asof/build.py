@@ -1,0 +1,90 @@
+"""A view as it was when its log had fewer commits: computed in batch from the lake, in a store of its own."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.define.model import Stream
+from headrace.disk import from_spark, one_line
+from headrace.errors import CorruptionError, HeadraceError, UnavailableError
+from headrace.lake.commits import newest_before
+from headrace.lake.table import LakeTable
+from headrace.maintain.batch_job import SLICE_ROWS, BatchJob
+from headrace.maintain.partials import SMALL_BYTES, damage_of
+from headrace.maintain.speed import step_end
+from headrace.spark.jobs import Job
+from headrace.store.base import BatchTable, Point, Version
+from headrace.store.duckdb.apart import make_apart
+from headrace.store.duckdb.batch_table import make_batch_table
+from headrace.store.duckdb.store import DuckStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def make_past(
+    spark: SparkSession, stream: Stream, table: LakeTable, version: Version, commits: int, folder: Path, job: Job
+) -> DuckStore:
+    """A store that holds the view alone, with commits [0, commits) in it."""
+    try:
+        files = _compute(spark, stream, table, version, commits, folder / "partials", job)
+        store = DuckStore.open(folder / "views.duckdb", 1)
+        try:
+            _fill(store, version, Point(commits, 0, newest_before(table, commits)), files, job)
+        except BaseException:
+            store.close()
+            raise
+        shutil.rmtree(folder / "partials")
+        return store
+    except HeadraceError:
+        raise
+    except Exception as error:  # Spark's share no base
+        if job.cancelled:
+            raise UnavailableError("the question was cancelled", fix="ask again") from error
+        said = from_spark(error) or UnavailableError(f"the past of view '{version.view.name}': {one_line(error)}")
+        raise said from error
+
+
+def _fill(store: DuckStore, version: Version, at: Point, files: list[str], job: Job) -> None:
+    """Make the view serve from one batch table of these partials, as a build does."""
+    view = version.view
+    made = store.register(view, version.fingerprint, version.patience_ms, at)
+    if not at.commit:
+        return  # it serves already, with nothing in it
+    store.build(view.name, made.number, at.commit)
+    store.batch_folder.mkdir(exist_ok=True)
+    paths = [Path(file) for file in files]
+    target = store.batch_folder / "past.duckdb"
+    if sum(path.stat().st_size for path in paths) < SMALL_BYTES:
+        table = make_batch_table(view, target, partials=paths, earlier=[])
+    else:
+        table = make_apart(view, target, partials=paths, earlier=[], stopping=lambda: job.cancelled)
+    store.fill(view.name, made.number, BatchTable(target.name, 0, at.commit, table.rows, table.events))
+    store.promote(view.name, made.number)
+
+
+def _compute(
+    spark: SparkSession, stream: Stream, table: LakeTable, version: Version, commits: int, folder: Path, job: Job
+) -> list[str]:
+    """The view's partials of these commits, slice by slice: the files that hold them."""
+    folder.mkdir(parents=True)
+    batch, written, start = BatchJob(lambda: spark), list[str](), 0
+    with table.reading(0, commits) as all_files:
+        damage = damage_of(table.folder, all_files)
+        if damage:
+            raise CorruptionError(damage)
+        job.expect(sum(file.rows for file in all_files))
+        while start < commits:
+            files = [file for file in all_files if file.last_commit >= start]
+            end = step_end(files, start, commits, SLICE_ROWS)
+            taken = [file for file in files if file.first_commit < end]
+            rows = sum(file.rows for file in taken)
+            with job.running(spark, f"{version.view.name} as of commit {commits}", rows):
+                if taken:
+                    written += batch.write(
+                        table.folder, stream, version, taken, (start, end), folder / f"{start}-{end}"
+                    )
+            start = end
+    return written

@@ -1,0 +1,140 @@
+"""Explains one cell of a view: what the view says, and what the log says of the same events."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from headrace.asof.behind import (
+    SHOWN_BYTES,
+    Counts,
+    argument_columns,
+    count_events,
+    in_window,
+    key_events,
+    nearest_times,
+    read_page,
+)
+from headrace.define.model import Stream
+from headrace.disk import from_spark, one_line
+from headrace.errors import CorruptionError, HeadraceError, UnavailableError
+from headrace.format import EPOCH
+from headrace.lake.dead import decoded
+from headrace.lake.table import LakeTable
+from headrace.maintain.partials import damage_of
+from headrace.serve.answer import Answer
+from headrace.serve.cell import Cell, CellQuestion
+from headrace.serve.explanation import US, ExplainedEvent, Explanation
+from headrace.serve.times import MS
+from headrace.spark.jobs import Job
+from headrace.store.base import Version
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TASK_BYTES = 4 << 20  # of Parquet: a task cannot be pre-empted, so new commits wait for it
+
+
+class Explainer:
+    """Explains cells by one version of a view, as it was found in one snapshot."""
+
+    def __init__(self, spark: SparkSession, stream: Stream, table: LakeTable | None, version: Version) -> None:
+        self._spark = spark.newSession()
+        self._spark.conf.set("spark.sql.files.maxPartitionBytes", str(TASK_BYTES))
+        self._stream = stream
+        self._table = table
+        self._version = version
+        self._columns = argument_columns(version.view)
+
+    def explain(self, asked: CellQuestion, cell: Cell, shown: Answer, job: Job) -> Explanation:
+        """The page of events that is asked for; `shown` is the cell as the view shows it."""
+        began = time.monotonic()
+        commits = self._table.state.next_commit if self._table else 0
+        counts, rows, nearest = self._look(asked, cell, commits, job)
+        page = rows[: asked.limit]
+        in_view = sum(shown.events.values())
+        return Explanation(
+            cell=shown,
+            key=cell.key,
+            window_start=None if cell.start_ms is None else EPOCH + cell.start_ms * MS,
+            window_end=None if cell.end_ms is None else EPOCH + cell.end_ms * MS,
+            found=counts.found,
+            found_in_view=counts.in_view,
+            late=counts.late,
+            corrections=counts.corrections,
+            commits=commits,
+            agrees=counts.in_view == in_view,
+            note=self._note(counts, in_view),
+            nearest=tuple(EPOCH + start * MS for start in nearest),
+            events=[self._event(row) for row in page],
+            columns=self._columns,
+            keys=tuple((key.name, key.expression.type) for key in self._version.view.keys),
+            next_cursor=page[-1]["position"] if len(rows) > len(page) else None,
+            took_ms=round((time.monotonic() - began) * 1000),
+        )
+
+    def _look(
+        self, asked: CellQuestion, cell: Cell, commits: int, job: Job
+    ) -> tuple[Counts, list[dict[str, Any]], list[int]]:
+        """Counts, one row more than the page, and the starts of the nearest windows if this one has no event."""
+        if self._table is None:
+            return Counts(), [], []
+        with self._table.reading(0, commits) as files, job.running(self._spark, f"explain {asked.view}"):
+            if not files:
+                return Counts(), [], []
+            folder = self._table.folder
+            damage = damage_of(folder, files)
+            if damage:
+                raise CorruptionError(damage)
+            try:
+                all_times = key_events(self._spark, folder, self._stream, files, commits, self._version.view, cell)
+                events = in_window(all_times, self._stream, cell)
+                counts = count_events(events, self._stream, self._version)
+                if not counts.found:
+                    return counts, [], self._nearest(all_times, cell)
+                return counts, read_page(events, self._stream, self._version, asked.cursor, asked.limit + 1), []
+            except HeadraceError:
+                raise
+            except Exception as error:  # Spark's share no base
+                if job.cancelled:
+                    raise UnavailableError("the question was cancelled", fix="ask again") from error
+                raise from_spark(error) or UnavailableError(f"Spark cannot read the log: {one_line(error)}") from error
+
+    def _nearest(self, events: Any, cell: Cell) -> list[int]:
+        if cell.start_ms is None:
+            return []
+        times = nearest_times(events, self._stream, cell)
+        found = [cell.window_at(us // 1000) for us in times if us is not None]
+        return [window[0] for window in found if window]
+
+    def _event(self, row: dict[str, Any]) -> ExplainedEvent:
+        time_us, newest_us = row["time_us"], row["newest_us"]
+        behind_us = 0 if newest_us is None else max(0, newest_us - time_us)
+        whole = row["bytes"] <= SHOWN_BYTES
+        return ExplainedEvent(
+            position=row["position"],
+            commit=row["commit"],
+            arrived=EPOCH + row["arrived_us"] * US,
+            event_time=EPOCH + time_us * US,
+            delay_ms=(row["arrived_us"] - time_us) // 1000,
+            behind_ms=behind_us // 1000,
+            late=behind_us > 0,
+            correction=row["correction"],
+            in_view=row["commit"] < self._version.applied_to,
+            value=decoded(row["value"], whole)[0],
+            bytes=row["bytes"],
+            whole=whole,
+            arguments={name: row[f"a{at}"] for at, (name, _) in enumerate(self._columns) if row[f"p{at}"]},
+        )
+
+    def _note(self, counts: Counts, in_view: int) -> str | None:
+        name = self._version.view.name
+        if counts.in_view != in_view:
+            return (
+                f"the view counts {in_view:,} events where the log holds {counts.in_view:,} in the same commits; "
+                f"`headrace audit {name}` compares them all"
+            )
+        waiting = counts.found - counts.in_view
+        if waiting:
+            return f"{waiting:,} of these events have not reached the view yet; ask again in a moment"
+        return None

@@ -1,0 +1,151 @@
+"""Questions that only the lake can answer, one or two at a time, beside what keeps views fresh."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.asof.kept import Pasts
+from headrace.define.model import Stream
+from headrace.errors import NotReadyError, OverloadError, QuestionError
+from headrace.format import EPOCH, iso, iso_us
+from headrace.lake.commits import reading_commits
+from headrace.lake.table import LakeTable
+from headrace.serve.answer import Answer, Freshness, answer, answer_from, find_serving
+from headrace.serve.as_of import AsOf
+from headrace.serve.cell import CellQuestion, find_cell
+from headrace.serve.explanation import US, Explanation
+from headrace.serve.plan import plan
+from headrace.serve.question import Question
+from headrace.spark.jobs import Job
+from headrace.store.base import Store, Version
+from headrace.store.duckdb.store import DuckStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+AT_ONCE = 2  # questions that Spark works on; each takes some of what keeps views fresh
+
+Lake = tuple[Stream, LakeTable | None]  # None: no event has come yet
+
+
+class History:
+    """The log of a workspace as something to ask. Spark is asked for only once a question has been understood."""
+
+    def __init__(
+        self,
+        store: Store,
+        lake: Callable[[str], Lake],
+        spark: Callable[[], SparkSession],
+        freshness: Freshness,
+        scratch: Path,
+    ) -> None:
+        """`lake` finds that of a stream by its name; `spark` gives a session or says why there is none."""
+        self._store = store
+        self._lake = lake
+        self._spark = spark
+        self._freshness = freshness
+        self._turns = threading.BoundedSemaphore(AT_ONCE)
+        self._pasts = Pasts(scratch)
+
+    def close(self) -> None:
+        """Forget the pasts that are kept."""
+        self._pasts.close()
+
+    def explain(self, asked: CellQuestion, job: Job | None = None) -> Explanation:
+        """The events behind a cell."""
+        with self._store.snapshot() as snapshot:
+            find_cell(asked, find_serving(snapshot, asked.view))  # a mistake need not wait for Spark
+        with self._turn():
+            from headrace.asof.explain import Explainer  # with it comes PySpark, which commands need not wait for
+
+            spark = self._spark()
+            with self._store.snapshot() as snapshot:
+                version = find_serving(snapshot, asked.view)
+                cell = find_cell(asked, version)
+                now = datetime.now(UTC)
+                shown = answer_from(snapshot, version, cell.question(asked.view), self._freshness, now)
+            _refuse_quarantined(version)
+            stream, table = self._lake(version.view.stream)
+            return Explainer(spark, stream, table, version).explain(asked, cell, shown, job or Job())
+
+    def ask(self, question: Question, job: Job | None = None) -> Answer:
+        """What a view said when fewer commits were in it, by the definition that serves now."""
+        assert question.as_of is not None, "questions about now are the store's"
+        with self._store.snapshot() as snapshot:
+            version = find_serving(snapshot, question.view)
+        plan(question, version)
+        with self.past(version, question.as_of, job) as (store, commits):
+            said = answer(store, question, lambda past: (None, f"as of commit {commits}"), datetime.now(UTC))
+        return replace(said, version=version.number)
+
+    @contextmanager
+    def past(self, version: Version, as_of: AsOf, job: Job | None = None) -> Iterator[tuple[Store, int]]:
+        """A store with a past of a version, and how many commits are in it."""
+        stream, table = self._lake(version.view.stream)
+        commits = find_commits(as_of, stream, table)
+
+        def make(folder: Path) -> DuckStore:
+            assert table is not None, "only a lake without commits has none"
+            _refuse_quarantined(version)
+            from headrace.asof.build import make_past  # with it comes PySpark
+            from headrace.maintain.partials import reads
+
+            if not reads(stream, version.view):
+                raise NotReadyError(
+                    f"view '{version.view.name}' is being made for the new types of stream '{stream.name}'",
+                    fix="ask again when its next version serves",
+                )
+            with self._turn():
+                return make_past(self._spark(), stream, table, version, commits, folder, job or Job())
+
+        with self._pasts.use(version, commits, make) as store:
+            yield store, commits
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        if not self._turns.acquire(blocking=False):
+            raise OverloadError(
+                f"{AT_ONCE} questions to the log are being answered already", fix="ask again in some seconds"
+            )
+        try:
+            yield
+        finally:
+            self._turns.release()
+
+
+def _refuse_quarantined(version: Version) -> None:
+    """What ends Java when the view is computed would end it for a question, too."""
+    if version.quarantined:
+        raise NotReadyError(f"view '{version.view.name}' cannot be computed: {version.stalled}")
+
+
+def find_commits(as_of: AsOf, stream: Stream, table: LakeTable | None) -> int:
+    """How many commits are asked for; raises QuestionError if the log has no such past."""
+    if table is None or not table.state.next_commit:
+        raise QuestionError(f"the lake of stream '{stream.name}' has no commit yet", fix="ask without a past")
+    end = table.state.next_commit
+    if as_of.commits is not None:
+        if as_of.commits > end:
+            raise QuestionError(
+                f"the lake of stream '{stream.name}' has commits 0 to {end - 1}",
+                found=f"{as_of.commits:,} commits",
+                expected=f"at most {end}",
+            )
+        return as_of.commits
+    assert as_of.time is not None, "one of them is given"
+    with reading_commits(table) as commits:
+        found = commits.made_by((as_of.time - EPOCH) // US)
+        if not found:
+            first = commits.at_or_after(0)
+            raise QuestionError(
+                f"the lake of stream '{stream.name}' had no commit then",
+                found=iso(as_of.time),
+                expected=f"a time from its first commit on, {iso_us(first.committed_at_us)}" if first else None,
+            )
+    return found

@@ -1,0 +1,353 @@
+"""A workspace whose server is down: reads what the store has, writes to the journal; Spark only reads the lake."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import ExitStack, suppress
+from datetime import UTC, datetime
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deltalake.exceptions import TableNotFoundError
+
+from headrace.asof import History, Job
+from headrace.define.catalog import load
+from headrace.define.model import Stream
+from headrace.errors import CorruptionError, HeadraceError, NotFoundError, NotReadyError, did_you_mean
+from headrace.format import iso_us
+from headrace.ingest.door import Ingest, IngestReply
+from headrace.ingest.formats.layout import Layout
+from headrace.lake.dead import DeadLetters
+from headrace.lake.table import LakeTable
+from headrace.lake.upkeep import lake_figures
+from headrace.plan.cost import Costs, Size
+from headrace.plan.differences import Plan, checked_plan, compare
+from headrace.serve.answer import Answer, answer
+from headrace.serve.cell import CellQuestion
+from headrace.serve.explanation import Explanation
+from headrace.serve.question import Question
+from headrace.server.damaged import DamagedPipeline
+from headrace.server.describe import (
+    Layers,
+    describe_audit,
+    describe_versions,
+    describe_view,
+    read_layers,
+    warnings,
+)
+from headrace.server.pipeline import describe_stream
+from headrace.server.reconcile import choose_way
+from headrace.server.size import lake_size, unread_size
+from headrace.server.stored import open_to_read, store_files, take_lease
+from headrace.sql.answer import SqlAnswer, SqlLimit
+from headrace.sql.children import Children
+from headrace.sql.query import run_sql
+from headrace.store.base import Version
+from headrace.store.duckdb.store import DuckStore
+from headrace.transport.journal.journal import Journal
+from headrace.transport.journal.record import read_durable
+from headrace.transport.sent import FilePiece
+from headrace.workspace.applied import read_running, write_running
+from headrace.workspace.lease import Lease, in_turn
+from headrace.workspace.local_spark import local_session
+from headrace.workspace.settings import Workspace
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DOWN = "the server is not running"
+
+
+class Offline:
+    """The reading methods of a server, and a way to hand it events before it starts."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self._catalog = read_running(workspace.catalog_file)
+        self._damage: CorruptionError | None = None  # of the store
+        self.on_wait: Callable[[HeadraceError, float], None] | None = None  # hears that another process comes first
+        self._lease: Lease | None = None
+        self._spark: SparkSession | None = None
+        self._asks: History | None = None
+        self._opened = ExitStack()  # Spark and what it makes, once a question needs it
+        self._ingests: dict[str, Ingest] = {}
+
+    @cached_property
+    def _store(self) -> DuckStore | None:
+        """What views hold. Opened when it is asked for: a server that starts must not find it held by a sender."""
+        files = store_files(self.workspace)
+        try:
+            return open_to_read(self.workspace, files[-1]) if files else None
+        except CorruptionError as error:
+            self._damage = error
+            return None
+
+    @classmethod
+    def open(cls, workspace: Workspace) -> Offline:
+        """The workspace as it was left."""
+        return cls(workspace)
+
+    def close(self) -> None:
+        """Let the server start."""
+        self._opened.close()
+        for ingest in self._ingests.values():
+            ingest.journal.close()
+        self._ingests.clear()
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
+        store = self.__dict__.get("_store")
+        if store is not None:
+            store.close()
+
+    def ask(self, question: Question, job: Job | None = None) -> Answer:
+        """Answer from the store as the server left it; about the past from the lake, by a Spark of our own."""
+        store = self._store_of(question.view)
+        if question.as_of is not None:
+            return self._history().ask(question, job)
+        return answer(store, question, self._freshness, datetime.now(UTC))
+
+    def explain(self, asked: CellQuestion, job: Job | None = None) -> Explanation:
+        """The events behind a cell, found in the lake by a Spark of our own, which takes some seconds to start."""
+        self._store_of(asked.view)
+        return self._history().explain(asked, job)
+
+    def _history(self) -> History:
+        """What asks the lake; it is there until we are closed."""
+        if self._asks is None:
+            assert self._store is not None, "asked only about views that the store has"
+            scratch = Path(self._opened.enter_context(tempfile.TemporaryDirectory(prefix="headrace-past-")))
+            self._asks = History(self._store, self._lake_of, self._session, self._freshness, scratch)
+            self._opened.callback(self._asks.close)
+        return self._asks
+
+    def _store_of(self, view: str) -> DuckStore:
+        """The store, if it can answer for a view."""
+        if view not in self._catalog.views:
+            raise self._unknown_view(view)
+        store = self._store
+        if self._damage is not None:
+            raise self._damage
+        if store is None:
+            raise NotReadyError(f"view '{view}' has never been computed", fix="start `headrace up` once")
+        return store
+
+    def _lake_of(self, stream: str) -> tuple[Stream, LakeTable | None]:
+        declared = self._stream(stream)
+        return declared, self._table(declared)
+
+    def _session(self) -> SparkSession:
+        if self._spark is None:
+            self._spark = self._opened.enter_context(local_session(self.workspace))
+        return self._spark
+
+    def sql(self, query: str, limit: SqlLimit = None, job: Job | None = None) -> SqlAnswer:
+        """Run a SELECT over the views as the server left them."""
+        if self._store is None:
+            raise NotReadyError("no view has ever been computed", fix="start `headrace up` once")
+        children, past = Children.of(self.workspace.settings), partial(self._history().past, job=job)
+        try:
+            return run_sql(self._store, children, query, limit, self._freshness, datetime.now(UTC), past)
+        finally:
+            children.close()
+
+    def _unknown_view(self, name: str) -> NotFoundError:
+        if name in load(self.workspace.definitions).views:
+            return NotFoundError(f"view '{name}' is declared but does not run yet", fix="`headrace up` runs it")
+        hint = did_you_mean(name, self._catalog.views)
+        return NotFoundError(
+            f"view '{name}' does not exist", fix=f"{hint + ' ' if hint else ''}`headrace views` lists all"
+        )
+
+    def plan(self) -> Plan:
+        """What the definitions folder asks for, against what ran last."""
+        return compare(self._catalog, load(self.workspace.definitions), self._costs())
+
+    def apply(self, expect: str | None = None) -> Plan:
+        """Make the definitions those that the next `headrace up` runs."""
+        wanted = load(self.workspace.definitions)
+        plan = checked_plan(self._catalog, wanted, expect, self._costs())
+        self.hold()
+        write_running(self.workspace.catalog_file, wanted)
+        self._catalog = wanted
+        return plan
+
+    def _costs(self) -> Costs:
+        versions = self._versions()
+        return Costs(self._size, way_of=lambda view, patience_ms: choose_way(versions, view, patience_ms))
+
+    def _size(self, stream: str) -> Size | None:
+        """How much a build over a stream would read."""
+        if stream not in self._catalog.streams:
+            return unread_size(self.workspace.lake(stream))
+        with suppress(CorruptionError):
+            table = self._table(self._catalog.streams[stream])
+            return lake_size(table) if table else Size(0, 0)
+        return None
+
+    def versions(self, view: str) -> list[dict[str, Any]]:
+        """The versions of a view as the server left them, newest first."""
+        with self._store_of(view).snapshot() as snapshot:
+            return [{**version, "error": None} for version in describe_versions(snapshot, view)]
+
+    def audits(self, view: str) -> list[dict[str, Any]]:
+        """How the two layers of a view compared, newest first."""
+        with self._store_of(view).snapshot() as snapshot:
+            return [describe_audit(audit) for audit in snapshot.audits(view)]
+
+    def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> dict[str, Any]:
+        """Nothing moves without a server."""
+        self._store_of(view)
+        raise NotReadyError(f"view '{view}' cannot go back: {DOWN}", fix="start `headrace up`, then repeat it")
+
+    def refresh(self, view: str, *, full: bool = False) -> dict[str, Any]:
+        """Nothing moves without a server."""
+        self._store_of(view)
+        raise NotReadyError(f"view '{view}' cannot be refreshed: {DOWN}", fix="start `headrace up`, then repeat it")
+
+    def ingest(
+        self,
+        stream: str,
+        body: bytes,
+        *,
+        layout: Layout,
+        key: str | None,
+        keep_bad: bool,
+        file: FilePiece | None = None,
+    ) -> Future[IngestReply]:
+        """Write to the journal; the events reach the views when the server runs."""
+        return self._ingest(stream).take(body, layout=layout, key=key, keep_bad=keep_bad, file=file)
+
+    def sent(self, stream: str, name: str, first: str) -> dict[str, Any]:
+        """How far a file was sent to a stream."""
+        return self._ingest(stream).sent(name, first)
+
+    def sent_on_disk(self, stream: str, name: str) -> None:
+        """There is no server that could be lost."""
+
+    def give_up(self) -> None:
+        """Nothing is tried twice here."""
+
+    def dead_letters(self, stream: str) -> DeadLetters:
+        """What a stream could not read."""
+        return DeadLetters(stream, self._table(self._stream(stream)))
+
+    def stream(self, name: str) -> dict[str, Any]:
+        """What a stream is declared to be."""
+        return describe_stream(self._stream(name))
+
+    def streams(self) -> list[dict[str, Any]]:
+        """The streams with what the lake and the journal hold."""
+        return [self._describe(self._catalog.streams[name]) for name in sorted(self._catalog.streams)]
+
+    def views(self) -> list[dict[str, Any]]:
+        """The views with the version that answers."""
+        versions, layers = self._versions(), self._layers()
+        described = []
+        for name in sorted(self._catalog.views):
+            view = self._catalog.views[name]
+            serving = next((v for v in versions if v.view.name == name and v.serving), None)
+            fresh = self._freshness(serving) if serving else (None, DOWN)
+            try:
+                table = self._table(self._catalog.streams[view.stream])
+            except CorruptionError as error:
+                described.append(describe_view(view, versions, None, (None, str(error)), None, layers.get(name)))
+                continue
+            commits = table.state.next_commit if table else 0
+            described.append(describe_view(view, versions, commits, fresh, None, layers.get(name)))
+        return described
+
+    def status(self) -> dict[str, Any]:
+        """All of it."""
+        return {
+            "workspace": self.workspace.name,
+            "folder": str(self.workspace.folder),
+            "url": None,
+            "pid": None,
+            "state": "stopped",
+            "warnings": warnings(self._versions()),
+            "heartbeat_ms": None,
+            "memory_mb": None,
+            "streams": self.streams(),
+            "views": self.views(),
+        }
+
+    def _versions(self) -> list[Version]:
+        if self._store is None:
+            return []
+        with self._store.snapshot() as snapshot:
+            return snapshot.versions()
+
+    def _layers(self) -> dict[str, Layers]:
+        if self._store is None:
+            return {}
+        with self._store.snapshot() as snapshot:
+            return read_layers(snapshot, snapshot.versions())
+
+    def _freshness(self, version: Version) -> tuple[int | None, str | None]:
+        return None, DOWN
+
+    def _table(self, stream: Stream) -> LakeTable | None:
+        with suppress(TableNotFoundError):
+            return LakeTable(self.workspace.lake(stream.name), stream, fence=None)
+        return None
+
+    def _describe(self, stream: Stream) -> dict[str, Any]:
+        try:
+            table = self._table(stream)
+        except CorruptionError as error:
+            return DamagedPipeline(stream, error).describe()
+        position = table.state.position if table else 0
+        return {
+            **describe_stream(stream),
+            "events": table.rows() if table else 0,
+            "dead_letters": table.rows(dead=True) if table else 0,
+            "commits": table.state.next_commit if table else 0,
+            "backlog_bytes": max(0, (read_durable(self.workspace.journal(stream.name)) or 0) - position),
+            "newest_event": iso_us(table.state.newest_us) if table else None,
+            "freshness_ms": None,
+            "events_per_second": 0,
+            "commit_ms": None,
+            "maintain_ms": None,
+            **lake_figures(table),
+            "last_upkeep": None,
+            "upkeep_error": None,
+            "error": None,
+        }
+
+    def _stream(self, name: str) -> Stream:
+        if name not in self._catalog.streams:
+            hint = did_you_mean(name, self._catalog.streams)
+            waiting = name in load(self.workspace.definitions).streams
+            raise NotFoundError(
+                f"stream '{name}' does not exist",
+                fix="it is defined but not applied: `headrace apply`"
+                if waiting
+                else f"{hint + ' ' if hint else ''}`headrace streams` lists all",
+            )
+        return self._catalog.streams[name]
+
+    def _ingest(self, name: str) -> Ingest:
+        if name not in self._ingests:
+            lease, stream = self.hold(), self._stream(name)
+            table = self._table(stream)
+            journal = Journal(
+                self.workspace.journal(name),
+                fence=lease.fence,
+                lake_end=table.state.position if table else 0,
+                still_mine=lease.check,
+            )
+            self._ingests[name] = Ingest(stream, journal, self.workspace.settings.max_body_mb << 20)
+            self._ingests[name].lake_position = table.state.position if table else 0
+        return self._ingests[name]
+
+    def hold(self) -> Lease:
+        """Keep servers and others from writing until this is closed; others that do so without a server come first."""
+        if self._lease is None:
+            take = partial(take_lease, self.workspace, None)
+            self._lease = in_turn(take, self.workspace.lease_file, self.on_wait)
+            self._catalog = read_running(self.workspace.catalog_file)  # who came first may have changed it
+        return self._lease

@@ -1,0 +1,1 @@
+"""Scalar expressions: read, checked against the fields of a stream, and written for Spark and DuckDB."""

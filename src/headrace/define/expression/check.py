@@ -1,0 +1,455 @@
+"""Checks an expression against the fields of a stream and gives it its type and its canonical Spark SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+from headrace.aggregate import REGISTRY
+from headrace.define.expression.coercion import INTERVAL, VOID, arithmetic_type, common_type
+from headrace.define.expression.functions import (
+    ALIASES,
+    FUNCTIONS,
+    NOT_HERE,
+    TYPE_NAMES,
+    UNSTABLE,
+    WHY_UNSTABLE,
+    operand_types,
+)
+from headrace.define.expression.literals import parse_date, parse_timestamp
+from headrace.define.expression.parser import Parser
+from headrace.define.expression.patterns import refuse_pattern
+from headrace.define.expression.signatures import Function
+from headrace.define.expression.syntax import (
+    Call,
+    Case,
+    Cast,
+    Interval,
+    Item,
+    Literal,
+    Logic,
+    Name,
+    Node,
+    Operation,
+    Part,
+    Star,
+    Test,
+)
+from headrace.define.expression.terms import Term, render
+from headrace.define.mistakes import FollowUpError, Mistakes
+from headrace.define.rules import part_hint
+from headrace.define.tokens import END, Source, escape
+from headrace.errors import DefinitionError, did_you_mean
+from headrace.types import BOOLEAN, INT, STRING, TIMESTAMP, Expression, Type
+
+COMPARE = ("=", "<>", "<", "<=", ">", ">=", "<=>")
+_NUMBERS = ("INT", "BIGINT", "DOUBLE", "DECIMAL")
+CASTS = {
+    "STRING": ("STRING", "BOOLEAN", "DATE", "TIMESTAMP", *_NUMBERS),
+    "BOOLEAN": ("BOOLEAN", "STRING", *_NUMBERS),
+    "DATE": ("DATE", "STRING", "TIMESTAMP"),
+    "TIMESTAMP": ("TIMESTAMP", "STRING", "DATE"),
+    **dict.fromkeys(_NUMBERS, ("STRING", "BOOLEAN", *_NUMBERS)),
+}
+CAST_HINTS = {
+    ("DATE", "number"): "use datediff(x, DATE '1970-01-01')",
+    ("TIMESTAMP", "number"): "use unix_seconds(x), unix_millis(x) or unix_micros(x)",
+    ("number", "TIMESTAMP"): "use timestamp_seconds(x), timestamp_millis(x) or timestamp_micros(x)",
+    ("number", "DATE"): "use to_date(timestamp_seconds(x)) or timestamp_millis",
+}
+
+
+def parse_expression(text: str, types: Mapping[str, Type]) -> Expression:
+    """The expression that a text says, over fields of these types."""
+    source = Source(text)
+    return check(source, parse_tree(source), Scope(types))
+
+
+def parse_tree(source: Source) -> Node:
+    """The tree of a text that is one expression."""
+    parser = Parser(source)
+    node = parser.expression()
+    if parser.next.kind != END:
+        raise parser.unexpected("an operator or the end of the expression")
+    return node
+
+
+class Scope:
+    """The fields that an expression may name, whatever the case of their letters."""
+
+    def __init__(
+        self,
+        types: Mapping[str, Type],
+        owner: str = "the stream",
+        qualifiers: tuple[str, ...] = (),
+        *,
+        broken: Iterable[str] = (),
+    ) -> None:
+        self.fields = {name.lower(): (name, type_) for name, type_ in types.items()}
+        self.owner = owner
+        self.qualifiers = tuple(name.lower() for name in qualifiers)
+        self.broken = frozenset(name.lower() for name in broken)  # fields whose declaration has a mistake
+
+
+def check(source: Source, node: Node, scope: Scope) -> Expression:
+    """The typed, canonical expression of a tree."""
+    try:
+        term = Checker(source, scope).term(node)
+        sql = render(term)
+    except RecursionError:
+        raise source.error(node.at, "the expression is too long", fix="split it") from None
+    if term.type == VOID:
+        raise source.error(node.at, "NULL alone has no type", fix="give it one, as in CAST(NULL AS STRING)")
+    if term.type == INTERVAL:
+        raise source.error(node.at, "an INTERVAL stands only next to a TIMESTAMP", fix="as in at - INTERVAL 1 MINUTE")
+    return Expression(sql, term.type)
+
+
+def check_condition(source: Source, node: Node, scope: Scope, what: str) -> Expression:
+    """The same, for WHERE and FILTER."""
+    expression = check(source, node, scope)
+    if expression.type != BOOLEAN:
+        raise source.error(
+            node.at, f"{what} takes a condition", found=f"{expression.type} ({expression.sql})", expected="BOOLEAN"
+        )
+    return expression
+
+
+class Checker:
+    """Turns a tree into a term over the fields of one stream."""
+
+    def __init__(self, source: Source, scope: Scope) -> None:
+        self.source = source
+        self.scope = scope
+
+    def term(self, node: Node) -> Term:
+        """The term of a node."""
+        match node:
+            case Name():
+                return self._field(node)
+            case Part():
+                return self._part(node, self.term(node.value), node.name)
+            case Item():
+                return self._item(node)
+            case Literal():
+                return Term("literal", node.type or VOID, text=node.text)
+            case Interval():
+                return Term("interval", INTERVAL, text=str(node.ms))
+            case Call():
+                return self._call(node)
+            case Operation():
+                return self._operation(node)
+            case Logic():
+                return Term(
+                    node.op, BOOLEAN, tuple(self._each(partial(self._condition, arg, node.op) for arg in node.args))
+                )
+            case Test():
+                return self._test(node)
+            case Case():
+                return self._case(node)
+            case Cast():
+                return self._cast(node)
+            case Star():
+                raise self.source.error(node.at, "* stands only in count(*)", fix="name the field")
+        raise AssertionError(f"no rule for {node}")
+
+    def _terms(self, nodes: Sequence[Node], mistakes: Mistakes | None = None) -> list[Term]:
+        """The term of each node; the mistakes of all of them at once, with those that are known already."""
+        return self._each((partial(self.term, node) for node in nodes), mistakes)
+
+    def _each(self, checks: Iterable[Callable[[], Term]], mistakes: Mistakes | None = None) -> list[Term]:
+        mistakes, terms = mistakes or Mistakes(), []
+        for make_term in checks:
+            with mistakes.collect():
+                terms.append(make_term())
+        mistakes.check()
+        return terms
+
+    def _error(self, node: Node, message: str, **more: str | None) -> DefinitionError:
+        return self.source.error(node.at, message, **more)
+
+    def _field(self, node: Name) -> Term:
+        name, scope = node.name.lower(), self.scope
+        of = (node.of or "").lower()
+        if of in scope.fields and not (of in scope.qualifiers and name in scope.fields):
+            return self._part(node, Term("field", scope.fields[of][1], text=scope.fields[of][0]), node.name)
+        if of and of not in scope.qualifiers:
+            raise self._error(
+                node,
+                f"'{node.of}.{node.name}' names something that is not read here",
+                expected=f"a field of {scope.owner}",
+            )
+        if name in scope.fields:
+            return Term("field", scope.fields[name][1], text=scope.fields[name][0])
+        if name in scope.broken:
+            raise FollowUpError(f"the declaration of '{node.name}' has a mistake", where=self.source.locate(node.at))
+        if name in UNSTABLE:
+            raise self._error(node, f"{name} {WHY_UNSTABLE}", fix="use the event time or a field of the event")
+        known = "it has " + ", ".join(name for name, _ in scope.fields.values())
+        raise self._error(
+            node, f"{scope.owner} has no field '{node.name}'", fix=did_you_mean(name, scope.fields) or known
+        )
+
+    def name(self, node: Node) -> str | None:
+        """What a field or a part is called where nothing else is said."""
+        term = self.term(node)
+        return term.text if term.op in ("field", "part") else None
+
+    def _part(self, node: Node, value: Term, name: str) -> Term:
+        if value.type.name != "STRUCT":
+            fix = {"ARRAY": f"write {render(value)}[0].{name}", "MAP": f"write {render(value)}['{name}']"}
+            raise self._error(
+                node,
+                f"{render(value)} has no parts, so no '{name}'",
+                found=str(value.type),
+                expected="a STRUCT",
+                fix=fix.get(value.type.name),
+            )
+        parts = {part.lower(): (part, of) for part, of in value.type.parts}
+        if name.lower() not in parts:
+            known = "it has " + ", ".join(part for part, _ in parts.values())
+            raise self._error(
+                node, f"{render(value)} has no part '{name}'", fix=did_you_mean(name.lower(), parts) or known
+            )
+        part, of = parts[name.lower()]
+        return Term("part", of, (value,), text=part)
+
+    def _item(self, node: Item) -> Term:
+        value, key = self._terms((node.value, node.key))
+        taken = {"ARRAY": INT, "MAP": STRING}.get(value.type.name)
+        if taken is None:
+            raise self._error(
+                node, f"{render(value)} has no elements", found=str(value.type), expected="an ARRAY or a MAP"
+            )
+        if key.type != taken:
+            what = "an index, from 0" if taken == INT else "a key"
+            raise self._error(
+                node.key, f"[ ] of {value.type} takes {what}", found=f"{key.type} ({render(key)})", expected=str(taken)
+            )
+        return Term("item", value.type.inner, (value, key))
+
+    def _condition(self, node: Node, of: str) -> Term:
+        term = self.term(node)
+        if term.type not in (BOOLEAN, VOID):
+            raise self._error(node, f"{of} takes conditions", found=f"{term.type} ({render(term)})", expected="BOOLEAN")
+        return term
+
+    def _call(self, node: Call) -> Term:
+        mistakes = Mistakes()
+        with mistakes.collect():
+            function = self._function(node)
+        # An unknown function may be a misspelled count(*), so its * is no second mistake.
+        args = self._terms([arg for arg in node.args if not (mistakes and isinstance(arg, Star))], mistakes)
+        if node.distinct or node.where:
+            extra = "DISTINCT" if node.distinct else "FILTER"
+            raise self._error(
+                node, f"{function.name} is not an aggregate: {extra} has no meaning in it", fix="remove it"
+            )
+        parameters = function.pair(len(args))
+        if parameters is None:
+            raise self._error(
+                node,
+                f"{function.name} does not take {len(args)} argument{'s' * (len(args) != 1)}",
+                expected=function.signature,
+            )
+        for i, (parameter, arg) in enumerate(zip(parameters, args, strict=True)):
+            expected = parameter.refuse(arg)
+            if expected:
+                raise self._error(
+                    node.args[i],
+                    f"{function.name}: '{parameter.name}' does not take this",
+                    found=f"{arg.type} ({render(arg)})",
+                    expected=expected,
+                    fix=_cast_hint(render(arg), expected)
+                    if parameter.kind == "STRING"
+                    else f"see {function.signature}",
+                )
+            if parameter.kind == "REGEX":
+                self.check_regex(node.args[i], function.name, arg.text)
+        type_ = function.result_type(args)
+        if type_ is None or not self._agree(function, args):
+            raise self._no_common(node, function.name, args)
+        if function.name in ("to_date", "to_timestamp") and len(args) == 1 and isinstance(type_, Type):
+            constant = self._time_constant(node, args[0], type_)
+            if constant:
+                return constant
+        refused = function.refuse(args) if function.refuse else None
+        if refused:
+            raise self._error(node, f"{function.name}: {refused}")
+        return Term(function.name, type_, tuple(args))
+
+    def _agree(self, function: Function, args: list[Term]) -> bool:
+        pairs = zip(function.pair(len(args)) or [], args, strict=True)
+        return common_type([arg.type for parameter, arg in pairs if parameter.kind == "SAME"]) is not None
+
+    def _function(self, node: Call) -> Function:
+        name = node.name.lower()
+        name = ALIASES.get(name, name)
+        if name in FUNCTIONS and not (name in UNSTABLE and not node.args):
+            return FUNCTIONS[name]
+        if name in REGISTRY:
+            raise self._error(
+                node, f"the aggregate {name} cannot stand inside an expression", fix="make it a column of its own"
+            )
+        if name in UNSTABLE:
+            raise self._error(node, f"{name} {WHY_UNSTABLE}", fix="use the event time or a field of the event")
+        if name in TYPE_NAMES:
+            raise self._error(node, f"{name}(…) is not a function here", fix=f"write CAST(… AS {name.upper()})")
+        if name in NOT_HERE:
+            raise self._error(node, f"{name} cannot be used here: {NOT_HERE[name]}")
+        hint = did_you_mean(name, [*FUNCTIONS, *ALIASES, *REGISTRY]) or "docs/definitions.md lists those that are"
+        raise self._error(node, f"the function {name} is not available in definitions", fix=hint)
+
+    def _no_common(self, node: Node, of: str, args: list[Term]) -> DefinitionError:
+        found = ", ".join(f"{arg.type} ({render(arg)})" for arg in args)
+        return self._error(
+            node, f"{of}: the types have nothing in common", found=found, fix="CAST one to the type of the other"
+        )
+
+    def _operation(self, node: Operation) -> Term:
+        if node.op == "NOT":
+            return Term("NOT", BOOLEAN, (self._condition(node.args[0], "NOT"),))
+        args = self._terms(node.args)
+        if node.op in COMPARE:
+            args = self._compared(node, args)
+            return Term(node.op, BOOLEAN, tuple(args))
+        if node.op == "||":
+            return self._call(Call(node.at, "concat", node.args))
+        return self._arithmetic(node, args)
+
+    def _compared(self, node: Node, args: list[Term]) -> list[Term]:
+        types = [arg.type for arg in args]
+        nested = next((arg for arg in args if arg.type.is_nested), None)
+        if nested:
+            hint = part_hint(Expression(render(nested), nested.type))
+            raise self._error(node, "only single values are compared", found=str(nested.type), fix=hint)
+        if INTERVAL in types:
+            raise self._error(node, "an INTERVAL cannot be compared", fix="as in a < b - INTERVAL 1 HOUR")
+        times = [type_ for type_ in types if type_.name in ("DATE", "TIMESTAMP")]
+        if times and all(arg.type.name in ("DATE", "TIMESTAMP", "VOID") or _is_text(arg) for arg in args):
+            args = [self._time_of(node, arg, times) if _is_text(arg) else arg for arg in args]
+        if common_type([arg.type for arg in args]) is None:
+            raise self._no_common(node, "a comparison", args)
+        return args
+
+    def _time_of(self, node: Node, arg: Term, times: list[Type]) -> Term:
+        """A text next to a time is meant as a time: say so, and find out now whether it is one."""
+        day, time = parse_date(arg.text), parse_timestamp(arg.text)
+        if TIMESTAMP not in times and day:
+            return Term("literal", times[0], text=day)
+        if time is None:
+            raise self._error(node, f"'{arg.text}' is not a {times[0]}", expected="for example '2026-01-31 12:00:00'")
+        return Term("literal", TIMESTAMP, text=time)
+
+    def _arithmetic(self, node: Operation, args: list[Term]) -> Term:
+        types = [arg.type for arg in args]
+        if INTERVAL in types:
+            good = node.op in ("+", "-") and len(args) == 2 and types[0] in (TIMESTAMP, VOID) and types[1] == INTERVAL
+            if not good:
+                raise self._error(
+                    node, "an INTERVAL is added to or taken from a TIMESTAMP, to its right",
+                    found=f" {node.op} ".join(str(t) for t in types), fix="as in at - INTERVAL 1 MINUTE",
+                )  # fmt: skip
+            return Term(node.op, TIMESTAMP, tuple(args))
+        for arg, child in zip(args, node.args, strict=True):
+            if arg.type == VOID and arg.is_literal:
+                raise self._error(child, f"{node.op} with NULL is NULL", fix="leave it out, or CAST(NULL AS DOUBLE)")
+            if node.op == "DIV" and arg.type.name == "DOUBLE":
+                raise self._error(
+                    child, "DIV takes whole numbers", found=f"DOUBLE ({render(arg)})", fix="use floor(a / b)"
+                )
+            if not arg.type.is_numeric and arg.type != VOID:
+                raise self._error(
+                    child, f"{node.op} takes numbers", found=f"{arg.type} ({render(arg)})", fix=_number_hint(arg, args)
+                )
+        if len(args) == 1:
+            return Term("-", types[0], tuple(args))
+        return Term(node.op, arithmetic_type(node.op, *operand_types(args)), tuple(args))
+
+    def _test(self, node: Test) -> Term:
+        args = self._terms(node.args)
+        if node.op in ("IN", "BETWEEN"):
+            args = self._compared(node, args)
+        elif node.op in ("LIKE", "ILIKE", "RLIKE"):
+            self._check_pattern(node, args)
+        elif node.op != "IS NULL" and args[0].type not in (BOOLEAN, VOID):
+            raise self._error(node, f"{node.op} takes a condition", found=str(args[0].type), expected="BOOLEAN")
+        return Term(node.op, BOOLEAN, tuple(args), negated=node.negated)
+
+    def _check_pattern(self, node: Test, args: list[Term]) -> None:
+        if args[0].type not in (STRING, VOID):
+            found = f"{args[0].type} ({render(args[0])})"
+            raise self._error(
+                node.args[0], f"{node.op} takes a text", found=found, fix=_cast_hint(render(args[0]), "STRING")
+            )
+        if not _is_text(args[1]):
+            raise self._error(node.args[1], f"the pattern of {node.op} must be a constant text", found=render(args[1]))
+        if node.op == "RLIKE":
+            self.check_regex(node.args[1], node.op, args[1].text)
+        elif "\\" in args[1].text.replace("\\\\", "").replace("\\%", "").replace("\\_", ""):
+            expected = r"after \ only %, _ or \ again"
+            raise self._error(
+                node.args[1], f"the pattern of {node.op} is not valid", found=render(args[1]), expected=expected
+            )
+
+    def check_regex(self, node: Node, of: str, pattern: str) -> None:
+        """Raise where a pattern cannot be used."""
+        refused = refuse_pattern(pattern)
+        if refused:
+            reason, fix = refused
+            raise self._error(node, f"the pattern of {of} cannot be used: {reason}", found=escape(pattern), fix=fix)
+
+    def _case(self, node: Case) -> Term:
+        checks: list[Callable[[], Term]] = []
+        for condition, value in node.whens:
+            checks += [partial(self._condition, condition, "WHEN"), partial(self.term, value)]
+        if node.otherwise is not None:
+            checks.append(partial(self.term, node.otherwise))
+        args = self._each(checks)
+        values = args[1::2] if node.otherwise is None else [*args[1::2], args[-1]]
+        type_ = common_type([value.type for value in values])
+        if type_ is None:
+            raise self._no_common(node, "CASE", values)
+        return Term("CASE", type_, tuple(args))
+
+    def _cast(self, node: Cast) -> Term:
+        value = self.term(node.value)
+        if value.type != VOID and node.to.name not in CASTS.get(value.type.name, ()):
+            raise self._error(
+                node,
+                f"{node.function} of {value.type} to {node.to} is not supported",
+                fix=CAST_HINTS.get((_family(value.type), _family(node.to))),
+            )
+        return self._time_constant(node, value, node.to) or Term(node.function, node.to, (value,))
+
+    def _time_constant(self, node: Node, value: Term, to: Type) -> Term | None:
+        """A constant text cast to a time becomes that time: Spark would read 'now' and 'today' there."""
+        if value.type != STRING or to.name not in ("DATE", "TIMESTAMP") or _reads_a_field(value):
+            return None
+        if not value.is_literal:
+            raise self._error(node, "a constant time is written as one", found=render(value), fix=f"write {to} '…'")
+        return self._time_of(node, value, [to])
+
+
+def _reads_a_field(term: Term) -> bool:
+    return term.op == "field" or any(_reads_a_field(arg) for arg in term.args)
+
+
+def _is_text(term: Term) -> bool:
+    return term.is_literal and term.type == STRING
+
+
+def _family(type_: Type) -> str:
+    return "number" if type_.is_numeric else type_.name
+
+
+def _cast_hint(sql: str, expected: str) -> str:
+    return f"write CAST({sql} AS {expected})"
+
+
+def _number_hint(arg: Term, args: list[Term]) -> str:
+    if arg.type.name == "TIMESTAMP":
+        return "for a difference write unix_millis(a) - unix_millis(b); to shift it, at - INTERVAL 1 MINUTE"
+    if arg.type.name == "DATE":
+        return "for a difference write datediff(a, b); to shift it, date_add(a, 1)"
+    return _cast_hint(render(arg), "DOUBLE")

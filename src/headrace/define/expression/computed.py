@@ -1,0 +1,215 @@
+"""Computed fields: what they may hold, and how DuckDB evaluates them, once, when the event is appended.
+
+Fields reach DuckDB with the types of `duckdb_types`, TIMESTAMP as TIMESTAMPTZ in a session whose TimeZone is UTC.
+Where Spark would wrap an overflowing integer, the value here is NULL.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from headrace.define.expression.check import Checker, Scope, parse_tree
+from headrace.define.expression.coercion import VOID
+from headrace.define.expression.duckdb_casts import cast_sql, parse_format_sql, time_sql
+from headrace.define.expression.functions import FUNCTIONS, TABLE
+from headrace.define.expression.patterns import re2_pattern, re2_replacement
+from headrace.define.expression.syntax import Node
+from headrace.define.expression.terms import COMPARISON, LEVELS, PREDICATES, Term, render
+from headrace.define.expression.years import BOUNDS, makes_time
+from headrace.define.tokens import Source
+from headrace.errors import DefinitionError
+from headrace.types import Expression, Type
+
+PATTERNS = ("RLIKE", "regexp_like", "regexp_extract", "regexp_replace", "split")
+ALLOWED = tuple(sorted(function.name for function in TABLE if function.duckdb))
+
+
+def duckdb_type(type_: Type) -> str:
+    """The type that values of ours have in DuckDB."""
+    match type_.name:
+        case "ARRAY":
+            return f"{duckdb_type(type_.inner)}[]"
+        case "MAP":
+            return f"MAP(VARCHAR, {duckdb_type(type_.inner)})"
+        case "STRUCT":
+            return f"STRUCT({', '.join(f'{_quote(name)} {duckdb_type(of)}' for name, of in type_.parts)})"
+    return {"STRING": "VARCHAR", "INT": "INTEGER", "TIMESTAMP": "TIMESTAMPTZ"}.get(type_.name, str(type_))
+
+
+def duckdb_sql(expression: Expression, types: Mapping[str, Type] | None = None) -> str:
+    """The expression for DuckDB; where it cannot be evaluated it is NULL.
+
+    `types` are those of the stream (`stream.types()`): without them, casts of fields cannot be translated.
+    """
+    source = Source(expression.sql)
+    node = parse_tree(source)
+    known = types or dict.fromkeys(_names(expression.sql), VOID)
+    term = _Applied(source, Scope(known)).term(node)
+    return f"TRY(CAST({translate(term)} AS {duckdb_type(expression.type)}))"
+
+
+class _Applied(Checker):
+    """Takes the patterns that RE2 takes: a stream that runs was checked when it was applied, by the rules of then."""
+
+    def check_regex(self, node: Node, of: str, pattern: str) -> None:
+        """Leave it to RE2."""
+
+
+def refuse_computed(term: Term) -> DefinitionError | None:
+    """Why a computed field cannot hold this, or None."""
+    try:
+        translate(term)
+    except DefinitionError as e:
+        return e
+    return None
+
+
+def translate(term: Term) -> str:
+    """The term in DuckDB's SQL; a date or time outside of the years 1 to 9999 is NULL, as in Spark's."""
+    sql = _translate(term)
+    return _in_years(sql, term) if makes_time(term) else sql
+
+
+def _in_years(sql: str, term: Term) -> str:
+    """The value in a list of its own: written out twice, DuckDB would compute it once, but outside of TRY."""
+    first, last = (bound.replace("TIMESTAMP", "TIMESTAMPTZ") for bound in BOUNDS[term.type.name])
+    return f"list_filter([TRY({sql})], lambda t: t BETWEEN {first} AND {last})[1]"
+
+
+def _translate(term: Term) -> str:
+    """Arguments are always in parentheses, so that precedence never matters."""
+    if term.op == "field":
+        return _quote(term.text)
+    if term.op == "literal":
+        return _literal(term)
+    if term.op == "interval":
+        return f"INTERVAL {term.text} MILLISECOND"
+    args = [f"({translate(arg)})" for arg in term.args]
+    if term.op == "part":
+        return f"struct_extract({args[0]}, {_text(term.text)})"
+    if term.op == "item":
+        return _item(term, args)
+    if term.op in ("CAST", "TRY_CAST"):
+        return cast_sql(args[0], term.args[0], term)
+    if term.op == "CASE":
+        whens = " ".join(f"WHEN {args[i]} THEN {args[i + 1]}" for i in range(0, len(args) - 1, 2))
+        return f"CASE {whens}{f' ELSE {args[-1]}' if len(args) % 2 else ''} END"
+    if term.op in PATTERNS:
+        args[1:] = _pattern(term)
+    if term.op in PREDICATES:
+        return _predicate(term, args)
+    if term.op in LEVELS:
+        return _operator(term, args)
+    return _call(term, args)
+
+
+def _quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _item(term: Term, args: list[str]) -> str:
+    if term.args[0].type.name == "MAP":
+        return f"map_extract_value({args[0]}, {args[1]})"
+    # DuckDB counts from 1, and from the end where the index is negative.
+    return f"CASE WHEN {args[1]} >= 0 THEN list_extract({args[0]}, CAST({args[1]} AS BIGINT) + 1) END"
+
+
+def _literal(term: Term) -> str:
+    match term.type.name:
+        case "STRING":
+            return _text(term.text)
+        case "TIMESTAMP":
+            return f"TIMESTAMPTZ '{term.text}+00'"
+        case "DATE":
+            return f"DATE '{term.text}'"
+        case "BOOLEAN" | "VOID":
+            return term.text
+    return f"CAST({term.text.rstrip('LBD')} AS {duckdb_type(term.type)})"
+
+
+def _pattern(term: Term) -> list[str]:
+    """The constant arguments of a function that takes a pattern."""
+    pattern = term.args[1].text
+    match term.op:
+        case "regexp_extract":  # DuckDB numbers groups only up to 9
+            group = int(term.args[2].text) if len(term.args) > 2 else 1
+            return [_text(re2_pattern(pattern, group)), "1" if group else "0"]
+        case "regexp_replace":
+            return [_text(re2_pattern(pattern)), _text(re2_replacement(term.args[2].text))]
+    return [_text(re2_pattern(pattern))]
+
+
+def _predicate(term: Term, args: list[str]) -> str:
+    negation = "NOT " if term.negated else ""
+    if term.op.startswith("IS "):
+        return f"{args[0]} IS {negation}{term.op[3:]}"
+    if term.op == "IN":
+        return f"{args[0]} {negation}IN ({', '.join(args[1:])})"
+    if term.op == "BETWEEN":
+        return f"{args[0]} {negation}BETWEEN {args[1]} AND {args[2]}"
+    if term.op == "RLIKE":
+        return f"{negation}regexp_matches({args[0]}, {args[1]})"
+    return f"{args[0]} {negation}{term.op} {args[1]} ESCAPE '\\'"
+
+
+def _operator(term: Term, args: list[str]) -> str:
+    if term.op in ("AND", "OR"):
+        return f" {term.op} ".join(args)
+    if len(args) == 1:
+        return f"{term.op} {args[0]}"
+    if LEVELS[term.op] == COMPARISON:
+        return f"{args[0]} {'IS NOT DISTINCT FROM' if term.op == '<=>' else term.op} {args[1]}"
+    if term.op in ("/", "%", "DIV"):
+        if term.op != "%" and "DECIMAL" in (term.args[0].type.name, term.args[1].type.name):
+            raise DefinitionError(
+                f"a computed field cannot divide a DECIMAL ({render(term)})", fix="CAST both sides to DOUBLE first"
+            )
+        args[1] = f"nullif({args[1]}, 0)"
+    op = "//" if term.op == "DIV" else term.op
+    return (
+        f"CAST({args[0]} {op} {args[1]} AS {duckdb_type(term.type)})"
+        if term.type != VOID
+        else f"{args[0]} {op} {args[1]}"
+    )
+
+
+def _call(term: Term, args: list[str]) -> str:
+    function = FUNCTIONS[term.op]
+    template = function.duckdb
+    if not template:
+        raise DefinitionError(
+            f"{term.op} is not available in a computed field",
+            expected="an operator, CASE, CAST or one of " + ", ".join(ALLOWED),
+            fix="use it in the views instead",
+        )
+    if term.op in ("to_date", "to_timestamp"):
+        if len(args) == 1:
+            return time_sql(args[0], term.args[0], term.type)
+        return parse_format_sql(args[0], term.args[0], term.args[1].text, term.type)
+    if term.op == "replace" and len(args) == 2:
+        args.append("''")
+    if term.args and term.args[0].type.name == "MAP":
+        template = {"size": "cardinality({0})", "element_at": "map_extract_value({0}, {1})"}.get(term.op, template)
+    if term.op == "substring":
+        return _substring(args)
+    joined = {"*": ", ".join(args), "+": " || ".join(args)}
+    # In one go: an argument may itself hold {1}, as a pattern does.
+    return re.sub(r"\{([*+\d])\}", lambda match: joined.get(match[1]) or args[int(match[1])], template)
+
+
+def _substring(args: list[str]) -> str:
+    text, start = args[0], args[1]
+    from_end = f"length({text}) + {start}"
+    first = f"(CASE WHEN {start} > 0 THEN {start} - 1 WHEN {start} < 0 THEN {from_end} WHEN {start} = 0 THEN 0 END)"
+    last = f"({first} + {args[2]})" if len(args) > 2 else f"length({text})"
+    cut = f"substring({text}, greatest({first}, 0) + 1, greatest({last} - greatest({first}, 0), 0))"
+    return f"CASE WHEN {first} IS NOT NULL AND {last} IS NOT NULL THEN {cut} END"
+
+
+def _names(sql: str) -> set[str]:
+    return set(re.findall(r"[A-Za-z_]\w*", sql))

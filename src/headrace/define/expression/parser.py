@@ -1,0 +1,276 @@
+"""Reads an expression by the precedence of Spark SQL; knows no field and no type."""
+
+from __future__ import annotations
+
+from headrace.define.expression.literals import number, parse_date, parse_timestamp
+from headrace.define.expression.syntax import (
+    Call,
+    Case,
+    Cast,
+    Interval,
+    Item,
+    Literal,
+    Logic,
+    Name,
+    Node,
+    Operation,
+    Part,
+    Star,
+    Test,
+)
+from headrace.define.reader import RESERVED, Reader
+from headrace.define.tokens import NUMBER, QUOTED, STRING, WORD, Token
+from headrace.types import BOOLEAN, DATE, TIMESTAMP
+from headrace.types import STRING as STRING_TYPE
+
+COMPARISONS = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<=>": "<=>"}
+DEEPEST = 40  # nested parentheses and calls
+
+
+class Parser(Reader):
+    """A reader that also reads expressions."""
+
+    depth = 0
+
+    def expression(self) -> Node:
+        """Any expression: the chain of OR."""
+        self.depth += 1
+        try:
+            if self.depth > DEEPEST:
+                raise RecursionError
+            node = self._chain("OR")
+        except RecursionError:
+            raise self.error(self.next.start, "the expression is nested too deep", fix="split it") from None
+        self.depth -= 1
+        return node
+
+    def _chain(self, op: str) -> Node:
+        first = self._chain("AND") if op == "OR" else self._negation()
+        args, at = _flatten(op, first), self.next.start
+        while self.accept(op):
+            args += _flatten(op, self._chain("AND") if op == "OR" else self._negation())
+        return Logic(at, op, tuple(args)) if len(args) > 1 else first
+
+    def _negation(self) -> Node:
+        at = self.next.start
+        negations = 0
+        while self.accept("NOT") or self.accept_symbol("!"):
+            negations += 1
+        node = self._predicate()
+        for _ in range(negations):
+            node = _negate(node, at)
+        return node
+
+    def _predicate(self) -> Node:
+        left = self._comparison()
+        at = self.next.start
+        if self.accept("IS"):
+            return self._is(left, at)
+        negated = self.accept("NOT")
+        if self.accept("IN"):
+            return self._in(left, negated, at)
+        if self.accept("BETWEEN"):
+            low = self._comparison()
+            self.expect("AND", "the lower bound of BETWEEN")
+            return Test(at, "BETWEEN", (left, low, self._comparison()), negated)
+        for op in ("LIKE", "ILIKE", "RLIKE", "REGEXP"):
+            if self.accept(op):
+                return Test(at, "RLIKE" if op == "REGEXP" else op, (left, self._comparison()), negated)
+        if negated:
+            raise self.unexpected("IN, BETWEEN, LIKE or RLIKE after NOT")
+        return left
+
+    def _is(self, left: Node, at: int) -> Node:
+        negated = self.accept("NOT")
+        if self.accept("DISTINCT", "FROM"):
+            same = Operation(at, "<=>", (left, self._comparison()))
+            return same if negated else Operation(at, "NOT", (same,))
+        for what in ("NULL", "TRUE", "FALSE"):
+            if self.accept(what):
+                return Test(at, f"IS {what}", (left,), negated)
+        raise self.unexpected("NULL, TRUE, FALSE or DISTINCT FROM after IS")
+
+    def _in(self, left: Node, negated: bool, at: int) -> Node:
+        self.expect_symbol("(", "IN")
+        if self.sees("SELECT"):
+            raise self.error(self.next.start, "a query inside an expression is not supported", fix="list the values")
+        items = self._list("the list of IN")
+        if not items:
+            raise self.error(at, "the list of IN is empty", fix="give it at least one value")
+        return Test(at, "IN", (left, *items), negated)
+
+    def _comparison(self) -> Node:
+        left = self._sum()
+        while self.next.text in COMPARISONS and self.sees_symbol(self.next.text):
+            token = self.take()
+            left = Operation(token.start, COMPARISONS[token.text], (left, self._sum()))
+        return left
+
+    def _sum(self) -> Node:
+        left = self._product()
+        while self.sees_symbol("+", "-", "||"):
+            token = self.take()
+            right = self._product()
+            if token.text != "||":
+                left = Operation(token.start, token.text, (left, right))
+            elif isinstance(left, Operation) and left.op == "||":
+                left = Operation(left.at, "||", (*left.args, right))
+            else:
+                left = Operation(token.start, "||", (left, right))
+        return left
+
+    def _product(self) -> Node:
+        left = self._signed()
+        while self.sees_symbol("*", "/", "%") or self.sees("DIV"):
+            token = self.take()
+            left = Operation(token.start, token.upper or token.text, (left, self._signed()))
+        return left
+
+    def _signed(self) -> Node:
+        if self.accept_symbol("+"):
+            return self._signed()
+        if not self.sees_symbol("-"):
+            return self._cast_suffix()
+        at = self.take().start
+        if self.next.kind == NUMBER and not (self.ahead(1).kind == "symbol" and self.ahead(1).text == "::"):
+            return self._number(self.take(), at, negative=True)
+        return Operation(at, "-", (self._signed(),))
+
+    def _cast_suffix(self) -> Node:
+        node = self._primary()
+        while self.sees_symbol("::", ".", "["):
+            token = self.take()
+            if token.text == "::":
+                node = Cast(token.start, node, self.read_type(), "CAST")
+            elif token.text == ".":
+                node = Part(node.at, node, self._part().text)
+            else:
+                node = Item(node.at, node, self.expression())
+                self.expect_symbol("]", "the index")
+        return node
+
+    def _part(self) -> Token:
+        return self.take() if self.next.kind == WORD else self.expect_name("a field")  # any word, as in window.end
+
+    def _primary(self) -> Node:
+        token = self.next
+        if token.kind == NUMBER:
+            return self._number(self.take(), token.start, negative=False)
+        if token.kind == STRING:
+            self.take()
+            return Literal(token.start, token.text, STRING_TYPE)
+        if self.accept_symbol("("):
+            if self.sees("SELECT"):
+                raise self.error(token.start, "a query inside an expression is not supported", fix="leave it out")
+            node = self.expression()
+            self.expect_symbol(")", "the expression in parentheses")
+            return node
+        if self.accept_symbol("*"):
+            return Star(token.start)
+        if token.kind == QUOTED or token.kind == WORD:
+            return self._word(token)
+        raise self.unexpected("a field, a constant or a function")
+
+    def _number(self, token: Token, at: int, *, negative: bool) -> Node:
+        read = number(token.text, negative)
+        if isinstance(read, str):
+            raise self.error(token.start, read)
+        return Literal(at, *read)
+
+    def _word(self, token: Token) -> Node:
+        after = self.ahead(1)
+        calls = after.kind == "symbol" and after.text == "("
+        match token.upper:
+            case "CASE":
+                return self._case()
+            case "CAST" | "TRY_CAST" if calls:
+                return self._cast()
+            case "NULL":
+                return Literal(self.take().start, "NULL", None)
+            case "TRUE" | "FALSE":
+                return Literal(self.take().start, token.upper, BOOLEAN)
+            case "DATE" | "TIMESTAMP" if after.kind == STRING:
+                return self._time_literal()
+            case "INTERVAL" if after.kind in (STRING, NUMBER):
+                self.take()
+                return Interval(token.start, self.read_interval())
+        if calls and token.kind == WORD and (token.upper not in RESERVED):
+            return self._call()
+        name = self.expect_name("a field")
+        if self.accept_symbol("."):
+            return Name(name.start, self._part().text, of=name.text)
+        return Name(name.start, name.text)
+
+    def _time_literal(self) -> Node:
+        kind, text = self.take(), self.take()
+        if kind.upper == "DATE":
+            value, type_, form = parse_date(text.text), DATE, "DATE '2026-01-31'"
+        else:
+            value, type_, form = parse_timestamp(text.text), TIMESTAMP, "TIMESTAMP '2026-01-31 12:00:00'"
+        if value is None:
+            raise self.error(text.start, f"'{text.text}' is not a {kind.upper}", expected=f"for example {form}")
+        return Literal(kind.start, value, type_)
+
+    def _call(self) -> Node:
+        name = self.take()
+        self.take()
+        distinct = self.accept("DISTINCT")
+        args = self._list(f"the arguments of {name.text}")
+        where = None
+        if self.sees("FILTER") and self.ahead(1).text == "(":
+            self.take()
+            self.take()
+            self.expect("WHERE", "FILTER (")
+            where = self.expression()
+            self.expect_symbol(")", "the condition of FILTER")
+        if self.sees("OVER"):
+            raise self.error(
+                self.next.start,
+                f"{name.text}(…) OVER is not supported: a view summarises events, it does not rank rows",
+                fix="group by the window instead",
+            )
+        return Call(name.start, name.text, tuple(args), distinct, where)
+
+    def _list(self, what: str) -> list[Node]:
+        items: list[Node] = []
+        if self.accept_symbol(")"):
+            return items
+        items.append(self.expression())
+        while self.accept_symbol(","):
+            items.append(self.expression())
+        self.expect_symbol(")", what)
+        return items
+
+    def _cast(self) -> Node:
+        function = self.take()
+        self.take()
+        value = self.expression()
+        self.expect("AS", f"the value of {function.upper}")
+        to = self.read_type()
+        self.expect_symbol(")", f"the type of {function.upper}")
+        return Cast(function.start, value, to, function.upper)
+
+    def _case(self) -> Node:
+        at = self.take().start
+        subject = None if self.sees("WHEN") else self.expression()
+        whens: list[tuple[Node, Node]] = []
+        while self.accept("WHEN"):
+            when = self.expression()
+            condition = Operation(when.at, "=", (subject, when)) if subject else when
+            self.expect("THEN", "the condition of WHEN")
+            whens.append((condition, self.expression()))
+        if not whens:
+            raise self.unexpected("WHEN after CASE")
+        otherwise = self.expression() if self.accept("ELSE") else None
+        self.expect("END", "CASE … WHEN … THEN …")
+        return Case(at, tuple(whens), otherwise)
+
+
+def _flatten(op: str, node: Node) -> list[Node]:
+    return list(node.args) if isinstance(node, Logic) and node.op == op else [node]
+
+
+def _negate(node: Node, at: int) -> Node:
+    if isinstance(node, Test):
+        return Test(node.at, node.op, node.args, not node.negated)
+    return Operation(at, "NOT", (node,))

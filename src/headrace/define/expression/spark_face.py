@@ -1,0 +1,128 @@
+"""What Spark runs for a view: its expressions, with times kept within the years 1 to 9999 and without patterns.
+
+Patterns become columns that workers compute by RE2, in DuckDB, as they do for computed fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from headrace.define.expression.check import Checker, Scope, parse_tree
+from headrace.define.expression.computed import PATTERNS, translate
+from headrace.define.expression.terms import Term, render
+from headrace.define.expression.years import BOUNDS, TIMES, YEARS_US, makes_time, makes_times
+from headrace.define.model import Stream, View
+from headrace.define.tokens import Source, escape
+from headrace.errors import DefinitionError
+from headrace.types import BOOLEAN, STRING, Expression, Type
+
+TEXT = "text"
+# Spark fails where these overflow: the number is checked before, not the time behind.
+EPOCHS = {"timestamp_seconds": 1_000_000, "timestamp_millis": 1_000}
+
+
+@dataclass(frozen=True)
+class Match:
+    """A column that holds what a pattern makes of a text."""
+
+    name: str
+    text: str  # Spark SQL, over the fields and the columns before it
+    duckdb: str  # DuckDB's SQL over the column `text`
+    type: Type
+
+
+@dataclass(frozen=True)
+class SparkFace:
+    """A view whose expressions Spark runs as they are, once the columns of `matches` are there."""
+
+    view: View
+    matches: tuple[Match, ...]
+
+
+@lru_cache(maxsize=1024)  # each step asks for them
+def spark_face(stream: Stream, view: View) -> SparkFace:
+    """A view over a stream as Spark runs it."""
+    # A computed field may hold a time of any year where an older release wrote it.
+    unsure = {f.name for f in stream.fields if f.computed and f.type.name in TIMES and f.name != stream.event_time}
+    writer = _Writer(stream.types(), frozenset(unsure))
+    face = replace(
+        view,
+        where=writer.expression(view.where),
+        keys=tuple(replace(key, expression=writer.required(key.expression)) for key in view.keys),
+        columns=tuple(
+            replace(
+                column,
+                aggregate=replace(
+                    column.aggregate,
+                    expression=writer.expression(column.aggregate.expression),
+                    where=writer.expression(column.aggregate.where),
+                ),
+            )
+            for column in view.columns
+        ),
+    )
+    return SparkFace(face, tuple(writer.matches.values()))
+
+
+def for_spark(
+    expressions: Sequence[Expression], types: Mapping[str, Type]
+) -> tuple[list[Expression], tuple[Match, ...]]:
+    """Expressions over fields of these types as Spark runs them, and the columns that they need."""
+    writer = _Writer(types, frozenset())
+    return [writer.required(expression) for expression in expressions], tuple(writer.matches.values())
+
+
+class _Writer:
+    def __init__(self, types: Mapping[str, Type], unsure: frozenset[str]) -> None:
+        self._types = types
+        self._unsure = unsure
+        self.matches: dict[tuple[str, str], Match] = {}
+
+    def expression(self, expression: Expression | None) -> Expression | None:
+        return self.required(expression) if expression else None
+
+    def required(self, expression: Expression) -> Expression:
+        source = Source(expression.sql)
+        try:
+            term = Checker(source, Scope(self._types)).term(parse_tree(source))
+        except DefinitionError as e:  # an older release took it; its place is not in a file
+            raise DefinitionError(e.message, found=e.found, expected=e.expected, fix=e.fix) from e
+        return Expression(render(self._written(term)), expression.type)
+
+    def _written(self, term: Term) -> Term:
+        nested = makes_times(term)
+        term = replace(term, args=tuple(self._written(arg) for arg in term.args))
+        if term.op in PATTERNS:
+            return self._matched(term)
+        if term.op == "parse_url" and len(term.args) > 2:
+            return replace(term, args=(*term.args[:2], Term("sql", STRING, text=_quoted(render(term.args[2])))))
+        if term.op in EPOCHS:
+            first, last = (f"{bound // EPOCHS[term.op]}L" for bound in YEARS_US)
+            number = Term("sql", term.args[0].type, text=_within(render(term.args[0]), first, last, once=nested))
+            return replace(term, args=(number,))
+        if makes_time(term) or (term.op == "field" and term.text in self._unsure):
+            return Term("sql", term.type, text=_within(render(term), *BOUNDS[term.type.name], once=nested))
+        return term
+
+    def _matched(self, term: Term) -> Term:
+        text = render(term.args[0])
+        duckdb = translate(replace(term, args=(Term("field", STRING, text=TEXT), *term.args[1:]), negated=False))
+        name = f"_match_{len(self.matches)}"
+        match = self.matches.setdefault((text, duckdb), Match(name, text, duckdb, term.type))
+        column = Term("field", term.type, text=match.name)
+        return Term("NOT", BOOLEAN, (column,)) if term.negated else column
+
+
+def _quoted(key: str) -> str:
+    """Spark takes the key of a URL for a pattern: one that is not valid would fail the job."""
+    start, end, inside = (escape(text) for text in (r"\Q", r"\E", r"\E\\E\Q"))
+    return f"concat({start}, replace({key}, {end}, {inside}), {end})"
+
+
+def _within(sql: str, first: str, last: str, *, once: bool) -> str:
+    """SQL for the value, NULL outside of the bounds. A long text is not to be there twice for each level of it."""
+    if once:
+        return f"filter(array({sql}), t -> t BETWEEN {first} AND {last})[0]"
+    return f"CASE WHEN {sql} BETWEEN {first} AND {last} THEN {sql} END"

@@ -1,0 +1,217 @@
+"""Definitions in Python: hr.Stream, hr.View, hr.window and the aggregates.
+
+They make what SQL makes: equal objects, by the same rules.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from dataclasses import replace
+from datetime import timedelta
+from typing import TypeVar
+
+from headrace.define import model
+from headrace.define.columns import counts_all, make_aggregate
+from headrace.define.durations import SECOND_MS, parse_duration
+from headrace.define.expression.check import Checker, Scope, check, check_condition, parse_tree
+from headrace.define.loosening import fields_read
+from headrace.define.mistakes import Mistakes, placed
+from headrace.define.python.query import Aggregation, Query, caller, written
+from headrace.define.rules import check_distinct, check_event_time, check_format, check_key, check_name, make_window
+from headrace.define.sql.statements import Statements, read_fields
+from headrace.define.tokens import END, Source
+from headrace.errors import DefinitionError, Location
+from headrace.types import Expression
+
+Definition = TypeVar("Definition", model.Stream, model.View)
+
+# What is declared while a definition file runs, with its place; None outside of one.
+declared: ContextVar[list[tuple[model.Stream | model.View, Location]] | None] = ContextVar("declared", default=None)
+
+
+def Stream(  # noqa: N802 - reads as the noun it makes
+    name: str,
+    fields: str,
+    *,
+    event_time: str | None = None,
+    patience: str | timedelta = "0s",
+    format: str = model.JSON,
+) -> model.Stream:
+    """A stream: its fields as in CREATE STREAM, the field that is the event time, and the patience with late events.
+
+    `format` is "json", or "text" for a stream of lines.
+    """
+    at = caller()
+    with placed(at):
+        check_name(name, "stream")
+        typed = read_fields(written(fields, "the list of fields"))
+        patience_ms = _milliseconds(patience)
+        if event_time is None and patience_ms:
+            raise DefinitionError(f"stream '{name}' has a patience but no event_time", fix='add event_time="at"')
+        if event_time is not None:
+            event_time = check_event_time(event_time, typed, name)
+        format = check_format(format, typed, name)
+        return _declare(model.Stream(name, typed, event_time, patience_ms, format), at)
+
+
+def View(name: str, query: Query, *, schedule: str | timedelta | None = None) -> model.View:  # noqa: N802
+    """A materialized view of a query over a stream."""
+    at = caller()
+    with placed(at):
+        check_name(name, "view")
+        if not isinstance(query, Query):
+            raise DefinitionError(
+                f"view '{name}' is not given a query", found=type(query).__name__, fix="write visits.group_by(…).agg(…)"
+            )
+        return _declare(_build(name, query, _schedule_ms(schedule)), at)
+
+
+def window(
+    size: str | timedelta, slide: str | timedelta | None = None, *, start: str | None = None, end: str | None = None
+) -> model.Window:
+    """A window of that size, one every `slide` (default: one after the other).
+
+    `start` and `end` are further names for window_start and window_end in its rows.
+    """
+    with placed(caller()):
+        for name in (start, end):
+            if name is not None:
+                check_name(name, "column")
+        made = make_window(_milliseconds(size), None if slide is None else _milliseconds(slide))
+        return replace(made, start_name=start, end_name=end)
+
+
+def count(expression: str | None = None, *, where: str | None = None) -> Aggregation:
+    """How many events, or how many whose expression is not NULL."""
+    return _aggregation("count", expression, where)
+
+
+def sum(expression: str, *, where: str | None = None) -> Aggregation:
+    """The sum of an expression."""
+    return _aggregation("sum", expression, where)
+
+
+def avg(expression: str, *, where: str | None = None) -> Aggregation:
+    """The mean of an expression."""
+    return _aggregation("avg", expression, where)
+
+
+def min(expression: str, *, where: str | None = None) -> Aggregation:
+    """The least value of an expression."""
+    return _aggregation("min", expression, where)
+
+
+def max(expression: str, *, where: str | None = None) -> Aggregation:
+    """The greatest value of an expression."""
+    return _aggregation("max", expression, where)
+
+
+def approx_count_distinct(expression: str, *, where: str | None = None) -> Aggregation:
+    """About how many different values of an expression."""
+    return _aggregation("approx_count_distinct", expression, where)
+
+
+def _aggregation(name: str, expression: str | None, where: str | None) -> Aggregation:
+    return Aggregation(
+        name,
+        None if expression is None else written(expression, f"the argument of {name}"),
+        None if where is None else written(where, "a condition"),
+        caller(),
+    )
+
+
+def _build(name: str, query: Query, schedule_ms: int | None) -> model.View:
+    stream: model.Stream = query.stream
+    scope = Scope(stream.types(), f"stream '{stream.name}'", (stream.name,))
+    mistakes = Mistakes()
+    keys, window_ = _groups(query, scope, mistakes)
+    columns: list[model.Column] = []
+    for column, aggregation in query.columns:
+        with mistakes.collect():
+            columns.append(_column(column, aggregation, scope))
+    where: Expression | None = None
+    with mistakes.collect():
+        where = _where(query, scope)
+    mistakes.check()
+    if not columns:
+        raise DefinitionError(f"view '{name}' has no aggregate", fix="end the query with .agg(hits=hr.count())")
+    names = [*(key.name for key in keys), *(window_.names if window_ else ()), *(column.name for column in columns)]
+    check_distinct(names, "the column")
+    reads = fields_read(stream, keys, columns, where)
+    return model.View(name, stream.name, tuple(keys), tuple(columns), window_, where, schedule_ms, reads)
+
+
+def _where(query: Query, scope: Scope) -> Expression | None:
+    mistakes, conditions = Mistakes(), []
+    for source in query.conditions:
+        with mistakes.collect():
+            conditions.append(check_condition(source, parse_tree(source), scope, "where"))
+    mistakes.check()
+    if len(conditions) < 2:
+        return conditions[0] if conditions else None
+    joined = Source(" AND ".join(f"({condition.sql})" for condition in conditions))
+    return check(joined, parse_tree(joined), scope)
+
+
+def _groups(query: Query, scope: Scope, mistakes: Mistakes) -> tuple[list[model.Key], model.Window | None]:
+    keys: list[model.Key] = []
+    window_: model.Window | None = None
+    for name, what, at in query.groups:
+        with mistakes.collect(), placed(at):
+            if isinstance(what, model.Window) and name is None:
+                if window_:
+                    raise DefinitionError("a view has one window", fix="remove one; other windows are asked for later")
+                window_ = what
+            elif isinstance(what, Source):
+                keys.append(_key(name, what, scope))
+            else:
+                raise DefinitionError("a key is a text or hr.window(…)", found=repr(what))
+    return keys, window_
+
+
+def _key(name: str | None, source: Source, scope: Scope) -> model.Key:
+    reader = Statements(source)
+    item = reader.item()
+    if reader.next.kind != END:
+        raise reader.unexpected("an operator or the end of the key")
+    expression = check(source, item.node, scope)
+    check_key(expression)
+    name = name or item.alias or Checker(source, scope).name(item.node)
+    if name is None:
+        raise DefinitionError(f"the key {expression.sql} has no name", fix=f'write group_by(name="{expression.sql}")')
+    check_name(name, "key")
+    return model.Key(name, expression)
+
+
+def _column(name: str, aggregation: Aggregation, scope: Scope) -> model.Column:
+    with placed(aggregation.at):
+        check_name(name, "column")
+        argument, where = aggregation.expression, aggregation.where
+        node = parse_tree(argument) if argument else None
+        if node and aggregation.name == "count" and counts_all(node):
+            node = None
+        expression = check(argument, node, scope) if argument and node else None
+        condition = check_condition(where, parse_tree(where), scope, "where") if where else None
+        return model.Column(name, make_aggregate(aggregation.name, expression, condition))
+
+
+def _schedule_ms(schedule: str | timedelta | None) -> int | None:
+    ms = None if schedule is None else _milliseconds(schedule)
+    if ms is not None and ms < SECOND_MS:
+        raise DefinitionError("a schedule is at least 1 second", fix='schedule="1 hour" is a good start')
+    return ms
+
+
+def _milliseconds(duration: str | timedelta) -> int:
+    if isinstance(duration, timedelta):
+        duration = f"{duration / timedelta(milliseconds=1)} ms"
+    if not isinstance(duration, str):
+        raise DefinitionError("a duration is a text", found=repr(duration), expected="for example '1 minute'")
+    return parse_duration(duration)
+
+
+def _declare(definition: Definition, at: Location) -> Definition:
+    records = declared.get()
+    if records is not None:
+        records.append((definition, at))
+    return definition

@@ -1,0 +1,45 @@
+"""Runs a Python definition file in a namespace of its own and collects the streams and views it declares."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from headrace.define.model import Stream, View
+from headrace.define.python.fluent import declared
+from headrace.errors import DefinitionError, HeadraceError, Location
+
+
+def run_script(path: Path, text: str) -> list[tuple[Stream | View, Location]]:
+    """Every stream and view that the file makes, and those of other modules that it binds to a name."""
+    records: list[tuple[Stream | View, Location]] = []
+    token = declared.set(records)
+    namespace: dict[str, Any] = {"__name__": f"definitions.{path.stem}", "__file__": str(path)}
+    try:
+        exec(compile(text, str(path), "exec", dont_inherit=True), namespace)
+    except SyntaxError as e:
+        where = Location(str(path), e.lineno or 1, e.offset or 1)
+        raise DefinitionError(f"this is not Python: {e.msg}", where=where) from None
+    except DefinitionError as e:
+        e.where = e.where or _place(path, e.__traceback__)
+        raise e.with_traceback(None) from None
+    except (Exception, SystemExit) as e:
+        said = str(e) if isinstance(e, HeadraceError) else f"{type(e).__name__}: {e}"
+        raise DefinitionError(f"the file failed with {said}", where=_place(path, e.__traceback__)) from None
+    finally:
+        declared.reset(token)
+    made = {id(definition) for definition, _ in records}
+    bound = {id(value): value for value in namespace.values() if isinstance(value, Stream | View)}
+    others = [(value, Location(str(path), 1, 1)) for key, value in bound.items() if key not in made]
+    return [*others, *records]
+
+
+def _place(path: Path, traceback: TracebackType | None) -> Location:
+    """The last line of the file itself that was running."""
+    line = 1
+    while traceback:
+        if traceback.tb_frame.f_code.co_filename == str(path):
+            line = traceback.tb_lineno
+        traceback = traceback.tb_next
+    return Location(str(path), line, 1)

@@ -1,0 +1,235 @@
+"""From the clauses of a view's SELECT to a View: keys, window, columns and their names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from headrace.define.columns import contains_aggregate, make_column
+from headrace.define.expression.check import Checker, Scope, check, check_condition
+from headrace.define.expression.syntax import Call, Literal, Name, Node, Star
+from headrace.define.loosening import fields_read
+from headrace.define.mistakes import Mistakes
+from headrace.define.model import Column, Key, Stream, View, Window
+from headrace.define.rules import check_distinct, check_key, check_name, located
+from headrace.define.sql.windows import WINDOW_CALLS, Bound, read_window, window_bound
+from headrace.define.tokens import Source
+from headrace.errors import DefinitionError
+from headrace.types import INT, Expression
+
+
+@dataclass(frozen=True)
+class Item:
+    """One item of SELECT."""
+
+    node: Node
+    alias: str | None
+
+
+@dataclass(frozen=True)
+class Select:
+    """CREATE MATERIALIZED VIEW as it was written."""
+
+    source: Source
+    at: int
+    name: str
+    schedule_ms: int | None
+    items: tuple[Item, ...]
+    stream: str
+    stream_at: int
+    alias: str | None
+    where: Node | None
+    groups: tuple[Node, ...]
+    table_window: Call | None  # FROM TUMBLE(visits, at, …)
+    mistakes: tuple[DefinitionError, ...] = ()  # found while it was read
+
+
+def build_view(select: Select, stream: Stream) -> View:
+    """The view over its stream, every rule checked; raises all mistakes of the statement at once."""
+    return _Builder(select, stream).view()
+
+
+class _Builder:
+    def __init__(self, select: Select, stream: Stream) -> None:
+        self.select = select
+        self.source = select.source
+        self.stream = stream
+        qualifiers = (stream.name, *([select.alias] if select.alias else []))
+        self.scope = Scope(stream.types(), f"stream '{stream.name}'", qualifiers)
+        self.mistakes = Mistakes(select.mistakes)
+        self.keys: list[Key] = []
+        self.window: Window | None = None
+        self.names: dict[str, str] = {}  # that SELECT gives to the bounds of the window
+        self.grouped = True  # GROUP BY is understood
+
+    def view(self) -> View:
+        self._read_groups()
+        columns: list[Column] = []
+        for item in self.select.items:
+            with self.mistakes.collect():
+                if contains_aggregate(item.node):
+                    columns.append(make_column(self.source, self.scope, item.node, item.alias))
+                else:
+                    self._check_key(item)
+        where: Expression | None = None
+        if self.select.where:
+            with self.mistakes.collect():
+                where = check_condition(self.source, self.select.where, self.scope, "WHERE")
+        names = [*(key.name for key in self.keys), *self.names.values(), *(column.name for column in columns)]
+        with self.mistakes.collect(), located(self.source, self.select.at):
+            check_distinct(names, "the column")
+        self.mistakes.check()
+        if not columns:
+            raise self._error(
+                self.select.at, f"view '{self.select.name}' has no aggregate", fix="add one: count(*) AS hits"
+            )
+        window = self.window and replace(
+            self.window, start_name=self.names.get("start"), end_name=self.names.get("end")
+        )
+        return View(
+            name=self.select.name,
+            stream=self.stream.name,
+            keys=tuple(self.keys),
+            columns=tuple(columns),
+            window=window,
+            where=where,
+            schedule_ms=self.select.schedule_ms,
+            reads=fields_read(self.stream, self.keys, columns, where),
+        )
+
+    def _error(self, at: int, message: str, **more: str | None) -> DefinitionError:
+        return self.source.error(at, message, **more)
+
+    def _read_groups(self) -> None:
+        known = len(self.mistakes.errors)
+        named = False
+        if self.select.table_window:
+            with self.mistakes.collect():
+                self.window = read_window(self.source, self.select.table_window, self.stream)
+        groups = [self._selected(node) for node in self.select.groups]
+        declared = self.select.table_window or any(_is_window_call(node) for node, _ in groups)
+        for node, alias in groups:
+            with self.mistakes.collect():
+                if _is_window_call(node):
+                    named = True
+                    self._set_window(node)
+                elif window_bound(self.source, node):
+                    named = True
+                    if not declared:
+                        raise self._error(
+                            node.at,
+                            "GROUP BY names a window that is not there",
+                            fix=f"write window({self.stream.time_column}, '1 minute')",
+                        )
+                else:
+                    self.keys.append(self._key(node, alias))
+        with self.mistakes.collect():
+            if self.window and not named:
+                raise self._error(
+                    self.select.at, "the window is not in GROUP BY", fix="GROUP BY window_start, window_end, …"
+                )
+        self.grouped = len(self.mistakes.errors) == known
+
+    def _set_window(self, node: Node) -> None:
+        if self.window:
+            raise self._error(node.at, "a view has one window", fix="remove one; other windows are asked for later")
+        assert isinstance(node, Call), "a window is a call"
+        self.window = read_window(self.source, node, self.stream)
+
+    def _selected(self, node: Node) -> tuple[Node, str | None]:
+        """What GROUP BY names by its place or its alias in SELECT; as in Spark, a field comes before an alias."""
+        items = self.select.items
+        if isinstance(node, Literal) and node.type == INT and 1 <= int(node.text) <= len(items):
+            item = items[int(node.text) - 1]
+            return item.node, item.alias
+        if isinstance(node, Name) and not node.of and node.name.lower() not in self.scope.fields:
+            for item in items:
+                if item.alias and item.alias.lower() == node.name.lower():
+                    return item.node, item.alias
+        return node, None
+
+    def _key(self, node: Node, alias: str | None) -> Key:
+        if isinstance(node, Literal) and node.type == INT:
+            raise self._error(node.at, f"GROUP BY {node.text}: SELECT has {len(self.select.items)} items")
+        if contains_aggregate(node):
+            raise self._error(node.at, "an aggregate cannot be a key", fix="GROUP BY fields or expressions of fields")
+        expression = check(self.source, node, self.scope)
+        with located(self.source, node.at):
+            check_key(expression)
+        name = alias or self._alias_of(expression) or Checker(self.source, self.scope).name(node)
+        if name is None:
+            raise self._error(node.at, f"the key {expression.sql} has no name", fix=f"select it: {expression.sql} AS …")
+        with located(self.source, node.at):
+            check_name(name, "key")
+        return Key(name, expression)
+
+    def _alias_of(self, expression: Expression) -> str | None:
+        for item in self.select.items:
+            if item.alias and not contains_aggregate(item.node):
+                try:
+                    if not window_bound(self.source, item.node) and (
+                        check(self.source, item.node, self.scope) == expression
+                    ):
+                        return item.alias
+                except DefinitionError:
+                    continue  # reported when the item itself is looked at
+        return None
+
+    def _check_key(self, item: Item) -> None:
+        """An item that is no aggregate is a bound of the window, or a key."""
+        node = item.node
+        bound = window_bound(self.source, node)
+        if bound:
+            self._name_bound(bound, item)
+            return
+        if isinstance(node, Star):
+            raise self._error(node.at, "SELECT * has no meaning in a view", fix="name the keys and the aggregates")
+        expression = check(self.source, node, self.scope)
+        named = [key.name for key in self.keys if key.expression == expression]
+        if item.alias and named and item.alias not in named:
+            raise self._error(
+                node.at, f"{expression.sql} is selected as '{named[0]}' and as '{item.alias}'", fix="keep one"
+            )
+        if not named and self.grouped:
+            raise self._not_grouped(item, expression)
+
+    def _name_bound(self, bound: Bound, item: Item) -> None:
+        node, alias = item.node, item.alias
+        if self.window is None and self.grouped:
+            raise self._error(
+                node.at, "SELECT names a window, but GROUP BY has none",
+                fix=f"GROUP BY window({self.stream.time_column}, '1 minute')",
+            )  # fmt: skip
+        if alias is None or alias.lower() == f"window_{bound}" or (bound == "both" and alias.lower() == "window"):
+            return  # the name that it has anyway
+        if bound == "both":
+            raise self._error(
+                node.at,
+                f"a window is two columns of the answer, so it cannot be selected as '{alias}'",
+                fix="name its bounds: window_start AS …, window_end AS …",
+            )
+        with located(self.source, node.at):
+            check_name(alias, "column")
+        if self.names.setdefault(bound, alias) != alias:
+            raise self._error(
+                node.at, f"the {bound} of the window is selected as '{self.names[bound]}' and as '{alias}'",
+                fix="keep one",
+            )  # fmt: skip
+
+    def _not_grouped(self, item: Item, expression: Expression) -> DefinitionError:
+        field = next((key.name for key in self.keys if item.alias and key.name.lower() == item.alias.lower()), None)
+        if field is not None:
+            return self._error(
+                item.node.at,
+                f"GROUP BY {field} is the field '{field}', not {expression.sql} AS {item.alias}: as in Spark, a field "
+                "comes before an alias",
+                fix=f"to group by the expression write GROUP BY {expression.sql}; to group by the field select {field}",
+            )
+        return self._error(
+            item.node.at,
+            f"{expression.sql} is neither an aggregate nor in GROUP BY",
+            fix=f"add it to GROUP BY, or write max({expression.sql})",
+        )
+
+
+def _is_window_call(node: Node) -> bool:
+    return isinstance(node, Call) and node.name.lower() in WINDOW_CALLS

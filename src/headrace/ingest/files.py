@@ -1,0 +1,234 @@
+"""Files, folders and standard input as pieces of lines to send, whatever their format and compression."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from headrace.errors import IngestError
+from headrace.ingest.content import (
+    Content,
+    Hashed,
+    Mark,
+    Match,
+    best_match,
+    drop_lines,
+    hash_of_event,
+    without_trailing_blanks,
+)
+from headrace.ingest.formats.compression import unpack
+from headrace.ingest.formats.layout import ANY, SUFFIXES, Format, Layout, check_format, format_of, format_of_name
+from headrace.ingest.formats.lines import read_lines
+from headrace.ingest.formats.source import Source
+
+STANDARD_INPUT = Path("-")
+PIECE_BYTES = 4 << 20
+_WRITTEN_ANEW = (Format.JSON, Format.PARQUET)  # what has grown is another file, byte by byte
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What has to be known of a stream to write its events: the format of its lines and its fields' types."""
+
+    stream: str
+    format: str
+    types: Mapping[str, str]
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> Declared:
+        """From what a server or a folder says of the stream."""
+        fields = {field["name"]: field["type"] for field in said["fields"] if not field["computed"]}
+        return cls(said["name"], said["format"], fields)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some lines, how many bytes of their file were read for them, and where its reading stands behind them."""
+
+    lines: bytes
+    read_bytes: int
+    mark: Mark | None = None
+
+    def halves(self) -> list[Piece]:
+        """It in two, if it has more than one line."""
+        cut = self.lines.rfind(b"\n", 0, len(self.lines) // 2) + 1 or self.lines.find(b"\n") + 1
+        if not 0 < cut < len(self.lines):
+            return []
+        rest = Piece(self.lines[cut:], self.read_bytes, self.mark)
+        mark = self.mark and self.mark.before(rest.lines.count(b"\n"))
+        return [Piece(self.lines[:cut], 0, mark), rest]
+
+
+def find_files(paths: Iterable[Path]) -> list[Path]:
+    """The files, and those of the folders: sorted, at any depth, of a kind that is known by name, none hidden."""
+    found: list[Path] = []
+    for path in paths:
+        if path == STANDARD_INPUT:
+            found.append(path)
+        elif path.is_dir():
+            inside = sorted(file for file in path.rglob("*") if _is_meant(file, path))
+            if not inside:
+                raise IngestError(
+                    f"folder '{path}' holds no file that can be sent",
+                    expected=f"files named {', '.join('*' + suffix for suffix in SUFFIXES)}, also with .gz or .zst",
+                )
+            found += inside
+        else:
+            _check_file(path)
+            found.append(path)
+    return found
+
+
+class SourceFile:
+    """A file to be sent, or standard input. Only a regular file can be read again, and so has a name to be known by."""
+
+    def __init__(self, path: Path, declared: Declared, layout: Layout = ANY, size: int = PIECE_BYTES) -> None:
+        self.path = path
+        self._declared = declared
+        self._layout = layout
+        self._size = size
+        self.name = _name(path) if path != STANDARD_INPUT and path.is_file() else None
+
+    def first(self) -> str | None:
+        """What stands for its first event; None if there is none."""
+        with self._opened() as (source, layout):
+            for lines in read_lines(source, layout, self._declared.types):
+                event = next((line for line in lines.split(b"\n") if line.strip()), None)
+                if event is not None:
+                    return hash_of_event(event)
+        return None
+
+    def match(self, marks: Iterable[Mark]) -> Match | None:
+        """The furthest of the marks that this file fits: its bytes up to there are what they were then."""
+        marks = list(marks)
+        if not marks:
+            return None
+        with self._opened() as (source, layout):
+            return best_match(self._content_blocks(source, layout), marks)
+
+    def pieces(self, skip: int = 0) -> Iterator[Piece]:
+        """Its events in pieces of about the same size, each of whole lines, without the first `skip` lines."""
+        with self._opened() as (source, layout):
+            yield from _pieces(source, layout, self._declared, self._size, skip)
+
+    def _content_blocks(self, source: _Opened, layout: Layout) -> Iterator[bytes]:
+        if layout.format in _WRITTEN_ANEW:
+            for lines in read_lines(source, layout, self._declared.types):
+                yield without_trailing_blanks(lines)
+        else:
+            while block := source.read(1 << 20):
+                yield block
+
+    @contextmanager
+    def _opened(self) -> Iterator[tuple[_Opened, Layout]]:
+        """The file unpacked, and its format."""
+        try:
+            with (
+                nullcontext(_standard_input())
+                if self.path == STANDARD_INPUT
+                else self.path.open("rb", buffering=0) as file
+            ):
+                source = _Opened(file)
+                head, declared = source.look(), self._declared
+                format = self._layout.format or format_of(self.path.name, head, declared.format, declared.types)
+                check_format(declared.stream, declared.format, format)
+                yield source, replace(self._layout, format=format)
+        except OSError as error:
+            raise IngestError(f"file '{self.path}' cannot be read", found=error.strerror or str(error)) from error
+        except IngestError as error:
+            if self.path != STANDARD_INPUT:
+                error.message = f"file '{self.path}': {error.message}"
+            raise
+
+
+class _Opened(Source):
+    """A file that is read on, unpacked if it is packed; knows how far it was read."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        packed = unpack(Source(file))
+        super().__init__(packed)
+        self._file = file
+        self._packed = packed
+
+    def sought(self) -> Any:
+        return self._packed.sought()
+
+    def position(self, otherwise: int) -> int:
+        """How many bytes of the file were read; a pipe does not know."""
+        try:
+            return self._file.tell()
+        except OSError:
+            return otherwise
+
+
+def _pieces(source: _Opened, layout: Layout, declared: Declared, size: int, skip: int) -> Iterator[Piece]:
+    content = Content(blank_counts=layout.format is Format.CSV)
+    derived = layout.format in _WRITTEN_ANEW
+    read = read_lines(source if derived else Source(Hashed(source, content)), layout, declared.types, size)
+    held: list[bytes] = []
+    count = done = 0  # lines before `held`; bytes of the file that were told
+    for lines in read:
+        if sum(map(len, held)) >= size:  # not before more has come: the last piece is marked as such
+            at = max(done, source.position(done + sum(map(len, held))))
+            yield from _cut(b"".join(held), size, at - done, content.mark(count, ended=False))
+            done, held = at, []
+        if derived:
+            content.add(without_trailing_blanks(lines))
+        lines_here = lines.count(b"\n")
+        count += lines_here
+        if skip >= lines_here:
+            skip -= lines_here
+        else:
+            held.append(drop_lines(lines, skip))
+            skip = 0
+    if held:
+        at = max(done, source.position(done))
+        yield from _cut(b"".join(held), size, at - done, content.mark(count, ended=True))
+
+
+def _cut(lines: bytes, size: int, read_bytes: int, mark: Mark) -> Iterator[Piece]:
+    """Pieces of no more than twice the size, if lines allow it: what CSV is read from grows when it is written."""
+    start, left = 0, lines.count(b"\n")
+    while len(lines) - start > 2 * size:
+        end = lines.find(b"\n", start + size) + 1
+        left -= lines.count(b"\n", start, end)
+        yield Piece(lines[start:end], 0, mark.before(left))
+        start = end
+    if start < len(lines):
+        yield Piece(lines[start:] if start else lines, read_bytes, mark)
+
+
+def _name(path: Path) -> str:
+    """What a file is known by: its whole path, as text whatever bytes it has."""
+    return os.fsencode(path.resolve()).decode("utf-8", "backslashreplace")
+
+
+def _standard_input() -> BinaryIO:
+    """Without a buffer of its own: what a slow pipe gives can be looked at before all of it has come."""
+    return cast(BinaryIO, getattr(sys.stdin.buffer, "raw", sys.stdin.buffer))
+
+
+def _is_meant(file: Path, folder: Path) -> bool:
+    hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
+    return not hidden and file.is_file() and format_of_name(file.name) is not None
+
+
+def _check_file(path: Path) -> None:
+    try:
+        status = os.stat(path)
+        if not stat.S_ISFIFO(status.st_mode):  # to open one would wait for its writer
+            path.open("rb").close()
+    except OSError as error:
+        raise IngestError(
+            f"file '{path}' cannot be read",
+            found="no such file" if isinstance(error, FileNotFoundError) else error.strerror or str(error),
+            expected="a file, a folder, or - for standard input",
+        ) from error
+    if stat.S_ISREG(status.st_mode) and status.st_size == 0:
+        raise IngestError(f"file '{path}' is empty", fix="nothing was sent")

@@ -1,0 +1,114 @@
+"""A growing file as pieces of whole lines, for as long as somebody wants to know; a rotated one is followed on."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from headrace.errors import HeadraceError, IngestError, StaleMarkError
+from headrace.ingest.content import Content, drop_lines
+from headrace.ingest.files import PIECE_BYTES, Piece, SourceFile
+from headrace.ingest.formats.compression import compression_of
+from headrace.ingest.formats.lines import LONGEST_EVENT_BYTES
+from headrace.ingest.sending import Sending
+
+POLL_S = 0.2  # a line is sent at most so long after it was written, and the time of its request
+
+
+def follow(sending: Sending, file: SourceFile) -> None:
+    """Send what a file holds and what is added to it, from where it stood when it was sent last, until interrupted."""
+    while True:
+        try:
+            for piece in follow_file(file.path, sending.begin(file)):
+                if piece is None:
+                    sending.begin_anew()
+                else:
+                    sending.add(piece)
+                    sending.finish()
+        except StaleMarkError as error:
+            sending.wait_for_other(error)
+        except HeadraceError as error:
+            sending.explain(error)
+            raise
+
+
+def follow_file(path: Path, skip: int = 0) -> Iterator[Piece | None]:
+    """All whole lines of the file but the first `skip`, and those that come later. It ends when its reader stops.
+
+    A file that was truncated is read again from its beginning. One that was replaced by another of its name is
+    read to its end first; there a line without a line end is taken as whole. None comes before what is read anew.
+    """
+    reading = _Reading(path, skip)
+    try:
+        while True:
+            block = reading.file.read(PIECE_BYTES)
+            if block:
+                piece = reading.take(block)
+                if piece:
+                    yield piece
+            elif _was_replaced(path, reading.file):
+                last = reading.last()
+                if last:
+                    yield last
+                reading.file.close()
+                reading = _Reading(path)
+                yield None
+            elif os.fstat(reading.file.fileno()).st_size < reading.file.tell():
+                reading.file.close()
+                reading = _Reading(path)
+                yield None
+            else:
+                time.sleep(POLL_S)
+    finally:
+        reading.file.close()
+
+
+class _Reading:
+    """One file from its beginning: what was read of it, and the line that has no end yet."""
+
+    def __init__(self, path: Path, skip: int = 0) -> None:
+        self.file = path.open("rb", buffering=0)
+        if compression_of(self.file.read(4)):
+            self.file.close()
+            raise IngestError(f"file '{path}' is compressed", fix="send it without --follow; it cannot grow by lines")
+        self.file.seek(0)
+        self._path = path
+        self._skip = skip
+        self._content = Content()
+        self._lines = 0
+        self._rest = b""
+
+    def take(self, block: bytes) -> Piece | None:
+        """The whole lines that end in a block."""
+        self._content.add(block)
+        cut = block.rfind(b"\n") + 1
+        lines, self._rest = (self._rest + block[:cut], block[cut:]) if cut else (b"", self._rest + block)
+        if len(self._rest) > LONGEST_EVENT_BYTES:
+            raise IngestError(f"file '{self._path}': a line is longer than {LONGEST_EVENT_BYTES >> 20} MB")
+        return self._piece(lines, ended=False)
+
+    def last(self) -> Piece | None:
+        """The line without an end, when no more will come."""
+        return self._piece(self._rest + b"\n", ended=True) if self._rest.strip() else None
+
+    def _piece(self, lines: bytes, *, ended: bool) -> Piece | None:
+        count = lines.count(b"\n")
+        self._lines += count
+        if count <= self._skip:
+            self._skip -= count
+            return None
+        sent, self._skip = self._skip, 0
+        return Piece(drop_lines(lines, sent), len(lines), self._content.mark(self._lines, ended=ended))
+
+
+def _was_replaced(path: Path, file: BinaryIO) -> bool:
+    """Whether the name stands for another file now. While there is none of the name, the old one is still it."""
+    try:
+        now = os.stat(path)
+    except FileNotFoundError:
+        return False
+    held = os.fstat(file.fileno())
+    return (now.st_dev, now.st_ino) != (held.st_dev, held.st_ino)

@@ -1,0 +1,216 @@
+"""CSV as NDJSON lines, whole columns at a time. What a cell means is decided by the stream's fields.
+
+A row with more or fewer cells than the header becomes an array of its cells, which the parser refuses.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pcsv
+
+from headrace.errors import IngestError
+from headrace.ingest.formats.columns import Text, json_lines, line_bytes, quote
+from headrace.ingest.formats.source import Source
+from headrace.ingest.formats.titles import match_titles
+from headrace.ingest.formats.unicode import Utf8, restore_bytes
+
+BLOCK_BYTES = 4 << 20  # read at once; no row may be longer
+MOST_BAD_ROWS = 200_000  # held until a good one comes: a file without one has another delimiter
+DELIMITERS = ",;\t|"
+
+_NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
+_BOOLEAN = r"^(?i:true|false)$"
+_NUMERIC = ("INT", "BIGINT", "DOUBLE", "DECIMAL")
+_NESTED = ("ARRAY", "STRUCT", "MAP")
+_QUOTED = re.compile(rb'"(?:[^"]|"")*"')
+
+_NO_HEADER = "CSV without a header needs the names of its columns: `headrace send --fields`, in HTTP `?fields=`"
+
+_Bad = deque[tuple[int, bytes]]  # rows of another width, by number
+
+
+def csv_lines(
+    source: Source, types: Mapping[str, str], *, delimiter: str | None = None, names: Sequence[str] | None = None
+) -> Iterator[bytes]:
+    """Lines in pieces. `types` are the stream's fields; without `names` the first row must hold them."""
+    text = Source(Utf8(source))
+    if not text.look(1):
+        return
+    delimiter = delimiter or sniff_delimiter(text.look())
+    header = list(names) if names else match_titles(read_titles(text, delimiter), types)
+    _check_header(header, types)
+    if not text.look(1):
+        return
+    bad: _Bad = deque()
+    convert = [_converter(types.get(name, "STRING")) for name in header]
+    done = 0
+    for batch in _batches(text, header, delimiter, bad):
+        cells = [change(column) for change, column in zip(convert, batch.columns, strict=True)]
+        pieces, done = _in_order(json_lines(header, cells, len(batch)), bad, done)
+        if pieces:
+            yield restore_bytes(b"".join(pieces))
+    if bad:  # pyarrow gives no batch before the first good row
+        yield restore_bytes(b"".join(line for _, line in bad))
+
+
+class _Filled:
+    """Reads as much as it is asked for, whatever comes at once: pyarrow takes each read for a block of its own."""
+
+    closed = False
+
+    def __init__(self, source: Source) -> None:
+        self.read = source.read_at_most
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def _batches(source: Source, header: list[str], delimiter: str, bad: _Bad) -> Iterator[Any]:
+    def keep(row: Any) -> str:
+        if len(bad) >= MOST_BAD_ROWS:
+            return "error"
+        bad.append((row.number - 1, orjson.dumps(_cells(row.text, delimiter)) + b"\n"))
+        return "skip"
+
+    try:
+        yield from pcsv.open_csv(
+            pa.PythonFile(_Filled(source), mode="r"),
+            read_options=pcsv.ReadOptions(use_threads=False, column_names=header, block_size=BLOCK_BYTES),
+            parse_options=pcsv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=keep),
+            convert_options=pcsv.ConvertOptions(
+                column_types=dict.fromkeys(header, pa.large_string()),
+                check_utf8=False,  # it was read as such
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        raise IngestError(
+            "the CSV cannot be read",
+            found=str(error).partition("\n")[0],
+            expected=f"as many cells as the header has, and rows of at most {BLOCK_BYTES >> 20} MB; "
+            "is the delimiter right, and is there a quote that does not close?",
+        ) from error
+
+
+def _cells(row: str, delimiter: str) -> list[str]:
+    try:
+        return next(csv.reader(io.StringIO(row, newline=""), delimiter=delimiter), [])
+    except csv.Error:  # a cell beyond Python's limit, most often behind a quote that does not close
+        return [row]
+
+
+def _in_order(lines: Text, bad: _Bad, done: int) -> tuple[list[bytes], int]:
+    """Good lines and bad ones as the rows came; `done` counts the rows before them, and then with them."""
+    pieces: list[bytes] = []
+    taken = 0
+    while True:
+        while bad and bad[0][0] == done:
+            pieces.append(bad.popleft()[1])
+            done += 1
+        if taken == len(lines):
+            return pieces, done
+        left = len(lines) - taken
+        count = min(left, bad[0][0] - done) if bad else left
+        pieces.append(line_bytes(lines.slice(taken, count)).to_pybytes())
+        taken, done = taken + count, done + count
+
+
+# The header
+
+
+def sniff_delimiter(head: bytes) -> str:
+    """The delimiter that the first row has most of, outside quotes."""
+    first = _QUOTED.sub(b"", head).lstrip(b"\r\n").partition(b"\n")[0].decode(errors="replace")
+    return max(DELIMITERS, key=first.count)
+
+
+def read_titles(source: Source, delimiter: str) -> list[str]:
+    """The titles of the columns; the source goes on behind them."""
+    head = source.look()
+    consumed = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal consumed
+        for line in head.splitlines(keepends=True):
+            consumed += len(line)
+            yield line.decode(errors="replace")
+
+    rows = csv.reader(lines(), delimiter=delimiter)
+    try:
+        names = next((row for row in rows if row), [])
+    except csv.Error as error:
+        raise IngestError("the header of the CSV cannot be read", found=str(error)) from error
+    source.skip(consumed)
+    return [name.strip() for name in names]
+
+
+def _check_header(names: list[str], types: Mapping[str, str]) -> None:
+    shown = ", ".join(repr(name) for name in names[:10])
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if not all(names) or twice:
+        raise IngestError(
+            "the header of the CSV cannot be used",
+            found=f"the column '{twice[0]}' twice" if all(names) else f"a column without a name, in {shown}",
+            expected="a first row that names each column once",
+            fix=_NO_HEADER,
+        )
+    if not set(names) & set(types):
+        raise IngestError(
+            "the header of the CSV names no field of the stream",
+            found=shown,
+            expected=f"some of {', '.join(types)}",
+            fix=_NO_HEADER,
+        )
+
+
+# Cells
+
+
+def _converter(of: str) -> Callable[[Text], Text]:
+    """From the text of cells to JSON, for a field of this type."""
+    if of.startswith(_NUMERIC):
+        return lambda cells: _bare(_without_empty(cells), _NUMBER)
+    if of == "BOOLEAN":
+        return lambda cells: _bare(_without_empty(cells), _BOOLEAN, lower=True)
+    if of.startswith(_NESTED):
+        return lambda cells: _nested(_without_empty(cells))
+    return quote if of == "STRING" else lambda cells: quote(_without_empty(cells))
+
+
+def _without_empty(cells: Text) -> Text:
+    """Only a string can be empty: "" in quotes is NULL for other types too."""
+    empty = pc.equal(pc.binary_length(cells), 0)
+    return pc.if_else(empty, pa.scalar(None, cells.type), cells) if pc.any(empty).as_py() else cells
+
+
+def _bare(cells: Text, pattern: str, *, lower: bool = False) -> Text:
+    """As they are where they fit the pattern; else as a string, which the parser refuses with its reason."""
+    fits = pc.match_substring_regex(cells, pattern)
+    if pc.all(fits).as_py() is False:
+        cells = pc.ascii_trim_whitespace(cells)
+        fits = pc.match_substring_regex(cells, pattern)
+    written = pc.ascii_lower(cells) if lower else cells
+    return written if pc.all(fits).as_py() is not False else pc.if_else(fits, written, quote(cells))
+
+
+def _nested(cells: Text) -> Text:
+    """JSON in a cell, if it is JSON: else it could add fields that are not the cell's."""
+    import duckdb  # few streams need it
+
+    with duckdb.connect() as connection:
+        connection.register("cells", pa.table({"cell": cells}))
+        valid = connection.sql("SELECT json_valid(cell) AS valid FROM cells").to_arrow_table().column("valid")
+    # A line break between tokens would end the line.
+    flat = pc.replace_substring_regex(cells, r"[\r\n]", " ")
+    return pc.if_else(valid.combine_chunks(), flat, quote(cells))

@@ -1,0 +1,139 @@
+"""A request's body as the lines to keep, how many events they are, and why the others are refused."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from headrace.define.model import Stream
+from headrace.errors import IngestError, TooLargeError
+from headrace.ingest.formats.layout import Format, Layout, check_format, format_of
+from headrace.ingest.formats.lines import PIECE_BYTES, read_lines
+from headrace.ingest.formats.source import LOOK_BYTES, Source
+from headrace.parse.frames import as_lines, frame
+from headrace.parse.parser import Parser
+
+MOST_REASONS = 1000  # told in one reply; the others are named by their index
+MOST_REFUSED = 100_000  # beyond it the request is refused as a whole: nobody reads so long a reply
+
+Lines = bytes | memoryview
+
+
+@dataclass
+class Judged:
+    """What becomes of the events of a body."""
+
+    payload: bytes = b""
+    accepted: int = 0
+    refused: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Judge:
+    """Reads bodies for one stream, piece by piece, so that a large one needs little more than its own memory."""
+
+    def __init__(self, stream: Stream, now_us: Callable[[], int], most_bytes: int) -> None:
+        self._stream = stream
+        self._types = {field.name: str(field.type) for field in stream.fields if not field.computed}
+        self._now_us = now_us
+        self._most_bytes = most_bytes
+        self._idle = [Parser(stream)]  # a parser serves one thread at a time
+        self._borrowing = threading.Lock()
+
+    def judge(self, body: bytes, layout: Layout, *, keep_bad: bool) -> Judged:
+        """Read all events. With `keep_bad` every line is kept unread, to become a dead letter if need be."""
+        format = self._format(body, layout)
+        if not body.strip():
+            raise IngestError(f"stream '{self._stream.name}': the body is empty", expected=_EXPECTED[format])
+        judged = Judged()
+        read = self._count if keep_bad else self._read
+        kept = [read(piece, judged) for piece in self._pieces(body, replace(layout, format=format))]
+        if format in _LINES and not judged.refused:
+            judged.payload = body if body.endswith(b"\n") else body + b"\n"
+        else:
+            judged.payload = b"".join(kept)
+        return judged
+
+    def _format(self, body: bytes, layout: Layout) -> Format:
+        format = layout.format or format_of("", body[:LOOK_BYTES], self._stream.format, self._types)
+        check_format(self._stream.name, self._stream.format, format)
+        return format
+
+    def _pieces(self, body: bytes, layout: Layout) -> Iterator[Lines]:
+        if layout.format in _LINES:
+            yield from _cut_lines(body)
+            return
+        written = 0
+        for piece in read_lines(Source(body), layout, self._types):
+            written += len(piece)
+            if written > self._most_bytes:
+                raise TooLargeError(
+                    "the body is too large",
+                    found=f"more than {self._most_bytes:,} bytes when its events are written as JSON",
+                    expected=f"at most {self._most_bytes:,} bytes (setting max_body_mb)",
+                    fix="send it in parts; nothing of it was kept",
+                )
+            yield piece
+
+    def _count(self, piece: Lines, judged: Judged) -> Lines:
+        judged.accepted += len(frame(self._stream.format, piece))
+        return piece
+
+    def _read(self, piece: Lines, judged: Judged) -> Lines:
+        """The lines of a piece that are good; the others are added to the refused."""
+        frames = frame(self._stream.format, piece)
+        with self._parser() as parser:
+            reasons = parser.parse(frames, self._now_us()).reasons
+        before = judged.accepted + len(judged.refused)
+        if reasons is None or reasons.null_count == len(reasons):
+            judged.accepted += len(frames)
+            return piece
+        bad = pc.indices_nonzero(reasons.is_valid()).to_pylist()
+        if len(bad) + len(judged.refused) > MOST_REFUSED:
+            first = judged.refused[0] if judged.refused else {"index": bad[0] + before, "reason": reasons[bad[0]]}
+            raise IngestError(
+                f"stream '{self._stream.name}': more than {MOST_REFUSED:,} events of the request are refused",
+                found=f"first at index {first['index']}: {first['reason']}",
+                fix="nothing of this request was kept; with keep_bad=true bad events become dead letters",
+            )
+        told = max(0, MOST_REASONS - len(judged.refused))
+        judged.refused += [{"index": before + i, "reason": reasons[i].as_py()} for i in bad[:told]]
+        judged.refused += [{"index": before + i, "reason": "refused; see the first reasons"} for i in bad[told:]]
+        keep = np.asarray(reasons.is_null().to_numpy(zero_copy_only=False), dtype=bool)
+        judged.accepted += int(keep.sum())
+        return as_lines(frames.take(keep), self._stream.format)
+
+    @contextmanager
+    def _parser(self) -> Iterator[Parser]:
+        with self._borrowing:
+            parser = self._idle.pop() if self._idle else None
+        parser = parser or Parser(self._stream)
+        yield parser
+        with self._borrowing:
+            self._idle.append(parser)
+
+
+_LINES = (Format.NDJSON, Format.TEXT)
+_EXPECTED = {
+    Format.NDJSON: "a JSON object per line",
+    Format.JSON: "a JSON object, or an array of them",
+    Format.CSV: "a row of names and rows of cells",
+    Format.PARQUET: "a Parquet file",
+    Format.TEXT: "lines of text",
+}
+
+
+def _cut_lines(body: bytes) -> Iterator[memoryview]:
+    """Parts that end where a line does, without a copy."""
+    view, start = memoryview(body), 0
+    while start < len(body):
+        end = len(body)
+        if end - start > PIECE_BYTES:
+            end = body.rfind(b"\n", start, start + PIECE_BYTES) + 1 or body.find(b"\n", start) + 1 or len(body)
+        yield view[start:end]
+        start = end

@@ -1,0 +1,387 @@
+"""Files on their way to a stream, piece by piece: each continues where it stood when it was sent last.
+
+A piece carries the mark of where its file stands before it and behind it, and the stream takes it only if the file
+stands there: so an event of a file is kept once, however often sending it is interrupted, repeated or done twice at
+the same time. One piece is on its way while the next is read.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from headrace.errors import (
+    ChangedFileError,
+    HeadraceError,
+    InterruptedSendError,
+    StaleMarkError,
+    TooLargeError,
+    UnavailableError,
+)
+from headrace.format import many
+from headrace.ingest.content import Mark, hash_of_event
+from headrace.ingest.door import IngestReply, read_token
+from headrace.ingest.files import Declared, Piece, SourceFile
+from headrace.ingest.formats.layout import Format, Layout
+from headrace.transport.sent import FilePiece
+
+STALE_PAUSE_S = 0.2  # before a file that another process is sending too is looked at again
+LAST_REPLY_S = 5.0  # how long an interrupted command waits for the piece that is on its way
+
+
+class Receiver(Protocol):
+    """Who takes the pieces: a server, near or far, or the folder of a workspace."""
+
+    def ingest(
+        self, stream: str, body: bytes, *, layout: Layout, key: str | None, keep_bad: bool, file: FilePiece | None
+    ) -> Future[IngestReply]:
+        """Take a piece in."""
+
+    def sent(self, stream: str, name: str, first: str) -> dict[str, Any]:
+        """How far a file was sent."""
+
+    def give_up(self) -> None:
+        """Try nothing again any more."""
+
+    def sent_on_disk(self, stream: str, name: str) -> dict[str, int] | None:
+        """How many events of a file are kept, by mark, as the journal of a dead server says; None if nobody knows."""
+
+
+class Progress(Protocol):
+    """Hears how sending goes."""
+
+    def sent(self, read_bytes: int, events: int) -> None:
+        """So much more of the files is safe now."""
+
+    def waits(self, error: HeadraceError, pause_s: float) -> None:
+        """No more can be taken now; the same is tried again after a pause."""
+
+    def note(self, text: str) -> None:
+        """Something about a file that its sender should know."""
+
+
+@dataclass(frozen=True)
+class SendReply(IngestReply):
+    """What became of files: `accepted` events were sent now, `already_sent` ones before."""
+
+    already_sent: int = 0
+    notes: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**super().as_dict(), "already_sent": self.already_sent, "notes": list(self.notes)}
+
+
+@dataclass
+class _Course:
+    """Where the file that is being sent stands with the stream."""
+
+    name: str
+    after: str  # its mark; empty before the first piece of a content that is not known yet
+    seen: int
+    first: str
+    start: bool  # its events are counted anew
+    lines: int = 0  # that need not be sent
+    before: int = 0  # events that were kept before this run
+    token: str = ""
+    nothing_new: bool = False
+
+    def piece(self, mark: Mark) -> FilePiece:
+        return FilePiece(self.name, str(mark), self.after, self.seen, self.first, self.start)
+
+
+@dataclass
+class _Counts:
+    accepted: int = 0
+    already_sent: int = 0
+    token: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+class Sending:
+    """One run of sending. What fails stops it; `reply` says what is kept by then."""
+
+    def __init__(
+        self, receiver: Receiver, declared: Declared, progress: Progress | None = None, *, again: bool = False
+    ) -> None:
+        self.declared = declared
+        self._receiver = receiver
+        self._stream = declared.stream
+        self._layout = Layout(Format.TEXT if declared.format == Format.TEXT else Format.NDJSON)
+        self._progress = progress
+        self._again = again
+        self._run = uuid.uuid4().hex
+        self._number = 0
+        self._course: _Course | None = None
+        self._accepted_of_file = 0
+        self._on_its_way: tuple[Piece, Future[IngestReply]] | None = None
+        self._counts = _Counts()
+
+    @property
+    def reply(self) -> SendReply:
+        """What is kept so far."""
+        counts, course = self._counts, self._course
+        already = counts.already_sent + (course.before if course else 0)
+        return SendReply(counts.accepted, [], counts.token, already, tuple(counts.notes))
+
+    def send(self, file: SourceFile) -> None:
+        """Send what the stream has not of a file."""
+        while True:
+            try:
+                skip = self.begin(file)
+                if self._course and self._course.nothing_new:
+                    self._tell_sent(file.path.stat().st_size, 0)
+                    return
+                for piece in file.pieces(skip=skip):
+                    self.add(piece)
+                self.finish()
+                return
+            except StaleMarkError as error:
+                self.wait_for_other(error)
+
+    def begin(self, file: SourceFile) -> int:
+        """Find out how far a file was sent; how many of its lines need not be sent."""
+        if file.name is None:
+            self._end_course()
+            return 0
+        first = file.first() or ""
+        standing = self._receiver.sent(self._stream, file.name, first)
+        course = self._plan(file, first, standing)
+        if self._course is None or self._course.name != course.name or self._again:
+            self._end_course()
+        course.before -= self._accepted_of_file  # by this run, before another process came between
+        self._course = course
+        self._counts.token = _later(self._counts.token, course.token)
+        return course.lines
+
+    def begin_anew(self) -> None:
+        """The file that is being sent was replaced by another of its name, or emptied."""
+        course = self._course
+        assert course is not None, "only a file with a name is followed"
+        self._end_course()
+        version = self._receiver.sent(self._stream, course.name, "")["version"]
+        self._course = _Course(course.name, "", version, "", start=True)
+
+    def add(self, piece: Piece) -> None:
+        """Send one more piece, once the one before is kept."""
+        self.finish()
+        self._post(piece)
+
+    def finish(self) -> None:
+        """Wait for what is on its way."""
+        while self._on_its_way:
+            piece, future = self._on_its_way
+            try:
+                reply = future.result()  # an interrupt while waiting leaves it to the next call
+            except TooLargeError:
+                self._on_its_way = None
+                halves = piece.halves()  # the server takes less at once than we thought
+                if not halves:
+                    raise
+                self._post(halves[0])
+                self.finish()
+                self._post(halves[1])
+                continue
+            except UnavailableError:
+                raise  # it may be kept all the same
+            except HeadraceError:
+                self._on_its_way = None
+                raise
+            self._on_its_way = None
+            self._kept(piece, reply)
+
+    def wait_for_other(self, error: StaleMarkError) -> None:
+        """Another process sends the same file: wait a moment, then look where it stands."""
+        if self._again:
+            error.fix = "another process is sending this file; wait for it, then send it again"
+            raise error
+        if self._progress:
+            self._progress.waits(error, STALE_PAUSE_S)
+        time.sleep(STALE_PAUSE_S)
+
+    def interrupted(self) -> InterruptedSendError:
+        """What to say after Ctrl-C."""
+        kept, unsure = self.stop()
+        return InterruptedSendError("interrupted", fix=self._say_kept(kept, unsure) or "nothing was sent")
+
+    def stop(self) -> tuple[int, int]:
+        """Send no more: how many events of the files are kept, and how many more may be."""
+        self._receiver.give_up()
+        return self._count_kept()
+
+    def explain(self, error: HeadraceError) -> None:
+        """Add to an error what is kept, since that is not taken back."""
+        said = self._say_kept(*self._count_kept())
+        if said:
+            error.fix = f"{error.fix}; {said}" if error.fix else said
+
+    # Where a file stands
+
+    def _plan(self, file: SourceFile, first: str, standing: dict[str, Any]) -> _Course:
+        assert file.name is not None
+        version, contents = standing["version"], standing["contents"]
+        by_mark = {mark: content for content in contents if (mark := Mark.read(content["mark"]))}
+        match = file.match(by_mark)
+        if self._again:
+            known = by_mark[match.mark] if match else contents[-1] if contents else None
+            return _Course(file.name, known["mark"] if known else "", version, first, start=True)
+        if match:
+            known = by_mark[match.mark]
+            if match.line_went_on:
+                self._note(f"'{file.path}': its last line was not whole when it was sent; the whole line is sent now")
+            return _Course(
+                file.name,
+                known["mark"],
+                version,
+                known["first"],
+                start=False,
+                lines=match.lines,
+                before=known["events"],
+                token=known["token"],
+                nothing_new=match.nothing_new,
+            )
+        earlier = next((content for content in reversed(contents) if first and content["first"] == first), None)
+        if earlier:
+            raise _changed(file, earlier)
+        if contents:
+            events = many(sum(content["events"] for content in contents), "event")
+            before = f"'{file.path}' is not the file that was sent under this name before ({events})"
+            self._note(f"{before}: it is sent as a new one")
+        self._hint_same(file, standing["same"])
+        return _Course(file.name, "", version, first, start=True)
+
+    def _hint_same(self, file: SourceFile, same: list[dict[str, Any]]) -> None:
+        by_mark = {mark: content for content in same if (mark := Mark.read(content["mark"]))}
+        match = file.match(by_mark)
+        if match:
+            other = by_mark[match.mark]
+            begins = f"'{file.path}' begins with what was sent as '{other['name']}' ({many(other['events'], 'event')})"
+            self._note(f"{begins}: under another name it counts again")
+
+    # On the way
+
+    def _post(self, piece: Piece) -> None:
+        if piece.lines.isspace():
+            self._tell_sent(piece.read_bytes, 0)
+            return
+        course = self._course
+        if course and course.start and not course.first:
+            course.first = hash_of_event(next(line for line in piece.lines.split(b"\n") if line.strip()))
+        file = course.piece(piece.mark) if course and piece.mark else None
+        key = f"{self._run}-{self._number}"
+        self._number += 1
+        future = self._receiver.ingest(
+            self._stream, piece.lines, layout=self._layout, key=key, keep_bad=True, file=file
+        )
+        self._on_its_way = piece, future
+
+    def _kept(self, piece: Piece, reply: IngestReply) -> None:
+        # A token stands for all positions before its own, and so the furthest stands for all.
+        self._counts.token = _later(self._counts.token, reply.token)
+        self._counts.accepted += reply.accepted
+        self._accepted_of_file += reply.accepted
+        if self._course and reply.accepted:
+            self._course.after, self._course.start = str(piece.mark), False
+        self._tell_sent(piece.read_bytes, reply.accepted)
+
+    def _end_course(self) -> None:
+        if self._course:
+            self._counts.already_sent += self._course.before
+        self._course, self._accepted_of_file = None, 0
+
+    def _tell_sent(self, read_bytes: int, events: int) -> None:
+        if self._progress:
+            self._progress.sent(read_bytes, events)
+
+    def _note(self, text: str) -> None:
+        if text not in self._counts.notes:
+            self._counts.notes.append(text)
+            if self._progress:
+                self._progress.note(text)
+
+    # What is kept
+
+    def _count_kept(self) -> tuple[int, int]:
+        """How many events of the files are kept, and how many more may be: those of a piece without a reply."""
+        unsure = 0
+        if self._on_its_way:
+            piece, future = self._on_its_way
+            try:
+                reply = future.result(LAST_REPLY_S)
+                self._on_its_way = None
+                self._kept(piece, reply)
+            except (UnavailableError, TimeoutError):
+                unsure = self._look_for(piece)
+            except HeadraceError:
+                self._on_its_way = None  # it was refused
+        return self.reply.accepted + self.reply.already_sent, unsure
+
+    def _look_for(self, piece: Piece) -> int:
+        """Count a piece that nobody has acknowledged, if it is kept; how many events may be kept if that is unknown."""
+        course, events = self._course, piece.lines.count(b"\n")
+        if course is None or piece.mark is None:
+            return events
+        try:
+            contents = self._receiver.sent(self._stream, course.name, "")["contents"]
+            kept = {content["mark"]: int(content["events"]) for content in contents}
+        except HeadraceError:
+            on_disk = self._receiver.sent_on_disk(self._stream, course.name)
+            if on_disk is None:
+                return events
+            kept = on_disk
+        if str(piece.mark) in kept:
+            self._counts.accepted += kept[str(piece.mark)] - course.before - self._accepted_of_file
+        return 0
+
+    def _say_kept(self, kept: int, unsure: int) -> str | None:
+        if not kept and not unsure:
+            return None
+        events = f"{many(kept, 'event')} {'is' if kept == 1 else 'are'} kept"
+        if unsure:
+            events = f"at least {events}, and {unsure:,} more may be"
+        if self._course is None:
+            return f"{events}; what has no name cannot be continued: send only what follows them"
+        without = " without --again" if self._again else ""
+        return f"{events}; the same command{without} continues where it stopped"
+
+
+def send_all(sending: Sending, files: Iterable[SourceFile]) -> SendReply:
+    """Send all files. An error, or Ctrl-C, says how many events are kept and how to continue."""
+    changed: list[ChangedFileError] = []
+    try:
+        for file in files:
+            try:
+                sending.send(file)
+            except ChangedFileError as error:  # the others are sent
+                changed.append(error)
+    except KeyboardInterrupt:
+        raise sending.interrupted() from None
+    except HeadraceError as error:
+        sending.explain(error)
+        raise
+    if changed:
+        if len(changed) > 1:
+            changed[0].message += f" (and {len(changed) - 1:,} more files)"
+        raise changed[0]
+    return sending.reply
+
+
+def _changed(file: SourceFile, earlier: dict[str, Any]) -> ChangedFileError:
+    return ChangedFileError(
+        f"file '{file.path}' has changed since {many(earlier['events'], 'event')} of it were sent",
+        found="other content before the place where it stopped",
+        expected="what was sent, and more behind it",
+        fix="send new events in a file of their own; to send all of this one as well: `--again` with this file",
+    )
+
+
+def _later(token: str, other: str) -> str:
+    return max((token, other), key=_position)
+
+
+def _position(token: str) -> int:
+    read = read_token(token)
+    return read[1] if read else -1

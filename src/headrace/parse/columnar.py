@@ -1,0 +1,159 @@
+"""The fast parser: all frames at once, column by column. Where it is not sure of one of them, it says nothing.
+
+What it accepts, the second parser (`verdict.py`) accepts with the same values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from headrace.define.model import Field
+from headrace.lake.schema import arrow_type
+from headrace.parse.frames import Frames
+from headrace.parse.limits import beyond_limits
+from headrace.parse.maps import Maps
+from headrace.types import Type
+
+# Plain values: with the first that becomes Arrow's, pandas is loaded, a fifth of the time of commands that need none.
+_EARLIEST, _LATEST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+_DATE_LENGTH = 10
+_LARGE_BYTES = 1 << 20  # an event of this size with a MAP in it is read alone: DuckDB takes many times its memory
+
+
+class Columnar:
+    """Reads JSON objects into typed columns."""
+
+    def __init__(self, fields: Sequence[Field]) -> None:
+        self.schema = pa.schema([(field.name, arrow_type(field.type)) for field in fields])
+        self._read = pa.schema([(field.name, _read_type(field.type)) for field in fields])
+        self._able = all(_is_able(field.type) for field in fields)
+        self._maps = [(f.name, Maps(f.name, Columnar([Field("value", f.type.inner)]))) for f in fields if _is_map(f)]
+
+    def read(self, frames: Frames) -> pa.Table | None:
+        """The columns of all frames; None if one of them needs a closer look."""
+        if not len(frames):
+            return self.schema.empty_table()
+        data = frames.data
+        if not self._able or (data[frames.starts] != ord("{")).any() or (data[frames.ends - 1] != ord("}")).any():
+            return None
+        if self._maps and int((frames.ends - frames.starts).max()) > _LARGE_BYTES:
+            return None
+        block = data[int(frames.starts[0]) : int(frames.ends[-1])]
+        # Fields that nobody declared are skipped unread: what they hold must not make the difference.
+        if not _is_utf8(block) or beyond_limits(frames):
+            return None
+        try:
+            table = pj.read_json(
+                pa.BufferReader(pa.py_buffer(block)),
+                read_options=pj.ReadOptions(use_threads=False, block_size=len(block) + 1),
+                parse_options=pj.ParseOptions(explicit_schema=self._read, unexpected_field_behavior="ignore"),
+            )
+            table.validate(full=True)
+            return self._settled(table, frames) if len(table) == len(frames) else None
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return None
+
+    def _settled(self, table: pa.Table, frames: Frames) -> pa.Table | None:
+        """The table with the types of the stream, if every value is one that they hold."""
+        for name, maps in self._maps:
+            column = maps.read(frames, table.column(name).is_null())
+            if column is None:
+                return None
+            table = table.set_column(table.schema.get_field_index(name), self.schema.field(name), column)
+        if self._read != self.schema:
+            if not all(_has_dates_only(of, table.column(of.name)) for of in self.schema):
+                return None
+            table = table.cast(self.schema)
+        return table if all(_is_sound(leaf) for column in table.columns for leaf in _leaves(column)) else None
+
+
+def _is_map(field: Field) -> bool:
+    return field.type.name == "MAP"
+
+
+def _is_able(of: Type, *, outermost: bool = True) -> bool:
+    """Whether the columnar reader has a way to read the type: MAPs only outermost, without DECIMALs in them."""
+    if of.name == "MAP":
+        return outermost and _is_able(of.inner, outermost=False) and "DECIMAL" not in str(of)
+    return all(_is_able(part, outermost=False) for _, part in of.parts)
+
+
+def _read_type(of: Type) -> pa.DataType:
+    """What pyarrow is told: it reads a DATE from integers only, and no MAP at all."""
+    match of.name:
+        case "DATE":
+            return pa.string()
+        case "MAP":
+            return pa.struct([])
+        case "ARRAY":
+            return pa.list_(_read_type(of.inner))
+        case "STRUCT":
+            return pa.struct([pa.field(name, _read_type(part)) for name, part in of.parts])
+    return arrow_type(of)
+
+
+def _is_utf8(block: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> bool:
+    offsets = pa.py_buffer(np.array([0, len(block)], dtype=np.int32))
+    try:
+        pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(block)]).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _leaves(array: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
+    """The arrays of single values inside of an array."""
+    if isinstance(array, pa.ChunkedArray):
+        for chunk in array.chunks:
+            yield from _leaves(chunk)
+    elif pa.types.is_list(array.type):
+        yield from _leaves(array.values)
+    elif pa.types.is_map(array.type):
+        yield from _leaves(array.items)
+    elif pa.types.is_struct(array.type):
+        for index in range(array.type.num_fields):
+            yield from _leaves(array.field(index))
+    else:
+        yield array
+
+
+def _has_dates_only(of: pa.Field, column: pa.ChunkedArray) -> bool:
+    """Whether the texts that are to be DATEs are as long as one; the cast sees to the rest."""
+    return all(
+        pc.all(pc.equal(pc.binary_length(leaf), _DATE_LENGTH)).as_py() is not False
+        for leaf, type_ in zip(_leaves(column), _leaf_types(of.type) * column.num_chunks, strict=True)
+        if pa.types.is_date32(type_) and not pa.types.is_date32(leaf.type)
+    )
+
+
+def _leaf_types(of: pa.DataType) -> list[pa.DataType]:
+    if pa.types.is_list(of):
+        return _leaf_types(of.value_type)
+    if pa.types.is_map(of):
+        return _leaf_types(of.item_type)
+    if pa.types.is_struct(of):
+        return [leaf for index in range(of.num_fields) for leaf in _leaf_types(of.field(index).type)]
+    return [of]
+
+
+def _is_sound(leaf: pa.Array) -> bool:
+    """JSON has no NaN and no infinity, though pyarrow reads them; a year has four digits and is not 0."""
+    if pa.types.is_floating(leaf.type):
+        return pc.all(pc.is_finite(leaf)).as_py() is not False
+    if pa.types.is_timestamp(leaf.type):
+        return _within(leaf, _EARLIEST, _LATEST)
+    return _within(leaf, date.min, date.max) if pa.types.is_date32(leaf.type) else True
+
+
+def _within(leaf: pa.Array, least: date, most: date) -> bool:
+    bounds = pc.min_max(leaf)
+    if not bounds["min"].is_valid:
+        return True
+    low, high = (pa.scalar(bound, leaf.type) for bound in (least, most))
+    return bool(pc.and_(pc.greater_equal(bounds["min"], low), pc.less_equal(bounds["max"], high)).as_py())

@@ -1,0 +1,44 @@
+"""Computed fields: one DuckDB for all events of a stream, opened when the first come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.define.model import Field, Stream
+
+
+class Computing:
+    """Computes these fields of a stream from its other ones."""
+
+    def __init__(self, stream: Stream, fields: Sequence[Field]) -> None:
+        self._stream = stream
+        self._fields = fields
+        self._duckdb: Any = None
+        self._select = ""
+
+    def add_to(self, table: pa.Table) -> pa.Table:
+        """The table, which holds what the fields are computed from, and behind it the fields."""
+        if not self._fields:
+            return table
+        if self._duckdb is None:
+            self._open()
+        self._duckdb.register("events", table)
+        computed = self._duckdb.sql(f"SELECT {self._select} FROM events").to_arrow_table()
+        for field in self._fields:
+            table = table.append_column(field.name, computed.column(field.name))
+        return table
+
+    def _open(self) -> None:
+        # Heavy imports that few streams need.
+        import duckdb
+
+        from headrace.define.expression.computed import duckdb_sql
+
+        self._duckdb = duckdb.connect(config={"threads": 1, "autoload_known_extensions": False})
+        self._duckdb.execute("SET TimeZone = 'UTC'")
+        types = self._stream.types()
+        columns = [f'{duckdb_sql(f.computed, types)} AS "{f.name}"' for f in self._fields if f.computed]
+        self._select = ", ".join(columns)

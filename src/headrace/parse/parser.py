@@ -1,0 +1,98 @@
+"""From frames to typed columns, with a verdict per event. The same parser serves HTTP and append."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.define.model import TEXT, Field, Stream
+from headrace.lake.schema import field_schema
+from headrace.parse.compute import Computing
+from headrace.parse.frames import Frames
+from headrace.parse.objects import LenientReader, ObjectReader, Read
+from headrace.parse.text import read_text
+
+LONGEST_SQL = 100  # of an expression that a reason shows
+FUTURE_US = 24 * 3600 * 1_000_000  # an event time this far behind arrival is a broken clock's
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """The columns of all frames; `reasons` is NULL where the event is good. None: all are."""
+
+    columns: pa.Table
+    reasons: pa.Array | None
+
+
+class Parser:
+    """Reads the events of one stream. In its `lenient` fields, what does not fit is NULL and no reason to refuse."""
+
+    def __init__(self, stream: Stream, lenient: Collection[str] = ()) -> None:
+        self._stream = stream
+        declared = [field for field in stream.fields if not field.computed]
+        self._strict = ObjectReader([field for field in declared if field.name not in lenient])
+        later = [field for field in declared if field.name in lenient]
+        self._lenient = LenientReader(later) if later else None
+        self._computing = Computing(stream, [field for field in stream.fields if field.computed])
+        self._fields = field_schema(stream)
+
+    def parse(self, frames: Frames, arrived_us: npt.NDArray[np.int64] | int) -> Parsed:
+        """Typed columns and verdicts, in the frames' order."""
+        table, reasons = self._read_text(frames) if self._stream.format == TEXT else self._read_json(frames)
+        table = self._computing.add_to(table).select(self._fields.names).cast(self._fields)
+        return Parsed(table, self._judge(table, reasons, arrived_us))
+
+    def _read_text(self, frames: Frames) -> Read:
+        lines, reasons = read_text(frames)
+        return pa.table([lines], schema=self._strict.schema), reasons
+
+    def _read_json(self, frames: Frames) -> Read:
+        table, reasons = self._strict.read(frames)
+        if self._lenient is not None:
+            later = self._lenient.read(frames)
+            for field, column in zip(later.schema, later.columns, strict=True):
+                table = table.append_column(field, column)
+        return table, reasons
+
+    def _judge(
+        self, table: pa.Table, reasons: pa.Array | None, arrived_us: npt.NDArray[np.int64] | int
+    ) -> pa.Array | None:
+        for field in self._stream.fields:
+            column = table.column(field.name)
+            if not field.nullable and column.null_count:
+                reasons = _add(reasons, column.is_null(), _absent(f"field '{field.name}'", field))
+        if self._stream.event_time is None:
+            return reasons
+        name = self._stream.event_time
+        times = table.column(name)
+        if times.null_count:
+            field = next(field for field in self._stream.fields if field.name == name)
+            reasons = _add(reasons, times.is_null(), _absent(f"event time '{name}'", field))
+        us = times.cast(pa.int64())
+        if (pc.min(us).as_py() or 0) < 0:
+            reasons = _add(reasons, pc.less(us, 0), f"event time '{name}' is before 1970")
+        latest = arrived_us + FUTURE_US
+        if (pc.max(us).as_py() or 0) > (latest if isinstance(latest, int) else int(latest.min(initial=1 << 62))):
+            late = pc.greater(us, pa.scalar(latest) if isinstance(latest, int) else pa.array(latest))
+            reasons = _add(reasons, late, f"event time '{name}' is more than a day after arrival")
+        return reasons
+
+
+def _absent(what: str, field: Field) -> str:
+    """Why there is no value: the event has none, or the expression gives none for what the event has."""
+    if field.computed is None:
+        return f"{what} is missing or null"
+    sql = field.computed.sql
+    return f"{what} is NULL; it is computed as {sql if len(sql) <= LONGEST_SQL else sql[:LONGEST_SQL] + '…'}"
+
+
+def _add(reasons: pa.Array | None, broken: pa.ChunkedArray, reason: str) -> pa.Array:
+    """The reasons, with this one for the events that are broken and have none yet."""
+    broken = pc.fill_null(broken.combine_chunks() if isinstance(broken, pa.ChunkedArray) else broken, False)
+    new = pc.if_else(broken, pa.scalar(reason), pa.scalar(None, pa.string()))
+    return new if reasons is None else pc.coalesce(reasons, new)

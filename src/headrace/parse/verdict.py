@@ -1,0 +1,299 @@
+"""The second parser: one event at a time, with the field and the reason for what it refuses.
+
+It accepts all that the fast one does, with the same values, so an event's verdict never depends on
+its neighbours. It runs only on pieces that the fast parser said nothing of.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Sequence
+from datetime import date, datetime
+from decimal import Context, Decimal, InvalidOperation
+from typing import Any
+
+from headrace.define.model import Field
+from headrace.parse.glance import Number, glance, look, names_twice
+from headrace.parse.limits import is_small, over_limit
+from headrace.parse.times import read_date, read_timestamp
+from headrace.types import Type
+
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_CONSTANT = re.compile(r"-?Inf(?!inity)|-NaN")
+# A text that does not end is one, too: else each quote in it would be tried as the begin of another.
+_CONSTANT_OR_TEXT = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|' + _CONSTANT.pattern, re.DOTALL)
+_SPELLED = {"Inf": "Infinity", "-Inf": "-Infinity", "-NaN": "NaN"}
+_BYTE_ORDER_MARK = "\ufeff"
+_SHOWN = 40
+_EXACT = Context(prec=80)  # Python's own has 28 digits, a DECIMAL up to 38
+
+
+class Refused(ValueError):
+    """Why an event cannot be read."""
+
+
+class _Object(dict[str, Any]):
+    """A JSON object that remembers names that came twice."""
+
+    twice: frozenset[str] = frozenset()
+
+
+def _object(pairs: list[tuple[str, Any]]) -> _Object:
+    made = _Object(pairs)
+    if len(made) != len(pairs):
+        seen: set[str] = set()
+        twice: set[str] = set()
+        for name, _ in pairs:
+            (twice if name in seen else seen).add(name)
+        made.twice = frozenset(twice)
+    return made
+
+
+_Scan = Callable[[str, int], tuple[Any, int]]
+
+
+def _scanner(**hooks: Any) -> _Scan:
+    # Frames are trimmed already: the scanner alone is a good deal quicker than a decoder.
+    decoder: Any = json.JSONDecoder(**hooks)
+    scan: _Scan = decoder.scan_once
+    return scan
+
+
+_scan = _scanner(object_pairs_hook=_object, parse_float=Number, parse_int=Number, parse_constant=Number)
+_scan_plain = _scanner(parse_float=Number, parse_constant=Number)  # of events without names that come twice
+_scan_only = _scanner(parse_float=len, parse_int=len, parse_constant=len)  # whether it is JSON; len costs least
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
+
+
+class SecondParser:
+    """Reads one event at a time."""
+
+    def __init__(self, fields: Sequence[Field]) -> None:
+        self._fields = [(field.name, field.type, _READERS[field.type.name]) for field in fields]
+        self._looks = [(name, of, look(of), reader) for name, of, reader in self._fields]
+
+    def judge(self, frame: bytes) -> str | None:
+        """Why the event is refused; None if it is good."""
+        try:
+            event = glance(frame)
+            if event is None:
+                self.read(frame, in_doubt=True)
+            elif names_twice(frame, event):
+                self.read(frame)
+            else:
+                self._look_closer(frame, event)
+        except Refused as refused:
+            return str(refused).encode("utf-8", "replace").decode()
+        return None
+
+    def _look_closer(self, frame: bytes, event: dict[str, Any]) -> None:
+        spelled = False
+        for name, of, is_good, reader in self._looks:
+            value = event.get(name)
+            if value is None or is_good(value):
+                continue
+            if not spelled and (type(value) is float or of.is_nested):
+                try:
+                    event, spelled = _scan_plain(frame.decode(), 0)[0], True
+                except ValueError:  # Python limits the digits of an int
+                    self.read(frame)
+                    return
+                value = event[name]
+                if is_good(value):
+                    continue
+            reader(name, of, value)
+
+    def read(self, frame: bytes, *, in_doubt: bool = False) -> list[Any]:
+        """The values of all fields; raises Refused, all the quicker for what is no JSON if that is in doubt."""
+        event = _decode(frame, in_doubt=in_doubt)
+        for name, _, _ in self._fields if event.twice else ():
+            _check_once(event, name, name)
+        values = [(event.get(name), name, of, reader) for name, of, reader in self._fields]
+        return [None if value is None else reader(name, of, value) for value, name, of, reader in values]
+
+
+def _decode(frame: bytes, *, in_doubt: bool) -> _Object:
+    try:
+        text = frame.decode()
+    except UnicodeDecodeError as error:
+        raise Refused(f"not UTF-8 at byte {error.start}") from None
+    if not is_small(frame) and (limit := over_limit(frame)):
+        raise Refused(limit)
+    text = text.removeprefix(_BYTE_ORDER_MARK)
+    if in_doubt:
+        _loads(text, _scan_only)
+    event = _loads(text, _scan)
+    if not isinstance(event, _Object):
+        raise Refused(f"expected a JSON object, found {_kind(event)}{_of_cells(event)}")
+    return event
+
+
+def _of_cells(event: Any) -> str:
+    """What to add for somebody who sent CSV and sees an array."""
+    if not isinstance(event, list) or not event or not all(type(cell) is str for cell in event):
+        return ""
+    values = "1 value" if len(event) == 1 else f"{len(event):,} values"
+    return f" of {values} (a CSV row with more or fewer cells than its header is kept so)"
+
+
+def _loads(text: str, scan: _Scan) -> Any:
+    try:
+        event, end = scan(text, 0)
+        if end == len(text):
+            return event
+        message, at = "something follows it", end
+    except StopIteration as stopped:
+        message, at = "expecting value", stopped.value
+    except json.JSONDecodeError as error:
+        message, at = error.msg, error.pos
+    if not _CONSTANT.match(text, at):
+        said = message[0].lower() + message[1:].removesuffix(" at")
+        raise Refused(f"not JSON: {said} at character {at + 1}")
+    # The fast parser skips Inf and -NaN as it does Infinity and NaN, in fields that nobody declared.
+    return _loads(_CONSTANT_OR_TEXT.sub(lambda found: _SPELLED.get(found[0], found[0]), text), scan)
+
+
+def _check_once(event: dict[str, Any], name: str, path: str) -> None:
+    if type(event) is _Object and name in event.twice:
+        raise Refused(f"field '{path}' is there twice")
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return f"the boolean {str(value).lower()}"
+        case Number() | int():
+            return f"the number {_short(str(value))}"
+        case str():
+            return f"the string {_quoted(_short(value))}"
+        case list():
+            return "an array"
+        case _:
+            return "an object"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+def _wrong(name: str, of: Type, value: Any, hint: str = "") -> Refused:
+    return Refused(f"field '{name}' takes {of}{hint}, found {_kind(value)}")
+
+
+def _string(name: str, of: Type, value: Any) -> str:
+    if isinstance(value, Number) or not isinstance(value, str):
+        raise _wrong(name, of, value)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise Refused(f"field '{name}' holds half of a surrogate pair") from None
+    return value
+
+
+def _boolean(name: str, of: Type, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise _wrong(name, of, value, " (true or false)")
+    return value
+
+
+def _integer(name: str, of: Type, value: Any) -> int:
+    if type(value) is int:
+        number = value
+    elif not isinstance(value, Number) or not value.lstrip("-").isdigit() or len(value) > _SHOWN:
+        raise _wrong(name, of, value, " (a whole number)")
+    else:
+        number = int(value)
+    bits = 31 if of.name == "INT" else 63
+    if not -(1 << bits) <= number < 1 << bits:
+        raise _wrong(name, of, value, f" ({-(1 << bits)} to {(1 << bits) - 1})")
+    return number
+
+
+def _double(name: str, of: Type, value: Any) -> float:
+    if type(value) is int:
+        return float(value)
+    if not isinstance(value, Number):
+        raise _wrong(name, of, value)
+    number = float(value.replace("Inf", "inf") if "Inf" in value else value)
+    if not math.isfinite(number):
+        raise _wrong(name, of, value, " (finite)")
+    return number
+
+
+def _decimal(name: str, of: Type, value: Any) -> Decimal:
+    if type(value) is not int and (not isinstance(value, str) or not _NUMBER.fullmatch(value)):
+        raise _wrong(name, of, value)
+    try:
+        number = Decimal(value)
+        fitted = number.quantize(Decimal(1).scaleb(-of.scale), context=_EXACT) if abs(number.adjusted()) < 100 else None
+    except InvalidOperation:
+        fitted = None
+    if fitted is None or fitted != number or len(fitted.as_tuple().digits) > of.precision:
+        raise _wrong(name, of, value)
+    return fitted
+
+
+def _date(name: str, of: Type, value: Any) -> date:
+    read = read_date(value) if isinstance(value, str) and not isinstance(value, Number) else None
+    if read is None:
+        raise _wrong(name, of, value, ' (as "2024-05-17")')
+    return read
+
+
+def _timestamp(name: str, of: Type, value: Any) -> datetime:
+    if isinstance(value, Number) or type(value) is int:
+        raise _wrong(name, of, value, " in ISO 8601; an epoch number needs a computed field")
+    read = read_timestamp(value) if isinstance(value, str) else None
+    if read is None:
+        raise _wrong(name, of, value, ' in ISO 8601 (as "2024-05-17T10:05:03Z")')
+    return read
+
+
+def _array(name: str, of: Type, value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise _wrong(name, of, value)
+    inner, reader = of.inner, _READERS[of.inner.name]
+    return [None if item is None else reader(f"{name}[{index}]", inner, item) for index, item in enumerate(value)]
+
+
+def _struct(name: str, of: Type, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _wrong(name, of, value)
+    read: dict[str, Any] = {}
+    for part, inner in of.parts:
+        path = f"{name}.{part}"
+        _check_once(value, part, path)
+        item = value.get(part)
+        read[part] = None if item is None else _READERS[inner.name](path, inner, item)
+    return read
+
+
+def _map(name: str, of: Type, value: Any) -> list[tuple[str, Any]]:
+    if not isinstance(value, dict):
+        raise _wrong(name, of, value)
+    inner, reader = of.inner, _READERS[of.inner.name]
+    read: list[tuple[str, Any]] = []
+    for key, item in value.items():
+        path = f"{name}['{_short(key)}']"
+        _check_once(value, key, path)
+        read.append((_string(path, of, key), None if item is None else reader(path, inner, item)))
+    return read
+
+
+_READERS: dict[str, Callable[[str, Type, Any], Any]] = {
+    "STRING": _string,
+    "BOOLEAN": _boolean,
+    "INT": _integer,
+    "BIGINT": _integer,
+    "DOUBLE": _double,
+    "DECIMAL": _decimal,
+    "DATE": _date,
+    "TIMESTAMP": _timestamp,
+    "ARRAY": _array,
+    "STRUCT": _struct,
+    "MAP": _map,
+}

@@ -1,0 +1,74 @@
+"""What a build costs: how many events it reads, and about how long that takes on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from headrace.define.model import View
+from headrace.format import about, count
+from headrace.plan.edits import Way
+
+# Until a build has run here: what two cores of a laptop do for a view of some sums, and some to spare.
+DEFAULT_EVENTS_PER_S = 500_000.0
+BEGINNING_S = 3.0  # of a build, however few its events: a Spark job, a process, a file
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much a stream's log holds."""
+
+    events: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one build reads. `measured` says whether builds of this workspace gave the speed, or our default did."""
+
+    events: int
+    bytes: int
+    seconds: float
+    measured: bool
+
+    def __str__(self) -> str:
+        return f"{count(self.events)} events, {about(self.seconds)}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The cost as `--json` shows it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What is known from outside: `size_of` a stream's log, if that can be told, and how fast builds went here.
+
+    `way_of` says how a view, with a patience, comes by its rows, given the versions that there are.
+    """
+
+    size_of: Callable[[str], Size | None]
+    events_per_s: float | None = None
+    way_of: Callable[[View, int], Way | None] | None = None
+
+    def of(self, stream: str) -> Cost | None:
+        """The cost of a build over a stream; None if it is not known how much that holds."""
+        size = self.size_of(stream)
+        if size is None:
+            return None
+        seconds = size.events / (self.events_per_s or DEFAULT_EVENTS_PER_S)
+        seconds += BEGINNING_S if size.events else 0
+        return Cost(size.events, size.bytes, round(seconds, 3), self.events_per_s is not None)
+
+
+UNKNOWN = Costs(lambda stream: None)
+
+
+def sum_up(costs: list[Cost]) -> Cost:
+    """What several builds cost, one after the other."""
+    return Cost(
+        sum(cost.events for cost in costs),
+        sum(cost.bytes for cost in costs),
+        round(sum(cost.seconds for cost in costs), 3),
+        all(cost.measured for cost in costs),
+    )

@@ -1,0 +1,269 @@
+"""The plan: what must change so that what runs becomes what is wanted, as data."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from headrace.define.catalog import Catalog
+from headrace.define.durations import format_duration
+from headrace.define.fingerprint import fingerprint
+from headrace.define.loosening import loosens, why_narrower
+from headrace.define.model import JSON, Field, Stream, View
+from headrace.errors import ConflictError, DefinitionError
+from headrace.plan.cost import UNKNOWN, Cost, Costs
+from headrace.plan.edits import Edit, How, Way, classify, describe_view
+
+Kind = Literal["create", "change", "drop", "refuse"]
+What = Literal["stream", "view"]
+FREE = "free: no event is read again, the rows stay"
+_LOOSENED = "what was read stays as it is"
+_ADDED = "older events are read again where a view asks for the new field"
+_NOT_NULL = "the log holds events that may be without the new field; add it as nullable: leave out NOT NULL"
+_REFUSED = (
+    "the log holds events with the old fields; declare the new form as a stream of another name and send to that, "
+    "or put the old form back"
+)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One step of a plan. `details` say to people what differs; `reason` what follows from it, or why it is refused.
+
+    `cost` is that of a build, where it is known how much there is to read.
+    """
+
+    kind: Kind
+    what: What
+    name: str
+    reason: str
+    details: tuple[str, ...] = ()
+    how: How = "free"
+    cost: Cost | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The change as `--json` shows it."""
+        return {
+            "kind": self.kind,
+            "what": self.what,
+            "name": self.name,
+            "how": self.how,
+            "reason": self.reason,
+            "details": list(self.details),
+            "cost": self.cost.as_dict() if self.cost else None,
+        }
+
+    @classmethod
+    def from_dict(cls, said: Mapping[str, Any]) -> Change:
+        """The change that `as_dict` shows."""
+        cost = Cost(**said["cost"]) if said["cost"] else None
+        return cls(**{**said, "details": tuple(said["details"]), "cost": cost})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Steps in an order in which they can be taken: streams before the views that read them, drops the other way."""
+
+    changes: tuple[Change, ...] = ()
+    fingerprint: str = ""  # of what runs and what is wanted: a yes to one plan is not a yes to another
+
+    @property
+    def empty(self) -> bool:
+        """Whether what runs is what is wanted."""
+        return not self.changes
+
+    @property
+    def only_creates(self) -> bool:
+        """Whether nothing that runs is touched."""
+        return all(change.kind == "create" for change in self.changes)
+
+    @property
+    def refused(self) -> tuple[Change, ...]:
+        """The steps that cannot be taken."""
+        return tuple(change for change in self.changes if change.kind == "refuse")
+
+    @property
+    def builds(self) -> tuple[Change, ...]:
+        """The steps that read the log, or would if there were events in it."""
+        return tuple(change for change in self.changes if change.how == "build")
+
+    @property
+    def reading(self) -> tuple[Change, ...]:
+        """Those of them that have events to read, as far as that is known."""
+        return tuple(change for change in self.builds if change.cost is None or change.cost.events)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The plan as `--json` shows it."""
+        return {
+            "fingerprint": self.fingerprint,
+            "empty": self.empty,
+            "only_creates": self.only_creates,
+            "changes": [change.as_dict() for change in self.changes],
+        }
+
+
+def compare(running: Catalog, wanted: Catalog, costs: Costs = UNKNOWN) -> Plan:
+    """The plan that turns the running catalog into the wanted one."""
+    changes = (*_streams(running, wanted), *_views(running, wanted, costs), *_drops(running, wanted))
+    return Plan(changes, _fingerprint(running, wanted))
+
+
+def checked_plan(running: Catalog, wanted: Catalog, expect: str | None, costs: Costs = UNKNOWN) -> Plan:
+    """The plan, if it can be done and is the one that was shown."""
+    plan = compare(running, wanted, costs)
+    if plan.refused:
+        first = plan.refused[0]
+        raise DefinitionError(
+            f"{first.what} '{first.name}' cannot be changed so: {first.reason}", where=wanted.locations.get(first.name)
+        )
+    if expect is not None and expect != plan.fingerprint:
+        raise ConflictError("the definitions have changed since the plan was shown", fix="look at the plan again")
+    return plan
+
+
+def _fingerprint(*catalogs: Catalog) -> str:
+    definitions = [
+        sorted([fingerprint(s) for s in c.streams.values()] + [fingerprint(v) for v in c.views.values()])
+        for c in catalogs
+    ]
+    return hashlib.sha256(repr(definitions).encode()).hexdigest()[:16]
+
+
+def _streams(running: Catalog, wanted: Catalog) -> Iterator[Change]:
+    for name, stream in wanted.streams.items():
+        before = running.streams.get(name)
+        if before is None:
+            yield Change("create", "stream", name, "a new log begins", tuple(describe_stream(stream)))
+        elif before != stream:
+            yield _changed_stream(before, stream)
+
+
+def _changed_stream(before: Stream, after: Stream) -> Change:
+    details = list(_field_changes(before, after))
+    not_null = [f"field added: {describe_field(field)}" for field in _added(before, after) if not field.nullable]
+    details += not_null
+    if before.event_time != after.event_time:
+        details.append(f"event time: {before.time_column} → {after.time_column}")
+    if before.format != after.format:
+        details.append(f"format: {before.format.upper()} → {after.format.upper()}")
+    refused = len(details)
+    loosened = [
+        f"field loosened: {describe_field(field)} → {describe_field(new)}" for field, new in _loosened(before, after)
+    ]
+    added = [f"field added: {describe_field(field)}" for field in _added(before, after) if field.nullable]
+    details += loosened + added
+    if before.patience_ms != after.patience_ms:
+        details.append(f"patience: {format_duration(before.patience_ms)} → {format_duration(after.patience_ms)}")
+    if not refused:
+        reasons = [_LOOSENED] * bool(loosened) + [_ADDED] * bool(added) or ["its views go on with their rows"]
+        return Change("change", "stream", after.name, f"free: {'; '.join(reasons)}", tuple(details))
+    reason = _NOT_NULL if refused == len(not_null) else _REFUSED
+    return Change("refuse", "stream", after.name, reason, tuple(details), "refused")
+
+
+def _added(before: Stream, after: Stream) -> list[Field]:
+    known = {field.name for field in before.fields}
+    return [field for field in after.fields if field.name not in known]
+
+
+def _loosened(before: Stream, after: Stream) -> Iterator[tuple[Field, Field]]:
+    new = {field.name: field for field in after.fields}
+    for field in before.fields:
+        if new.get(field.name, field) != field and loosens(before, after, field.name):
+            yield field, new[field.name]
+
+
+def _field_changes(before: Stream, after: Stream) -> Iterator[str]:
+    """What cannot be done to a log that exists."""
+    old = {field.name: field for field in before.fields}
+    new = {field.name: field for field in after.fields}
+    for name, field in new.items():
+        if name in old and old[name] != field and not loosens(before, after, name):
+            reason = why_narrower(old[name], field)
+            change = f"field changed: {describe_field(old[name])} → {describe_field(field)}"
+            yield f"{change} ({reason})" if reason else change
+    for name, field in old.items():
+        if name not in new:
+            yield f"field removed: {describe_field(field)}"
+    if [name for name in old if name in new] != [name for name in new if name in old]:
+        yield "the order of the fields"
+
+
+def _views(running: Catalog, wanted: Catalog, costs: Costs) -> Iterator[Change]:
+    for name, view in wanted.views.items():
+        before = running.views.get(name)
+        if before is None:
+            yield build_change("create", view, costs, tuple(describe_view(view)))
+            continue
+        edit = classify(before, view, _patience_ms(running, before, wanted, view))
+        if edit.differences:
+            yield _edited(view, edit, _way(view, edit, wanted, costs), costs)
+
+
+def _way(view: View, edit: Edit, wanted: Catalog, costs: Costs) -> Way:
+    """By the versions that there are; else by what the edit itself says."""
+    known = costs.way_of(view, wanted.streams[view.stream].patience_ms) if costs.way_of else None
+    return known or Way("adopt" if edit.free else "build")
+
+
+def _edited(view: View, edit: Edit, way: Way, costs: Costs) -> Change:
+    if way.kind == "build":
+        return build_change("change", view, costs, edit.details)
+    return Change("change", "view", view.name, free_reason(way), edit.texts)
+
+
+def free_reason(way: Way) -> str:
+    """What is done instead of a build."""
+    if way.kind == "stop":
+        return f"free: what serves is of this form; the build of version {way.number} ends"
+    if way.kind == "revive":
+        return f"free: version {way.number} was of this form and has its rows yet; it is brought up to date and serves"
+    return FREE
+
+
+def _patience_ms(running: Catalog, before: View, wanted: Catalog, after: View) -> tuple[int, int]:
+    """That of the stream; a view of another stream is another view anyway."""
+    old, new = running.streams.get(before.stream), wanted.streams[after.stream]
+    return (old.patience_ms, new.patience_ms) if old and old.name == new.name else (0, 0)
+
+
+def build_change(kind: Kind, view: View, costs: Costs, details: tuple[str, ...]) -> Change:
+    """A step that a build takes, with what that reads."""
+    cost = costs.of(view.stream)
+    until = "the old version serves until then" if kind == "change" else "it answers from then on"
+    if cost is None:
+        reason = f"a build reads the whole log; {until}"
+    elif not cost.events:
+        reason = "no event is there to be read: it serves at once"
+    else:
+        reason = f"a build reads {cost}; {until}"
+    return Change(kind, "view", view.name, reason, details, "build", cost)
+
+
+def _drops(running: Catalog, wanted: Catalog) -> Iterator[Change]:
+    for name in running.views:
+        if name not in wanted.views:
+            yield Change("drop", "view", name, "its numbers are deleted; the log keeps every event")
+    for name in running.streams:
+        if name not in wanted.streams:
+            yield Change("drop", "stream", name, "it takes no more events; its log stays on disk")
+
+
+def describe_stream(stream: Stream) -> Iterator[str]:
+    """The parts of a stream, a line each."""
+    yield from (describe_field(field) for field in stream.fields)
+    if stream.event_time:
+        yield f"event time: {stream.event_time}"
+        yield f"patience: {format_duration(stream.patience_ms)}"
+    else:
+        yield f"event time: {stream.time_column}, the time of arrival"
+    if stream.format != JSON:
+        yield f"format: {stream.format.upper()}"
+
+
+def describe_field(field: Field) -> str:
+    """A field as CREATE STREAM writes it."""
+    computed = f" AS {field.computed}" if field.computed else ""
+    return f"{field.name} {field.type}{'' if field.nullable else ' NOT NULL'}{computed}"

@@ -1,0 +1,102 @@
+"""Going back to an earlier version of a view: which one, and what that takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.define.catalog import Catalog
+from headrace.errors import ConflictError, NotFoundError
+from headrace.plan.cost import Costs
+from headrace.plan.differences import Change, build_change, free_reason
+from headrace.plan.edits import Way, classify
+from headrace.server.reconcile import can_return, choose_way
+from headrace.store.base import Version
+
+
+@dataclass(frozen=True)
+class Rollback:
+    """From the version that serves to an earlier one, as a step of a plan."""
+
+    serving: int
+    to: Version
+    way: Way
+    change: Change
+
+    def as_dict(self) -> dict[str, Any]:
+        """The step as `--json` and HTTP show it."""
+        shown = self.change.as_dict()
+        kept = {name: shown[name] for name in ("how", "reason", "details", "cost")}
+        return {"view": self.to.view.name, "from": self.serving, "to": self.to.number, **kept}
+
+
+def plan_rollback(
+    versions: Sequence[Version], catalog: Catalog, view: str, number: int | None, costs: Costs
+) -> Rollback:
+    """What going back would be; raises if there is nothing to go back to."""
+    own = [version for version in versions if version.view.name == view]
+    serving = next((version for version in own if version.serving), None)
+    if serving is None:
+        raise ConflictError(
+            f"view '{view}' is being built for the first time", fix="there is no version to go back to yet"
+        )
+    to = _chosen(own, serving, number)
+    _check_types(to, catalog)
+    patience_ms = catalog.streams[to.view.stream].patience_ms
+    way = Way("revive", to.number) if can_return(to) else choose_way(own, to.view, patience_ms)
+    if way is None:
+        raise ConflictError(
+            f"view '{view}': version {to.number} is of the form that serves, and its rows are gone",
+            fix="there is nothing to go back to; `headrace refresh --full` builds the view anew",
+        )
+    edit = classify(serving.view, to.view, (serving.patience_ms, patience_ms))
+    if way.kind == "build":
+        change = build_change("change", to.view, costs, edit.details)
+    else:
+        change = Change("change", "view", view, free_reason(way), edit.texts)
+    return Rollback(serving.number, to, way, change)
+
+
+def _chosen(own: Sequence[Version], serving: Version, number: int | None) -> Version:
+    view = serving.view.name
+    coming = [version for version in own if version.live and not version.serving]
+    if number is None:
+        if coming:
+            return serving  # whoever goes back from an edit that is being built wants what serves
+        retired = [version for version in own if version.state == "retired"]
+        if not retired:
+            raise ConflictError(
+                f"view '{view}' has no earlier version to go back to",
+                found=f"version {serving.number}, which serves, only",
+                fix="versions that were replaced are kept for a day (`retire_after_s`), the newest five of a view",
+            )
+        return max(retired, key=lambda version: version.changed_at_us)
+    found = next((version for version in own if version.number == number), None)
+    if found is None:
+        known = ", ".join(str(version.number) for version in own)
+        raise NotFoundError(
+            f"view '{view}' has no version {number}", found=known, fix=f"`headrace versions {view}` lists them"
+        )
+    if found in coming or (found is serving and not coming):
+        raise ConflictError(
+            f"view '{view}': version {number} {'serves already' if found is serving else 'is on its way already'}",
+            fix=f"`headrace versions {view}` lists those that were replaced",
+        )
+    return found
+
+
+def _check_types(to: Version, catalog: Catalog) -> None:
+    """What it reads must be there as it was: it was understood by these types."""
+    stream = catalog.streams.get(to.view.stream)
+    if stream is None:
+        raise ConflictError(f"view '{to.view.name}' version {to.number} reads stream '{to.view.stream}', which is gone")
+    types = stream.types()
+    for name, of in to.view.reads:
+        if types.get(name) != of:
+            raise ConflictError(
+                f"view '{to.view.name}' version {to.number} reads field '{name}' as it was",
+                found=f"{types.get(name) or 'no such field'} in stream '{stream.name}'",
+                expected=str(of),
+                fix="edit the definition instead and apply it",
+            )

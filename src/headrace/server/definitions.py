@@ -1,0 +1,162 @@
+"""The definitions that run: planned, applied, rolled back, and made true in pipelines and store."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from headrace.define.catalog import Catalog, load
+from headrace.define.model import Stream
+from headrace.errors import CorruptionError, DefinitionError, UnavailableError
+from headrace.faults import fault_point
+from headrace.plan.differences import Plan, checked_plan, compare
+from headrace.server.damaged import DamagedPipeline
+from headrace.server.pipeline import Pipeline
+from headrace.server.reconcile import reconcile_views
+from headrace.server.versions import Versions
+from headrace.store.base import Store
+from headrace.workspace.applied import read_running, write_running
+from headrace.workspace.lease import Lease
+from headrace.workspace.settings import Workspace
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = structlog.get_logger("headrace.server.definitions")
+
+
+@dataclass(frozen=True)
+class Running:
+    """The catalog and the pipelines at one moment; there is a pipeline for every stream of the catalog.
+
+    It is replaced, never changed, so readers need no lock and never see half of an edit.
+    """
+
+    catalog: Catalog
+    pipelines: Mapping[str, Pipeline]
+
+
+class Definitions:
+    """Holds the catalog and a pipeline for each of its streams. An edit is the catalog first, then what it asks for."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        lease: Lease,
+        store: Store,
+        spark: Callable[[], SparkSession | None],
+        start: Callable[[Pipeline], None],  # with Spark, as soon as there is one
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._workspace = workspace
+        self._lease = lease
+        self._store = store
+        self._spark = spark
+        self._start = start
+        self._stopping = stopping
+        self.changing = threading.RLock()  # apply, start and stop of pipelines; nobody who only reads takes it
+        self.running = Running(read_running(workspace.catalog_file), {})
+        self.versions = Versions(workspace, store, lambda: self.running.pipelines)
+        self._reconcile(self.running.catalog)
+
+    def plan(self) -> Plan:
+        """What the definitions folder asks for, against what runs."""
+        return compare(self._in_effect(), load(self._workspace.definitions), self.versions.costs())
+
+    def apply(self, expect: str | None = None) -> Plan:
+        """Make what is wanted run. `expect` is the fingerprint of the plan that a person said yes to."""
+        with self.changing:
+            wanted = load(self._workspace.definitions)
+            plan = checked_plan(self._in_effect(), wanted, expect, self.versions.costs())
+            self._analyse(wanted)
+            self._refuse_if_stopping("nothing was changed; apply again when it runs")
+            write_running(self._workspace.catalog_file, wanted)
+            fault_point("edit.after_catalog")
+            self._reconcile(wanted)
+        return plan
+
+    def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> dict[str, Any]:
+        """Make a view what it was in an earlier version; with `dry_run`, say what that takes."""
+        with self.changing:
+            catalog = self.running.catalog
+            found = self.versions.rollback(catalog, view, to)
+            if not dry_run:
+                wanted = Catalog(catalog.streams, {**catalog.views, view: found.to.view})
+                write_running(self._workspace.catalog_file, wanted)
+                fault_point("edit.after_catalog")
+                if found.way.kind == "revive":
+                    self._store.revive(view, found.to.number)
+                self._reconcile(wanted)
+        return found.as_dict()
+
+    def _in_effect(self) -> Catalog:
+        """What runs. After an apply that failed half-way this is not what was asked for: it can be repeated."""
+        running = self.running
+        return Catalog({name: pipeline.stream for name, pipeline in running.pipelines.items()}, running.catalog.views)
+
+    def _refuse_if_stopping(self, fix: str) -> None:
+        if self._stopping():
+            raise UnavailableError("the server is stopping", fix=fix)
+
+    def _go_on(self) -> None:
+        """Between two steps once the catalog is written: a server that stops leaves the rest to its next start."""
+        self._refuse_if_stopping("what was not done yet is done at its next start")
+
+    def _analyse(self, wanted: Catalog) -> None:
+        """Let Spark look at each new view before anything changes."""
+        spark = self._spark()
+        if spark is None:
+            return  # a view that Spark cannot run will be stalled with its reason
+        from headrace.maintain.partials import analyse
+
+        for view in wanted.views.values():
+            self._refuse_if_stopping("nothing was changed; apply again when it runs")
+            stream = wanted.streams[view.stream]
+            if self.versions.needs_build(view, stream.patience_ms):
+                reason = analyse(spark, stream, view)
+                if reason:
+                    where = wanted.locations.get(view.name)
+                    raise DefinitionError(f"view '{view.name}': Spark refuses it: {reason}", where=where)
+
+    def _reconcile(self, wanted: Catalog) -> None:
+        """Make pipelines and store what a catalog says. Safe to repeat after a crash or a failure at any point."""
+        for name, stream in wanted.streams.items():
+            self._go_on()
+            pipeline = self.running.pipelines.get(name)
+            if pipeline is None:
+                self._publish(self.running.catalog, {**self.running.pipelines, name: self._open_pipeline(stream)})
+            elif pipeline.stream != stream:
+                pipeline.redefine(stream)
+        pipelines = self.running.pipelines
+        lakes = {name: pipeline.lake for name, pipeline in pipelines.items()}
+        known = {name: lake for name, lake in lakes.items() if lake is not None}
+        reconcile_views(self._store, wanted, known, lambda stream: pipelines[stream].between_steps(), self._go_on)
+        # Last, for the views of the catalog before need them until here.
+        self._publish(wanted, {name: pipelines[name] for name in wanted.streams})
+        for name, pipeline in pipelines.items():
+            if name in wanted.streams:
+                pipeline.wake()
+            else:
+                pipeline.close()
+
+    def _publish(self, catalog: Catalog, pipelines: dict[str, Pipeline]) -> None:
+        self.running = Running(catalog, MappingProxyType(pipelines))
+
+    def _open_pipeline(self, stream: Stream) -> Pipeline:
+        """A stream whose files are damaged stands alone: it says so, and others go on."""
+        try:
+            pipeline = Pipeline(self._workspace, stream, self._lease, self._store)
+        except CorruptionError as error:
+            log.error("a stream is damaged", stream=stream.name, error=str(error))
+            return DamagedPipeline(stream, error)
+        try:
+            self._start(pipeline)
+        except BaseException:
+            pipeline.close()
+            raise
+        return pipeline

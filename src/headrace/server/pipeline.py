@@ -1,0 +1,424 @@
+"""The parts of one running stream, in the order that an event meets them; and what they say of themselves."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from headrace.define.loosening import strictest
+from headrace.define.model import Stream
+from headrace.disk import disk_full, from_system, is_disk_full, one_line
+from headrace.errors import FencedError, HeadraceError, JavaEndedError, NotReadyError, StartingError
+from headrace.format import iso_us
+from headrace.ingest.door import Ingest
+from headrace.lake.dead import DeadLetters
+from headrace.lake.health import check_files, check_log
+from headrace.lake.table import LakeState, LakeTable
+from headrace.lake.upkeep import Upkeep, lake_figures
+from headrace.plan.cost import DEFAULT_EVENTS_PER_S
+from headrace.store.base import Store, Version
+from headrace.timing import Timing
+from headrace.transport.journal.journal import Journal
+from headrace.workspace.lease import Lease
+from headrace.workspace.settings import Workspace
+
+if TYPE_CHECKING:
+    from headrace.lake.append import Append
+    from headrace.lake.replay import Replay
+    from headrace.maintain.batch import Batch
+    from headrace.maintain.speed import Speed
+    from headrace.maintain.suspects import Suspects
+    from headrace.spark.session import Session
+
+BUSY_BYTES = 16 << 20  # of journal that the lake has not: beyond it, the lake's upkeep waits
+LONG_STEP_S = 5.0  # an edit does not wait longer for a step to end
+IDLE_S = 5.0  # how often a pipeline without news looks for stalled versions to try again
+RETRY_S = 1.0  # how soon a step that failed is tried again
+RESTARTS_S = (0.5, 1, 2, 5, 10)  # pauses before a failed append starts again
+QUIET_RESTARTS = 3  # of an append that fails for want of time only: it is told when it lasts
+
+log = structlog.get_logger("headrace.server.pipeline")
+
+
+class Pipeline:
+    """Journal, append, lake and maintain of one stream. Takes events from the start; Spark joins later."""
+
+    def __init__(self, workspace: Workspace, stream: Stream, lease: Lease, store: Store) -> None:
+        self.stream = stream
+        self._workspace = workspace
+        self._store = store
+        self.table = LakeTable(workspace.lake(stream.name), stream, lease.fence)
+        self.journal = Journal(
+            workspace.journal(stream.name),
+            fence=lease.fence,
+            lake_end=self.table.state.position,
+            still_mine=lease.check,
+        )
+        self.table.redefine(stream, self.journal.end)  # a change that no process has finished
+        self._damage = self._look()
+        self.ingest = Ingest(stream, self.journal, workspace.settings.max_body_mb << 20)
+        self.ingest.lake_position = self.table.state.position
+        self._upkeep = Upkeep(self.table, self.journal, grace_s=workspace.settings.lake_grace_s)
+        self._append: Append | None = None
+        self._replay: Replay | None = None
+        self.batch: Batch | None = None
+        self._speed: Speed | None = None
+        self._suspects: Suspects | None = None
+        self._thread: threading.Thread | None = None
+        self._closing = threading.Lock()  # held while the append starts again: not behind the back of `close`
+        self._closed = False
+        self._mending: threading.Thread | None = None  # starts the append again
+        self._news = threading.Event()
+        self._failures = 0
+        self._restart_at = 0.0
+        self._rate = _Rate(self.table.rows())
+        self._append_error: str | None = None
+        self._maintain_error: str | None = None
+        self._upkeep_error: str | None = None
+
+    @property
+    def error(self) -> str | None:
+        """What keeps it from taking events in or bringing them on, until that is over."""
+        if self.journal.trouble:
+            return str(self.journal.trouble)
+        return self._append_error or self._maintain_error or self._damage
+
+    @property
+    def lake(self) -> LakeState | None:
+        """Where its log stands; None if that cannot be told."""
+        return self.table.state
+
+    def _look(self) -> str | None:
+        """What is wrong with the lake's files. New events go on either way; what needs those files says so."""
+        found = [*check_log(self.table.folder), *check_files(self.table.folder, self.table.all_files())]
+        if not found:
+            return None
+        log.error("the lake is damaged", stream=self.stream.name, files=[str(each.file) for each in found[:100]])
+        more = f" (and {len(found) - 1:,} more files)" if len(found) > 1 else ""
+        return f"lake file {found[0]}{more}"
+
+    def start(self, session: Session, scratch: Path, on_applied: Callable[[], None]) -> None:
+        """Start append and maintain, once. When Java ends and `session` gives another, they go on with that."""
+        if self._append is not None:
+            return
+        from headrace.lake.append import Append
+        from headrace.lake.replay import Replay, on_spark
+        from headrace.maintain.batch import Batch, Pace
+        from headrace.maintain.speed import Speed
+        from headrace.maintain.suspects import Suspects
+        from headrace.maintain.trial import TrialSettings
+
+        settings = self._workspace.settings
+        append = Append(
+            session,
+            self.stream,
+            self.journal.folder,
+            self.table,
+            scratch,
+            on_commit=self._on_commit,
+            most_bytes=settings.append_mb << 20,
+            every_ms=settings.append_every_ms,
+        )
+        self._start_append(append)
+        self._append = append  # last: whoever supervises would start it once more
+        self._replay = Replay(on_spark(session), self.table, scratch, on_commit=self._on_commit)
+        log_file = self._workspace.logs / "spark-trial.log"
+        trials = TrialSettings(settings.spark_memory, settings.spark_java_options, scratch / "trials", log_file)
+        self._suspects = Suspects(session, self.table, self._store, trials, self.wake)
+        with self._store.snapshot() as snapshot:
+            self._suspects.review(self.stream, snapshot.versions())
+        self._speed = Speed(session, self.stream, self.table, self._store, scratch, suspects=self._suspects)
+        pace = Pace(settings.refresh_every_s, settings.retire_after_s)
+        self.batch = Batch(
+            session,
+            self.stream,
+            self.table,
+            self._store,
+            self._workspace.builds,
+            pace=pace,
+            suspects=self._suspects,
+            between_steps=self.between_steps,
+        )
+        self._thread = threading.Thread(
+            target=self._maintain,
+            args=(self._speed, self.batch, on_applied),
+            name=f"speed {self.stream.name}",
+            daemon=True,
+        )
+        self._thread.start()
+
+    def redefine(self, stream: Stream) -> None:
+        """Go on by a changed definition: first what reads the lake's files, then what writes them, then the door.
+
+        Until then the door takes only what both definitions read: what it accepts never becomes a dead letter.
+        """
+        position = self.ingest.redefine(strictest(self.stream, stream))
+        try:
+            self.table.redefine(stream, position)  # writes to disk, so it may fail: then nothing has changed
+        except BaseException:
+            self.ingest.redefine(self.stream)
+            raise
+        if self._speed is not None:
+            self._speed.redefine(stream)
+        if self.batch is not None:
+            self.batch.redefine(stream)
+        if self._append is not None:
+            self._append.redefine(stream)
+        self.ingest.redefine(stream)
+        self.stream = stream
+
+    def between_steps(self) -> AbstractContextManager[None]:
+        """An edit that comes in the middle of a step would let it compute in vain, and its events wait for the next."""
+        return self._speed.between_steps(LONG_STEP_S) if self._speed is not None else nullcontext()
+
+    def dead_letters(self) -> DeadLetters:
+        """What could not be read."""
+        return DeadLetters(self.stream.name, self.table, self._replay_next)
+
+    def _replay_next(self, cursor: str | None, dry_run: bool) -> dict[str, Any]:
+        if self._replay is None:
+            raise StartingError(f"stream '{self.stream.name}': Spark is starting", fix="replay again in some seconds")
+        return self._replay.step(self.stream, cursor, dry_run=dry_run).as_dict()
+
+    def wake(self) -> None:
+        """Look for work now: a version was added."""
+        self._news.set()
+
+    def supervise(self) -> None:
+        """See that the append runs; start it again where the lake ends if it does not.
+
+        Raises FencedError if this process may not write any more.
+        """
+        self._rate.note(self.table.rows())
+        self.journal.mend()
+        append = self._append
+        if append is None or self._closed or (self._mending is not None and self._mending.is_alive()):
+            return
+        if append.is_active():
+            if self._failures and time.monotonic() > self._restart_at + RESTARTS_S[-1]:
+                self._failures, self._append_error = 0, None
+            return
+        if isinstance(append.error, FencedError):
+            raise append.error
+        if not append.is_orphaned() and time.monotonic() < self._restart_at:
+            return
+        # In a thread of its own: on a busy machine this takes seconds, and the heartbeat does not wait for it.
+        self._mending = threading.Thread(
+            target=self._mend, args=(append,), name=f"append {self.stream.name}", daemon=True
+        )
+        self._mending.start()
+
+    def _mend(self, append: Append) -> None:
+        """Start an append again that has ended; what made it end is told."""
+        try:
+            if not append.is_orphaned():
+                self._note_failure(append)
+            self._start_append(append)
+        except Exception as error:
+            if append.is_orphaned():
+                return  # Java ended meanwhile
+            self._append_error = one_line(from_system(error) or error if isinstance(error, OSError) else error)
+            log.error("append cannot start", stream=self.stream.name, error=self._append_error)
+
+    def _note_failure(self, append: Append) -> None:
+        failure = append.failure() or "the append query ended"
+        if self._closed:
+            return
+        log.error("append failed", stream=self.stream.name, error=failure, restarts=self._failures)
+        if not append.failed_transiently or self._failures >= QUIET_RESTARTS:
+            self._append_error = failure
+        self._restart_at = time.monotonic() + RESTARTS_S[min(self._failures, len(RESTARTS_S) - 1)]
+        self._failures += 1
+
+    def _start_append(self, append: Append) -> None:
+        """Start it, unless Java is starting: then the next look at it does."""
+        with self._closing, suppress(NotReadyError, JavaEndedError):
+            if not self._closed:
+                append.start()
+
+    @property
+    def flowing(self) -> bool:
+        """Whether its append looks for events, so that one that comes now is on its way at once."""
+        return self._append is not None and self._append.is_polling()
+
+    def keep_up(self, stopping: Callable[[], bool]) -> None:
+        """A round of the lake's upkeep. What fails is told and tried again: events go on without it."""
+        try:
+            self._upkeep.run(
+                busy=lambda: self.backlog_bytes() > BUSY_BYTES, stopping=lambda: self._closed or stopping()
+            )
+            self._upkeep_error = None
+        except HeadraceError as error:
+            self._upkeep_error = str(error)
+            log.warning("upkeep failed", stream=self.stream.name, error=str(error))
+        except Exception as error:  # Arrow's and the system's
+            self._upkeep_error = one_line(error)
+            log.exception("upkeep failed", stream=self.stream.name)
+
+    def backlog_bytes(self) -> int:
+        """How much of the journal the lake has not."""
+        return self.journal.end - self.table.state.position
+
+    def stop_spark(self) -> None:
+        """Stop append and maintain; events are still taken in."""
+        if self._speed is not None:
+            self._speed.stopping.set()
+        if self.batch is not None:
+            self.batch.stopping.set()
+        if self._suspects is not None:
+            self._suspects.close()
+        if self._append is not None:
+            self._append.stop()
+        self._news.set()
+
+    def close(self) -> None:
+        """Stop all of it; what was acknowledged is on disk."""
+        with self._closing:
+            self._closed = True
+        self.stop_spark()
+        if self._thread is not None:
+            self._thread.join(timeout=5)
+        if self._speed is not None:
+            self._speed.close()
+        self.journal.close()
+
+    def freshness(self, version: Version) -> tuple[int | None, str | None]:
+        """The age in ms of the oldest accepted event that a version has not; or why it is not known."""
+        if version.position < 0:
+            of = self.table.state.next_commit
+            return None, f"catching up with history: {version.applied_to} of {of} commits"
+        age_ms = self.journal.age_ms(version.position)
+        if age_ms == 0 and version.applied_to < self.table.state.next_commit:
+            return None, "catching up with replayed dead letters"
+        if age_ms is not None:
+            return age_ms, None
+        if version.position < self.journal.start:
+            return None, "the events that wait came so long ago that the journal has them no more"
+        return None, "the clock was set back behind the arrival of the events that wait"
+
+    def progress(self, version: Version) -> dict[str, Any]:
+        """How far the build of a version is."""
+        done, whole = self._rows_to(version.built_to), self._rows_to(version.horizon)
+        rate = (self.batch.rate if self.batch else None) or DEFAULT_EVENTS_PER_S
+        return {
+            "version": version.number,
+            "state": version.state,
+            "applied_to": version.applied_to,
+            "commits_done": version.built_to,
+            "commits": version.horizon,
+            "events_done": done,
+            "events": whole,
+            "eta_s": round((whole - done) / rate, 1),
+            "stalled": version.stalled,
+            "error": self._build_error(version),
+        }
+
+    def _build_error(self, version: Version) -> str | None:
+        if version.quarantined:
+            return version.stalled
+        return self.batch.errors.get((version.view.name, version.number)) if self.batch else None
+
+    def _rows_to(self, commit: int) -> int:
+        return sum(file.rows for file in self.table.files(0, commit)) if commit else 0
+
+    def timings(self) -> dict[str, Timing]:
+        """How long its lake commits and its steps of maintain took, once Spark has joined."""
+        if self._append is None or self._speed is None:
+            return {}
+        return {"commit": self._append.commit_times, "maintain": self._speed.step_times}
+
+    def lag_bytes(self, version: Version) -> int | None:
+        """How much of the journal a version has not; None while that is not known."""
+        return None if version.position < 0 else max(0, self.journal.end - version.position)
+
+    def describe(self) -> dict[str, Any]:
+        """The stream as `headrace streams` and HTTP show it."""
+        state = self.table.state
+        return {
+            **describe_stream(self.stream),
+            "events": self.table.rows(),
+            "dead_letters": self.table.rows(dead=True),
+            "commits": state.next_commit,
+            "backlog_bytes": self.backlog_bytes(),
+            "newest_event": iso_us(state.newest_us),
+            "freshness_ms": self.journal.age_ms(state.position),
+            "events_per_second": round(self._rate.per_second()),
+            "commit_ms": self._append.last_commit_ms if self._append else None,
+            "maintain_ms": self._speed.last_step_ms if self._speed else None,
+            **lake_figures(self.table),
+            "last_upkeep": iso_us(self._upkeep.last_us),
+            "upkeep_error": self._upkeep_error,
+            "error": self.error,
+        }
+
+    def _on_commit(self) -> None:
+        self.ingest.lake_position = self.table.state.position
+        self._failures, self._append_error = 0, None
+        self._news.set()
+
+    def _maintain(self, speed: Speed, batch: Batch, on_applied: Callable[[], None]) -> None:
+        while not speed.stopping.is_set():
+            self._news.clear()
+            try:
+                while speed.run_once():
+                    batch.swap()  # here, since while events flow there is always a step: nobody else finds the moment
+                    on_applied()
+                self._maintain_error = None
+            except (NotReadyError, JavaEndedError):
+                self._news.wait(RETRY_S)  # Java is starting again
+                continue
+            except HeadraceError as error:
+                self._maintain_error = str(error)
+                log.error("maintain failed", stream=self.stream.name, error=str(error))
+            except Exception as error:  # Spark's: the next round tries again
+                if not speed.stopping.is_set():
+                    full = (
+                        disk_full("views cannot be brought on", self._workspace.data) if is_disk_full(error) else None
+                    )
+                    self._maintain_error = one_line(full or error)
+                    log.exception("maintain failed", stream=self.stream.name)
+            self._news.wait(RETRY_S if self._maintain_error else IDLE_S)
+
+
+def describe_stream(stream: Stream) -> dict[str, Any]:
+    """What the definition says."""
+    return {
+        "name": stream.name,
+        "format": stream.format,
+        "fields": [
+            {
+                "name": field.name,
+                "type": str(field.type),
+                "nullable": field.nullable,
+                "computed": field.computed.sql if field.computed else None,
+            }
+            for field in stream.fields
+        ],
+        "event_time": stream.event_time,
+        "patience_ms": stream.patience_ms,
+    }
+
+
+class _Rate:
+    """Events per second over the last seconds."""
+
+    SPAN_S = 5.0
+
+    def __init__(self, rows: int) -> None:
+        self._seen = [(time.monotonic(), rows)]
+
+    def note(self, rows: int) -> None:
+        now = time.monotonic()
+        self._seen.append((now, rows))
+        while len(self._seen) > 2 and self._seen[1][0] < now - self.SPAN_S:
+            self._seen.pop(0)
+
+    def per_second(self) -> float:
+        (first, before), (last, after) = self._seen[0], self._seen[-1]
+        return (after - before) / (last - first) if last > first else 0.0

@@ -1,0 +1,115 @@
+"""Makes the versions in the store those that a catalog asks for, each view by the cheapest way that gives its rows.
+
+Each step is one transaction, chosen anew from what the store says: stopped anywhere, it comes to the same end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+import structlog
+
+from headrace.define.catalog import Catalog
+from headrace.define.fingerprint import fingerprint
+from headrace.define.model import View
+from headrace.lake.table import LakeState
+from headrace.plan.edits import Way, classify
+from headrace.store.base import Point, Store, Version
+
+STEPS = 4  # of a view: go back to a kept version, take it over with another patience, …
+
+log = structlog.get_logger("headrace.store")
+
+
+Between = Callable[[str], AbstractContextManager[None]]
+
+
+def reconcile_views(
+    store: Store,
+    catalog: Catalog,
+    lakes: Mapping[str, LakeState],
+    between_steps: Between = lambda stream: nullcontext(),
+    go_on: Callable[[], None] = lambda: None,
+) -> None:
+    """Give each view of the catalog its version, drop the views that it does not name.
+
+    A version that is ahead of its lake has commits that the log has lost: it is dropped and computed anew.
+    `go_on` is called before each step, and raises if no more are to be taken.
+    """
+    versions = _versions(store)
+    unbacked = {version.view.name for version in versions if _is_ahead(version, lakes.get(version.view.stream))}
+    for name in sorted(unbacked & set(catalog.views)):
+        log.error("the lake has lost commits that this view had; it is computed anew from what the lake has", view=name)
+    for name in sorted({v.view.name for v in versions} - set(catalog.views) | unbacked):
+        go_on()
+        store.drop(name)
+    for view in catalog.views.values():
+        patience_ms = catalog.streams[view.stream].patience_ms
+        for _ in range(STEPS):
+            go_on()
+            way = choose_way(_versions(store), view, patience_ms)
+            if way is None or not _go(store, way, view, patience_ms, lakes.get(view.stream), between_steps):
+                break
+
+
+def choose_way(versions: Sequence[Version], view: View, patience_ms: int) -> Way | None:
+    """How to come by the rows of a view as it is wanted now; None if the version for it is there or on its way."""
+    own = [version for version in versions if version.view.name == view.name]
+    serving = next((version for version in own if version.serving), None)
+    coming = next((version for version in own if version.live and not version.serving), None)
+    wanted = fingerprint(view)
+    newest = coming or serving
+    if newest and (newest.fingerprint, newest.patience_ms) == (wanted, patience_ms):
+        return None
+    if coming and serving and (serving.fingerprint, serving.patience_ms) == (wanted, patience_ms):
+        return Way("stop", coming.number)
+    for version in (serving, coming):
+        if version and classify(version.view, view, (version.patience_ms, patience_ms)).free:
+            return Way("adopt", version.number)
+    kept = [version for version in own if can_return(version) and version.fingerprint == wanted]
+    if kept:
+        return Way("revive", max(kept, key=lambda version: version.changed_at_us).number)
+    return Way("build")
+
+
+def can_return(version: Version) -> bool:
+    """Whether it is retired and still has its rows."""
+    return version.state == "retired" and version.whole
+
+
+def point_of(lake: LakeState) -> Point:
+    """Where the log stands, in the store's words."""
+    return Point(lake.next_commit, lake.position, lake.newest_us)
+
+
+def _go(store: Store, way: Way, view: View, patience_ms: int, lake: LakeState | None, between_steps: Between) -> bool:
+    """One step; whether there may be one more to take."""
+    name = view.name
+    match way:
+        case Way("stop", int(number)):
+            store.forget(name, number)
+        case Way("adopt", int(number)):
+            with between_steps(view.stream):
+                store.adopt(view, fingerprint(view), patience_ms, number)
+        case Way("revive", int(number)):
+            store.revive(name, number)
+        case _ if lake is not None:
+            at = point_of(lake)
+            version = store.register(view, fingerprint(view), patience_ms, at)
+            if version.state == "ready" and not at.commit:
+                store.promote(name, version.number)  # over no events, the one before has nothing that this has not
+            return False
+        case _:
+            return False  # its log cannot be read: there is nothing to compute it from
+    log.info("edited", view=name, by=way.kind, version=way.number)
+    return True
+
+
+def _versions(store: Store) -> list[Version]:
+    with store.snapshot() as snapshot:
+        return snapshot.versions()
+
+
+def _is_ahead(version: Version, lake: LakeState | None) -> bool:
+    return lake is not None and (version.applied_to > lake.next_commit or version.position > lake.position)

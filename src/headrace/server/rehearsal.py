@@ -1,0 +1,62 @@
+"""A rehearsal: one event of a throwaway stream through append, maintain and store, so that real ones find all warm.
+
+Java compiles and Spark plans everything for the first time in it, which takes seconds.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from headrace.define.fingerprint import fingerprint
+from headrace.define.sql import parse
+from headrace.ingest.door import Ingest
+from headrace.ingest.formats.layout import Format, Layout
+from headrace.lake.append import Append
+from headrace.lake.table import LakeTable
+from headrace.maintain.speed import Speed
+from headrace.store.duckdb.store import DuckStore
+from headrace.transport.journal.journal import Journal
+
+_PLAY = """
+CREATE STREAM rehearsal (name STRING, n BIGINT, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at - INTERVAL 1 MINUTE);
+CREATE MATERIALIZED VIEW rehearsed AS
+SELECT name, count(*) AS hits, sum(n) AS total, avg(n) AS mean, max(n) AS most, approx_count_distinct(n) AS different
+FROM rehearsal WHERE n > 0 GROUP BY name, window(at, '1 minute');
+"""
+_EVENT = b'{"name":"a","n":1,"at":"2024-05-17T10:05:03Z"}\n'
+ROUNDS = 3  # the first one loads classes, the next ones still get quicker
+LONGEST_S = 30.0
+
+
+def rehearse(spark: SparkSession, scratch: Path, stopped: threading.Event) -> None:
+    """Play it, and leave nothing behind. Stops early when `stopped` is set."""
+    folder = scratch / "rehearsal"
+    catalog = parse(_PLAY)
+    stream, view = catalog.streams["rehearsal"], catalog.views["rehearsed"]
+    table = LakeTable(folder / "lake", stream, fence=1)
+    journal = Journal(folder / "journal", fence=1)
+    store = DuckStore.open(folder / "views.duckdb", 1)
+    store.register(view, fingerprint(view), stream.patience_ms)
+    append = Append(lambda: spark, stream, journal.folder, table, folder)
+    speed = Speed(lambda: spark, stream, table, store, folder)
+    ingest = Ingest(stream, journal)
+    try:
+        append.start()
+        for done in range(ROUNDS):
+            ingest.take(_EVENT, layout=Layout(Format.NDJSON), key=None, keep_bad=False).result()
+            deadline = time.monotonic() + LONGEST_S
+            while table.state.next_commit <= done and append.is_active() and time.monotonic() < deadline:
+                if stopped.wait(0.05):
+                    return
+            speed.run_once()
+    finally:
+        append.stop()
+        speed.close()
+        journal.close()
+        store.close()
+        shutil.rmtree(folder, ignore_errors=True)

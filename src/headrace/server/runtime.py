@@ -1,0 +1,393 @@
+"""Wires the parts of a workspace together, starts and stops them. It holds no rules of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from headrace.asof import History, Job
+from headrace.define.model import Stream
+from headrace.disk import disk_full, is_disk_full, one_line
+from headrace.errors import HeadraceError, NotFoundError, did_you_mean
+from headrace.ingest.door import IngestReply, TokenState, read_token
+from headrace.ingest.formats.layout import Layout
+from headrace.lake.dead import DeadLetters
+from headrace.lake.table import LakeTable
+from headrace.plan.differences import Plan
+from headrace.serve.answer import Answer, answer
+from headrace.serve.cell import CellQuestion
+from headrace.serve.explanation import Explanation
+from headrace.serve.question import Question
+from headrace.server.definitions import Definitions
+from headrace.server.pipeline import Pipeline
+from headrace.server.status import Status
+from headrace.server.stored import clean, open_store, take_lease
+from headrace.spark.process import SparkProcess
+from headrace.sql.answer import SqlAnswer, SqlLimit
+from headrace.sql.children import Children
+from headrace.sql.query import run_sql
+from headrace.transport.sent import FilePiece
+from headrace.workspace.lease import Lease
+from headrace.workspace.settings import Workspace
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BEAT_S = 0.5
+APPLY_ENDS_S = 3.0  # how long a stop waits for an apply: it ends before its next step
+FLOWING_WITHIN_S = 60.0  # from Spark's start to where every stream looks for events
+UPKEEP_NICE = 10
+
+log = structlog.get_logger("headrace.server.runtime")
+
+
+class Runtime:
+    """One process that holds a workspace: transport, Spark, maintain, store."""
+
+    def __init__(self, workspace: Workspace, url: str, lease: Lease) -> None:
+        self.workspace = workspace
+        self.url = url
+        self.stopped = threading.Event()
+        self._lease = lease
+        self._spark = SparkProcess(self._start_session, self._on_session, self.stopped)
+        self._scratch = workspace.data / "scratch" / f"{lease.fence}"
+        self._store = open_store(workspace, lease.fence)
+        self._definitions = Definitions(
+            workspace, lease, self._store, lambda: self._spark.current, self._start_pipeline, self.stopped.is_set
+        )
+        self._changing = self._definitions.changing
+        self._versions = self._definitions.versions
+        self.status = Status(workspace, url, self._store, self._definitions, self._spark)
+        self._children = Children.of(workspace.settings)
+        self._history = History(
+            self._store,
+            self._lake_of,
+            self._spark.session,
+            self.status.freshness,
+            workspace.data / "scratch" / f"past-{lease.fence}",
+        )
+        self._applied = threading.Condition()
+        self._started: float | None = None
+        self._threads: list[threading.Thread] = []
+        clean(self._store, workspace.builds)
+
+    @classmethod
+    def open(cls, workspace: Workspace, url: str) -> Runtime:
+        """Take the lease and open journals and store; Spark comes with `start`."""
+        lease = take_lease(workspace, url)
+        try:
+            return cls(workspace, url, lease)
+        except BaseException:
+            lease.release()
+            raise
+
+    # Start and stop
+
+    def start(self) -> None:
+        """Start Spark and the pipelines in the background."""
+        self._started = time.monotonic()
+        parts = {
+            "spark": self._run_spark,
+            "supervisor": self._supervise,
+            "upkeep": self._keep_up,
+            "batch": self._run_batch,
+        }
+        for name, target in parts.items():
+            thread = threading.Thread(target=target, name=name, daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    @property
+    def _pipelines(self) -> Mapping[str, Pipeline]:
+        """Those that are there now; the mapping does not change while it is looked at."""
+        return self._definitions.running.pipelines
+
+    def stop(self) -> None:
+        """Stop everything; what was acknowledged is on disk."""
+        self.stopped.set()
+        self._stop_spark_work()  # an apply may be waiting for some of it
+        held = self._changing.acquire(timeout=APPLY_ENDS_S)
+        if not held:
+            log.warning("stopping beside an apply that does not end")
+        try:
+            self._stop_spark_work()  # of pipelines that the apply has started meanwhile
+            for pipeline in self._pipelines.values():
+                pipeline.close()
+            self._spark.stop()
+        finally:
+            if held:
+                self._changing.release()
+        with self._applied:
+            self._applied.notify_all()
+        for thread in self._threads:
+            if thread.name == "upkeep":
+                thread.join(timeout=5)
+        self._children.close()
+        self._history.close()
+        self._store.close()
+        self._lease.release()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _stop_spark_work(self) -> None:
+        for pipeline in self._pipelines.values():
+            pipeline.stop_spark()
+        self._spark.cancel_all_jobs()
+
+    def _run_spark(self) -> None:
+        """Keep Spark running until the server stops."""
+        with self._failing():
+            self._spark.run()
+
+    def _start_session(self, restart: int) -> SparkSession:
+        """A new session. What the Java before it left in its scratch folder is removed."""
+        from headrace.spark.session import build_session, warm_up
+
+        if restart == 0:
+            _clear(self._scratch.parent)
+        else:
+            shutil.rmtree(self._scratch / f"spark-{restart - 1}", ignore_errors=True)
+        settings = self.workspace.settings
+        spark = build_session(
+            self._scratch / f"spark-{restart}",
+            master=settings.spark_master,
+            driver_memory=settings.spark_memory,
+            java_options=settings.spark_java_options,
+            log=self.workspace.logs / "spark.log",
+        )
+        warm_up(spark)
+        return spark
+
+    def _on_session(self, spark: SparkSession) -> None:
+        """The first session starts the pipelines; with a later one they go on by themselves."""
+        with self._failing():
+            with self._changing:
+                for pipeline in self._pipelines.values():
+                    self._start_pipeline(pipeline)
+                self.status.beat()
+            log.info("pipeline ready", seconds=round(time.monotonic() - (self._started or 0), 1))
+            self._children.prepare()
+            if self.status.warming_up:
+                self._rehearse(spark)
+                self._wait_until_flowing()
+                self.status.warming_up = None
+
+    def _start_pipeline(self, pipeline: Pipeline) -> None:
+        if self._spark.starts and not self.stopped.is_set():
+            pipeline.start(self._spark.session, self._scratch, self._on_applied)
+
+    def _wait_until_flowing(self) -> None:
+        """Until every stream looks for events, or says why it does not."""
+        deadline = time.monotonic() + FLOWING_WITHIN_S
+        while time.monotonic() < deadline and not self.stopped.wait(0.05):
+            if all(pipeline.flowing or pipeline.error for pipeline in self._pipelines.values()):
+                return
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """What goes wrong here is the end of this process."""
+        try:
+            yield
+        except HeadraceError as error:
+            self._fail(error)
+        except Exception as error:
+            log.exception("spark cannot start")
+            self._fail(
+                disk_full("Spark cannot start", self._scratch)
+                if is_disk_full(error)
+                else HeadraceError(
+                    f"Spark cannot start: {one_line(error)}",
+                    fix=f"see {self.workspace.logs / 'spark.log'}",
+                )
+            )
+
+    def _rehearse(self, spark: SparkSession) -> None:
+        """Make the first real events quick. They may come meanwhile: pipelines run already."""
+        if not self.workspace.settings.rehearse:
+            return
+        self.status.warming_up = "Spark has started and tries a first event"
+        from headrace.server.rehearsal import rehearse
+
+        began = time.monotonic()
+        try:
+            rehearse(spark, self._scratch, self.stopped)
+        except Exception as error:  # it is a convenience: what fails here will fail, and be told, for real events
+            if not self.stopped.is_set():
+                log.warning("the rehearsal failed", error=str(error).splitlines()[0])
+        else:
+            log.info("rehearsed", seconds=round(time.monotonic() - began, 1))
+
+    def _supervise(self) -> None:
+        while not self.stopped.wait(BEAT_S):
+            try:
+                self._lease.check()
+                if self.status.starting:
+                    continue
+                for pipeline in self._pipelines.values():
+                    pipeline.supervise()
+                self.status.beat()
+            except HeadraceError as error:
+                self._fail(error)
+            except Exception:
+                if not self.stopped.is_set():
+                    log.exception("supervision failed")
+
+    def _keep_up(self) -> None:
+        """Upkeep of all lakes, one after the other, behind everything else."""
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), UPKEEP_NICE)
+        while not self.stopped.wait(self.workspace.settings.upkeep_every_s):
+            if self._spark.current is None:
+                continue
+            for pipeline in self._pipelines.values():
+                pipeline.keep_up(self.stopped.is_set)
+
+    def _run_batch(self) -> None:
+        """The batch layer of all streams: a piece of work each in turn, so that none waits for a long build."""
+        while not self.stopped.is_set():
+            worked = False
+            try:
+                for pipeline in self._pipelines.values() if self._spark.current is not None else ():
+                    if pipeline.batch is not None:
+                        worked = pipeline.batch.run_once() or worked
+            except Exception:
+                if not self.stopped.is_set():
+                    log.exception("the batch layer failed")
+            if worked:
+                self._on_applied()
+            else:
+                self.stopped.wait(BEAT_S)
+
+    def _fail(self, error: HeadraceError) -> None:
+        """This process must stop: say why, and let whoever waits for it know."""
+        if not self.stopped.is_set():
+            log.error("stopping", error=str(error))
+            self.status.failed = error
+            self.stopped.set()
+
+    # Definitions
+
+    def plan(self) -> Plan:
+        """What the definitions folder asks for, against what runs."""
+        return self._definitions.plan()
+
+    def apply(self, expect: str | None = None) -> Plan:
+        """Make what is wanted run. `expect` is the fingerprint of the plan that a person said yes to."""
+        return self._definitions.apply(expect)
+
+    def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> dict[str, Any]:
+        """Make a view what it was in an earlier version; with `dry_run`, say what that takes."""
+        return self._definitions.rollback(view, to, dry_run=dry_run)
+
+    # Events and questions
+
+    def ingest(
+        self,
+        stream: str,
+        body: bytes,
+        *,
+        layout: Layout,
+        key: str | None,
+        keep_bad: bool,
+        file: FilePiece | None = None,
+    ) -> Future[IngestReply]:
+        """Take a request in; done when it is on disk."""
+        return self._pipeline(stream).ingest.take(body, layout=layout, key=key, keep_bad=keep_bad, file=file)
+
+    def sent(self, stream: str, name: str, first: str) -> dict[str, Any]:
+        """How far a file was sent to a stream."""
+        return self._pipeline(stream).ingest.sent(name, first)
+
+    def ask(self, question: Question, job: Job | None = None) -> Answer:
+        """Answer from the store, in one snapshot; about the past from the lake, by a job of Spark's."""
+        if question.as_of is not None:
+            return self._history.ask(question, job)
+        return answer(self._store, question, self.status.freshness, datetime.now(UTC))
+
+    def sql(self, query: str, limit: SqlLimit = None, job: Job | None = None) -> SqlAnswer:
+        """Run a SELECT over the views, in a process of its own; pasts that it names are found first, by Spark."""
+        past = partial(self._history.past, job=job)
+        try:
+            return run_sql(self._store, self._children, query, limit, self.status.freshness, datetime.now(UTC), past)
+        finally:
+            self._children.prepare()
+
+    def explain(self, asked: CellQuestion, job: Job | None = None) -> Explanation:
+        """The events behind a cell, found in the lake by Spark."""
+        return self._history.explain(asked, job)
+
+    def _lake_of(self, stream: str) -> tuple[Stream, LakeTable]:
+        pipeline = self._pipeline(stream)
+        return pipeline.stream, pipeline.table
+
+    def versions(self, view: str) -> list[dict[str, Any]]:
+        """The versions of a view, newest first."""
+        return self._versions.of(view)
+
+    def audits(self, view: str) -> list[dict[str, Any]]:
+        """What came of comparing the two layers of a view, newest first."""
+        return self._versions.audits(view)
+
+    def refresh(self, view: str, *, full: bool = False) -> dict[str, Any]:
+        """Have the batch layer take over what the speed layer has; in full: build the view anew beside it."""
+        return self._versions.refresh(view, full=full)
+
+    def dead_letters(self, stream: str) -> DeadLetters:
+        """What a stream could not read."""
+        return self._pipeline(stream).dead_letters()
+
+    def token(self, token: str) -> TokenState:
+        """Whether every view that answers, or is about to, has what the token stands for."""
+        read = read_token(token)
+        pipeline = self._pipelines.get(read[0]) if read else None
+        if read is None or pipeline is None:
+            raise NotFoundError(
+                f"token '{token}' is not one of this workspace's", expected="the token of an ingest reply"
+            )
+        stream, position = read
+        with self._store.snapshot() as snapshot:
+            versions = [v for v in snapshot.versions() if v.moves and v.view.stream == stream]
+        behind = [v for v in versions if v.position < position]
+        in_lake = pipeline.table.state.position >= position
+        return TokenState(in_lake and not behind, sorted(v.view.name for v in behind if v.stalled))
+
+    def wait_token(self, token: str, timeout_s: float) -> TokenState:
+        """The same, but wait for it to be complete, or for all that is missing to be stalled."""
+        deadline = time.monotonic() + timeout_s
+        with self._applied:
+            while True:
+                state = self.token(token)
+                left = deadline - time.monotonic()
+                if state.complete or left <= 0 or self.stopped.is_set():
+                    return state
+                self._applied.wait(min(left, 1.0))
+
+    def _pipeline(self, stream: str) -> Pipeline:
+        pipelines = self._pipelines
+        if stream not in pipelines:
+            hint = did_you_mean(stream, pipelines)
+            raise NotFoundError(
+                f"stream '{stream}' does not exist", fix=f"{hint + ' ' if hint else ''}`headrace streams` lists all"
+            )
+        return pipelines[stream]
+
+    def _on_applied(self) -> None:
+        with self._applied:
+            self._applied.notify_all()
+
+
+def _clear(scratch: Path) -> None:
+    """Remove what earlier processes left. Nothing in it counts."""
+    if scratch.exists():
+        for left in scratch.iterdir():
+            shutil.rmtree(left, ignore_errors=True)

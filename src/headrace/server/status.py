@@ -1,0 +1,143 @@
+"""What a running workspace says of itself: its streams, its views, how fresh they are, and whether all is well."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from headrace.define.model import View
+from headrace.errors import HeadraceError
+from headrace.server.definitions import Definitions, Running
+from headrace.server.describe import Layers, describe_view, memory_mb, read_layers, warnings
+from headrace.spark.process import SparkProcess
+from headrace.store.base import Store, Version
+from headrace.timing import Timing
+from headrace.workspace.settings import Workspace
+
+SILENT_S = 5.0  # a pipeline whose heartbeat is older cannot say how fresh it is
+
+
+class Status:
+    """Told that the pipelines live (`beat`) or why the process must stop (`failed`); asked for everything else."""
+
+    def __init__(
+        self, workspace: Workspace, url: str, store: Store, definitions: Definitions, spark: SparkProcess
+    ) -> None:
+        self.failed: HeadraceError | None = None
+        self.warming_up: str | None = "Spark is starting"  # what is missing until a first event would flow
+        self._spark = spark
+        self._workspace = workspace
+        self._url = url
+        self._store = store
+        self._definitions = definitions
+        self._beat: float | None = None
+
+    @property
+    def starting(self) -> bool:
+        """Whether Spark has never run yet."""
+        return self._beat is None
+
+    def beat(self) -> None:
+        """The pipelines were looked after just now."""
+        self._beat = time.monotonic()
+
+    def whole(self) -> dict[str, Any]:
+        """All of it."""
+        running = self._definitions.running
+        health = self._health(running)
+        return {
+            "workspace": self._workspace.name,
+            "folder": str(self._workspace.folder),
+            "url": self._url,
+            "pid": os.getpid(),
+            "state": health["status"],
+            "warnings": health["warnings"],
+            "heartbeat_ms": None if self._beat is None else round((time.monotonic() - self._beat) * 1000),
+            "memory_mb": memory_mb(),
+            "streams": _describe_streams(running),
+            "views": self._describe_views(running),
+        }
+
+    def streams(self) -> list[dict[str, Any]]:
+        """The streams with their numbers."""
+        return _describe_streams(self._definitions.running)
+
+    def views(self) -> list[dict[str, Any]]:
+        """The views with version and freshness."""
+        return self._describe_views(self._definitions.running)
+
+    def timings(self) -> dict[str, dict[str, Timing]]:
+        """Per stream, how long lake commits and steps of maintain took since the process began."""
+        return {name: pipeline.timings() for name, pipeline in sorted(self._definitions.running.pipelines.items())}
+
+    def health(self) -> dict[str, Any]:
+        """Whether events flow, and what somebody has to look at; taking them in and answering work either way."""
+        return self._health(self._definitions.running)
+
+    def freshness(self, version: Version) -> tuple[int | None, str | None]:
+        """The age in ms of the oldest accepted event that a version has not; or why it is not known."""
+        pipeline = self._definitions.running.pipelines.get(version.view.stream)
+        if pipeline is None:
+            return None, "its stream is gone"
+        fresh = pipeline.freshness(version)
+        if not fresh[0]:  # all is in it, or there is a reason why that is not known
+            return fresh
+        if self._beat is None:
+            return None, "the pipeline is starting"
+        return (None, "the pipeline does not answer") if self._silent() else fresh
+
+    def _health(self, running: Running) -> dict[str, Any]:
+        with self._store.snapshot() as snapshot:
+            found = warnings(snapshot.versions())
+        return {**self._state(running), "warnings": found}
+
+    def _describe_views(self, running: Running) -> list[dict[str, Any]]:
+        with self._store.snapshot() as snapshot:
+            versions = snapshot.versions()
+            layers = read_layers(snapshot, versions)
+        views = running.catalog.views
+        return [self._describe_view(running, views[name], versions, layers.get(name)) for name in sorted(views)]
+
+    def _describe_view(
+        self, running: Running, view: View, versions: Sequence[Version], layers: Layers | None
+    ) -> dict[str, Any]:
+        """The store may be an edit ahead: a version in it may read a stream that was not there yet, or is no more."""
+        live = [version for version in versions if version.live and version.view.name == view.name]
+        serving = next((version for version in live if version.serving), None)
+        coming = next((version for version in live if not version.serving), None)
+        pipeline = running.pipelines[view.stream]
+        read = running.pipelines.get(serving.view.stream) if serving else None
+        built = running.pipelines.get(coming.view.stream) if coming else None
+        return describe_view(
+            view,
+            versions,
+            pipeline.lake.next_commit if pipeline.lake else None,
+            self.freshness(serving) if serving else (None, "it is being built"),
+            read.lag_bytes(serving) if read and serving else None,
+            layers,
+            built.progress(coming) if built and coming else None,
+            pipeline.batch.audits[view.name] if pipeline.batch else 0,
+        )
+
+    def _state(self, running: Running) -> dict[str, Any]:
+        if self.failed is not None:
+            return {"status": "failing", "reason": str(self.failed)}
+        if self.warming_up:
+            return {"status": "starting", "reason": self.warming_up}
+        if self._spark.trouble:
+            state = "failing" if self._spark.failed_starts else "restarting"
+            return {"status": state, "reason": self._spark.trouble}
+        if self._silent():
+            return {"status": "failing", "reason": "the pipeline does not answer"}
+        pipelines = running.pipelines.values()
+        broken = [f"stream '{pipeline.stream.name}': {error}" for pipeline in pipelines if (error := pipeline.error)]
+        return {"status": "failing", "reason": "; ".join(broken)} if broken else {"status": "ok", "reason": None}
+
+    def _silent(self) -> bool:
+        return self._beat is not None and time.monotonic() - self._beat > SILENT_S
+
+
+def _describe_streams(running: Running) -> list[dict[str, Any]]:
+    return [pipeline.describe() for _, pipeline in sorted(running.pipelines.items())]

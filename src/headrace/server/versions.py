@@ -1,0 +1,102 @@
+"""The versions of running views: what is said of them, what an edit of one takes, and going back to an earlier one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from headrace.define.catalog import Catalog
+from headrace.define.model import View
+from headrace.errors import NotFoundError, NotReadyError, StartingError, did_you_mean
+from headrace.plan.cost import Costs, Size
+from headrace.plan.rollback import Rollback, plan_rollback
+from headrace.server.describe import describe_audit, describe_versions
+from headrace.server.pipeline import Pipeline
+from headrace.server.reconcile import choose_way, point_of
+from headrace.server.size import lake_size, unread_size
+from headrace.store.base import Store, Version
+from headrace.workspace.settings import Workspace
+
+
+class Versions:
+    """Lists, refreshes and audits the views of a store."""
+
+    def __init__(self, workspace: Workspace, store: Store, pipelines: Callable[[], Mapping[str, Pipeline]]) -> None:
+        self._workspace = workspace
+        self._store = store
+        self._pipelines = pipelines
+
+    def of(self, view: str) -> list[dict[str, Any]]:
+        """The versions of a view, newest first."""
+        with self._store.snapshot() as snapshot:
+            stream = _find(view, snapshot.versions()).view.stream
+            found = describe_versions(snapshot, view)
+        pipeline = self._pipelines().get(stream)
+        errors = pipeline.batch.errors if pipeline and pipeline.batch else {}
+        return [{**version, "error": errors.get((view, version["version"]))} for version in found]
+
+    def audits(self, view: str) -> list[dict[str, Any]]:
+        """What came of comparing the two layers of a view, newest first."""
+        with self._store.snapshot() as snapshot:
+            _find(view, snapshot.versions())
+            return [describe_audit(audit) for audit in snapshot.audits(view)]
+
+    def costs(self) -> Costs:
+        """What edits would take now."""
+        versions = self._all()
+        rates = [pipeline.batch.rate for pipeline in self._pipelines().values() if pipeline.batch]
+        measured = [rate for rate in rates if rate is not None]
+        return Costs(self._size, min(measured, default=None), lambda view, ms: choose_way(versions, view, ms))
+
+    def needs_build(self, view: View, patience_ms: int) -> bool:
+        """Whether no version has the rows of a view as it is wanted."""
+        way = choose_way(self._all(), view, patience_ms)
+        return way is not None and way.kind == "build"
+
+    def rollback(self, catalog: Catalog, view: str, number: int | None) -> Rollback:
+        """What going back to a version, by default the one before, takes."""
+        versions = self._all()
+        _find(view, versions)
+        return plan_rollback(versions, catalog, view, number, self.costs())
+
+    def refresh(self, view: str, *, full: bool) -> dict[str, Any]:
+        """Have the batch layer take over what the speed layer has; in full: build the view anew beside it."""
+        version = _find(view, self._all())
+        pipeline = self._pipelines().get(version.view.stream)
+        if pipeline is None:
+            raise unknown_view(view, ())  # dropped with its stream, just now
+        if pipeline.batch is None:
+            raise StartingError(f"view '{view}' cannot be refreshed yet: Spark is starting", fix="repeat it soon")
+        if full:
+            at = point_of(pipeline.table.state)
+            version = self._store.register(version.view, version.fingerprint, version.patience_ms, at)
+        elif not version.serving:
+            raise NotReadyError(f"view '{view}' is being built", fix="there is nothing to refresh yet")
+        else:
+            pipeline.batch.refresh(view)
+        return {"view": view, "version": version.number, "horizon": version.horizon, "applied_to": version.applied_to}
+
+    def _all(self) -> list[Version]:
+        with self._store.snapshot() as snapshot:
+            return snapshot.versions()
+
+    def _size(self, stream: str) -> Size | None:
+        pipeline = self._pipelines().get(stream)
+        if pipeline is None:
+            return unread_size(self._workspace.lake(stream))
+        return lake_size(pipeline.table) if pipeline.lake else None
+
+
+def _find(view: str, versions: Iterable[Version]) -> Version:
+    """The version that serves, or that will."""
+    live = [version for version in versions if version.live]
+    own = [version for version in live if version.view.name == view]
+    if not own:
+        raise unknown_view(view, {version.view.name for version in live})
+    return max(own, key=lambda version: version.serving)
+
+
+def unknown_view(view: str, known: Iterable[str]) -> NotFoundError:
+    """The error for a view that is not there."""
+    hint = did_you_mean(view, known)
+    return NotFoundError(f"view '{view}' does not exist", fix=f"{hint + ' ' if hint else ''}`headrace views` lists all")

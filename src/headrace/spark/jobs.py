@@ -1,0 +1,98 @@
+"""The Spark jobs of one request: in the pool below the speed layer, counted for progress, cancelled together."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace.errors import JavaEndedError, UnavailableError
+from headrace.spark.session import BATCH_POOL, is_alive
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far it is, in events where their number is known, else in tasks."""
+
+    done: int
+    known: int  # 0: nothing is known yet
+    unit: str
+
+    def __str__(self) -> str:
+        return f"{self.done:,} of {self.known:,} {self.unit}"
+
+
+class Job:
+    """What somebody waits for. `cancel` and `progress` may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._spark: SparkSession | None = None
+        self._lock = threading.Lock()
+        self._group = ""
+        self._events = self._events_done = self._running_events = 0
+        self._told: Progress | None = None
+        self.cancelled = False
+
+    def expect(self, events: int) -> None:
+        """So many events are to be read."""
+        self._events, self._events_done = events, 0
+
+    def tell(self, progress: Progress) -> None:
+        """What a server says of the job that it runs for us."""
+        self._told = progress
+
+    @contextmanager
+    def running(self, spark: SparkSession, what: str, events: int = 0) -> Iterator[None]:
+        """Jobs that this thread starts within the block are this one's, and read so many events."""
+        context = spark.sparkContext
+        with self._lock:
+            if self.cancelled:
+                raise UnavailableError("the question was cancelled", fix="ask again")
+            self._spark, self._group, self._running_events = spark, f"history-{uuid.uuid4().hex}", events
+        try:
+            context.setJobGroup(self._group, what, interruptOnCancel=True)
+            context.setLocalProperty("spark.scheduler.pool", BATCH_POOL)
+            yield
+        except Exception as error:
+            if is_alive(spark):
+                raise
+            raise JavaEndedError("Spark was restarted while it worked on the question", fix="ask again") from error
+        finally:
+            with self._lock:
+                self._spark = None
+                self._events_done += events
+            if is_alive(spark):
+                for name in ("spark.scheduler.pool", "spark.jobGroup.id", "spark.job.description"):
+                    context.setLocalProperty(name, None)  # the thread serves others next
+
+    def cancel(self) -> None:
+        """Nobody waits any more."""
+        with self._lock:
+            self.cancelled = True
+            if self._spark is not None and is_alive(self._spark):
+                self._spark.sparkContext.cancelJobGroup(self._group)
+
+    def progress(self) -> Progress:
+        """How far it is."""
+        if self._told is not None:
+            return self._told
+        done, known = self._tasks()
+        if not self._events:
+            return Progress(done, known, "tasks")
+        running = self._running_events * done // known if known else 0
+        return Progress(min(self._events, self._events_done + running), self._events, "events")
+
+    def _tasks(self) -> tuple[int, int]:
+        with self._lock:
+            if self._spark is None or not is_alive(self._spark):
+                return 0, 0
+            tracker, group = self._spark.sparkContext.statusTracker(), self._group
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+        stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+        return sum(s.numCompletedTasks for s in stages if s), sum(s.numTasks for s in stages if s)

@@ -1,0 +1,120 @@
+"""The Spark of a server: one session at a time, started again whenever its Java process ends."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import structlog
+
+from headrace.disk import one_line
+from headrace.errors import HeadraceError, StartingError
+from headrace.spark.session import discard, is_alive, java_process
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+POLL_S = 0.2
+BACKOFF_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0)  # before a start, by how many came shortly before it
+CALM_S = 10.0  # a session that was used for longer than this is not held against the next start
+
+log = structlog.get_logger("headrace.spark.session")
+
+
+class SparkProcess:
+    """Keeps a session running. `run` is the body of a thread; everything else may be called from any thread."""
+
+    def __init__(
+        self,
+        start: Callable[[int], SparkSession],
+        on_start: Callable[[SparkSession], None],
+        stopped: threading.Event,
+    ) -> None:
+        """`start` makes the session of a given start, counted from 0; `on_start` runs in a thread of its own."""
+        self._start = start
+        self._on_start = on_start
+        self._stopped = stopped
+        self._session: SparkSession | None = None
+        self.starts = 0  # that went well
+        self.failed_starts = 0  # since the last that went well
+        self.trouble: str | None = None  # why there is no session now, after there was one
+
+    @property
+    def current(self) -> SparkSession | None:
+        """The session, if Java runs."""
+        return self._session
+
+    def session(self) -> SparkSession:
+        """The session; StartingError while Java starts."""
+        session = self._session
+        if session is None:
+            raise StartingError(self.trouble or "Spark is starting", fix="ask again in some seconds")
+        return session
+
+    def run(self) -> None:
+        """Start Spark, and again each time that Java ends. Raises only if the very first start fails."""
+        recent = 0
+        attempts = 0
+        while not self._stopped.wait(BACKOFF_S[min(recent, len(BACKOFF_S) - 1)]):
+            used_s = 0.0
+            try:
+                session = self._start(attempts)
+            except Exception as error:
+                if not self.starts:
+                    raise
+                self._note_failed_start(error)
+            else:
+                began = time.monotonic()
+                self._serve(session)
+                used_s = time.monotonic() - began
+            attempts += 1
+            recent = 1 if used_s > CALM_S else recent + 1
+
+    def stop(self) -> None:
+        """Stop the session that runs, if there is one."""
+        session, self._session = self._session, None
+        if session is not None and is_alive(session):
+            session.stop()
+
+    def cancel_all_jobs(self) -> None:
+        """End what the session works on."""
+        session = self._session
+        if session is not None and is_alive(session):
+            session.sparkContext.cancelAllJobs()
+
+    def _note_failed_start(self, error: Exception) -> None:
+        reason = str(error) if isinstance(error, HeadraceError) else one_line(error)
+        self.failed_starts += 1
+        self.trouble = f"Spark cannot be restarted: {reason}; it is retried"
+        log.error("spark cannot be restarted", error=reason)
+
+    def _serve(self, session: SparkSession) -> None:
+        """Let a session be used until its Java ends or the server stops."""
+        if self._stopped.is_set():
+            session.stop()
+            return
+        self._session, self.trouble, self.failed_starts = session, None, 0
+        self.starts += 1
+        threading.Thread(target=self._on_start, args=(session,), name="session", daemon=True).start()
+        java = java_process(session)
+        while not self._stopped.wait(POLL_S):
+            if java is not None and java.poll() is not None:
+                self._session = None
+                how = _how_it_ended(java.poll() or 0)
+                self.trouble = f"Spark is restarting: its Java process ended ({how})"
+                log.error("java ended", how=how, pid=java.pid, starts=self.starts)
+                discard(session)
+                return
+
+
+def _how_it_ended(code: int) -> str:
+    if code >= 0:
+        meaning = {3: "out of memory", 50: "uncaught error", 52: "out of memory", 137: "SIGKILL", 143: "SIGTERM"}
+        return f"exit code {code}" + (f", {meaning[code]}" if code in meaning else "")
+    try:
+        return f"signal {signal.Signals(-code).name}"
+    except ValueError:
+        return f"signal {-code}"

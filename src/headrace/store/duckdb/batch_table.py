@@ -1,0 +1,235 @@
+"""Makes batch tables: partials and earlier batch tables folded into one immutable DuckDB file, sorted by key.
+
+It reads no lake and knows no version: what goes into which file is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import orjson
+
+from headrace.define.model import View
+from headrace.disk import disk_full, is_disk_full, remove, sync
+from headrace.errors import CorruptionError, HeadraceError, UnavailableError
+from headrace.faults import fault_point
+from headrace.store.base import EVENTS, KEY_ID, PANE
+from headrace.store.duckdb.database import literal, run
+from headrace.store.duckdb.levels import PANES, floor_to, levels_of
+from headrace.store.duckdb.portions import Portion, cut, stage
+from headrace.store.duckdb.sketches import register_functions
+from headrace.store.duckdb.tables import folded_columns, row_columns, stored_columns
+
+FORMAT = 1  # of a batch table's file
+UNFINISHED = ".making"  # behind the name of what is not yet in place
+HEADER_BYTES = 3 * 4096  # of a DuckDB file, before its blocks
+MEMORY_MB = 512
+SETTINGS = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a batch table holds: rows of (key, pane), and the events in them."""
+
+    rows: int
+    events: int
+
+
+def make_batch_table(
+    view: View,
+    target: Path,
+    *,
+    partials: Sequence[Path],
+    earlier: Sequence[Path],
+    memory_mb: int = MEMORY_MB,
+    threads: int = 1,
+) -> Made:
+    """Fold Parquet files of partials and earlier batch tables into the file `target`, whole or not at all."""
+    made = write_unfinished(
+        view,
+        target,
+        partials=partials,
+        earlier=earlier,
+        memory_mb=memory_mb,
+        threads=threads,
+    )
+    put_in_place(view, target)
+    return made
+
+
+def write_unfinished(
+    view: View,
+    target: Path,
+    *,
+    partials: Sequence[Path],
+    earlier: Sequence[Path],
+    memory_mb: int,
+    threads: int,
+) -> Made:
+    """The same, under a name that says that it is not in place; on disk when this returns."""
+    unfinished, spill = _unfinished(target), target.with_name(f"{target.name}.spill{UNFINISHED}")
+    _remove(unfinished, spill)
+    try:
+        with (
+            explained(_failing(view, target), target, [*partials, *earlier]),
+            closing(connect(spill, memory_mb, threads)) as connection,
+        ):
+            run(connection, f"ATTACH {literal(unfinished)} AS made (TYPE duckdb)")
+            source = _source(connection, view, partials, earlier)
+            portions = cut(connection, view, source, memory_mb << 20) if source else []
+            if len(portions) > 1:
+                source = stage(connection, source, spill / "staged")
+            made = _fill(connection, view, source, portions)
+            _sign(connection, view, made)
+            run(connection, "DETACH made")  # writes all of it into the file
+        sync(unfinished)
+    except BaseException:
+        _remove(unfinished)
+        raise
+    finally:
+        shutil.rmtree(spill, ignore_errors=True)
+    return made
+
+
+def put_in_place(view: View, target: Path) -> None:
+    """Give what `write_unfinished` wrote its name; it has it for good when this returns."""
+    with explained(_failing(view, target), target, []):
+        fault_point("load.before_rename")
+        _unfinished(target).replace(target)
+        sync(target.parent)
+        fault_point("load.after_rename")
+
+
+def check_batch_table(
+    path: Path, *, view: str | None = None, rows: int | None = None, events: int | None = None
+) -> str | None:
+    """What is wrong with a batch table's file, as far as a glance tells; None if it is what it says it is."""
+    if not path.is_file():
+        return f"batch table '{path}' is missing"
+    try:
+        with closing(duckdb.connect(str(path), read_only=True, config={**SETTINGS, "threads": "1"})) as connection:
+            about = orjson.loads(run(connection, "SELECT said FROM about")[0][0])
+            ((counted,),) = run(connection, f"SELECT count(*) FROM {PANES}")
+            ((block, blocks),) = run(connection, "SELECT block_size, total_blocks FROM pragma_database_size()")
+    except (duckdb.Error, OSError, ValueError, IndexError) as error:
+        return f"batch table '{path}' cannot be read: {str(error).splitlines()[0]}"
+    if path.stat().st_size < HEADER_BYTES + block * blocks:
+        return f"batch table '{path}' is cut short: {path.stat().st_size:,} bytes"
+    if about["format"] != FORMAT:
+        return f"batch table '{path}' has format {about['format']}, not {FORMAT}"
+    expected = {"view": view, "rows": rows, "events": events}
+    wrong = [
+        f"{name} {about[name]}, not {value}" for name, value in expected.items() if value not in (None, about[name])
+    ]
+    if counted != about["rows"]:
+        wrong.append(f"{counted} rows, though it says {about['rows']}")
+    return f"batch table '{path}' has {', '.join(wrong)}" if wrong else None
+
+
+def connect(spill: Path, memory_mb: int, threads: int) -> duckdb.DuckDBPyConnection:
+    """A database in memory; what is too much for it goes to the folder `spill`."""
+    bounds = {"threads": str(threads), "memory_limit": f"{memory_mb}MB", "temp_directory": str(spill)}
+    connection = duckdb.connect(":memory:", config={**SETTINGS, **bounds})
+    run(connection, "SET TimeZone = 'UTC'")
+    register_functions(connection)
+    return connection
+
+
+def read_files(view: View, files: Sequence[Path]) -> str:
+    """A query that gives every row of Parquet files of partials."""
+    return f"SELECT {stored_columns(view)} FROM read_parquet([{', '.join(map(literal, files))}])"
+
+
+def _source(
+    connection: duckdb.DuckDBPyConnection, view: View, partials: Sequence[Path], earlier: Sequence[Path]
+) -> str:
+    """A query that gives every row that is to be folded."""
+    parts = [read_files(view, partials)] if partials else []
+    for i, path in enumerate(earlier):
+        run(connection, f"ATTACH {literal(path)} AS earlier_{i} (TYPE duckdb, READ_ONLY)")
+        parts.append(f"SELECT {stored_columns(view)} FROM earlier_{i}.{PANES}")
+    return " UNION ALL ".join(parts)
+
+
+def _fill(connection: duckdb.DuckDBPyConnection, view: View, source: str, portions: Sequence[Portion]) -> Made:
+    """The tables, portion by portion of (key, pane), so that neither sketches nor sorting need all rows at once."""
+    levels = levels_of(view)
+    for table in (PANES, *(name for name, _ in levels)):
+        run(connection, _create(view, table))
+    for part in portions:
+        _insert(connection, view, PANES, f"({source})", PANE, part)
+        below = PANES
+        for name, ms in levels:
+            _insert(connection, view, name, f"made.{below}", floor_to(ms), part)
+            below = name
+    rows, events = run(connection, f"SELECT count(*), coalesce(sum({EVENTS}), 0) FROM made.{PANES}")[0]
+    return Made(int(rows), int(events))
+
+
+def _create(view: View, table: str) -> str:
+    return f"CREATE TABLE made.{table} ({', '.join(f'{name} {of}' for name, of in row_columns(view))})"
+
+
+def _insert(
+    connection: duckdb.DuckDBPyConnection, view: View, table: str, source: str, pane: str, part: Portion
+) -> None:
+    """Fold a portion of the source and add it behind the portions before it: the table is sorted as a whole."""
+    run(
+        connection,
+        f"INSERT INTO made.{table} SELECT {folded_columns(view, pane)} FROM {source} "
+        f"WHERE {part.condition} GROUP BY {KEY_ID}, {pane} ORDER BY {KEY_ID}, {PANE}",
+    )
+
+
+def _sign(connection: duckdb.DuckDBPyConnection, view: View, made: Made) -> None:
+    about = {
+        "format": FORMAT,
+        "view": view.name,
+        "duckdb": duckdb.__version__,
+        "rows": made.rows,
+        "events": made.events,
+        "levels": [name for name, _ in levels_of(view)],
+    }
+    run(connection, "CREATE TABLE made.about AS SELECT ? AS said", [orjson.dumps(about).decode()])
+
+
+@contextmanager
+def explained(what: str, place: Path, inputs: Sequence[Path]) -> Iterator[None]:
+    """Failures of reading those files or of writing at that place come out as sentences that begin so."""
+    try:
+        yield
+    except (duckdb.Error, MemoryError, OSError) as error:
+        raise _explain(error, what, place, inputs) from error
+
+
+def _explain(error: Exception, what: str, place: Path, inputs: Sequence[Path]) -> HeadraceError:
+    said = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if is_disk_full(error):
+        return disk_full(what, place.parent, "nothing was changed; free space there; it is then tried again by itself")
+    if isinstance(error, (duckdb.OutOfMemoryException, MemoryError)):
+        return UnavailableError(what, found=said, expected="enough memory", fix="it is tried again by itself")
+    broken = next((path for path in inputs if str(path) in str(error)), None)
+    if broken is None:
+        return HeadraceError(what, found=said)
+    return CorruptionError(
+        f"{what}: file '{broken}' cannot be read", found=said, fix="move it away: it is computed again from the lake"
+    )
+
+
+def _failing(view: View, target: Path) -> str:
+    return f"view '{view.name}': batch table '{target}' cannot be made"
+
+
+def _unfinished(target: Path) -> Path:
+    return target.with_name(target.name + UNFINISHED)
+
+
+def _remove(*paths: Path) -> None:
+    for path in paths:
+        remove(path)
+        remove(path.with_name(path.name + ".wal"))

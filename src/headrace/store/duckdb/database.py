@@ -1,0 +1,335 @@
+"""The DuckDB file behind a store: its connections, what its failures mean, and opening it again after one.
+
+A write that a full disk refuses at a bad moment makes DuckDB declare the whole database invalid for this
+process. What is in the file is right nevertheless: it is opened again, and `applied_to` says how far it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from headrace.disk import disk_full, is_disk_full
+from headrace.errors import CorruptionError, FencedError, HeadraceError, HeldError, UnavailableError, WorkspaceError
+from headrace.store.duckdb.sketches import register_functions
+
+FORMAT = 3  # of the file; a newer one is refused
+UPGRADES = {  # what makes the next format of one
+    2: (
+        "ALTER TABLE versions ADD COLUMN replaces BIGINT",
+        "ALTER TABLE versions ADD COLUMN quarantined BOOLEAN DEFAULT false",
+    )
+}
+SETTINGS = {
+    "threads": "1",
+    "memory_limit": "1GB",
+    "checkpoint_threshold": "64MB",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+}
+TABLES = (
+    """CREATE TABLE IF NOT EXISTS versions (
+  view VARCHAR NOT NULL, number BIGINT NOT NULL, definition VARCHAR NOT NULL, fingerprint VARCHAR NOT NULL,
+  patience_ms BIGINT NOT NULL, state VARCHAR NOT NULL, horizon BIGINT NOT NULL, next_horizon BIGINT,
+  built_to BIGINT NOT NULL, applied_to BIGINT NOT NULL, position BIGINT NOT NULL, newest_us BIGINT,
+  applied_at_us BIGINT NOT NULL, changed_at_us BIGINT NOT NULL, stalled VARCHAR, alarm VARCHAR,
+  patience_from BIGINT NOT NULL, home BIGINT, batch VARCHAR NOT NULL, replaces BIGINT, quarantined BOOLEAN,
+  fence BIGINT NOT NULL)""",
+    """CREATE TABLE IF NOT EXISTS audits (
+  view VARCHAR NOT NULL, number BIGINT NOT NULL, from_commit BIGINT NOT NULL, to_commit BIGINT NOT NULL,
+  at_us BIGINT NOT NULL, took_ms BIGINT NOT NULL, events BIGINT NOT NULL, rows BIGINT NOT NULL,
+  drift VARCHAR NOT NULL)""",
+    "CREATE TABLE IF NOT EXISTS numbers (view VARCHAR NOT NULL, last BIGINT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS store_format (version BIGINT NOT NULL)",
+)
+DAMAGED = ".damaged"  # a note beside a file that was found damaged while it was in use
+_CORRUPT = re.compile(r"corrupt|checksum|serializ|not a valid duckdb|read enough bytes", re.IGNORECASE)
+_FATAL = (duckdb.FatalException, duckdb.InternalException)
+
+
+class OutdatedError(CorruptionError):
+    """The file was written by an older Headrace. Nothing in it is needed: the lake has it all."""
+
+
+class Database:
+    """One file, opened by `fence`, and the batch tables; used by any number of threads, one of which may write."""
+
+    def __init__(self, path: Path, batch_folder: Path, fence: int, *, read_only: bool) -> None:
+        self.path = path
+        self.batch_folder = batch_folder
+        self._attaching = threading.Lock()
+        self._fence = fence
+        self._read_only = read_only
+        self._gate = threading.Condition()
+        self._turn = 0  # counts uses
+        self._users: set[int] = set()  # the turns of those under way
+        self._invalid = False
+        self._connect()
+
+    def _connect(self) -> None:
+        self._spare: list[duckdb.DuckDBPyConnection] = []
+        self._attached: dict[str, str] = {}  # file of a batch table -> its name in SQL
+        self._released: list[tuple[int, str]] = []  # files to go, with the last turn that may read them
+        self._root = _connect(self.path, self._read_only)  # runs nothing but set-up: others are made from it
+        try:
+            run(self._root, "SET GLOBAL TimeZone = 'UTC'")
+            register_functions(self._root)
+            _check_format(self._root, self.path, self._read_only)
+            if not self._read_only:
+                _take_over(self._root, self._fence)
+            self.writer = self._root.cursor()
+        except duckdb.Error as error:
+            self._root.close()
+            raise self.explain(error) or error from error
+        except BaseException:
+            self._root.close()
+            raise
+
+    @contextmanager
+    def use(self) -> Iterator[None]:
+        """Around everything that touches a connection. Opens the file again if it must be."""
+        with self._gate:
+            while self._invalid and self._users:
+                self._gate.wait()
+            if self._invalid:
+                self._reopen()
+            self._turn += 1
+            turn = self._turn
+            self._users.add(turn)
+        try:
+            yield
+        except (duckdb.Error, OSError) as error:
+            self._invalid = self._invalid or isinstance(error, _FATAL) or "invalidated" in str(error)
+            explained = self.explain(error)
+            if explained is None:
+                raise
+            raise explained from error
+        finally:
+            with self._gate:
+                self._users.discard(turn)
+                self._gate.notify_all()
+                leaving = self._unused()
+            for file in leaving:
+                self._detach(file)
+
+    def attach(self, file: str) -> str:
+        """The name in SQL of a batch table's file. Inside `use`; readers of any transaction can use it at once."""
+        name = self._attached.get(file)
+        if name is not None:
+            return name
+        with self._attaching:
+            if file not in self._attached:
+                path = self.batch_folder / file
+                if not path.exists():
+                    raise corrupt_batch(path, "it is not there")
+                name = f"batch_{hashlib.md5(file.encode()).hexdigest()}"
+                try:
+                    self._run_apart(f"ATTACH {literal(path)} AS {name} (READ_ONLY)")
+                except duckdb.Error as error:
+                    raise corrupt_batch(path, str(error).splitlines()[0]) from error
+                self._attached[file] = name
+            return self._attached[file]
+
+    def _run_apart(self, statement: str) -> None:
+        """Outside of every transaction."""
+        with closing(self._root.cursor()) as connection:
+            run(connection, statement)
+
+    def release(self, files: Sequence[str]) -> None:
+        """Delete files of batch tables as soon as nobody who may still read them is left."""
+        with self._gate:
+            self._released += [(self._turn, file) for file in files]
+
+    def _unused(self) -> list[str]:
+        """Released files that no use under way began early enough to know of; inside the gate."""
+        first = min(self._users, default=self._turn + 1)
+        unused = [file for turn, file in self._released if turn < first]
+        self._released = [(turn, file) for turn, file in self._released if turn >= first]
+        return unused
+
+    def _detach(self, file: str) -> None:
+        with self._attaching:
+            name = self._attached.pop(file, None)
+            if name is not None:
+                with suppress(duckdb.Error):  # of an invalid database: it is opened again without this file
+                    self._run_apart(f"DETACH {name}")
+        with suppress(OSError):  # what stays is cleaned at the next start
+            (self.batch_folder / file).unlink(missing_ok=True)
+
+    @contextmanager
+    def reader(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection of one's own, inside `use`."""
+        try:
+            connection = self._spare.pop()
+        except IndexError:
+            connection = self._root.cursor()
+        try:
+            yield connection
+        except BaseException:
+            connection.close()
+            raise
+        self._spare.append(connection)
+
+    def explain(self, error: Exception) -> HeadraceError | None:
+        """What a failure of the file means; None if it is one of the query."""
+        if is_disk_full(error):
+            return disk_full("views cannot be brought on", self.path)
+        if isinstance(error, OSError):
+            return None
+        if _CORRUPT.search(str(error)) and not isinstance(error, duckdb.InvalidInputException):
+            return self._find_damage(error)
+        if isinstance(error, _FATAL):
+            first = str(error).splitlines()[0]
+            return UnavailableError(f"store {self.path} failed: {first}", fix="it is opened again by itself; try again")
+        return None
+
+    def _find_damage(self, error: Exception) -> CorruptionError:
+        """Which file it is, noted beside it for the next start. DuckDB does not say: it is the one that fails again."""
+        for file in list(self._attached):
+            path = self.batch_folder / file
+            found = read_whole(path)
+            if found:
+                note_damage(path)
+                return corrupt_batch(path, found)
+        note_damage(self.path)
+        return corrupt(self.path, error)
+
+    def _reopen(self) -> None:
+        self.close()
+        self._connect()
+        self._invalid = False
+
+    def close(self) -> None:
+        """Let go of the file."""
+        for connection in [*self._spare, self.writer, self._root]:
+            with suppress(duckdb.Error):
+                connection.close()
+        self._spare.clear()
+
+
+def run(connection: duckdb.DuckDBPyConnection, query: str, parameters: Any = None) -> list[tuple[Any, ...]]:
+    """Run and fetch to the end: an unfinished result would block its connection."""
+    rows: list[tuple[Any, ...]] = connection.execute(query, parameters).fetchall()
+    return rows
+
+
+def literal(text: object) -> str:
+    """A text as SQL writes it."""
+    return "'" + str(text).replace("'", "''") + "'"
+
+
+def read_whole(path: Path) -> str | None:
+    """Read every block of a batch table's file: what is wrong with it, by DuckDB's checksums; None if nothing is."""
+    try:
+        with closing(duckdb.connect(str(path), read_only=True, config=SETTINGS)) as connection:
+            tables = run(connection, "SELECT table_name FROM duckdb_tables() ORDER BY 1")
+            for (table,) in tables:
+                run(connection, f'SELECT bit_xor(hash(t)) FROM "{table}" AS t')
+    except (duckdb.Error, OSError) as error:
+        return str(error).splitlines()[0]
+    return None
+
+
+def note_damage(path: Path) -> None:
+    """So that the next start does not use it, though it may open."""
+    with suppress(OSError):
+        path.with_name(path.name + DAMAGED).touch()
+
+
+def corrupt(path: Path, error: Exception) -> CorruptionError:
+    """The error for a file that cannot be read."""
+    return CorruptionError(
+        f"store {path} cannot be read",
+        found=str(error).splitlines()[0],
+        fix="start `headrace up` anew: it sets the file aside and computes the views again from the lake",
+    )
+
+
+def corrupt_batch(path: Path, found: str) -> CorruptionError:
+    """The error for a batch table that cannot be read."""
+    return CorruptionError(
+        f"batch table {path} cannot be read",
+        found=found,
+        fix="start `headrace up` anew: its view is built again from the lake",
+    )
+
+
+def _connect(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
+    if read_only and not path.exists():
+        raise WorkspaceError(
+            f"store {path} does not exist", expected="a file that `headrace up` made", fix="start `headrace up` once"
+        )
+    try:
+        return duckdb.connect(str(path), read_only=read_only, config=SETTINGS)
+    except duckdb.Error as error:
+        if is_disk_full(error):
+            raise disk_full("views cannot be opened", path) from error
+        said = str(error).splitlines()[0]
+        if isinstance(error, duckdb.IOException) and "lock" in str(error).lower():
+            raise HeldError(
+                f"store {path} is held by another process",
+                found=said,
+                fix="ask the server that runs in this workspace, or stop it first",
+            ) from error
+        if isinstance(error, duckdb.IOException) and ("Permission denied" in said or "Read-only" in said):
+            raise WorkspaceError(
+                f"store {path} cannot be opened", found=said, fix="permit this user to write there"
+            ) from error
+        raise corrupt(path, error) from error
+
+
+def _format(connection: duckdb.DuckDBPyConnection) -> int | None:
+    there = run(connection, "SELECT 1 FROM duckdb_tables() WHERE table_name = 'store_format'")
+    return run(connection, "SELECT max(version) FROM store_format")[0][0] if there else None
+
+
+def _check_format(connection: duckdb.DuckDBPyConnection, path: Path, read_only: bool) -> None:
+    found = _format(connection)
+    if found is not None and found < FORMAT and (read_only or found < min(UPGRADES)):
+        raise OutdatedError(
+            f"store {path} has format {found}; this Headrace writes format {FORMAT}",
+            fix="`headrace up` upgrades it, or computes the views again from the lake",
+        )
+    if found is not None and found > FORMAT:
+        raise WorkspaceError(
+            f"store {path} was written by a newer Headrace",
+            found=f"format {found}",
+            expected=f"at most {FORMAT}",
+            fix="install that version again, or move the file away: views are then computed again from the lake",
+        )
+
+
+def _take_over(connection: duckdb.DuckDBPyConnection, fence: int) -> None:
+    for table in TABLES:
+        run(connection, table)
+    run(connection, f"INSERT INTO store_format SELECT {FORMAT} WHERE NOT EXISTS (FROM store_format)")
+    ((highest,),) = run(connection, "SELECT max(fence) FROM versions")
+    if highest is not None and highest > fence:
+        raise FencedError(
+            "the store was taken over by a later process",
+            found=f"fence {highest}",
+            expected=f"at most {fence}, the fence of this process",
+            fix="nothing was changed; stop this process",
+        )
+    _upgrade(connection)
+    run(connection, "UPDATE versions SET fence = ?", [fence])
+
+
+def _upgrade(connection: duckdb.DuckDBPyConnection) -> None:
+    """Bring a file of an older format to ours, in one transaction."""
+    older = _format(connection)
+    if older is None or older == FORMAT:
+        return
+    connection.begin()
+    for version in range(older, FORMAT):
+        for statement in UPGRADES[version]:
+            run(connection, statement)
+    run(connection, "UPDATE store_format SET version = ?", [FORMAT])
+    connection.commit()

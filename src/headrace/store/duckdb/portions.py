@@ -1,0 +1,101 @@
+"""Cuts rows of partials into portions by key and pane, in their order, each small enough to be folded in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from headrace.define.model import View
+from headrace.store.base import KEY_ID, PANE
+from headrace.store.duckdb.database import literal, run
+from headrace.store.duckdb.levels import LEVELS, floor_to
+from headrace.store.duckdb.tables import partials_of, quoted
+
+DAY_MS = LEVELS["days"]
+PREFIX_DIGITS = 3  # of the key id: 4,096 steps, which hold alike since it is a hash
+SHARE = 8  # a portion takes this part of the memory: DuckDB, Arrow and Python each hold its sketches once
+ROW_BYTES = 100  # beside its sketches
+STAGED_GROUP = 8_192  # rows that are read together where portions are staged
+
+
+@dataclass(frozen=True)
+class Portion:
+    """Rows with a key id in [first, last] (prefixes) and a pane in [start, end); None is unbounded."""
+
+    first: str
+    last: str
+    start_ms: int | None = None
+    end_ms: int | None = None
+
+    @property
+    def condition(self) -> str:
+        """The portion in SQL; bounds are constants, so that sorted tables are read in part."""
+        terms = [f"{KEY_ID} >= UUID '{_filled(self.first, '0')}'", f"{KEY_ID} <= UUID '{_filled(self.last, 'f')}'"]
+        if self.start_ms is not None:
+            terms.append(f"{PANE} >= {self.start_ms}")
+        if self.end_ms is not None:
+            terms.append(f"{PANE} < {self.end_ms}")
+        return " AND ".join(terms)
+
+
+ALL = Portion("0", "f")
+
+
+def stage(connection: duckdb.DuckDBPyConnection, source: str, file: Path) -> str:
+    """Write what the query `source` gives into a file, sorted, and give a query that reads it.
+
+    So each portion reads its own rows only, and not all rows for each of many portions.
+    """
+    file.parent.mkdir(exist_ok=True)
+    run(connection, f"ATTACH {literal(file)} AS {quoted(file.name)} (TYPE duckdb, ROW_GROUP_SIZE {STAGED_GROUP})")
+    run(connection, f"CREATE TABLE {quoted(file.name)}.staged AS {source} ORDER BY {KEY_ID}, {PANE}")
+    return f"SELECT * FROM {quoted(file.name)}.staged"
+
+
+def cut(connection: duckdb.DuckDBPyConnection, view: View, source: str, memory: int) -> list[Portion]:
+    """Portions of the rows that the query `source` gives, in the order of (key id, pane).
+
+    DuckDB folds and sorts what it knows beyond its memory, but it keeps lists of sketches within: only
+    where there are some, rows are cut. Days are kept whole, so that hours and days can be folded portion by portion.
+    """
+    sketches = [quoted(name) for name, part in partials_of(view) if part.merge.fold is None]
+    if not sketches:
+        return [ALL]
+    weight = " + ".join([str(ROW_BYTES), *(f"coalesce(octet_length({name}), 0)" for name in sketches)])
+    most = memory // SHARE
+    prefix = f"left(CAST({KEY_ID} AS VARCHAR), {PREFIX_DIGITS})"
+    query = f"SELECT {prefix}, CAST(sum({weight}) AS BIGINT) FROM ({source}) GROUP BY ALL ORDER BY ALL"
+    portions = []
+    for first, last, size in _gathered(run(connection, query), most):
+        if size <= most:
+            portions.append(Portion(first, last))
+            continue
+        where = Portion(first, last).condition
+        day = floor_to(DAY_MS)
+        query = f"SELECT {day}, CAST(sum({weight}) AS BIGINT) FROM ({source}) WHERE {where} GROUP BY ALL ORDER BY ALL"
+        days = _gathered(run(connection, query), most)
+        portions += [Portion(first, last, start_ms, last_ms + DAY_MS) for start_ms, last_ms, _ in days]
+    return portions
+
+
+def _gathered(weighed: Iterable[tuple[Any, ...]], most: int) -> Iterator[tuple[Any, Any, int]]:
+    """Neighbours put together while they weigh no more than `most`: first, last, weight."""
+    held: tuple[Any, Any, int] | None = None
+    for step, size in weighed:
+        if held and held[2] + size <= most:
+            held = held[0], step, held[2] + size
+            continue
+        if held:
+            yield held
+        held = step, step, size
+    if held:
+        yield held
+
+
+def _filled(prefix: str, digit: str) -> str:
+    digits = prefix.ljust(32, digit)
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))

@@ -1,0 +1,126 @@
+"""One consistent sight of the DuckDB store: versions, and rows folded over all tables of one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from headrace.errors import NotReadyError
+from headrace.store.base import EVENTS, Audit, Selection, Version
+from headrace.store.duckdb.database import Database, literal, run
+from headrace.store.duckdb.few import fold_few
+from headrace.store.duckdb.tables import Source, count_groups, few, fold, nth_bucket, quoted, row_columns, speed_table
+from headrace.store.duckdb.versions import read_audits, read_versions
+
+FEW = 4_000  # rows that are folded in Python
+PIECE = 20_000  # rows that are read at once: sketches have up to 4 kB each
+
+
+class DuckSnapshot:
+    """One transaction that only reads."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, database: Database, known: list[Version] | None) -> None:
+        self._connection = connection
+        self._database = database
+        self._known = known  # the versions as this transaction sees them; None: not read yet
+
+    def versions(self) -> list[Version]:
+        if self._known is None:
+            self._known = read_versions(self._connection)
+        return list(self._known)
+
+    def serving(self, view: str) -> Version | None:
+        return next((v for v in self.versions() if v.serving and v.view.name == view), None)
+
+    def audits(self, view: str, limit: int | None = None) -> list[Audit]:
+        return read_audits(self._connection, view, limit)
+
+    def count(self, version: Version) -> tuple[int, int]:
+        tables = speed_tables(version)
+        counts = [run(self._connection, f"SELECT count(*) FROM {quoted(table)}")[0][0] for table in tables]
+        return sum(table.rows for table in version.batch), int(sum(counts))
+
+    def speed_events(self, version: Version) -> int:
+        sums = [
+            run(self._connection, f"SELECT coalesce(sum({EVENTS}), 0) FROM {quoted(table)}")[0][0]
+            for table in speed_tables(version)
+        ]
+        return int(sum(sums))
+
+    def fold(self, version: Version, selection: Selection) -> pa.Table:
+        query, parameters = fold(version.view, self._sources(version), selection)
+        return self._connection.sql(query, params=parameters).to_arrow_table()
+
+    def pieces(self, version: Version, selection: Selection, *, ordered: bool) -> pa.RecordBatchReader:
+        query, parameters = fold(version.view, self._sources(version), selection, ordered=ordered)
+        return self._connection.sql(query, params=parameters).to_arrow_reader(PIECE)
+
+    def rows(self, version: Version, selection: Selection) -> list[tuple[Any, ...]]:
+        sources = self._sources(version)
+        if selection.where:
+            # Planning an aggregation costs DuckDB more than reading the few rows of a key.
+            query, parameters = few(version.view, sources, selection, FEW + 1)
+            found = run(self._connection, query, parameters)
+            if len(found) <= FEW:
+                return fold_few(version.view, selection, found)
+        elif selection.limit is not None and selection.bucket_ms is not None:
+            found = self._first_rows(version, sources, selection, selection.limit)
+            if len(found) == selection.limit:
+                return found
+        return run(self._connection, *fold(version.view, sources, selection))
+
+    def _first_rows(
+        self, version: Version, sources: list[Source], selection: Selection, limit: int
+    ) -> list[tuple[Any, ...]]:
+        """The page from as few buckets as can hold it; shorter than the limit if those were too few.
+
+        Buckets come first in the order, so a page that these whole buckets fill is the page of all
+        of them: a large view is not folded as a whole for each of its pages.
+        """
+        last = run(self._connection, *nth_bucket(version.view, sources, selection, limit))
+        if not last:
+            return []
+        start, end = selection.panes
+        bucket = last[0][0]
+        if selection.newest_first:
+            start = bucket if start is None else max(bucket, start)
+        else:
+            cut = bucket + selection.bucket_ms
+            end = cut if end is None else min(cut, end)
+        near = replace(selection, panes=(start, end))
+        return run(self._connection, *fold(version.view, sources, near))
+
+    def count_groups(self, version: Version, selection: Selection, most: int) -> int | None:
+        rows, groups, parameters = count_groups(version.view, self._sources(version), selection, most)
+        if run(self._connection, rows, parameters)[0][0] > most:
+            return None
+        return int(run(self._connection, groups, parameters)[0][0])
+
+    def export_speed(self, version: Version, target: Path) -> None:
+        assert version.home is not None, "only a version with rows has a beat"
+        table = speed_table(version.view.name, version.home, version.horizon)
+        columns = ", ".join(name for name, _ in row_columns(version.view))
+        run(self._connection, f"COPY (SELECT {columns} FROM {quoted(table)}) TO {literal(target)} (FORMAT parquet)")
+
+    def _sources(self, version: Version) -> list[Source]:
+        """Where a version's rows lie, in both layers."""
+        if not version.whole:
+            raise NotReadyError(
+                f"view '{version.view.name}' version {version.number} has no rows to read",
+                found=f"state {version.state}",
+                fix="ask when it is built; `headrace versions` says how far it is",
+            )
+        batch = [Source(self._database.attach(t.file), batch=True) for t in version.batch]
+        return batch + [Source(quoted(table), batch=False) for table in speed_tables(version)]
+
+
+def speed_tables(version: Version) -> list[str]:
+    """The speed tables of a version, the one that is merged into last."""
+    if version.home is None:
+        return []
+    starts = [version.horizon] if version.next_horizon is None else [version.horizon, version.next_horizon]
+    return [speed_table(version.view.name, version.home, start) for start in starts]

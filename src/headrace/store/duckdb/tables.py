@@ -1,0 +1,295 @@
+"""The SQL that makes, merges into and folds a version's tables. Text only: it runs nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.aggregate import Aggregate, PartialColumn, Value
+from headrace.define.fingerprint import aggregate_id
+from headrace.define.model import View
+from headrace.store.base import BATCH_EVENTS, BUCKET, CORRECTIONS, COUNTED, EVENTS, KEY_ID, PANE, Selection
+from headrace.store.duckdb.key_ids import key_id_of
+from headrace.store.duckdb.levels import parts_of
+from headrace.types import Type
+
+SQL_TYPES = {"STRING": "VARCHAR", "TIMESTAMP": "TIMESTAMPTZ", "BINARY": "BLOB", "INT": "INTEGER"}
+# What stands for NULL behind a flag that says so, where rows are compared with a page's last.
+STAND_INS = {
+    "STRING": "''",
+    "BOOLEAN": "false",
+    "DATE": "DATE '1970-01-01'",
+    "TIMESTAMP": "TIMESTAMPTZ '1970-01-01 00:00:00+00'",
+}
+
+STAGED, ROW = "_staged", "_row"  # the merged rows of a step, and where each one lies in its table
+
+
+def quoted(name: str) -> str:
+    """A name as an identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def sql_type(of: Type) -> str:
+    """The store's type for one of ours."""
+    return SQL_TYPES.get(of.name, str(of))
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where rows of a version lie, each (key, pane) once at most; two of them never share a commit."""
+
+    name: str  # as SQL writes it: of a speed table, or of a batch table's file
+    batch: bool
+
+
+def plain_name(view: str) -> str:
+    """A view's name for tables and files; two views never share one.
+
+    DuckDB folds case even in quotes, so a name that is not plain lower case gets a hash of itself.
+    """
+    plain = re.sub(r"[^a-z0-9_]", "_", view.lower())
+    return plain if plain == view else f"{plain[:40]}-{hashlib.sha256(view.encode()).hexdigest()[:16]}"
+
+
+def speed_table(view: str, home: int, from_commit: int) -> str:
+    """The name of a speed table."""
+    return f"speed_{plain_name(view)}_{home}_{from_commit}"
+
+
+def partial_columns(aggregate: Aggregate) -> list[tuple[str, PartialColumn]]:
+    """The columns of an aggregate in files and tables, named by what they hold.
+
+    So an output can be renamed, or dropped, without touching a row.
+    """
+    name = aggregate_id(aggregate)
+    return [(f"{name}__{part.suffix}" if part.suffix else name, part) for part in aggregate.columns]
+
+
+def partials_of(view: View) -> list[tuple[str, PartialColumn]]:
+    """The columns that files and tables of a view hold: those of equal aggregates once."""
+    return list(dict(shown_partials(view)).items())
+
+
+def shown_partials(view: View) -> list[tuple[str, PartialColumn]]:
+    """The partial columns of each output, in their order."""
+    return [pair for column in view.columns for pair in partial_columns(column.aggregate)]
+
+
+def row_columns(view: View) -> list[tuple[str, str]]:
+    """Name and type of every column of a table of rows, in SQL."""
+    columns = [(KEY_ID, "UUID NOT NULL"), (PANE, "BIGINT NOT NULL")]
+    columns += [(quoted(key.name), sql_type(key.expression.type)) for key in view.keys]
+    columns += [(EVENTS, "BIGINT NOT NULL"), (CORRECTIONS, "BIGINT NOT NULL")]
+    return columns + [(quoted(name), sql_type(part.type)) for name, part in partials_of(view)]
+
+
+def create_speed(view: View, table: str) -> str:
+    """An empty speed table. No index: a merge joins by hash, and reads filter by key columns."""
+    return f"CREATE TABLE {quoted(table)} ({', '.join(f'{name} {of}' for name, of in row_columns(view))})"
+
+
+def fold_column(name: str, part: PartialColumn) -> str:
+    """One partial column of a group of rows, merged, under its own name."""
+    merge, column = part.merge, quoted(name)
+    if merge.fold is None:
+        folded = f"{merge.name}_fold(list({column}) FILTER (WHERE {column} IS NOT NULL))"
+    else:
+        folded = merge.fold.format(column)
+    return f"CAST({folded} AS {sql_type(part.type)}) AS {column}"
+
+
+def counted(*names: str) -> list[str]:
+    """Counts of a group of rows, added up under their own names."""
+    return [f"CAST(sum({name}) AS BIGINT) AS {name}" for name in names]
+
+
+def stored_columns(view: View) -> str:
+    """The columns of partials as Spark writes them, as expressions that give each its type in the store."""
+    keys = [(quoted(key.name), sql_type(key.expression.type)) for key in view.keys]
+    columns = [f"CAST({KEY_ID} AS UUID) AS {KEY_ID}", PANE, *(f"CAST({name} AS {of}) AS {name}" for name, of in keys)]
+    return ", ".join([*columns, EVENTS, CORRECTIONS, *(quoted(name) for name, _ in partials_of(view))])
+
+
+def folded_columns(view: View, pane: str = PANE) -> str:
+    """The same columns of all rows of one key and one pane, or whatever `pane` makes of it."""
+    columns = [KEY_ID, f"{pane} AS {PANE}"]
+    columns += [f"any_value({quoted(key.name)}) AS {quoted(key.name)}" for key in view.keys]
+    columns += counted(EVENTS, CORRECTIONS) + [fold_column(name, part) for name, part in partials_of(view)]
+    return ", ".join(columns)
+
+
+def merge_files(view: View, table_name: str) -> list[str]:
+    """The statements that merge the Parquet files of parameter `files` into a speed table.
+
+    Rows are updated in place, since deleting and inserting them would leave tombstones, and in the
+    order of their row ids: in any other order DuckDB takes ten times as long (MERGE does, when the
+    table is about as small as the files).
+    """
+    table, partials = quoted(table_name), partials_of(view)
+    keys = [quoted(key.name) for key in view.keys]
+    merged = {name: f"coalesce(t.{name} + s.{name}, s.{name})" for name in (EVENTS, CORRECTIONS)}
+    for name, part in partials:
+        mine, theirs = f"t.{quoted(name)}", f"s.{quoted(name)}"
+        merged[quoted(name)] = f"coalesce({part.merge.sql.format(mine, theirs)}, {mine}, {theirs})"
+    fixed = [KEY_ID, PANE, *keys]
+    selected = [f"t.rowid AS {ROW}", *(f"s.{name}" for name in fixed)]
+    selected += [f"{value} AS {name}" for name, value in merged.items()]
+    # Tasks do not exchange rows, so the files may hold several of a (key, pane).
+    rows = f"SELECT {stored_columns(view)} FROM read_parquet($files)"
+    folded = f"SELECT {folded_columns(view)} FROM ({rows}) GROUP BY {KEY_ID}, {PANE}"
+    return [
+        f"CREATE OR REPLACE TEMP TABLE {STAGED} AS SELECT {', '.join(selected)} FROM ({folded}) AS s "
+        f"LEFT JOIN {table} AS t ON t.{KEY_ID} = s.{KEY_ID} AND t.{PANE} = s.{PANE} ORDER BY {ROW}",
+        f"UPDATE {table} SET {', '.join(f'{name} = s.{name}' for name in merged)} "
+        f"FROM {STAGED} AS s WHERE {table}.rowid = s.{ROW}",
+        f"INSERT INTO {table} ({', '.join([*fixed, *merged])}) "
+        f"SELECT {', '.join([*fixed, *merged])} FROM {STAGED} WHERE {ROW} IS NULL",
+    ]
+
+
+def fold(view: View, sources: Sequence[Source], selection: Selection, *, ordered: bool = True) -> tuple[str, list[Any]]:
+    """One query over all sources of a version, and its parameters."""
+    if not ordered and _is_folded(view, sources, selection):
+        return rows_of(view, sources, selection)
+    bucket = _bucket(selection)
+    by = [quoted(name) for name in selection.by]
+    groups = by if selection.bucket_ms is None else [bucket, *by]
+    selected = [f"{bucket} AS {BUCKET}", *by, *counted(*COUNTED)]
+    selected += [fold_column(name, part) for name, part in shown_partials(view)]
+    query, parameters = _select(view, sources, selection, selected)
+    query += f" GROUP BY {', '.join(groups)}" if groups else " HAVING count(*) > 0"
+    if groups and ordered:
+        first = selection.bucket_ms is not None and selection.newest_first
+        orders = [f"{group} {'DESC' if first and at == 0 else 'NULLS FIRST'}" for at, group in enumerate(groups)]
+        query += f" ORDER BY {', '.join(orders)}"
+    if selection.limit is not None:
+        query += f" LIMIT {int(selection.limit)}"
+    return query, parameters
+
+
+def _is_folded(view: View, sources: Sequence[Source], selection: Selection) -> bool:
+    """Whether each row of the source is a row of the result: one source holds a (key, pane) once."""
+    pane = view.window.pane_ms if view.window else None
+    whole = selection.by == tuple(key.name for key in view.keys) and selection.bucket_ms == pane
+    return whole and len(sources) == 1 and selection.origin_ms == 0
+
+
+def rows_of(view: View, sources: Sequence[Source], selection: Selection) -> tuple[str, list[Any]]:
+    """The rows that `fold` would fold, with the columns that it would give; pane for bucket."""
+    columns = [PANE, *selection.by, *COUNTED, *(name for name, _ in shown_partials(view))]
+    return _select(view, sources, selection, list(map(quoted, columns)))
+
+
+def few(view: View, sources: Sequence[Source], selection: Selection, most: int) -> tuple[str, list[Any]]:
+    """The same, at most so many."""
+    query, parameters = rows_of(view, sources, selection)
+    return f"{query} LIMIT {most}", parameters
+
+
+def count_groups(view: View, sources: Sequence[Source], selection: Selection, most: int) -> tuple[str, str, list[Any]]:
+    """A query that counts the selected rows, up to `most` + 1, one that counts the rows of their fold; parameters."""
+    query, parameters = _select(
+        view, sources, selection, [f"{_bucket(selection)} AS {BUCKET}", *map(quoted, selection.by)]
+    )
+    groups = ", ".join([BUCKET, *map(quoted, selection.by)])
+    return (
+        f"SELECT count(*) FROM ({query} LIMIT {most + 1})",
+        f"SELECT count(*) FROM (SELECT DISTINCT {groups} FROM ({query}))",
+        parameters,
+    )
+
+
+def nth_bucket(view: View, sources: Sequence[Source], selection: Selection, n: int) -> tuple[str, list[Any]]:
+    """The bucket that the n-th selected row lies in, by pane; no row if there are fewer."""
+    query, parameters = _select(view, sources, selection, [f"{_bucket(selection)} AS {BUCKET}"])
+    return f"{query} ORDER BY {PANE}{' DESC' if selection.newest_first else ''} LIMIT 1 OFFSET {n - 1}", parameters
+
+
+def _bucket(selection: Selection) -> str:
+    if selection.bucket_ms is None:
+        return f"CAST({int(selection.origin_ms)} AS BIGINT)"
+    size, origin = int(selection.bucket_ms), int(selection.origin_ms)
+    # The remainder is made positive: % takes the sign of the dividend, and panes may lie before the origin.
+    return f"({PANE} - (({PANE} - {origin}) % {size} + {size}) % {size})"
+
+
+def _select(view: View, sources: Sequence[Source], selection: Selection, selected: list[str]) -> tuple[str, list[Any]]:
+    parameters: list[Any] = []
+    conditions = _conditions(view, selection, parameters)
+    columns = ", ".join(name for name, _ in row_columns(view))
+    batch = f"SELECT {columns}, {EVENTS} AS {BATCH_EVENTS} FROM"
+    speed = f"SELECT {columns}, CAST(0 AS BIGINT) AS {BATCH_EVENTS} FROM"
+    parts = parts_of(view, selection)
+    tables = [f"{speed} {source.name}" for source in sources if not source.batch]
+    for source in sources:
+        if source.batch:
+            tables += [f"{batch} {source.name}.{part.table}{_where(part.conditions)}" for part in parts]
+    return f"SELECT {', '.join(selected)} FROM ({' UNION ALL '.join(tables)}){_where(conditions)}", parameters
+
+
+def _where(conditions: Sequence[str]) -> str:
+    return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
+def _conditions(view: View, selection: Selection, parameters: list[Any]) -> list[str]:
+    types = {key.name: key.expression.type for key in view.keys}
+    conditions = []
+    start, end = selection.panes
+    if start is not None:
+        conditions.append(f"{PANE} >= {int(start)}")
+    if end is not None:
+        conditions.append(f"{PANE} < {int(end)}")
+    if selection.where:
+        conditions.append(_by_id(view, selection.where) or _by_columns(selection.where, types, parameters))
+    if selection.after is not None:
+        if selection.bucket_ms is not None:
+            last = int(selection.after[0])
+            conditions.append(
+                f"{PANE} < {last + selection.bucket_ms}" if selection.newest_first else f"{PANE} >= {last}"
+            )
+        conditions.append(_behind(selection, _bucket(selection), types, parameters))
+    return conditions
+
+
+def _by_id(view: View, alternatives: Sequence[Mapping[str, Value]]) -> str | None:
+    """The keys by their ids, where all are known: batch tables are sorted by them, so that little is read."""
+    ids = [key_id_of(view, alternative) for alternative in alternatives]
+    if None in ids:
+        return None
+    casts = [f"CAST('{id}' AS UUID)" for id in ids]
+    return f"{KEY_ID} = {casts[0]}" if len(casts) == 1 else f"{KEY_ID} IN ({', '.join(casts)})"
+
+
+def _by_columns(alternatives: Sequence[Mapping[str, Value]], types: Mapping[str, Type], parameters: list[Any]) -> str:
+    return f"({' OR '.join(_equal(alternative, types, parameters) for alternative in alternatives)})"
+
+
+def _equal(alternative: Mapping[str, Value], types: Mapping[str, Type], parameters: list[Any]) -> str:
+    terms = []
+    for name, value in alternative.items():
+        if value is None:
+            terms.append(f"{quoted(name)} IS NULL")
+        else:
+            terms.append(f"{quoted(name)} = CAST(? AS {sql_type(types[name])})")
+            parameters.append(value)
+    return f"({' AND '.join(terms) or 'true'})"
+
+
+def _behind(selection: Selection, bucket: str, types: Mapping[str, Type], parameters: list[Any]) -> str:
+    """Rows after the last one of the page before, in an order that puts NULL first."""
+    assert selection.after is not None, "only asked for pages after the first"
+    sign = "-" if selection.newest_first else ""
+    left, right = [f"{sign}{bucket}"], [f"{sign}({int(selection.after[0])})"]
+    for name, value in zip(selection.by, selection.after[1:], strict=True):
+        stand_in = STAND_INS.get(types[name].name, "0")
+        left += [f"({quoted(name)} IS NOT NULL)", f"coalesce({quoted(name)}, {stand_in})"]
+        if value is None:
+            right += ["false", stand_in]
+        else:
+            right += ["true", f"CAST(? AS {sql_type(types[name])})"]
+            parameters.append(value)
+    return f"({', '.join(left)}) > ({', '.join(right)})"

@@ -1,0 +1,155 @@
+"""The rows of the store's `versions` and `audits`: read, inserted, and changed under the writer's fence."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import duckdb
+import orjson
+
+from headrace.define.fingerprint import from_json, to_json
+from headrace.define.model import View
+from headrace.errors import ConflictError, FencedError
+from headrace.store.base import Audit, BatchTable, Drift, Version
+from headrace.store.duckdb.database import run
+
+FIELDS = (
+    "definition, number, fingerprint, patience_ms, state, horizon, next_horizon, built_to, applied_to, position, "
+    "newest_us, applied_at_us, changed_at_us, stalled, alarm, patience_from, home, quarantined, replaces, batch"
+)
+AUDIT_FIELDS = "view, number, from_commit, to_commit, at_us, took_ms, events, rows, drift"
+AUDITS_KEPT = 100  # per view
+
+Connection: TypeAlias = duckdb.DuckDBPyConnection
+
+
+@lru_cache(maxsize=1024)
+def _view(definition: str) -> View:
+    view = from_json(orjson.loads(definition))
+    assert isinstance(view, View), "only views are stored"
+    return view
+
+
+@lru_cache(maxsize=1024)
+def _tables(text: str) -> tuple[BatchTable, ...]:
+    return tuple(BatchTable(**table) for table in orjson.loads(text))
+
+
+def read_versions(connection: Connection) -> list[Version]:
+    """All of them, by view and number."""
+    rows = run(connection, f"SELECT {FIELDS} FROM versions ORDER BY view, number")
+    return [Version(*(_view(row[0]), *row[1:-1], _tables(row[-1]))) for row in rows]
+
+
+def read_version(connection: Connection, view: str, number: int) -> Version:
+    """One of them; ConflictError if it is there no more."""
+    for version in read_versions(connection):
+        if (version.view.name, version.number) == (view, number):
+            return version
+    raise gone(view, number)
+
+
+def gone(view: str, number: int, found: str = "no such version") -> ConflictError:
+    """The error for a version that is not what it was taken for."""
+    return ConflictError(
+        f"view '{view}' version {number} has changed meanwhile", found=found, fix="nothing was done; look again"
+    )
+
+
+def next_number(connection: Connection, view: str) -> int:
+    """A number that no version of the view has had."""
+    ((last,),) = run(connection, "SELECT max(last) FROM numbers WHERE view = ?", [view])
+    number = int(last or 0) + 1
+    run(connection, "DELETE FROM numbers WHERE view = ?", [view])
+    run(connection, "INSERT INTO numbers VALUES (?, ?)", [view, number])
+    return number
+
+
+def insert_version(connection: Connection, version: Version, fence: int) -> None:
+    """A row for a version."""
+    definition = orjson.dumps(to_json(version.view), option=orjson.OPT_SORT_KEYS).decode()
+    values = [
+        definition,
+        version.number,
+        version.fingerprint,
+        version.patience_ms,
+        version.state,
+        version.horizon,
+        version.next_horizon,
+        version.built_to,
+        version.applied_to,
+        version.position,
+        version.newest_us,
+        version.applied_at_us,
+        version.changed_at_us,
+        version.stalled,
+        version.alarm,
+        version.patience_from,
+        version.home,
+        version.quarantined,
+        version.replaces,
+        batch_text(version.batch),
+    ]
+    marks = ", ".join("?" * (len(values) + 2))
+    run(
+        connection,
+        f"INSERT INTO versions (view, fence, {FIELDS}) VALUES ({marks})",
+        [version.view.name, fence, *values],
+    )
+
+
+def batch_text(tables: Sequence[BatchTable]) -> str:
+    """Batch tables as the store writes them."""
+    return orjson.dumps([asdict(table) for table in tables]).decode()
+
+
+def change(connection: Connection, fence: int, version: Version, **values: Any) -> None:
+    """Set columns of one version's row, if this writer may; a new state is dated."""
+    if "state" in values:
+        values["changed_at_us"] = now_us()
+    assignments = ", ".join(f"{name} = ?" for name in values)
+    of_version = "WHERE view = ? AND number = ? AND fence = ?"
+    parameters = [*values.values(), version.view.name, version.number, fence]
+    if run(connection, f"UPDATE versions SET {assignments} {of_version}", parameters) != [(1,)]:
+        raise FencedError(
+            f"view '{version.view.name}' version {version.number} was not changed",
+            found="no such version with this fence in the store",
+            expected=f"fence {fence}",
+            fix="nothing was changed; another process has taken over, so stop this one",
+        )
+
+
+def read_audits(connection: Connection, view: str, limit: int | None = None) -> list[Audit]:
+    """Newest first."""
+    query = f"SELECT {AUDIT_FIELDS} FROM audits WHERE view = ? ORDER BY at_us DESC, to_commit DESC LIMIT ?"
+    rows = run(connection, query, [view, limit])
+    return [Audit(*(*row[:-1], tuple(Drift(**drift) for drift in orjson.loads(row[-1])))) for row in rows]
+
+
+def insert_audit(connection: Connection, audit: Audit) -> None:
+    """Keep an audit, and no more than the last ones of its view."""
+    drift = orjson.dumps([asdict(drift) for drift in audit.drift]).decode()
+    values = [
+        audit.view,
+        audit.number,
+        audit.from_commit,
+        audit.to_commit,
+        audit.at_us,
+        audit.took_ms,
+        audit.events,
+        audit.rows,
+        drift,
+    ]
+    run(connection, f"INSERT INTO audits ({AUDIT_FIELDS}) VALUES ({', '.join('?' * len(values))})", values)
+    oldest = "SELECT at_us FROM audits WHERE view = ? ORDER BY at_us DESC LIMIT 1 OFFSET ?"
+    for (at_us,) in run(connection, oldest, [audit.view, AUDITS_KEPT]):
+        run(connection, "DELETE FROM audits WHERE view = ? AND at_us <= ?", [audit.view, at_us])
+
+
+def now_us() -> int:
+    """The time of a change of state."""
+    return time.time_ns() // 1000

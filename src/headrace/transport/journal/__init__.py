@@ -1,0 +1,1 @@
+"""The embedded transport: segments of records on local disk."""

@@ -1,0 +1,1 @@
+"""A workspace on disk: settings, lease, the catalog that was applied."""

@@ -1,0 +1,213 @@
+"""The lease of a workspace: which process writes. A courtesy to people; fences keep the data right."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
+
+import orjson
+import structlog
+
+from headrace.disk import replace_file
+from headrace.errors import FencedError, InUseError
+
+LOCK_TRIES, LOCK_PAUSE_S = 100, 0.02
+TURN_S, TURN_PAUSE_S = 3600.0, 0.1  # how long a process without a server is waited for
+FILE_BYTES = 1024  # padded: a beat writes over what is there and needs no room on a full disk
+
+Taken = TypeVar("Taken")
+
+log = structlog.get_logger("headrace.workspace.lease")
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds the lease, since which fence, and when it last said so."""
+
+    pid: int
+    url: str | None
+    fence: int
+    beat: float  # wall time
+    silent_after_s: int
+    released: bool = False
+    boot: str = ""  # which run of the machine `beat_s` counts from
+    beat_s: float = 0.0  # the same beat by the machine's monotonic clock, which nobody sets
+
+    def is_alive(self) -> bool:
+        """Whether it must be assumed to be writing."""
+        return not self.released and _runs(self.pid) and self.silent_s() < self.silent_after_s
+
+    def silent_s(self) -> float:
+        """How long it has said nothing; by the wall clock only if the other one cannot be compared."""
+        if self.boot and self.boot == _boot():
+            return time.monotonic() - self.beat_s
+        return abs(time.time() - self.beat)  # a beat of the future is no sign of life either
+
+
+@cache
+def _boot() -> str:
+    """What tells this run of the machine from others; empty where the system does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def read_holder(file: Path) -> Holder | None:
+    """Who wrote the lease last."""
+    try:
+        return Holder(**orjson.loads(file.read_bytes()))
+    except (OSError, orjson.JSONDecodeError, TypeError):
+        return None
+
+
+def live_holder(file: Path) -> Holder | None:
+    """The process that holds the workspace now, if there is one."""
+    holder = read_holder(file)
+    return holder if holder and holder.is_alive() else None
+
+
+def refuse_if_held(file: Path) -> None:
+    """Raise, naming the process that holds the workspace, if there is one."""
+    holder = live_holder(file)
+    if holder:
+        where = f" at {holder.url}" if holder.url else ""
+        raise InUseError(
+            f"workspace '{file.parent.parent}' is in use by process {holder.pid}{where}",
+            fix="use that one, or stop it first",
+        )
+
+
+def in_turn(take: Callable[[], Taken], file: Path, on_wait: Callable[[InUseError, float], None] | None) -> Taken:
+    """Take a workspace once the processes that write to it without a server have ended; they send files, most often.
+
+    A server is not waited for, nor is this process itself: neither ends soon.
+    """
+    deadline = time.monotonic() + TURN_S
+    while True:
+        try:
+            return take()
+        except InUseError as error:
+            holder = live_holder(file)
+            stays = holder is not None and (holder.url is not None or holder.pid == os.getpid())
+            if stays or time.monotonic() > deadline:
+                raise
+            if on_wait:
+                on_wait(error, TURN_PAUSE_S)
+            time.sleep(TURN_PAUSE_S)
+
+
+class Lease:
+    """Held from construction to `release`. Each holder has a fence number of its own, ever rising.
+
+    `floor` gives the highest fence that the data knows of, in case the lease file was lost.
+    """
+
+    def __init__(
+        self, file: Path, *, url: str | None, silent_after_s: int = 10, floor: Callable[[], int] = lambda: 0
+    ) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        self._file = file
+        with self._locked():
+            refuse_if_held(file)
+            before = read_holder(file)
+            self.fence = (before.fence if before else floor()) + 1
+            self._holder = _now(Holder(os.getpid(), url, self.fence, 0.0, silent_after_s))
+            self._fd = -1
+            self._write()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="lease", daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raise FencedError if another process has taken over."""
+        found = read_holder(self._file) or self._restored()
+        if found is not None and found.fence != self.fence:
+            raise FencedError(
+                "another process has taken this workspace over",
+                found=f"process {found.pid}",
+                fix="this process stops and writes nothing more",
+            )
+
+    def release(self) -> None:
+        """Let the next process start at once."""
+        self._stopping.set()
+        self._thread.join()
+        with self._locked():
+            found = read_holder(self._file)
+            if found and found.fence == self.fence:
+                self._holder = replace(self._holder, released=True)
+                self._write_over()
+        os.close(self._fd)
+
+    def _restored(self) -> Holder | None:
+        """What the lease says once it was written again: it was lost or is garbage, but nobody has taken over.
+
+        Whoever comes later finds it, or has found none and has taken a higher fence.
+        """
+        with self._locked():
+            found = read_holder(self._file)
+            if found is None:
+                log.warning("the lease file was lost or damaged; it is written again", file=str(self._file))
+                try:
+                    self._write()
+                except Exception as error:  # a full disk: fences keep the data right without it
+                    log.warning("the lease file cannot be written", error=str(error))
+        return found
+
+    def _beat(self) -> None:
+        while not self._stopping.wait(min(1.0, self._holder.silent_after_s / 4)):
+            found = read_holder(self._file) or self._restored()
+            if found is not None and found.fence != self.fence:
+                return
+            self._holder = _now(self._holder)
+            # Into the very file that this process wrote: one that another put in its place is left alone.
+            self._write_over()
+
+    def _write(self) -> None:
+        replace_file(self._file, self._content(), f"workspace '{self._file.parent.parent}' cannot be held")
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = os.open(self._file, os.O_RDWR)
+
+    def _write_over(self) -> None:
+        with suppress(OSError):  # a beat that is missed is made up by the next
+            os.pwrite(self._fd, self._content(), 0)
+
+    def _content(self) -> bytes:
+        return orjson.dumps(asdict(self._holder)).ljust(FILE_BYTES)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Nobody else reads and then writes the lease meanwhile, but for one who was paused in here."""
+        with self._file.with_suffix(".lock").open("w") as lock:
+            for _ in range(LOCK_TRIES):
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    time.sleep(LOCK_PAUSE_S)
+            yield
+
+
+def _now(holder: Holder) -> Holder:
+    """The holder with a beat of this moment."""
+    return replace(holder, beat=time.time(), boot=_boot(), beat_s=time.monotonic())

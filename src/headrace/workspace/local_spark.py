@@ -1,0 +1,38 @@
+"""A Spark of one's own, for a workspace whose server is not there to lend its."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.workspace.settings import Workspace
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextmanager
+def local_session(workspace: Workspace) -> Iterator[SparkSession]:
+    """Start Spark as the workspace's settings say, and stop it."""
+    from headrace.spark.session import build_session
+
+    scratch = Path(tempfile.mkdtemp(prefix="headrace-events-"))
+    settings = workspace.settings
+    try:
+        spark = build_session(
+            scratch,
+            master=settings.spark_master,
+            driver_memory=settings.spark_memory,
+            java_options=settings.spark_java_options,
+            log=workspace.logs / "spark-events.log",
+        )
+        try:
+            yield spark
+        finally:
+            spark.stop()
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)

@@ -1,0 +1,160 @@
+"""A workspace: its folder, its settings (`headrace.toml`, then HEADRACE_* variables) and its paths."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from headrace.errors import WorkspaceError, did_you_mean
+from headrace.spark.session import QUICK_JAVA
+
+SETTINGS_FILE = "headrace.toml"
+
+
+class Settings(BaseSettings):
+    """Every setting, with its default. A variable HEADRACE_PORT sets `port`."""
+
+    model_config = SettingsConfigDict(env_prefix="HEADRACE_", extra="forbid")
+
+    host: str = Field("127.0.0.1", description="address that HTTP listens on")
+    port: int = Field(8090, ge=0, le=65535, description="port that HTTP listens on; 0 takes a free one")
+    token: str | None = Field(None, description="bearer token that HTTP asks for; needed for any host but loopback")
+    data: str = Field("data", description="folder of the log, the store and the journal, below the workspace")
+    spark_master: str = Field("local[*]", description="Spark master")
+    spark_memory: str = Field("1g", description="memory of the Spark driver's heap")
+    spark_java_options: str = Field(QUICK_JAVA, description="options of Spark's Java, for its compiler and memory")
+    max_body_mb: int = Field(
+        64, ge=1, le=1024, description="largest body of one request, also when unpacked and when written as JSON"
+    )
+    bodies_mb: int = Field(
+        96, ge=1, description="most megabytes of bodies in memory at once (and at least one largest); beyond it 429"
+    )
+    max_connections: int = Field(2000, ge=10, description="most connections at once; beyond it 429")
+    append_every_ms: int = Field(700, ge=0, description="shortest time between two lake commits of a stream")
+    append_mb: int = Field(96, ge=1, description="most megabytes of the journal in one lake commit")
+    upkeep_every_s: float = Field(30.0, ge=0.1, description="pause between two rounds of the lake's upkeep")
+    lake_grace_s: float = Field(
+        3600.0, ge=0, description="how long a file that compaction replaced stays, for readers in other processes"
+    )
+    refresh_every_s: float = Field(
+        3600.0, ge=1, description="how often the batch layer takes over from the speed layer, where no SCHEDULE says"
+    )
+    retire_after_s: float = Field(
+        86400.0,
+        ge=0,
+        description="how long versions that were replaced, the newest five of a view, can be gone back to",
+    )
+    sql_timeout_s: float = Field(10.0, ge=0.1, le=3600, description="deadline of one query of `headrace sql`")
+    sql_memory_mb: int = Field(
+        1024, ge=64, description="most memory of one query of `headrace sql`, its views included"
+    )
+    sql_at_once: int = Field(2, ge=1, le=64, description="most queries of `headrace sql` at once; more are refused")
+    lease_s: int = Field(10, ge=2, description="a process that was silent for so long may be taken over from")
+    rehearse: bool = Field(True, description="play an event through all parts at start, so that the first is quick")
+    log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="least level that is logged")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """A variable of the environment wins over the file."""
+        return env_settings, init_settings
+
+
+class Workspace:
+    """A folder with `headrace.toml`, `definitions/` and the data folder."""
+
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        self.folder = folder
+        self.settings = settings
+        self.data = folder / settings.data
+
+    @classmethod
+    def open(cls, folder: str | Path = ".", **overrides: Any) -> Workspace:
+        """The workspace in a folder; `overrides` (such as `port`) win over everything."""
+        path = Path(folder).resolve()
+        file = path / SETTINGS_FILE
+        if not file.is_file():
+            raise WorkspaceError(
+                f"folder '{path}' is not a workspace",
+                expected=f"a file {SETTINGS_FILE}",
+                fix="`headrace init` makes one",
+            )
+        settings = _read_settings(file)
+        given = {key: value for key, value in overrides.items() if value is not None}
+        return cls(path, settings.model_copy(update=given))
+
+    def make_data(self) -> None:
+        """Make the data folder, for this user alone. One that is there stays as it is: somebody may share it."""
+        if not self.data.exists():
+            self.data.parent.mkdir(parents=True, exist_ok=True)
+            self.data.mkdir(mode=0o700, exist_ok=True)
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def definitions(self) -> Path:
+        return self.folder / "definitions"
+
+    @property
+    def lease_file(self) -> Path:
+        return self.data / "lease.json"
+
+    @property
+    def catalog_file(self) -> Path:
+        return self.data / "catalog.json"
+
+    @property
+    def logs(self) -> Path:
+        return self.data / "logs"
+
+    @property
+    def builds(self) -> Path:
+        return self.data / "builds"
+
+    def journal(self, stream: str) -> Path:
+        """The folder of a stream's journal."""
+        return self.data / "journal" / stream
+
+    def lake(self, stream: str) -> Path:
+        """The folder of a stream's table."""
+        return self.data / "lake" / stream
+
+
+def _read_settings(file: Path) -> Settings:
+    try:
+        given = tomllib.loads(file.read_text())
+    except PermissionError as error:
+        raise WorkspaceError(
+            f"settings '{file}' cannot be read: permission denied",
+            fix="run this as the user who owns the workspace, or permit this user to read them",
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise WorkspaceError(f"settings '{file}' are not TOML: {error}", fix="mend the line that it names") from error
+    for name in given:
+        if name not in Settings.model_fields:
+            raise WorkspaceError(
+                f"settings '{file}': '{name}' is not a setting",
+                fix=did_you_mean(name, Settings.model_fields) or f"there are: {', '.join(Settings.model_fields)}",
+            )
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise WorkspaceError(
+            f"settings '{file}': '{name}' has a value that does not fit",
+            found=repr(first.get("input")),
+            expected=str(first["msg"]),
+        ) from error
