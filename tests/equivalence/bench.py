@@ -9,11 +9,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from headrace.define.catalog import Catalog
+from headrace.define.catalog import Catalog, parse
 from headrace.define.fingerprint import fingerprint
 from headrace.define.loosening import strictest
 from headrace.define.model import View
-from headrace.define.sql import parse
 from headrace.ingest.door import Ingest
 from headrace.ingest.formats.layout import Format, Layout
 from headrace.lake.append import Append

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from headrace.define.catalog import parse
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import View
-from headrace.define.sql import parse
 from headrace.errors import NotReadyError
 from headrace.serve.answer import Answer
 from headrace.store.base import COUNTED, Selection, Version

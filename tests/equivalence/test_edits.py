@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.define.sql import parse
+from headrace.define.catalog import parse
 from headrace.maintain.batch import Sizes
 from headrace.server.reconcile import reconcile_views
 from headrace.store.base import Version

@@ -9,7 +9,7 @@ import duckdb
 
 from headrace.bench import history
 from headrace.bench.events import ONE_VIEW, STREAM
-from headrace.define.sql import parse
+from headrace.define.catalog import parse
 from headrace.lake.table import LakeTable
 from headrace.maintain.batch_job import BatchJob
 from headrace.store.base import Version

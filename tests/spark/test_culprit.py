@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
+from headrace.define.catalog import parse
 from headrace.define.expression.spark_face import SparkFace
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import View
-from headrace.define.sql import parse
 from headrace.maintain import partials
 from headrace.maintain.culprit import Case, Culprit, find_culprit
 from headrace.maintain.speed import Speed

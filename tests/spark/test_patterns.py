@@ -8,12 +8,12 @@ from typing import Any
 import duckdb
 import pytest
 
+from headrace.define.catalog import parse
 from headrace.define.expression import computed
 from headrace.define.expression.check import parse_expression
 from headrace.define.expression.computed import duckdb_sql
 from headrace.define.expression.functions import TABLE
 from headrace.define.expression.spark_face import for_spark, spark_face
-from headrace.define.sql import parse
 from headrace.define.tokens import escape
 from headrace.maintain.matches import with_matches
 from headrace.maintain.partials import partials

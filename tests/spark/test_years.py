@@ -16,10 +16,10 @@ import duckdb
 import orjson
 import pytest
 
+from headrace.define.catalog import parse
 from headrace.define.expression.check import Checker, Scope, parse_expression, parse_tree
 from headrace.define.expression.computed import duckdb_sql, duckdb_type, refuse_computed
 from headrace.define.expression.functions import TABLE
-from headrace.define.sql import parse
 from headrace.define.tokens import Source, escape
 from headrace.maintain.partials import OUR_COLUMNS, write_partials
 from headrace.serve import Question, answer

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.define.catalog import Catalog
-from headrace.define.sql import parse
+from headrace.define.catalog import Catalog, parse
 from headrace.errors import ConflictError, NotFoundError
 from headrace.faults import VARIABLE
 from headrace.lake.table import LakeState

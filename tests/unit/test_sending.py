@@ -17,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from headrace.define.catalog import parse
 from headrace.define.model import Stream
-from headrace.define.sql import parse
 from headrace.errors import ChangedFileError, HeadraceError, StaleMarkError, TooLargeError, UnavailableError
 from headrace.ingest.door import Ingest, IngestReply
 from headrace.ingest.files import Declared, SourceFile

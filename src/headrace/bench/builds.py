@@ -19,9 +19,9 @@ from statistics import median
 from headrace.bench.events import ONE_VIEW, STREAM
 from headrace.bench.figures import Figure, of_runs, percentile
 from headrace.bench.history import COMMIT_ROWS, VISITORS, VISITS, extend
+from headrace.define.catalog import parse
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import View
-from headrace.define.sql import parse
 from headrace.errors import HeadraceError
 from headrace.lake.table import LakeTable
 from headrace.maintain.batch import Batch, Sizes

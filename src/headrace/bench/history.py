@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.bench.events import BASE_S, PAGES, STREAM
-from headrace.define.sql import parse
+from headrace.define.catalog import parse
 from headrace.lake.file import LakeFileWriter, NewFile
 from headrace.lake.range import CHUNK_BYTES
 from headrace.lake.schema import UTC_US, table_schema

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.bench.figures import Figure, of_percentile
+from headrace.define.catalog import parse
 from headrace.define.model import Stream
-from headrace.define.sql import parse
 from headrace.lake.file import LakeFileWriter
 from headrace.lake.schema import DEAD, UTC_US, table_schema
 from headrace.lake.table import LakeTable

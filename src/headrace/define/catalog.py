@@ -103,6 +103,12 @@ def assemble(
     return Catalog(streams, views, locations)
 
 
+def parse(text: str, file: str = "<sql>", known: Catalog | None = None) -> Catalog:
+    """The streams and views that a text in SQL declares; its views may also read the streams of `known`."""
+    declared, errors = read_statements(Source(text, file))
+    return assemble([Definition(d.definition, d.where) for d in declared], errors, known)
+
+
 def _declared_twice(definition: Definition, first: Location) -> DefinitionError:
     name, where = definition.what.name, definition.where
     if where == first:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from headrace.define.catalog import parse
 from headrace.define.fingerprint import fingerprint
-from headrace.define.sql import parse
 from headrace.ingest.door import Ingest
 from headrace.ingest.formats.layout import Format, Layout
 from headrace.lake.append import Append

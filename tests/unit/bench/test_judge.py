@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from headrace.bench import history
 from headrace.bench.edits import edits
 from headrace.bench.judge import Definition, Judge, Said, wrong_answers
-from headrace.define.sql import parse
+from headrace.define.catalog import parse
 from headrace.lake.table import LakeTable
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import duckdb
 import pytest
 
+from headrace.define.catalog import parse
 from headrace.define.expression.computed import duckdb_sql, duckdb_type
-from headrace.define.sql import parse
 from headrace.errors import DefinitionError
 from headrace.types import BOOLEAN, INT, STRING, TIMESTAMP, Expression, decimal
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.aggregate.exact import Count, Max, Sum
+from headrace.define.catalog import parse
 from headrace.define.model import Column, Key, View, Window
-from headrace.define.sql import parse
 from headrace.plan.edits import classify
 from headrace.types import BIGINT, BOOLEAN, INT, STRING, Expression
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from headrace.define.catalog import parse
 from headrace.define.fingerprint import fingerprint, from_json, to_json
-from headrace.define.sql import parse
 
 TEXT = """
 CREATE STREAM s (ts BIGINT NOT NULL, page STRING, price DECIMAL(10,2), at TIMESTAMP AS timestamp_millis(ts),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import headrace as hr
+from headrace.define.catalog import parse
 from headrace.define.fingerprint import fingerprint, from_json, to_json
-from headrace.define.sql import parse
 from headrace.errors import DefinitionError
 from headrace.plan.differences import compare
 

@@ -7,8 +7,7 @@ import re
 
 import pytest
 
-from headrace.define.catalog import Catalog
-from headrace.define.sql import parse
+from headrace.define.catalog import Catalog, parse
 from headrace.plan.cost import UNKNOWN, Cost, Costs, Size
 from headrace.plan.differences import Change, compare
 

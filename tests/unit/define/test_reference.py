@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from headrace.aggregate import REGISTRY
+from headrace.define.catalog import parse
 from headrace.define.expression.reference import BEGIN, END, render_table
 from headrace.define.python import fluent as hr
 from headrace.define.reader import TYPES
 from headrace.define.rules import OURS
-from headrace.define.sql import parse
 
 PAGE = (Path(__file__).parents[3] / "docs" / "definitions.md").read_text()
 

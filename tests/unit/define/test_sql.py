@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 
 from headrace.aggregate import ApproxCountDistinct, Avg, Count, Max, Min, Sum
+from headrace.define.catalog import parse
 from headrace.define.model import Column, Field, Key, Stream, View, Window
-from headrace.define.sql import parse
 from headrace.errors import DefinitionError, DefinitionErrors
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Expression, decimal
 

@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 import pytest
 
-from headrace.define import sql
+from headrace.define import catalog
 from headrace.demo.broken import KINDS, spoil
 from headrace.demo.server import shop_definitions
 from headrace.demo.traffic import OPENING, SPEED, STREAMS, Traffic
@@ -73,7 +73,7 @@ def test_the_traffic_has_all_that_is_hard():
 
 @pytest.mark.parametrize("stream", STREAMS)
 def test_headrace_refuses_just_the_broken_ones(stream):
-    parser = Parser(sql.parse(shop_definitions()).streams[stream])
+    parser = Parser(catalog.parse(shop_definitions()).streams[stream])
     broken = 0
     for batch in TRAFFIC.batches(stream):
         if len(batch):
@@ -87,7 +87,7 @@ def test_headrace_refuses_just_the_broken_ones(stream):
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("choice", range(len(KINDS)), ids=list(KINDS))
 def test_headrace_refuses_each_kind_for_a_reason_of_its_own(stream, choice):
-    parser = Parser(sql.parse(shop_definitions()).streams[stream])
+    parser = Parser(catalog.parse(shop_definitions()).streams[stream])
     batch = next(TRAFFIC.batches(stream))
     index = next(i for i, truth in enumerate(batch.truths) if truth is not None)
     good = batch.body.split(b"\n")[index]

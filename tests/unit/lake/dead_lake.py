@@ -10,9 +10,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.dataset as ds
 
+from headrace.define.catalog import parse
 from headrace.define.loosening import strictest
 from headrace.define.model import TEXT, Stream
-from headrace.define.sql import parse
 from headrace.ingest.door import Ingest, IngestReply
 from headrace.ingest.formats.layout import Format, Layout
 from headrace.lake.dead import DeadLetters

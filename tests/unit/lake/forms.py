@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.define.catalog import parse
 from headrace.define.model import Stream
-from headrace.define.sql import parse
 from headrace.lake.schema import arrow_type
 from headrace.parse.columnar import Columnar
 from headrace.parse.frames import frame_lines

@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.bench.lake import add_commit
+from headrace.define.catalog import parse
 from headrace.define.model import Stream
-from headrace.define.sql import parse
 from headrace.lake.table import LakeFile, LakeTable
 
 (STREAM,) = parse("CREATE STREAM s (id BIGINT, at TIMESTAMP)").streams.values()

@@ -9,8 +9,8 @@ from itertools import islice
 
 import pytest
 
+from headrace.define.catalog import parse
 from headrace.define.model import Stream
-from headrace.define.sql import parse
 from headrace.parse.frames import frame_lines
 from tests.unit.lake.forms import ARRIVED_US, FORMS, comparable, fast, parsers, second
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.bench.lake import add_commit
-from headrace.define.sql import parse
+from headrace.define.catalog import parse
 from headrace.errors import FencedError
 from headrace.lake import compact
 from headrace.lake.compact import Compaction

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.define.sql import parse
+from headrace.define.catalog import parse
 from headrace.parse.frames import frame_lines
 from headrace.parse.limits import DEEPEST
 from tests.unit.lake.forms import (

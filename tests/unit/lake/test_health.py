@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from headrace.define.sql import parse
+from headrace.define.catalog import parse
 from headrace.disk import free_bytes
 from headrace.errors import CorruptionError, DiskFullError
 from headrace.lake.file import LakeFileWriter

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.define.sql import parse
+from headrace.define.catalog import parse
 from headrace.parse.frames import frame_lines
 from headrace.parse.limits import MOST_VALUES
 from headrace.parse.parser import Parser

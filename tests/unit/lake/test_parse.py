@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.define.sql import parse
+from headrace.define.catalog import parse
 from headrace.parse.frames import frame_lines
 from headrace.parse.parser import Parser
 

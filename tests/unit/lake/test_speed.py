@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.define.sql import parse
+from headrace.define.catalog import parse
 from headrace.parse.frames import frame_lines
 from headrace.parse.parser import Parser
 

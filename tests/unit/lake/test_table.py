@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.define.sql import parse
+from headrace.define.catalog import parse
 from headrace.errors import ConflictError, CorruptionError, FencedError
 from headrace.lake.file import NewFile
 from headrace.lake.table import LakeFile, LakeState, LakeTable

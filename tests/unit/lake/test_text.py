@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.define.sql import parse
+from headrace.define.catalog import parse
 from headrace.parse.frames import as_lines, frame, frame_text
 from headrace.parse.parser import Parser
 

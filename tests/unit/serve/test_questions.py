@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import headrace.serve.read
+from headrace.define.catalog import parse
 from headrace.define.model import Window
-from headrace.define.sql import parse
 from headrace.errors import ConflictError, DefinitionError, NotFoundError, QuestionError
 from headrace.serve import Answer, Question, answer
 from headrace.serve.cell import CellQuestion, find_cell

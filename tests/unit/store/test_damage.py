@@ -11,9 +11,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from headrace.define.catalog import Catalog
+from headrace.define.catalog import Catalog, parse
 from headrace.define.fingerprint import fingerprint
-from headrace.define.sql import parse
 from headrace.errors import CorruptionError, DiskFullError, WorkspaceError
 from headrace.faults import VARIABLE
 from headrace.lake.table import LakeState
