@@ -6,7 +6,7 @@ CLI, HTTP and logging print the same sentence, made by `str(error)`.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -232,6 +232,89 @@ class UnavailableError(HeadraceError):
 
 class JavaEndedError(UnavailableError):
     """Java ended in the middle of a job; it is started again by itself."""
+
+
+class HttpError(HeadraceError):
+    """A failure that only HTTP has."""
+
+
+class BadRequestError(HttpError):
+    """A header of the request is not well-formed."""
+
+    code = "bad_request"
+    http_status = 400
+
+
+class UnsupportedError(HttpError):
+    """The body is said to be of a kind that is not taken."""
+
+    code = "unsupported"
+    http_status = 415
+
+
+class SlowError(HttpError):
+    """A request does not come, or too slowly; nothing of it was kept."""
+
+    code = "too_slow"
+    http_status = 408
+
+
+class HeaderError(HttpError):
+    """The headers of a request are too long."""
+
+    code = "headers_too_long"
+    http_status = 431
+
+
+class UnauthorizedError(HttpError):
+    """The bearer token is missing or wrong."""
+
+    code = "unauthorized"
+    http_status = 401
+
+
+class ForbiddenError(HttpError):
+    """A web page of another site, or another name of this machine, asks a server without a token."""
+
+    code = "forbidden"
+    http_status = 403
+
+
+class RouteError(HttpError):
+    """No endpoint has this path."""
+
+    code = "no_such_path"
+    http_status = 404
+
+
+class MethodError(HttpError):
+    """The endpoint exists but does not take this method."""
+
+    code = "method_not_allowed"
+    http_status = 405
+
+
+class RequestError(HttpError):
+    """A parameter or body has not the form that the endpoint takes."""
+
+    code = "request"
+    http_status = 422
+
+
+class InternalError(HttpError):
+    """A fault of ours; the log has the trace."""
+
+    code = "internal"
+    http_status = 500
+
+
+def chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and all that caused it, each once."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:

@@ -13,8 +13,8 @@ import typer.main
 
 from headrace.cli.app import app, run
 from headrace.cli.init import toml_value
+from headrace.errors import HttpError
 from headrace.server.runtime import Runtime
-from headrace.web import refusals
 from headrace.web.app import create_app
 from headrace.workspace.settings import Settings, Workspace
 from tests.surfaces.metrics_reference import metrics_reference
@@ -146,7 +146,7 @@ def settings_reference() -> str:
 
 def http_reference(openapi: dict[str, Any]) -> str:
     """Every endpoint with its parameters."""
-    own = sorted(f"`{e.code}` ({e.http_status})" for e in vars(refusals).values() if _is_own(e))
+    own = sorted(f"`{e.code}` ({e.http_status})" for e in HttpError.__subclasses__())
     parts = [_HTTP.replace("@CODES", ", ".join(own))]
     for path, methods in openapi["paths"].items():
         for method, operation in methods.items():
@@ -166,10 +166,6 @@ def _body(operation: dict[str, Any]) -> str:
         return f"\nBody: {', '.join(f'`{kind}`' for kind in content)}.\n" if content else ""
     rows = "".join(f"| `{name}` | {_cell(field['description'])} |\n" for name, field in fields.items())
     return f"\n| in the body | what it does |\n|---|---|\n{rows}"
-
-
-def _is_own(value: Any) -> bool:
-    return isinstance(value, type) and value.__module__ == refusals.__name__
 
 
 def _clean(text: str | None) -> str:

@@ -26,11 +26,11 @@ from headrace.errors import (
     NotReadyError,
     QuestionError,
     TooLargeError,
+    UnauthorizedError,
     UnavailableError,
     UsageError,
 )
 from headrace.ingest.files import SourceFile
-from headrace.web.refusals import UnauthorizedError
 from tests.surfaces.conftest import Served, visit
 
 

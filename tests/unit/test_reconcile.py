@@ -14,7 +14,8 @@ from headrace.faults import VARIABLE
 from headrace.lake.table import LakeState
 from headrace.plan.cost import Costs, Size
 from headrace.plan.rollback import Rollback, plan_rollback
-from headrace.server.reconcile import choose_way, reconcile_views
+from headrace.plan.ways import choose_way
+from headrace.server.reconcile import reconcile_views
 from headrace.store.base import BatchTable, Point, Step, Version
 from headrace.store.duckdb.store import DuckStore
 

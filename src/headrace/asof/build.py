@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.define.model import Stream
-from headrace.disk import from_spark, one_line
 from headrace.errors import CorruptionError, HeadraceError, UnavailableError
 from headrace.lake.commits import newest_before
 from headrace.lake.table import LakeTable
 from headrace.maintain.batch_job import SLICE_ROWS, BatchJob
 from headrace.maintain.partials import SMALL_BYTES, damage_of
 from headrace.maintain.speed import step_end
+from headrace.spark.failures import from_spark, one_line
 from headrace.spark.jobs import Job
 from headrace.store.base import BatchTable, Point, Version
 from headrace.store.duckdb.apart import make_apart

@@ -16,7 +16,6 @@ from headrace.asof.behind import (
     read_page,
 )
 from headrace.define.model import Stream
-from headrace.disk import from_spark, one_line
 from headrace.errors import CorruptionError, HeadraceError, UnavailableError
 from headrace.format import EPOCH
 from headrace.lake.dead import decoded
@@ -26,6 +25,7 @@ from headrace.serve.answer import Answer
 from headrace.serve.cell import Cell, CellQuestion
 from headrace.serve.explanation import US, ExplainedEvent, Explanation
 from headrace.serve.times import MS
+from headrace.spark.failures import from_spark, one_line
 from headrace.spark.jobs import Job
 from headrace.store.base import Version
 

@@ -13,8 +13,9 @@ from headrace.bench.events import BASE_S, PAGES, STREAM
 from headrace.define.catalog import parse
 from headrace.lake.file import LakeFileWriter, NewFile
 from headrace.lake.range import CHUNK_BYTES
-from headrace.lake.schema import UTC_US, table_schema
+from headrace.lake.schema import table_schema
 from headrace.lake.table import LakeState, LakeTable
+from headrace.parse.schema import UTC_US
 
 VISITORS = 10_000
 EVENTS_PER_S = 2_778  # 10 M in an hour: 10,000 visitors then have some 600,000 groups of 1-minute panes

@@ -16,9 +16,10 @@ from headrace.bench.figures import Figure, of_percentile
 from headrace.define.catalog import parse
 from headrace.define.model import Stream
 from headrace.lake.file import LakeFileWriter
-from headrace.lake.schema import DEAD, UTC_US, table_schema
+from headrace.lake.schema import DEAD, table_schema
 from headrace.lake.table import LakeTable
 from headrace.lake.upkeep import Upkeep
+from headrace.parse.schema import UTC_US
 from headrace.transport.journal.journal import Journal
 
 Tell = Callable[[str], None]

@@ -43,7 +43,6 @@ from headrace.serve.times import Bound, iso_ms
 from headrace.spark.jobs import Job, Progress
 from headrace.sql.answer import ARROW_STREAM, SqlAnswer, SqlLimit
 from headrace.transport.sent import FilePiece
-from headrace.web import refusals
 from headrace.workspace.lease import live_holder
 from headrace.workspace.settings import Workspace
 
@@ -450,7 +449,7 @@ def _read_where(text: str | None) -> Location | None:
 
 def _classes() -> dict[str, type[HeadraceError]]:
     found: dict[str, type[HeadraceError]] = {}
-    rest: list[type[HeadraceError]] = [refusals.RequestError, HeadraceError]  # a base comes before what refines it
+    rest: list[type[HeadraceError]] = [HeadraceError]  # a base comes before what refines it
     while rest:
         one = rest.pop()
         found.setdefault(one.code, one)

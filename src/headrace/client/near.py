@@ -23,8 +23,9 @@ from headrace.ingest.formats.layout import Layout
 from headrace.lake.dead import DeadLetters
 from headrace.lake.table import LakeTable
 from headrace.lake.upkeep import lake_figures
-from headrace.plan.cost import Costs, Size
+from headrace.plan.cost import Costs, Size, lake_size, unread_size
 from headrace.plan.differences import Plan, checked_plan, compare
+from headrace.plan.ways import choose_way
 from headrace.serve.answer import Answer, answer
 from headrace.serve.cell import CellQuestion
 from headrace.serve.explanation import Explanation
@@ -39,8 +40,6 @@ from headrace.server.describe import (
     warnings,
 )
 from headrace.server.pipeline import describe_stream
-from headrace.server.reconcile import choose_way
-from headrace.server.size import lake_size, unread_size
 from headrace.server.stored import open_to_read, store_files, take_lease
 from headrace.sql.answer import SqlAnswer, SqlLimit
 from headrace.sql.children import Children

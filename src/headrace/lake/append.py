@@ -13,12 +13,13 @@ import orjson
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.define.model import Stream
-from headrace.disk import disk_full, from_spark, is_disk_full, is_transient, one_line
+from headrace.disk import disk_full, is_disk_full
 from headrace.errors import CorruptionError, DiskFullError, HeadraceError, JavaEndedError, UnavailableError
 from headrace.faults import fault_point
 from headrace.lake.file import NewFile
 from headrace.lake.range import TOLD, Work, range_writer
 from headrace.lake.table import LakeState, LakeTable
+from headrace.spark.failures import from_spark, is_transient, one_line
 from headrace.spark.session import Session, is_alive
 from headrace.timing import Timing
 from headrace.transport.journal.source import NAME, JournalSource

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.lake.health import footer_crc
-from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, DEAD, NEWEST, POSITION, UTC_US, VALUE
+from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, DEAD, NEWEST, POSITION, VALUE
+from headrace.parse.schema import UTC_US
 
 TOLD = (COMMIT, POSITION)  # columns whose smallest and largest value the log keeps
 

@@ -22,10 +22,11 @@ from headrace.disk import disk_full, is_disk_full
 from headrace.errors import CorruptionError
 from headrace.faults import fault_point
 from headrace.lake.file import LakeFileWriter
-from headrace.lake.schema import ARRIVED, DEAD, UTC_US, table_schema
+from headrace.lake.schema import ARRIVED, DEAD, table_schema
 from headrace.lake.since import Since, parse_since
 from headrace.parse.frames import Frames, frame
 from headrace.parse.parser import Parsed
+from headrace.parse.schema import UTC_US
 from headrace.transport.journal.record import Record, Segment, spans, walk
 
 CHUNK_BYTES = 4 << 20

@@ -20,7 +20,6 @@ import orjson
 import pyarrow as pa
 
 from headrace.define.model import Stream
-from headrace.disk import one_line
 from headrace.errors import ConflictError, CorruptionError, HeadraceError, QuestionError, UnavailableError
 from headrace.faults import fault_point
 from headrace.lake.batches import batches
@@ -29,6 +28,7 @@ from headrace.lake.range import later
 from headrace.lake.reread import REREAD, Reread, dead_file_reader
 from headrace.lake.schema import COMMIT, COMMITTED_AT, NEWEST, OURS
 from headrace.lake.table import LakeFile, LakeState, LakeTable
+from headrace.spark.failures import one_line
 from headrace.spark.session import Session
 
 POOL = "replay"

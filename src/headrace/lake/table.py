@@ -17,13 +17,14 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headrace.define.model import Stream
-from headrace.disk import disk_full, is_disk_full, one_line, sync
+from headrace.disk import disk_full, is_disk_full, sync
 from headrace.errors import ConflictError, CorruptionError, FencedError, HeadraceError, UnavailableError
 from headrace.lake.file import NewFile
 from headrace.lake.health import check_log, has_events
 from headrace.lake.log import Action, DeltaLog, sync_folders
 from headrace.lake.metadata import schema_change
 from headrace.lake.schema import COMMIT, DEAD, table_schema
+from headrace.spark.failures import one_line
 
 if TYPE_CHECKING:
     from headrace.lake.since import Since

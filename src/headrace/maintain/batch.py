@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import structlog
 
 from headrace.define.model import Stream
-from headrace.disk import is_disk_full, is_transient, one_line
+from headrace.disk import is_disk_full
 from headrace.errors import ConflictError, HeadraceError, JavaEndedError, NotReadyError
 from headrace.faults import fault_point
 from headrace.lake.table import LakeFile, LakeTable
@@ -28,6 +28,7 @@ from headrace.maintain.partials import damage_of, reads
 from headrace.maintain.slices import DRIFT, Slices, remove_unneeded, slices_folder
 from headrace.maintain.speed import MOST_ROWS, next_step, step_end
 from headrace.maintain.suspects import Suspects
+from headrace.spark.failures import is_transient, one_line
 from headrace.spark.session import Session, is_alive
 from headrace.store.base import Audit, BatchTable, Store, Version, VersionId
 from headrace.store.duckdb.apart import compare_apart, make_apart

@@ -14,12 +14,13 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.define.model import Stream
-from headrace.disk import disk_full, is_disk_full, is_transient, one_line
+from headrace.disk import disk_full, is_disk_full
 from headrace.errors import ConflictError, JavaEndedError
 from headrace.faults import fault_point
 from headrace.lake.table import LakeFile, LakeTable
 from headrace.maintain.partials import damage_of, read_events, reads, write_partials
 from headrace.maintain.suspects import Suspects
+from headrace.spark.failures import is_transient, one_line
 from headrace.spark.session import Session, is_alive
 from headrace.store.base import Step, Store, Version, VersionId
 from headrace.timing import Timing

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import structlog
 
 from headrace.define.model import Stream
-from headrace.disk import one_line
 from headrace.errors import ConflictError
 from headrace.lake.table import LakeTable
 from headrace.maintain.culprit import Attempt, Case, Culprit, attempt_on, find_culprit
 from headrace.maintain.trial import Trial, TrialSettings
+from headrace.spark.failures import one_line
 from headrace.spark.session import BATCH_POOL, Session, is_alive
 from headrace.store.base import Store, Version, VersionId
 

@@ -22,10 +22,11 @@ import orjson
 
 from headrace.define.fingerprint import from_json, to_json
 from headrace.define.model import Stream, View
-from headrace.disk import is_disk_full, one_line
+from headrace.disk import is_disk_full
 from headrace.errors import UnavailableError
 from headrace.lake.table import LakeFile
 from headrace.maintain.culprit import Case, attempt_on
+from headrace.spark.failures import one_line
 from headrace.spark.session import build_session, is_alive
 from headrace.store.base import Version
 

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from headrace.define.model import Field
-from headrace.lake.schema import arrow_type
 from headrace.parse.frames import Frames
 from headrace.parse.limits import beyond_limits
 from headrace.parse.maps import Maps
+from headrace.parse.schema import arrow_type
 from headrace.types import Type
 
 # Plain values: with the first that becomes Arrow's, pandas is loaded, a fifth of the time of commands that need none.

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.define.model import TEXT, Field, Stream
-from headrace.lake.schema import field_schema
 from headrace.parse.compute import Computing
 from headrace.parse.frames import Frames
 from headrace.parse.objects import LenientReader, ObjectReader, Read
+from headrace.parse.schema import field_schema
 from headrace.parse.text import read_text
 
 LONGEST_SQL = 100  # of an expression that a reason shows

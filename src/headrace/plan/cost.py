@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from headrace.define.model import View
 from headrace.format import about, count
 from headrace.plan.edits import Way
+
+if TYPE_CHECKING:
+    from headrace.lake.table import LakeTable
 
 # Until a build has run here: what two cores of a laptop do for a view of some sums, and some to spare.
 DEFAULT_EVENTS_PER_S = 500_000.0
@@ -72,3 +76,13 @@ def sum_up(costs: list[Cost]) -> Cost:
         round(sum(cost.seconds for cost in costs), 3),
         all(cost.measured for cost in costs),
     )
+
+
+def lake_size(table: LakeTable) -> Size:
+    """What a lake holds now."""
+    return Size(table.rows(), sum(file.size for file in table.files(0, table.state.next_commit)))
+
+
+def unread_size(folder: Path) -> Size | None:
+    """Of a stream that does not run: nothing, unless an earlier one of its name has left a log. That is not opened."""
+    return None if folder.exists() else Size(0, 0)

@@ -11,7 +11,7 @@ from headrace.errors import ConflictError, NotFoundError
 from headrace.plan.cost import Costs
 from headrace.plan.differences import Change, build_change, free_reason
 from headrace.plan.edits import Way, classify
-from headrace.server.reconcile import can_return, choose_way
+from headrace.plan.ways import can_return, choose_way
 from headrace.store.base import Version
 
 

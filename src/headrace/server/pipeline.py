@@ -13,7 +13,7 @@ import structlog
 
 from headrace.define.loosening import strictest
 from headrace.define.model import Stream
-from headrace.disk import disk_full, from_system, is_disk_full, one_line
+from headrace.disk import disk_full, from_system, is_disk_full
 from headrace.errors import FencedError, HeadraceError, JavaEndedError, NotReadyError, StartingError
 from headrace.format import iso_us
 from headrace.ingest.door import Ingest
@@ -22,6 +22,7 @@ from headrace.lake.health import check_files, check_log
 from headrace.lake.table import LakeState, LakeTable
 from headrace.lake.upkeep import Upkeep, lake_figures
 from headrace.plan.cost import DEFAULT_EVENTS_PER_S
+from headrace.spark.failures import one_line
 from headrace.store.base import Store, Version
 from headrace.timing import Timing
 from headrace.transport.journal.journal import Journal

@@ -5,7 +5,7 @@ Each step is one transaction, chosen anew from what the store says: stopped anyw
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 import structlog
@@ -14,7 +14,8 @@ from headrace.define.catalog import Catalog
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import View
 from headrace.lake.table import LakeState
-from headrace.plan.edits import Way, classify
+from headrace.plan.edits import Way
+from headrace.plan.ways import choose_way
 from headrace.store.base import Point, Store, Version
 
 STEPS = 4  # of a view: go back to a kept version, take it over with another patience, …
@@ -51,31 +52,6 @@ def reconcile_views(
             way = choose_way(_versions(store), view, patience_ms)
             if way is None or not _go(store, way, view, patience_ms, lakes.get(view.stream), between_steps):
                 break
-
-
-def choose_way(versions: Sequence[Version], view: View, patience_ms: int) -> Way | None:
-    """How to come by the rows of a view as it is wanted now; None if the version for it is there or on its way."""
-    own = [version for version in versions if version.view.name == view.name]
-    serving = next((version for version in own if version.serving), None)
-    coming = next((version for version in own if version.live and not version.serving), None)
-    wanted = fingerprint(view)
-    newest = coming or serving
-    if newest and (newest.fingerprint, newest.patience_ms) == (wanted, patience_ms):
-        return None
-    if coming and serving and (serving.fingerprint, serving.patience_ms) == (wanted, patience_ms):
-        return Way("stop", coming.number)
-    for version in (serving, coming):
-        if version and classify(version.view, view, (version.patience_ms, patience_ms)).free:
-            return Way("adopt", version.number)
-    kept = [version for version in own if can_return(version) and version.fingerprint == wanted]
-    if kept:
-        return Way("revive", max(kept, key=lambda version: version.changed_at_us).number)
-    return Way("build")
-
-
-def can_return(version: Version) -> bool:
-    """Whether it is retired and still has its rows."""
-    return version.state == "retired" and version.whole
 
 
 def point_of(lake: LakeState) -> Point:

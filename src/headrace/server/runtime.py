@@ -18,7 +18,7 @@ import structlog
 
 from headrace.asof import History, Job
 from headrace.define.model import Stream
-from headrace.disk import disk_full, is_disk_full, one_line
+from headrace.disk import disk_full, is_disk_full
 from headrace.errors import HeadraceError, NotFoundError, did_you_mean
 from headrace.ingest.door import IngestReply, TokenState, read_token
 from headrace.ingest.formats.layout import Layout
@@ -33,6 +33,7 @@ from headrace.server.definitions import Definitions
 from headrace.server.pipeline import Pipeline
 from headrace.server.status import Status
 from headrace.server.stored import clean, open_store, take_lease
+from headrace.spark.failures import one_line
 from headrace.spark.process import SparkProcess
 from headrace.sql.answer import SqlAnswer, SqlLimit
 from headrace.sql.children import Children

@@ -8,12 +8,12 @@ from typing import Any
 from headrace.define.catalog import Catalog
 from headrace.define.model import View
 from headrace.errors import NotFoundError, NotReadyError, StartingError, did_you_mean
-from headrace.plan.cost import Costs, Size
+from headrace.plan.cost import Costs, Size, lake_size, unread_size
 from headrace.plan.rollback import Rollback, plan_rollback
+from headrace.plan.ways import choose_way
 from headrace.server.describe import describe_audit, describe_versions
 from headrace.server.pipeline import Pipeline
-from headrace.server.reconcile import choose_way, point_of
-from headrace.server.size import lake_size, unread_size
+from headrace.server.reconcile import point_of
 from headrace.store.base import Store, Version
 from headrace.workspace.settings import Workspace
 

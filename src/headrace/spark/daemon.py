@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import pandas  # noqa: F401 - Arrow loads it with its first array
+from importlib import import_module
+
 from pyspark import daemon
 
-import headrace.lake.range  # noqa: F401 - what workers run
+# By name, since what workers run lies above this room. Arrow loads pandas with its first array.
+PRELOADED = ("pandas", "headrace.lake.range")
+
+for _module in PRELOADED:
+    import_module(_module)
 
 if __name__ == "__main__":
     daemon.manager()

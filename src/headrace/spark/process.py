@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from headrace.disk import one_line
 from headrace.errors import HeadraceError, StartingError
+from headrace.spark.failures import one_line
 from headrace.spark.session import discard, is_alive, java_process
 
 if TYPE_CHECKING:

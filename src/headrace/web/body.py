@@ -9,13 +9,12 @@ from typing import Any
 import orjson
 from starlette.requests import Request
 
-from headrace.errors import HeadraceError, TooLargeError
+from headrace.errors import HeadraceError, RequestError, SlowError, TooLargeError, UnsupportedError
 from headrace.ingest.formats.compression import Compression, Unpacked
 from headrace.ingest.formats.layout import Format, Layout, make_layout
 from headrace.ingest.formats.source import Source
 from headrace.transport.sent import FilePiece
 from headrace.web.admission import Claim
-from headrace.web.refusals import RequestError, SlowError, UnsupportedError
 
 BLOCK_BYTES = 1 << 20
 GRACE_S = 15.0  # a body may take so long, and the time that its bytes take at the slowest pace

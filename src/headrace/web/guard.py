@@ -13,8 +13,14 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.disk import from_system
-from headrace.errors import HeadraceError, WorkspaceError
-from headrace.web.refusals import BadRequestError, ForbiddenError, InternalError, UnauthorizedError
+from headrace.errors import (
+    BadRequestError,
+    ForbiddenError,
+    HeadraceError,
+    InternalError,
+    UnauthorizedError,
+    WorkspaceError,
+)
 from headrace.web.replies import reply_error
 from headrace.web.session import Sessions, is_linkable, is_open, is_page
 

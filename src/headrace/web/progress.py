@@ -13,8 +13,7 @@ from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
 from headrace.asof import Job
-from headrace.errors import HeadraceError
-from headrace.web.refusals import InternalError
+from headrace.errors import HeadraceError, InternalError
 from headrace.web.replies import reply_json
 
 NDJSON = "application/x-ndjson"

@@ -9,8 +9,7 @@ from typing import Any
 import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from headrace.errors import HeadraceError, OverloadError
-from headrace.web.refusals import HeaderError, RequestError, SlowError
+from headrace.errors import HeaderError, HeadraceError, OverloadError, RequestError, SlowError
 
 HEADERS_S = 20.0  # from the first byte of a request, or the connection, to the end of its headers
 HEADER_BYTES = 64 << 10  # without an end of the headers; what comes in one read is not counted apart

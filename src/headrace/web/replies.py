@@ -10,8 +10,16 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from headrace.errors import HeadraceError, OverloadError, TooLargeError
-from headrace.web.refusals import MethodError, RequestError, RouteError, SlowError, UnauthorizedError
+from headrace.errors import (
+    HeadraceError,
+    MethodError,
+    OverloadError,
+    RequestError,
+    RouteError,
+    SlowError,
+    TooLargeError,
+    UnauthorizedError,
+)
 
 JSON = "application/json"
 RETRY_AFTER_S = "1"

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from headrace.errors import RequestError
 from headrace.web.body import read_body
-from headrace.web.refusals import RequestError
 from headrace.web.replies import reply_json
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from headrace.define.catalog import parse
 from headrace.define.model import Stream
-from headrace.lake.schema import arrow_type
 from headrace.parse.columnar import Columnar
 from headrace.parse.frames import frame_lines
 from headrace.parse.parser import Parser
+from headrace.parse.schema import arrow_type
 from headrace.parse.verdict import Refused, SecondParser
 
 PAGE = Path(__file__).parents[3] / "docs" / "parsing.md"

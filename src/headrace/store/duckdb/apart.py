@@ -20,8 +20,8 @@ import orjson
 from headrace import errors
 from headrace.define.fingerprint import from_json, to_json
 from headrace.define.model import View
-from headrace.disk import one_line
 from headrace.errors import HeadraceError, UnavailableError
+from headrace.spark.failures import one_line
 from headrace.store.base import Drift
 from headrace.store.duckdb.batch_table import MEMORY_MB, Made, put_in_place, write_unfinished
 from headrace.store.duckdb.compare import Comparison, compare

@@ -1,0 +1,35 @@
+"""The cheapest way from the versions that a store has to the rows of a view as it is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.define.fingerprint import fingerprint
+from headrace.define.model import View
+from headrace.plan.edits import Way, classify
+from headrace.store.base import Version
+
+
+def choose_way(versions: Sequence[Version], view: View, patience_ms: int) -> Way | None:
+    """How to come by the rows of a view as it is wanted now; None if the version for it is there or on its way."""
+    own = [version for version in versions if version.view.name == view.name]
+    serving = next((version for version in own if version.serving), None)
+    coming = next((version for version in own if version.live and not version.serving), None)
+    wanted = fingerprint(view)
+    newest = coming or serving
+    if newest and (newest.fingerprint, newest.patience_ms) == (wanted, patience_ms):
+        return None
+    if coming and serving and (serving.fingerprint, serving.patience_ms) == (wanted, patience_ms):
+        return Way("stop", coming.number)
+    for version in (serving, coming):
+        if version and classify(version.view, view, (version.patience_ms, patience_ms)).free:
+            return Way("adopt", version.number)
+    kept = [version for version in own if can_return(version) and version.fingerprint == wanted]
+    if kept:
+        return Way("revive", max(kept, key=lambda version: version.changed_at_us).number)
+    return Way("build")
+
+
+def can_return(version: Version) -> bool:
+    """Whether it is retired and still has its rows."""
+    return version.state == "retired" and version.whole

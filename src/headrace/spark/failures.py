@@ -1,0 +1,44 @@
+"""What a failure within a Spark job means: one of our errors, one that is worth a retry, or any as one line."""
+
+from __future__ import annotations
+
+import re
+
+from headrace import errors
+from headrace.errors import HeadraceError, chain
+
+_OURS = re.compile(r"headrace\.errors\.(\w+): (.+)")
+_CALL = "An error occurred while calling "  # Py4J's first line, which says nothing
+_CAUSE = re.compile(r"(?:^Caused by: |^: |executor \w+\): )([\w.$]+(?:Error|Exception)\b[^\n]*)", re.MULTILINE)
+_UNREADABLE = re.compile(r"while reading file (?:file://)?(\S+?\.parquet)")
+# On a busy machine a Python worker may start later than Spark waits for it; the next one is in time.
+_TRANSIENT = re.compile(r"Python worker failed to connect back|waiting for the Python worker to connect back")
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether a job failed for want of time to start, so that it is worth a retry without a word."""
+    return any(_TRANSIENT.search(str(each)) for each in chain(error))
+
+
+def from_spark(error: BaseException) -> HeadraceError | None:
+    """The error of ours that a Spark worker raised: it comes back as text within Spark's own."""
+    for each in chain(error):
+        if isinstance(each, HeadraceError):
+            return each
+        found = _OURS.search(str(each))
+        made = getattr(errors, found.group(1), None) if found else None
+        if found and isinstance(made, type) and issubclass(made, HeadraceError):
+            return made(found.group(2).strip())
+    return None
+
+
+def one_line(error: BaseException) -> str:
+    """Any failure as one sentence."""
+    if isinstance(error, HeadraceError):
+        return str(error)
+    unreadable = _UNREADABLE.search(str(error))  # Spark names it deep within a stack trace
+    if unreadable:
+        return f"file '{unreadable.group(1)}' cannot be read; restore it from a copy"
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = _CAUSE.findall(str(error)) if lines and lines[0].startswith(_CALL) else []
+    return causes[-1] if causes else lines[0] if lines else type(error).__name__
