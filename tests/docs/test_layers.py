@@ -9,10 +9,30 @@ SOURCE = Path(__file__).parents[2] / "src" / "headrace"
 TOUR = (SOURCE.parents[1] / "docs" / "architecture.md").read_text()
 GROUND = ["errors", "types", "disk", "faults", "timing", "format", "logs"]  # loose modules, used by all
 # Each may import the ground, those before it, and itself.
-ROOMS = (
-    "aggregate define spark workspace parse transport ingest lake store plan maintain serve asof sql infer "
-    "server client web doctor demo bench cli"
-).split()
+ROOMS = [
+    "aggregate",
+    "define",
+    "spark",
+    "workspace",
+    "parse",
+    "transport",
+    "ingest",
+    "lake",
+    "store",
+    "plan",
+    "maintain",
+    "serve",
+    "asof",
+    "sql",
+    "infer",
+    "server",
+    "client",
+    "web",
+    "doctor",
+    "demo",
+    "bench",
+    "cli",
+]
 RANK = dict.fromkeys(GROUND, 0) | {room: rank for rank, room in enumerate(ROOMS, 1)}
 
 

@@ -134,6 +134,20 @@ def test_a_kept_version_is_taken_over_with_the_patience_of_today(served: DuckSto
     assert (versions(served)[1].home, versions(served)[1].patience_ms) == (1, 3_600_000)
 
 
+def test_an_edit_chooses_again_if_the_swap_comes_between(served: DuckStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    edit(served, GROWN)
+    forget = served.forget
+
+    def forget_after_the_swap(view: str, number: int) -> None:
+        build(served, number)
+        served.promote(view, number)
+        forget(view, number)
+
+    monkeypatch.setattr(served, "forget", forget_after_the_swap)
+    edit(served, VIEW)
+    assert [version.view for version in versions(served) if version.live] == [catalog(VIEW).views["v"]]
+
+
 def test_a_step_that_was_computed_before_an_edit_is_not_merged(served: DuckStore) -> None:
     edit(served, RENAMED)
     with pytest.raises(ConflictError, match="version 1 has changed meanwhile; found an edit took its rows"):

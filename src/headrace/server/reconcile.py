@@ -13,12 +13,13 @@ import structlog
 from headrace.define.catalog import Catalog
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import View
+from headrace.errors import ConflictError
 from headrace.lake.table import LakeState
 from headrace.plan.edits import Way
 from headrace.plan.ways import choose_way
 from headrace.store.base import Point, Store, Version
 
-STEPS = 4  # of a view: go back to a kept version, take it over with another patience, …
+STEPS = 8  # of a view: go back to a kept version, take it over with another patience, choose again, …
 
 log = structlog.get_logger("headrace.store")
 
@@ -50,8 +51,13 @@ def reconcile_views(
         for _ in range(STEPS):
             go_on()
             way = choose_way(_versions(store), view, patience_ms)
-            if way is None or not _go(store, way, view, patience_ms, lakes.get(view.stream), between_steps):
-                break
+            try:
+                if way is None or not _go(store, way, view, patience_ms, lakes.get(view.stream), between_steps):
+                    break
+            except ConflictError as error:  # the batch layer has moved the version on since it was read
+                log.info("an edit chooses its way again", view=view.name, reason=str(error))
+        else:
+            raise ConflictError(f"view '{view.name}' changed during each step of the edit", fix="apply again")
 
 
 def point_of(lake: LakeState) -> Point:
