@@ -21,7 +21,7 @@ from headrace.define.catalog import parse
 from headrace.define.model import Stream
 from headrace.errors import ChangedFileError, HeadraceError, StaleMarkError, TooLargeError, UnavailableError
 from headrace.ingest.door import Ingest, IngestReply
-from headrace.ingest.files import Declared, SourceFile
+from headrace.ingest.files import SourceFile, StreamShape
 from headrace.ingest.formats.layout import Layout
 from headrace.ingest.sending import Sending, SendReply, send_all
 from headrace.transport.journal.journal import Journal
@@ -80,7 +80,7 @@ class Receiver:
 
     def send(self, *files: Path, again: bool = False, size: int = SIZE) -> SendReply:
         types = {field.name: str(field.type) for field in self.stream.fields}
-        declared = Declared("s", self.stream.format, types)
+        declared = StreamShape("s", self.stream.format, types)
         sending = Sending(self, declared, again=again)
         return send_all(sending, (SourceFile(file, declared, size=size) for file in files))
 

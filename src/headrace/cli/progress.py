@@ -17,7 +17,7 @@ from headrace.format import many
 
 if TYPE_CHECKING:
     from headrace.errors import HeadraceError
-    from headrace.ingest.sending import Progress
+    from headrace.ingest.sending import SendProgress
 
 SAY_EVERY_S = 10.0
 
@@ -93,7 +93,7 @@ class _Bar:
 
 
 @contextmanager
-def show_progress(files: list[Path], *, endless: bool) -> Iterator[Progress]:
+def show_progress(files: list[Path], *, endless: bool) -> Iterator[SendProgress]:
     """Shows it while the block runs."""
     known = not endless and all(file.is_file() for file in files)
     total = sum(file.stat().st_size for file in files) if known else None

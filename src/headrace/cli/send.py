@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.client.connect import Connection
     from headrace.ingest.door import TokenState
     from headrace.ingest.formats.layout import Layout
-    from headrace.ingest.sending import Progress, SendReply
+    from headrace.ingest.sending import SendProgress, SendReply
 
 WAIT_SLICE_S = 5.0
 
@@ -126,7 +126,7 @@ def _follow(
     stream: str,
     files: list[Path],
     layout: Layout,
-    progress: Progress | None,
+    progress: SendProgress | None,
     *,
     again: bool,
 ) -> SendReply:

@@ -16,9 +16,9 @@ from headrace.client.far import Remote, RemoteDeadLetters
 from headrace.client.whole import read_whole
 from headrace.errors import HeadraceError, IngestError, InUseError, NotReadyError
 from headrace.ingest.door import IngestReply, TokenState
-from headrace.ingest.files import Declared, SourceFile, find_files
+from headrace.ingest.files import SourceFile, StreamShape, find_files
 from headrace.ingest.formats.layout import ANY, Format, Layout
-from headrace.ingest.sending import Progress, Receiver, Sending, SendReply, send_all
+from headrace.ingest.sending import Receiver, Sending, SendProgress, SendReply, send_all
 from headrace.ingest.tabular import as_table, send_table
 from headrace.plan.differences import Plan
 from headrace.serve import Answer, Question
@@ -202,7 +202,7 @@ class Connection:
         self,
         stream: str,
         paths: Iterable[Path],
-        progress: Progress | None = None,
+        progress: SendProgress | None = None,
         layout: Layout = ANY,
         *,
         again: bool = False,
@@ -212,12 +212,12 @@ class Connection:
         sending = self.sending(stream, progress, again=again)
         return send_all(sending, (SourceFile(file, sending.declared, layout) for file in files))
 
-    def sending(self, stream: str, progress: Progress | None = None, *, again: bool = False) -> Sending:
+    def sending(self, stream: str, progress: SendProgress | None = None, *, again: bool = False) -> Sending:
         """A run of sending, file by file; what cannot be read becomes a dead letter."""
         if progress:
             self._backend.on_wait = progress.waits
         self._take_turn()
-        return Sending(self._backend, Declared.of(self._backend.stream(stream)), progress, again=again)
+        return Sending(self._backend, StreamShape.of(self._backend.stream(stream)), progress, again=again)
 
     def _take_turn(self) -> None:
         """Write through the server that has taken the workspace meanwhile, if one has."""

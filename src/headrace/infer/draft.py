@@ -25,7 +25,7 @@ from headrace.infer.seen import look
 from headrace.infer.span import Span, measure
 from headrace.infer.times import Reading
 from headrace.infer.view import suggest_view
-from headrace.infer.write import Declared, describe, write_stream
+from headrace.infer.write import DraftField, describe, write_stream
 from headrace.parse.frames import frame_lines
 from headrace.parse.parser import Parsed, Parser
 from headrace.types import TIMESTAMP
@@ -109,7 +109,7 @@ def _text_fields(samples: list[Sample]) -> Fields:
 
 def _choose_event_time(
     name: str, samples: list[Sample], fields: Fields
-) -> tuple[Stream, list[Declared], Reading | None, Parsed]:
+) -> tuple[Stream, list[DraftField], Reading | None, Parsed]:
     """The first reading whose times nearly all events have and may have; arrival, if there is none."""
     for reading in [*fields.readings[:5], None]:
         declared, event_time = _with_event_time(fields, reading)
@@ -121,20 +121,20 @@ def _choose_event_time(
     raise AssertionError("arrival always will do")
 
 
-def _with_event_time(fields: Fields, reading: Reading | None) -> tuple[list[Declared], str | None]:
+def _with_event_time(fields: Fields, reading: Reading | None) -> tuple[list[DraftField], str | None]:
     if reading is None:
         return fields.declared, None
     declared = []
     for field in fields.declared:
         if field.name == reading.field and reading.expression is None:
-            field = Declared(field.name, field.type, False, f"{field.comment}; {reading.said}")
+            field = DraftField(field.name, field.type, False, f"{field.comment}; {reading.said}")
         declared.append(field)
     if reading.expression is None:
         return declared, reading.field
     names = {field.name.lower() for field in declared}
     name = next(name for name in ("at", "event_time", "event_at", "headrace_time") if name not in names)
     comment = f"computed from {reading.field}: {reading.said}"
-    return [*declared, Declared(name, TIMESTAMP, False, comment, reading.expression)], name
+    return [*declared, DraftField(name, TIMESTAMP, False, comment, reading.expression)], name
 
 
 def _parse(stream: Stream, samples: list[Sample]) -> Parsed:

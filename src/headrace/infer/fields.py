@@ -15,7 +15,7 @@ from headrace.infer.sample import Sample
 from headrace.infer.seen import NUMBER_TEXT, Seen, json_kind, look
 from headrace.infer.times import Reading, find_readings
 from headrace.infer.view import Candidate
-from headrace.infer.write import Declared, describe
+from headrace.infer.write import DraftField, describe
 from headrace.types import DOUBLE, STRING, Type
 
 NEARLY = 0.99  # of the values must be of one kind for the others to be refused
@@ -28,7 +28,7 @@ _DECIMAL_COMMA = re.compile(r"-?(?:\d{1,3}(?:\.\d{3})+|\d+)(?:,\d+)?", re.ASCII)
 class Fields:
     """What was found, in the order in which the events name it."""
 
-    declared: list[Declared] = field(default_factory=list)
+    declared: list[DraftField] = field(default_factory=list)
     typed: list[tuple[Seen, Type]] = field(default_factory=list)  # the single values that events hold, by their path
     computed: list[Candidate] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -97,7 +97,7 @@ def _add(seen: Seen, found: Fields) -> str | None:
             return _why_not(seen)
         note = f"; {len(seen.values) - len(kept.values):,} that are not are refused"
     required = is_identity(seen.name) and not seen.nulls
-    found.declared.append(Declared(seen.name, type_, not required, describe(seen) + note))
+    found.declared.append(DraftField(seen.name, type_, not required, describe(seen) + note))
     found.typed += [(kept, type_)] if not type_.is_nested else parts_of(kept, type_)
     if type_ == STRING and seen.texts:
         _add_number(kept, found)
@@ -133,7 +133,7 @@ def _add_number(seen: Seen, found: Fields) -> None:
         if len(readable) < 0.9 * len(seen.values) or not readable or _has_leading_zeros(seen):
             return
         expression, said = f"TRY_CAST({field_} AS DOUBLE)", "NULL where it is no number"
-    found.declared.append(Declared(name, DOUBLE, True, f"computed from {seen.name}: {said}", expression))
+    found.declared.append(DraftField(name, DOUBLE, True, f"computed from {seen.name}: {said}", expression))
     missing = seen.rows - len(readable)
     found.computed.append(Candidate(name, DOUBLE, seen.rows, missing, len(set(readable))))
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.infer.times import MONTHS
-from headrace.infer.write import Declared
+from headrace.infer.write import DraftField
 from headrace.types import BIGINT, INT, STRING, Type
 
 VALUE = "value"
@@ -94,7 +94,7 @@ def kind_of(lines: Sequence[str]) -> Kind:
     return LINES
 
 
-def declare(kind: Kind) -> list[Declared]:
+def declare(kind: Kind) -> list[DraftField]:
     """The field of the line, and the computed ones of its kind."""
-    parts = [Declared(name, type_, True, "", expression) for name, type_, expression in kind.fields]
-    return [Declared(VALUE, STRING, False, "the line as it came"), *parts]
+    parts = [DraftField(name, type_, True, "", expression) for name, type_, expression in kind.fields]
+    return [DraftField(VALUE, STRING, False, "the line as it came"), *parts]

@@ -20,7 +20,7 @@ from headrace.ingest.formats.compression import compression_of, unpack
 from headrace.ingest.formats.csv import read_titles, sniff_delimiter
 from headrace.ingest.formats.layout import Format, Layout, format_of_name
 from headrace.ingest.formats.lines import read_lines
-from headrace.ingest.formats.source import Source
+from headrace.ingest.formats.source import ByteSource
 from headrace.ingest.formats.titles import field_names, match_titles
 from headrace.ingest.formats.unicode import Utf8
 from headrace.parse.frames import NEWLINE
@@ -99,13 +99,13 @@ def read_sample(path: Path, fields: tuple[str, ...] = ()) -> Sample:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Source]:
+def _opened(path: Path) -> Iterator[ByteSource]:
     if not path.is_file():
         found = "a folder" if path.is_dir() else "no such file"
         raise IngestError(f"file '{path}' cannot be read", found=found, expected="a file of events")
     try:
         with path.open("rb", buffering=0) as file:
-            yield unpack(Source(file))
+            yield unpack(ByteSource(file))
     except OSError as error:
         raise IngestError(f"file '{path}' cannot be read", found=error.strerror or str(error)) from error
     except IngestError as error:
@@ -114,12 +114,12 @@ def _opened(path: Path) -> Iterator[Source]:
         raise
 
 
-def _layout(path: Path, source: Source, fields: tuple[str, ...]) -> tuple[Layout, list[str]]:
+def _layout(path: Path, source: ByteSource, fields: tuple[str, ...]) -> tuple[Layout, list[str]]:
     """How the file is written, by its looks; and for CSV the titles of its columns."""
     head = source.look()
     if head.startswith(b"PAR1"):
         return Layout(Format.PARQUET), []
-    Utf8(Source(head))  # says which other Unicode it is
+    Utf8(ByteSource(head))  # says which other Unicode it is
     text = head.removeprefix(b"\xef\xbb\xbf").strip()
     if not text:
         raise IngestError(f"file '{path}' is empty", expected=f"events, as {_FORMS}")
@@ -153,7 +153,7 @@ def _is_text(path: Path, head: bytes) -> bool:
 
 def _csv_layout(path: Path, head: bytes, fields: tuple[str, ...]) -> tuple[Layout, list[str]]:
     delimiter = sniff_delimiter(head)
-    titles = read_titles(Source(Utf8(Source(head))), delimiter)
+    titles = read_titles(ByteSource(Utf8(ByteSource(head))), delimiter)
     shown = ", ".join(repr(title) for title in titles[:5])
     if len(titles) < 2:
         raise IngestError(
@@ -186,7 +186,7 @@ def _stretches(sample: Sample, types: Mapping[str, str]) -> Iterator[list[bytes]
         yield _take(read_lines(source, sample.layout, types), MOST_ROWS, MOST_BYTES)
     inside = Layout(sample.layout.format, sample.layout.delimiter, tuple(match_titles(sample.titles, types)))
     for piece in sample.pieces:
-        yield _take(read_lines(Source(piece), inside, types), PIECE_ROWS, MOST_BYTES)
+        yield _take(read_lines(ByteSource(piece), inside, types), PIECE_ROWS, MOST_BYTES)
 
 
 def _take(pieces: Iterable[bytes], rows: int, size: int) -> list[bytes]:

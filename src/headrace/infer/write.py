@@ -11,7 +11,7 @@ from headrace.types import Type
 
 
 @dataclass(frozen=True)
-class Declared:
+class DraftField:
     """A field of the stream to be; a computed one has an expression."""
 
     name: str
@@ -34,7 +34,7 @@ class Declared:
 
 def write_stream(
     name: str,
-    fields: list[Declared],
+    fields: list[DraftField],
     event_time: str | None,
     patience_ms: int,
     left_out: dict[str, str],

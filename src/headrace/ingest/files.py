@@ -25,7 +25,7 @@ from headrace.ingest.content import (
 from headrace.ingest.formats.compression import unpack
 from headrace.ingest.formats.layout import ANY, SUFFIXES, Format, Layout, check_format, format_of, format_of_name
 from headrace.ingest.formats.lines import read_lines
-from headrace.ingest.formats.source import Source
+from headrace.ingest.formats.source import ByteSource
 
 STANDARD_INPUT = Path("-")
 PIECE_BYTES = 4 << 20
@@ -33,7 +33,7 @@ _WRITTEN_ANEW = (Format.JSON, Format.PARQUET)  # what has grown is another file,
 
 
 @dataclass(frozen=True)
-class Declared:
+class StreamShape:
     """What has to be known of a stream to write its events: the format of its lines and its fields' types."""
 
     stream: str
@@ -41,7 +41,7 @@ class Declared:
     types: Mapping[str, str]
 
     @classmethod
-    def of(cls, said: Mapping[str, Any]) -> Declared:
+    def of(cls, said: Mapping[str, Any]) -> StreamShape:
         """From what a server or a folder says of the stream."""
         fields = {field["name"]: field["type"] for field in said["fields"] if not field["computed"]}
         return cls(said["name"], said["format"], fields)
@@ -88,7 +88,7 @@ def find_files(paths: Iterable[Path]) -> list[Path]:
 class SourceFile:
     """A file to be sent, or standard input. Only a regular file can be read again, and so has a name to be known by."""
 
-    def __init__(self, path: Path, declared: Declared, layout: Layout = ANY, size: int = PIECE_BYTES) -> None:
+    def __init__(self, path: Path, declared: StreamShape, layout: Layout = ANY, size: int = PIECE_BYTES) -> None:
         self.path = path
         self._declared = declared
         self._layout = layout
@@ -147,11 +147,11 @@ class SourceFile:
             raise
 
 
-class _Opened(Source):
+class _Opened(ByteSource):
     """A file that is read on, unpacked if it is packed; knows how far it was read."""
 
     def __init__(self, file: BinaryIO) -> None:
-        packed = unpack(Source(file))
+        packed = unpack(ByteSource(file))
         super().__init__(packed)
         self._file = file
         self._packed = packed
@@ -167,10 +167,10 @@ class _Opened(Source):
             return otherwise
 
 
-def _pieces(source: _Opened, layout: Layout, declared: Declared, size: int, skip: int) -> Iterator[Piece]:
+def _pieces(source: _Opened, layout: Layout, declared: StreamShape, size: int, skip: int) -> Iterator[Piece]:
     content = Content(blank_counts=layout.format is Format.CSV)
     derived = layout.format in _WRITTEN_ANEW
-    read = read_lines(source if derived else Source(Hashed(source, content)), layout, declared.types, size)
+    read = read_lines(source if derived else ByteSource(Hashed(source, content)), layout, declared.types, size)
     held: list[bytes] = []
     count = done = 0  # lines before `held`; bytes of the file that were told
     for lines in read:

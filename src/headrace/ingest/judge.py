@@ -15,7 +15,7 @@ from headrace.define.model import Stream
 from headrace.errors import IngestError, TooLargeError
 from headrace.ingest.formats.layout import Format, Layout, check_format, format_of
 from headrace.ingest.formats.lines import PIECE_BYTES, read_lines
-from headrace.ingest.formats.source import LOOK_BYTES, Source
+from headrace.ingest.formats.source import LOOK_BYTES, ByteSource
 from headrace.parse.frames import as_lines, frame
 from headrace.parse.parser import Parser
 
@@ -69,7 +69,7 @@ class Judge:
             yield from _cut_lines(body)
             return
         written = 0
-        for piece in read_lines(Source(body), layout, self._types):
+        for piece in read_lines(ByteSource(body), layout, self._types):
             written += len(piece)
             if written > self._most_bytes:
                 raise TooLargeError(

@@ -25,7 +25,7 @@ from headrace.errors import (
 from headrace.format import many
 from headrace.ingest.content import Mark, hash_of_event
 from headrace.ingest.door import IngestReply, read_token
-from headrace.ingest.files import Declared, Piece, SourceFile
+from headrace.ingest.files import Piece, SourceFile, StreamShape
 from headrace.ingest.formats.layout import Format, Layout
 from headrace.transport.sent import FilePiece
 
@@ -51,7 +51,7 @@ class Receiver(Protocol):
         """How many events of a file are kept, by mark, as the journal of a dead server says; None if nobody knows."""
 
 
-class Progress(Protocol):
+class SendProgress(Protocol):
     """Hears how sending goes."""
 
     def sent(self, read_bytes: int, events: int) -> None:
@@ -105,7 +105,7 @@ class Sending:
     """One run of sending. What fails stops it; `reply` says what is kept by then."""
 
     def __init__(
-        self, receiver: Receiver, declared: Declared, progress: Progress | None = None, *, again: bool = False
+        self, receiver: Receiver, declared: StreamShape, progress: SendProgress | None = None, *, again: bool = False
     ) -> None:
         self.declared = declared
         self._receiver = receiver

@@ -13,7 +13,7 @@ from headrace.aggregate import Value
 from headrace.define.fingerprint import parse_type
 from headrace.errors import HeadraceError, NotFoundError, NotReadyError, did_you_mean
 from headrace.format import EPOCH, iso
-from headrace.serve.plan import Plan, plan
+from headrace.serve.plan import ReadPlan, plan
 from headrace.serve.present import next_cursor, present, result_columns
 from headrace.serve.question import Question
 from headrace.serve.read import Row, count_more, read
@@ -153,7 +153,7 @@ def find_serving(snapshot: Snapshot, view: str) -> Version:
 def _make(
     question: Question,
     version: Version,
-    planned: Plan,
+    planned: ReadPlan,
     page: list[Row],
     more: int | None,
     freshness: Freshness,
@@ -182,7 +182,7 @@ def _make(
     )
 
 
-def _understood(planned: Plan) -> dict[str, Any]:
+def _understood(planned: ReadPlan) -> dict[str, Any]:
     windows, (start_ms, end_ms) = planned.windows, planned.bounds
     times = {"start": start_ms, "end": end_ms, "counted_from": planned.counted_from_ms}
     shown: dict[str, Any] = {name: None if ms is None else iso_ms(ms) for name, ms in times.items()}

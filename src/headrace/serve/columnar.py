@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from headrace.aggregate import Aggregate
 from headrace.aggregate.exact import Avg, Count, Max, Min, Sum
-from headrace.serve.plan import Plan
+from headrace.serve.plan import ReadPlan
 from headrace.serve.present import START, window_columns
 from headrace.serve.values import arrow_type
 from headrace.store.base import COUNTED, Version
@@ -21,7 +21,7 @@ EXACT_DOUBLE = 2**53  # whole numbers up to here are doubles without rounding
 Arrays = Sequence[pa.Array]
 
 
-def shown_columns(version: Version, plan: Plan) -> list[tuple[str, Type]]:
+def shown_columns(version: Version, plan: ReadPlan) -> list[tuple[str, Type]]:
     """The columns of `present_columns` and their types. Sums of integers are DECIMAL(38,0), whatever their size."""
     view = version.view
     times = [(name, TIMESTAMP) for name, _ in window_columns(view)]
@@ -29,7 +29,7 @@ def shown_columns(version: Version, plan: Plan) -> list[tuple[str, Type]]:
     return [*zip(plan.by, plan.types, strict=True), *times, *aggregates, ("settled", BOOLEAN)]
 
 
-def present_columns(version: Version, plan: Plan, piece: pa.RecordBatch) -> pa.RecordBatch:
+def present_columns(version: Version, plan: ReadPlan, piece: pa.RecordBatch) -> pa.RecordBatch:
     """Columns of (window start, kept keys, events, corrections, batch events, partials) as a reader sees them."""
     keys_end = 1 + len(plan.by)
     start, end, settled = _times(version, plan, piece.column(0))
@@ -45,7 +45,7 @@ def present_columns(version: Version, plan: Plan, piece: pa.RecordBatch) -> pa.R
     return pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in columns])
 
 
-def _times(version: Version, plan: Plan, start_ms: pa.Array) -> Arrays:
+def _times(version: Version, plan: ReadPlan, start_ms: pa.Array) -> Arrays:
     count = len(start_ms)
     if plan.windows is None:  # all time never ends, so it is never settled
         never = pa.nulls(count, pa.timestamp("us", "UTC"))

@@ -55,7 +55,7 @@ class Windows:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReadPlan:
     """What to read and how to show it."""
 
     by: tuple[str, ...]
@@ -96,7 +96,7 @@ class Plan:
         )
 
 
-def plan(question: Question, version: Version) -> Plan:
+def plan(question: Question, version: Version) -> ReadPlan:
     """The question against a view; raises QuestionError for what the view cannot answer."""
     view = version.view
     types = {key.name: key.expression.type for key in view.keys}
@@ -112,13 +112,13 @@ def plan(question: Question, version: Version) -> Plan:
     after = cursor.last if cursor else None
     if view.window is None:
         _refuse_time(question)
-        return Plan(by, kept, where, None, (None, None), None, after, empty=False)
+        return ReadPlan(by, kept, where, None, (None, None), None, after, empty=False)
     pane = view.window.pane_ms
     size, every = _spans(question, view.window.size_ms, view.window.slide_ms, pane)
     asked_relative = any(bound and bound.relative for bound in (question.start, question.end))
     newest = None if version.newest_us is None else (version.newest_us // (1000 * pane) + 1) * pane
     bounds = (cursor.start_ms, cursor.end_ms) if cursor else _bounds(question, newest or 0, pane)
-    return Plan(
+    return ReadPlan(
         by=by,
         types=kept,
         where=where,

@@ -10,7 +10,7 @@ from headrace.aggregate import Aggregate, Value
 from headrace.define.model import View
 from headrace.format import EPOCH
 from headrace.serve.cursor import Cursor
-from headrace.serve.plan import Plan
+from headrace.serve.plan import ReadPlan
 from headrace.serve.question import Question
 from headrace.serve.times import MS
 from headrace.store.base import COUNTED, Version
@@ -32,7 +32,7 @@ class Shown:
     wide: frozenset[str]  # sums of integers that do not fit BIGINT
 
 
-def present(version: Version, plan: Plan, rows: list[Row]) -> Shown:
+def present(version: Version, plan: ReadPlan, rows: list[Row]) -> Shown:
     """Rows of (window start, kept keys, events, corrections, batch events, partials) as a reader sees them."""
     keys_end = 1 + len(plan.by)
     at = keys_end + len(COUNTED)
@@ -56,7 +56,7 @@ def present(version: Version, plan: Plan, rows: list[Row]) -> Shown:
     return Shown(values, events, corrections, batch_events, wide)
 
 
-def result_columns(view: View, plan: Plan, wide: frozenset[str]) -> tuple[tuple[str, Type], ...]:
+def result_columns(view: View, plan: ReadPlan, wide: frozenset[str]) -> tuple[tuple[str, Type], ...]:
     """The columns of an answer and their types.
 
     A sum of integers is BIGINT, as in Spark, unless a value of this answer is too large for that:
@@ -76,12 +76,12 @@ def window_columns(view: View) -> list[tuple[str, str]]:
     return [(START, START), (END, END), *((name, bound) for name, bound in own if name)]
 
 
-def next_cursor(question: Question, version: Version, plan: Plan, last: Row) -> str:
+def next_cursor(question: Question, version: Version, plan: ReadPlan, last: Row) -> str:
     """The cursor behind the last row of a page."""
     return Cursor(*plan.bounds, last[: 1 + len(plan.by)]).text(question, version, plan.types)
 
 
-def _window(plan: Plan, window_ms: int, settled_ms: int | None) -> tuple[Value, Value, bool]:
+def _window(plan: ReadPlan, window_ms: int, settled_ms: int | None) -> tuple[Value, Value, bool]:
     start_ms, end_ms = (window_ms, window_ms + plan.windows.size_ms) if plan.windows else plan.bounds
     # Time without an end is never settled.
     settled = end_ms is not None and settled_ms is not None and end_ms <= settled_ms

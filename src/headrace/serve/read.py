@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from headrace.serve.plan import Plan
+from headrace.serve.plan import ReadPlan
 from headrace.serve.windows import COUNTS, slide
 from headrace.store.base import Selection, Snapshot, Version
 
@@ -16,7 +16,7 @@ BUCKETS_AT_ONCE = 10_000
 MOST_COUNTED = 50_000  # rows of partials; more distinct keys and windows than these are not counted
 
 
-def read(snapshot: Snapshot, version: Version, plan: Plan, most: int) -> list[Row]:
+def read(snapshot: Snapshot, version: Version, plan: ReadPlan, most: int) -> list[Row]:
     """Rows of (window start, kept keys, events, corrections, batch events, partials), at most so many."""
     if plan.empty:
         return []
@@ -29,7 +29,7 @@ def read(snapshot: Snapshot, version: Version, plan: Plan, most: int) -> list[Ro
     return list(islice(rows, most))
 
 
-def count_more(snapshot: Snapshot, version: Version, plan: Plan, last: Row) -> int | None:
+def count_more(snapshot: Snapshot, version: Version, plan: ReadPlan, last: Row) -> int | None:
     """How many rows follow the last one of a page; None where counting them would take long."""
     if plan.overlapping:
         return None  # their windows would have to be composed

@@ -27,7 +27,7 @@ from headrace.workspace.settings import Workspace
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-log = structlog.get_logger("headrace.server.definitions")
+log = structlog.get_logger("headrace.definitions")
 
 
 @dataclass(frozen=True)

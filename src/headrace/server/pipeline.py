@@ -44,7 +44,7 @@ RETRY_S = 1.0  # how soon a step that failed is tried again
 RESTARTS_S = (0.5, 1, 2, 5, 10)  # pauses before a failed append starts again
 QUIET_RESTARTS = 3  # of an append that fails for want of time only: it is told when it lasts
 
-log = structlog.get_logger("headrace.server.pipeline")
+log = structlog.get_logger("headrace.pipeline")
 
 
 class Pipeline:

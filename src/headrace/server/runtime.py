@@ -50,7 +50,7 @@ APPLY_ENDS_S = 3.0  # how long a stop waits for an apply: it ends before its nex
 FLOWING_WITHIN_S = 60.0  # from Spark's start to where every stream looks for events
 UPKEEP_NICE = 10
 
-log = structlog.get_logger("headrace.server.runtime")
+log = structlog.get_logger("headrace.runtime")
 
 
 class Runtime:

@@ -21,7 +21,7 @@ POLL_S = 0.2
 BACKOFF_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0)  # before a start, by how many came shortly before it
 CALM_S = 10.0  # a session that was used for longer than this is not held against the next start
 
-log = structlog.get_logger("headrace.spark.session")
+log = structlog.get_logger("headrace.spark")
 
 
 class SparkProcess:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from headrace.define.fingerprint import from_json, to_json
 from headrace.define.model import View
 from headrace.serve.columnar import present_columns
-from headrace.serve.plan import Plan, plan
+from headrace.serve.plan import ReadPlan, plan
 from headrace.serve.question import Question
 from headrace.serve.windows import COUNTS, slide
 from headrace.sql.check import Refused
@@ -30,7 +30,7 @@ def describe_version(version: Version) -> dict[str, Any]:
     return {"view": to_json(version.view), "patience_ms": version.patience_ms, "newest_us": version.newest_us}
 
 
-def default_plan(version: Version) -> Plan:
+def default_plan(version: Version) -> ReadPlan:
     """The question that a view answers when nothing is said but its name."""
     return plan(Question(version.view.name), version)
 
@@ -62,7 +62,7 @@ def _read_version(said: dict[str, Any]) -> Version:
     return Version(view, 0, "", said["patience_ms"], "serving", newest_us=said["newest_us"])
 
 
-def _windows(version: Version, planned: Plan, pieces: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _windows(version: Version, planned: ReadPlan, pieces: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The pieces by window: as they come, or composed where windows overlap."""
     if not planned.overlapping:
         yield from pieces

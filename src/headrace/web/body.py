@@ -12,7 +12,7 @@ from starlette.requests import Request
 from headrace.errors import HeadraceError, RequestError, SlowError, TooLargeError, UnsupportedError
 from headrace.ingest.formats.compression import Compression, Unpacked
 from headrace.ingest.formats.layout import Format, Layout, make_layout
-from headrace.ingest.formats.source import Source
+from headrace.ingest.formats.source import ByteSource
 from headrace.transport.sent import FilePiece
 from headrace.web.admission import Claim
 
@@ -126,7 +126,7 @@ def declared_bytes(request: Request) -> int:
 
 def unpack_body(body: bytes, compression: Compression, limit: int) -> bytes:
     """What is packed in the body; refused when one block too many has come out, whatever is left in it."""
-    reader = Unpacked(Source(body), compression)
+    reader = Unpacked(ByteSource(body), compression)
     unpacked = io.BytesIO()
     while block := reader.read(BLOCK_BYTES):
         if unpacked.tell() + len(block) > limit:

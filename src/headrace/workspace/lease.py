@@ -25,7 +25,7 @@ FILE_BYTES = 1024  # padded: a beat writes over what is there and needs no room 
 
 Taken = TypeVar("Taken")
 
-log = structlog.get_logger("headrace.workspace.lease")
+log = structlog.get_logger("headrace.lease")
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from headrace.define.expression.functions import (
     operand_types,
 )
 from headrace.define.expression.literals import parse_date, parse_timestamp
-from headrace.define.expression.parser import Parser
+from headrace.define.expression.parser import ExpressionParser
 from headrace.define.expression.patterns import refuse_pattern
 from headrace.define.expression.signatures import Function
 from headrace.define.expression.syntax import (
@@ -67,7 +67,7 @@ def parse_expression(text: str, types: Mapping[str, Type]) -> Expression:
 
 def parse_tree(source: Source) -> Node:
     """The tree of a text that is one expression."""
-    parser = Parser(source)
+    parser = ExpressionParser(source)
     node = parser.expression()
     if parser.next.kind != END:
         raise parser.unexpected("an operator or the end of the expression")

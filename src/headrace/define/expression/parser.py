@@ -27,7 +27,7 @@ COMPARISONS = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<="
 DEEPEST = 40  # nested parentheses and calls
 
 
-class Parser(Reader):
+class ExpressionParser(Reader):
     """A reader that also reads expressions."""
 
     depth = 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from headrace.define.durations import SECOND_MS
 from headrace.define.expression.check import Checker, Scope, check
 from headrace.define.expression.computed import refuse_computed
-from headrace.define.expression.parser import Parser
+from headrace.define.expression.parser import ExpressionParser
 from headrace.define.expression.syntax import Call, Interval, Name, Node, Operation
 from headrace.define.mistakes import Mistakes, each
 from headrace.define.model import JSON, Field, Stream
@@ -81,7 +81,7 @@ def read_fields(source: Source) -> tuple[Field, ...]:
     return fields
 
 
-class Statements(Parser):
+class Statements(ExpressionParser):
     """A parser that also reads statements."""
 
     def __init__(self, source: Source) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import IngestError
-from headrace.ingest.formats.source import Source
+from headrace.ingest.formats.source import ByteSource
 
 BLOCK_BYTES = 1 << 20
 LONGEST_EVENT_BYTES = 64 << 20
@@ -30,7 +30,7 @@ _EMPTY_LINE = re.compile(rb"\n[ \t]*\n")
 Bytes = npt.NDArray[np.uint8]
 
 
-def array_lines(source: Source) -> Iterator[bytes]:
+def array_lines(source: ByteSource) -> Iterator[bytes]:
     """The elements of an array, one line each, in pieces."""
     _skip_opening(source)
     scan = _Scan()
@@ -104,7 +104,7 @@ class _Scan:
             kind[place[at[place] == escaped]] = 0
 
 
-def _skip_opening(source: Source) -> None:
+def _skip_opening(source: ByteSource) -> None:
     while (head := source.look()) and not head.strip(_BLANK):
         source.skip(len(head))
     start = len(head) - len(head.lstrip(_BLANK))
@@ -131,7 +131,7 @@ def _grown(rest: bytes, flat: bytearray) -> bytes:
     return rest + flat
 
 
-def _has_more(source: Source) -> bool:
+def _has_more(source: ByteSource) -> bool:
     while block := source.read(BLOCK_BYTES):
         if block.strip(_BLANK):
             return True

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import IngestError
-from headrace.ingest.formats.source import Source
+from headrace.ingest.formats.source import ByteSource
 
 
 class Compression(StrEnum):
@@ -30,7 +30,7 @@ def compression_of(head: bytes) -> Compression | None:
 class Unpacked:
     """Reads what is packed in a source. Damage is an error that says so."""
 
-    def __init__(self, source: Source, compression: Compression) -> None:
+    def __init__(self, source: ByteSource, compression: Compression) -> None:
         self._compression = compression
         self._reader: Any = pa.CompressedInputStream(pa.PythonFile(source, mode="r"), compression.value)
 
@@ -46,7 +46,7 @@ class Unpacked:
             ) from error
 
 
-def unpack(source: Source) -> Source:
+def unpack(source: ByteSource) -> ByteSource:
     """The source, unpacked if it is packed."""
     packing = compression_of(source.look(4))
-    return Source(Unpacked(source, packing)) if packing else source
+    return ByteSource(Unpacked(source, packing)) if packing else source

@@ -19,7 +19,7 @@ import pyarrow.csv as pcsv
 
 from headrace.errors import IngestError
 from headrace.ingest.formats.columns import Text, json_lines, line_bytes, quote
-from headrace.ingest.formats.source import Source
+from headrace.ingest.formats.source import ByteSource
 from headrace.ingest.formats.titles import match_titles
 from headrace.ingest.formats.unicode import Utf8, restore_bytes
 
@@ -39,10 +39,10 @@ _Bad = deque[tuple[int, bytes]]  # rows of another width, by number
 
 
 def csv_lines(
-    source: Source, types: Mapping[str, str], *, delimiter: str | None = None, names: Sequence[str] | None = None
+    source: ByteSource, types: Mapping[str, str], *, delimiter: str | None = None, names: Sequence[str] | None = None
 ) -> Iterator[bytes]:
     """Lines in pieces. `types` are the stream's fields; without `names` the first row must hold them."""
-    text = Source(Utf8(source))
+    text = ByteSource(Utf8(source))
     if not text.look(1):
         return
     delimiter = delimiter or sniff_delimiter(text.look())
@@ -67,14 +67,14 @@ class _Filled:
 
     closed = False
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ByteSource) -> None:
         self.read = source.read_at_most
 
     def close(self) -> None:
         """Nothing to close."""
 
 
-def _batches(source: Source, header: list[str], delimiter: str, bad: _Bad) -> Iterator[Any]:
+def _batches(source: ByteSource, header: list[str], delimiter: str, bad: _Bad) -> Iterator[Any]:
     def keep(row: Any) -> str:
         if len(bad) >= MOST_BAD_ROWS:
             return "error"
@@ -135,7 +135,7 @@ def sniff_delimiter(head: bytes) -> str:
     return max(DELIMITERS, key=first.count)
 
 
-def read_titles(source: Source, delimiter: str) -> list[str]:
+def read_titles(source: ByteSource, delimiter: str) -> list[str]:
     """The titles of the columns; the source goes on behind them."""
     head = source.look()
     consumed = 0

@@ -10,14 +10,16 @@ from headrace.ingest.formats.array import array_lines
 from headrace.ingest.formats.csv import csv_lines
 from headrace.ingest.formats.layout import Format, Layout
 from headrace.ingest.formats.parquet import parquet_lines
-from headrace.ingest.formats.source import Source
+from headrace.ingest.formats.source import ByteSource
 
 PIECE_BYTES = 1 << 20
 LONGEST_EVENT_BYTES = 64 << 20
 _MARK = b"\xef\xbb\xbf"  # some programs begin UTF-8 with it
 
 
-def read_lines(source: Source, layout: Layout, types: Mapping[str, str], size: int = PIECE_BYTES) -> Iterator[bytes]:
+def read_lines(
+    source: ByteSource, layout: Layout, types: Mapping[str, str], size: int = PIECE_BYTES
+) -> Iterator[bytes]:
     """The events of a source, one line each, in pieces of about `size` bytes."""
     match layout.format:
         case Format.CSV:
@@ -30,7 +32,7 @@ def read_lines(source: Source, layout: Layout, types: Mapping[str, str], size: i
             return _whole_lines(source, size)
 
 
-def _json(source: Source) -> Iterator[bytes]:
+def _json(source: ByteSource) -> Iterator[bytes]:
     """An array, or else one event that may take several lines."""
     if source.look(3) == _MARK:
         source.skip(3)
@@ -44,7 +46,7 @@ def _json(source: Source) -> Iterator[bytes]:
         yield event.translate(bytes.maketrans(b"\r\n", b"  ")) + b"\n"
 
 
-def _parquet(source: Source) -> Iterator[bytes]:
+def _parquet(source: ByteSource) -> Iterator[bytes]:
     """Parquet is read from its end: what can only be read on goes to a file without a name first."""
     if (sought := source.sought()) is not None:
         yield from parquet_lines(sought)
@@ -56,7 +58,7 @@ def _parquet(source: Source) -> Iterator[bytes]:
         yield from parquet_lines(file)
 
 
-def _whole_lines(source: Source, size: int) -> Iterator[bytes]:
+def _whole_lines(source: ByteSource, size: int) -> Iterator[bytes]:
     """Pieces that end where a line does."""
     if source.look(3) == _MARK:
         source.skip(3)

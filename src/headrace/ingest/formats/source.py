@@ -17,7 +17,7 @@ class Readable(Protocol):
         """At most `size` bytes; none at the end."""
 
 
-class Source(io.RawIOBase):
+class ByteSource(io.RawIOBase):
     """A readable thing, read once from its beginning to its end."""
 
     def __init__(self, source: Readable | bytes) -> None:

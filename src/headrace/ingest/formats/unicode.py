@@ -6,7 +6,7 @@ import codecs
 import re
 
 from headrace.errors import IngestError
-from headrace.ingest.formats.source import Source
+from headrace.ingest.formats.source import ByteSource
 
 _MARK = "\U0010fffe"  # a noncharacter, never used for exchange; two hexadecimal digits follow
 _MARKED = re.compile(_MARK.encode() + rb"([0-9a-f]{2})")
@@ -27,7 +27,7 @@ codecs.register_error("headrace.mark", _mark)
 class Utf8:
     """Reads UTF-8 without its byte order mark; bytes that are none are marked until `restore_bytes`."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ByteSource) -> None:
         head = source.look(4)
         for mark, name in _OTHERS.items():
             if head.startswith(mark):

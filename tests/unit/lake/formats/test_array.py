@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headrace.errors import IngestError
 from headrace.ingest.formats import array
 from headrace.ingest.formats.array import array_lines
-from headrace.ingest.formats.source import Source
+from headrace.ingest.formats.source import ByteSource
 
 json_values = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.text(st.sampled_from('a"\\[]{},é\n'), max_size=5)),
@@ -28,7 +28,7 @@ json_values = st.recursive(
 def test_elements_are_found_wherever_blocks_end(values: list[Any], indent: int | None, ascii: bool, block: int) -> None:
     text = json.dumps(values, indent=indent, ensure_ascii=ascii).encode()
     with patch.object(array, "BLOCK_BYTES", block):
-        lines = b"".join(array_lines(Source(b"\n " + text + b" \n"))).split(b"\n")
+        lines = b"".join(array_lines(ByteSource(b"\n " + text + b" \n"))).split(b"\n")
     assert [json.loads(line) for line in lines[:-1]] == values
     assert lines[-1] == b""
 
@@ -51,11 +51,11 @@ def test_elements_are_found_wherever_blocks_end(values: list[Any], indent: int |
 )
 def test_what_is_no_array_is_not_guessed_at(body: bytes, words: str) -> None:
     with pytest.raises(IngestError, match=words):
-        list(array_lines(Source(body)))
+        list(array_lines(ByteSource(body)))
 
 
 def test_an_element_has_a_longest_length(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(array, "LONGEST_EVENT_BYTES", 100)
     monkeypatch.setattr(array, "BLOCK_BYTES", 10)
     with pytest.raises(IngestError, match="an element of more than"):
-        list(array_lines(Source(b'["' + b"a" * 200 + b'"]')))
+        list(array_lines(ByteSource(b'["' + b"a" * 200 + b'"]')))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headrace.errors import IngestError
 from headrace.ingest.formats import csv as formats_csv
 from headrace.ingest.formats.csv import csv_lines
-from headrace.ingest.formats.source import Source
+from headrace.ingest.formats.source import ByteSource
 
 TYPES = {
     "name": "STRING",
@@ -27,7 +27,7 @@ TYPES = {
 
 def lines(text: str | bytes, **options: object) -> list[bytes]:
     body = text.encode() if isinstance(text, str) else text
-    return b"".join(csv_lines(Source(body), TYPES, **options)).splitlines()  # type: ignore[arg-type]
+    return b"".join(csv_lines(ByteSource(body), TYPES, **options)).splitlines()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from headrace.errors import IngestError
 from headrace.ingest.formats.compression import unpack
 from headrace.ingest.formats.layout import Format, Layout, format_of, make_layout
 from headrace.ingest.formats.lines import read_lines
-from headrace.ingest.formats.source import Source
+from headrace.ingest.formats.source import ByteSource
 
 LINES = b'{"a":1}\n{"a":2}\n'
 
@@ -56,8 +56,8 @@ def test_a_delimiter_is_one_of_four() -> None:
     ],
 )
 def test_what_is_packed_is_unpacked(packed: bytes) -> None:
-    assert unpack(Source(packed)).readall() == LINES
-    assert unpack(Source(io.BytesIO(packed))).readall() == LINES
+    assert unpack(ByteSource(packed)).readall() == LINES
+    assert unpack(ByteSource(io.BytesIO(packed))).readall() == LINES
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_what_is_packed_is_unpacked(packed: bytes) -> None:
 )
 def test_damage_in_what_is_packed_says_so(packed: bytes) -> None:
     with pytest.raises(IngestError, match="cannot be unpacked"):
-        unpack(Source(packed)).readall()
+        unpack(ByteSource(packed)).readall()
 
 
 @pytest.mark.parametrize(
@@ -84,4 +84,4 @@ def test_damage_in_what_is_packed_says_so(packed: bytes) -> None:
 )
 @pytest.mark.parametrize("size", [3, 1 << 20])
 def test_each_format_as_lines(body: bytes, format: Format, lines: bytes, size: int) -> None:
-    assert b"".join(read_lines(Source(io.BytesIO(body)), Layout(format), {"a": "INT"}, size)) == lines
+    assert b"".join(read_lines(ByteSource(io.BytesIO(body)), Layout(format), {"a": "INT"}, size)) == lines
