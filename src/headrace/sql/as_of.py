@@ -18,8 +18,8 @@ LITERALS = (duckdb.token_type.numeric_const, duckdb.token_type.string_const)
 
 
 @dataclass(frozen=True)
-class Past:
-    """A table of a query that is a view in the past."""
+class AsOfTable:
+    """A view as of an earlier commit or time, as a table of a query."""
 
     table: str
     view: str
@@ -46,28 +46,28 @@ class _Token:
         return self.text[1:-1].replace('""', '"') if self.text.startswith('"') else self.text
 
 
-def take_apart(query: str) -> tuple[str, list[Past]]:
-    """The query with a plain table for each past that it names, and these pasts."""
+def take_apart(query: str) -> tuple[str, list[AsOfTable]]:
+    """The query with a plain table for each AS OF that it names, and these tables."""
     tokens, raw = _tokens(query), query.encode()
-    pasts: dict[str, Past] = {}
-    rest, made = 0, b""
+    tables: dict[str, AsOfTable] = {}
+    rest, plain = 0, b""
     for at in range(len(tokens) - 4):
-        if not _is_past(tokens[at : at + 5]):
+        if not _is_as_of(tokens[at : at + 5]):
             continue
         value = _value(raw, tokens[at + 4 : at + 6])
-        past = _past(tokens[at], tokens[at + 1], value)
-        pasts[past.table] = past
+        as_of = _as_of_table(tokens[at], tokens[at + 1], value)
+        tables[as_of.table] = as_of
         behind = [token for token in tokens[at + 5 :] if token.start >= value.end]
-        alias = b"" if _has_alias(behind) else f" AS {_quoted(past.view)}".encode()
-        made += raw[rest : tokens[at].start] + _quoted(past.table).encode() + alias
+        alias = b"" if _has_alias(behind) else f" AS {_quoted(as_of.view)}".encode()
+        plain += raw[rest : tokens[at].start] + _quoted(as_of.table).encode() + alias
         rest = value.end
-    return (made + raw[rest:]).decode(), list(pasts.values())
+    return (plain + raw[rest:]).decode(), list(tables.values())
 
 
-def _is_past(tokens: list[_Token]) -> bool:
+def _is_as_of(tokens: list[_Token]) -> bool:
     """Whether a name, VERSION or TIMESTAMP, AS, OF and something follow on each other.
 
-    A word that SQL knows may be the name of a view only in front of a value: `SELECT version AS of FROM t` is no past.
+    A word that SQL knows may be the name of a view only in front of a value: `SELECT version AS of FROM t` is none.
     """
     name, kind, *words, value = tokens
     if kind.kind != duckdb.token_type.keyword or kind.text.upper() not in KINDS:
@@ -87,17 +87,17 @@ def _value(raw: bytes, tokens: list[_Token]) -> _Token:
     return first
 
 
-def _past(name: _Token, kind: _Token, value: _Token) -> Past:
-    """The past that is meant; refused, as `ask` would, if the value is not such."""
-    said = value.text.strip("'") if value.text.startswith("'") else value.text
+def _as_of_table(name: _Token, kind: _Token, value: _Token) -> AsOfTable:
+    """The table that is meant; a wrong value is refused as `ask` refuses it."""
+    text = value.text.strip("'") if value.text.startswith("'") else value.text
     is_version = kind.text.upper() == "VERSION"
-    version, timestamp = (said, None) if is_version else (None, said)
+    version, timestamp = (text, None) if is_version else (None, text)
     try:
         read_as_of(version, timestamp)
     except QuestionError as error:
         raise Refused(error.message, found=error.found, expected=error.expected, fix=error.fix) from error
     table = f"{name.name} {kind.text.upper()} AS OF {value.text}"
-    return Past(table, name.name, version, timestamp)
+    return AsOfTable(table, name.name, version, timestamp)
 
 
 def _has_alias(tokens: list[_Token]) -> bool:

@@ -53,27 +53,27 @@ def main() -> None:
             rest()
 
 
-def _serve(wire: Wire, connection: duckdb.DuckDBPyConnection, asked: dict[str, Any]) -> bool:
+def _serve(wire: Wire, connection: duckdb.DuckDBPyConnection, request: dict[str, Any]) -> bool:
     """Whether the query ran. One that was refused has left no trace: the next one may come."""
     try:
-        limit_query(asked["memory_mb"], asked["timeout_s"])
-        query, pasts = take_apart(asked["query"])
+        limit_query(request["memory_mb"], request["timeout_s"])
+        query, as_of_tables = take_apart(request["query"])
         tables = check(connection, query)
     except Exception as error:
-        said = _failure(error, asked["query"])
-        again = "error" in said
-        wire.say({**said, "again": again})
+        reply = _failure(error, request["query"])
+        again = "error" in reply
+        wire.say({**reply, "again": again})
         return not again
-    wire.say({"tables": tables.named, "own": tables.own, "pasts": [asdict(past) for past in pasts]})
-    said = wire.expect(SAY).json()
-    if said == FORGET:
+    wire.say({"tables": tables.named, "own": tables.own, "as_of": [asdict(table) for table in as_of_tables]})
+    reply = wire.expect(SAY).json()
+    if reply == FORGET:
         return False
     try:
-        _run(wire, connection, {**asked, "query": query}, said)
+        _run(wire, connection, {**request, "query": query}, reply)
     except (BrokenFrameError, ConnectionError):
         raise
     except Exception as error:
-        wire.say(_failure(error, asked["query"]))
+        wire.say(_failure(error, request["query"]))
     return True
 
 
@@ -92,15 +92,15 @@ def _open_database() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _run(wire: Wire, connection: duckdb.DuckDBPyConnection, asked: dict[str, Any], said: dict[str, Any]) -> None:
+def _run(wire: Wire, connection: duckdb.DuckDBPyConnection, request: dict[str, Any], reply: dict[str, Any]) -> None:
     threads = int(connection.execute("SELECT current_setting('threads')").fetchall()[0][0])
-    connection.execute(f"SET memory_limit = '{int(asked['memory_mb']) * 4 // 5}MB'").fetchall()
-    while said != RUN:
-        load_view(connection, said, _pieces(wire))
-        said = wire.expect(SAY).json()
+    connection.execute(f"SET memory_limit = '{int(request['memory_mb']) * 4 // 5}MB'").fetchall()
+    while reply != RUN:
+        load_view(connection, reply, _pieces(wire))
+        reply = wire.expect(SAY).json()
     connection.execute("SET lock_configuration = true").fetchall()
-    close_doors(asked["timeout_s"], threads)
-    _answer(wire, connection, asked)
+    close_doors(request["timeout_s"], threads)
+    _answer(wire, connection, request)
 
 
 def _pieces(wire: Wire) -> Iterator[pa.RecordBatch]:
@@ -110,10 +110,10 @@ def _pieces(wire: Wire) -> Iterator[pa.RecordBatch]:
         yield frame.rows(schema)
 
 
-def _answer(wire: Wire, connection: duckdb.DuckDBPyConnection, asked: dict[str, Any]) -> None:
+def _answer(wire: Wire, connection: duckdb.DuckDBPyConnection, request: dict[str, Any]) -> None:
     """Send the rows, as many as were asked for and fit; without a limit, all of them or none."""
-    limit, most_bytes = asked["limit"], asked["most_bytes"]
-    result = connection.sql(asked["query"])
+    limit, most_bytes = request["limit"], request["most_bytes"]
+    result = connection.sql(request["query"])
     types = [str(of) for of in result.types]
     reader = result.to_arrow_reader(ROWS_AT_ONCE if limit is None else min(ROWS_AT_ONCE, limit + 1))
     wire.say({"types": types})

@@ -24,13 +24,13 @@ from headrace.store.base import Snapshot, Store, Version
 
 DEFAULT_LIMIT, HIGHEST_LIMIT = 1_000, 100_000
 
-# Finds the store of a version's past, and how many commits are in it.
-FindPast = Callable[[Version, AsOf], AbstractContextManager[tuple[Store, int]]]
+# Finds the store of a version as of an earlier commit, and how many commits are in it.
+FindAsOf = Callable[[Version, AsOf], AbstractContextManager[tuple[Store, int]]]
 
 
 @dataclass(frozen=True)
-class _Past:
-    """A view in the past that a query names."""
+class _AsOfView:
+    """A view as of an earlier commit or time that a query names."""
 
     store: Store
     version: Version
@@ -64,29 +64,29 @@ def run_sql(
     limit: SqlLimit,
     freshness: Freshness,
     now: datetime,
-    find_past: FindPast,
+    find_as_of: FindAsOf,
 ) -> SqlAnswer:
     """The answer to a SELECT. This process never reads the SQL: a child does, and may break over it.
 
-    Pasts that it names take long to find, and no child waits for that: the query is begun again when they are there.
+    Views AS OF take long to compute, and no child waits for that: the query is started again when they are there.
     """
     query, most = check_text(query, limit)
     began = time.monotonic()
-    pasts: dict[str, _Past] = {}
-    with ExitStack() as found:
+    as_of_views: dict[str, _AsOfView] = {}
+    with ExitStack() as stores:
         while True:
             with children.lend() as child:
-                said = _begin(child, children, query, most)
-                if all(past["table"] in pasts for past in said["pasts"]):
-                    versions = _ship_all(child, store, said, pasts)
+                reply = _begin(child, children, query, most)
+                if all(named["table"] in as_of_views for named in reply["as_of"]):
+                    versions = _ship_all(child, store, reply, as_of_views)
                     table, shown, rest = _finish(child, children)
                     break
                 _forget(child)
-            for past in said["pasts"]:
-                pasts[past["table"]] = found.enter_context(_find(store, past, find_past))
+            for named in reply["as_of"]:
+                as_of_views[named["table"]] = stores.enter_context(_find(store, named, find_as_of))
     described = {version.view.name: _describe(version, freshness) for version in versions}
-    described |= {name: past.described for name, past in pasts.items()}
-    versions += [past.version for past in pasts.values()]
+    described |= {name: view.described for name, view in as_of_views.items()}
+    versions += [view.version for view in as_of_views.values()]
     fresh_ms, reason = _least_fresh(described)
     return SqlAnswer(
         columns=tuple(zip(table.column_names, shown, strict=True)),
@@ -115,19 +115,19 @@ def _forget(child: Child) -> None:
     child.again = True
 
 
-def _ship_all(child: Child, store: Store, said: dict[str, Any], pasts: Mapping[str, _Past]) -> list[Version]:
+def _ship_all(child: Child, store: Store, reply: dict[str, Any], as_of_views: Mapping[str, _AsOfView]) -> list[Version]:
     """Send all that a query names; the versions of views as they are now."""
     with store.snapshot() as snapshot:
         try:
-            versions = _named(snapshot, [name for name in said["tables"] if name not in pasts], said["own"])
+            versions = _named(snapshot, [name for name in reply["tables"] if name not in as_of_views], reply["own"])
         except HeadraceError:
             _forget(child)
             raise
         for version in versions:
             _ship(child.wire, snapshot, version, version.view.name)
-    for name, past in pasts.items():
-        with past.store.snapshot() as snapshot:
-            _ship(child.wire, snapshot, past.version, name)
+    for name, view in as_of_views.items():
+        with view.store.snapshot() as snapshot:
+            _ship(child.wire, snapshot, view.version, name)
     return versions
 
 
@@ -142,18 +142,18 @@ def _finish(child: Child, children: Children) -> tuple[pa.Table, list[str], dict
 
 
 @contextmanager
-def _find(store: Store, said: dict[str, Any], find_past: FindPast) -> Iterator[_Past]:
-    """A view in the past, from the lake."""
-    as_of = read_as_of(said["version"], said["timestamp"])
+def _find(store: Store, reply: dict[str, Any], find_as_of: FindAsOf) -> Iterator[_AsOfView]:
+    """A view AS OF, computed from the lake."""
+    as_of = read_as_of(reply["version"], reply["timestamp"])
     if as_of is None:
-        raise SqlError(f"'{said['table']}' names no past")
+        raise SqlError(f"'{reply['table']}' names no commit or time")
     with store.snapshot() as snapshot:
-        (serving,) = _named(snapshot, [said["view"]], [])
-    with find_past(serving, as_of) as (past, commits):
-        with past.snapshot() as snapshot:
+        (serving,) = _named(snapshot, [reply["view"]], [])
+    with find_as_of(serving, as_of) as (as_of_store, commits):
+        with as_of_store.snapshot() as snapshot:
             version = find_serving(snapshot, serving.view.name)
         described = _describe(version, lambda version: (None, f"as of commit {commits}"))
-        yield _Past(past, version, {**described, "version": serving.number})
+        yield _AsOfView(as_of_store, version, {**described, "version": serving.number})
 
 
 def _hear(child: Child, children: Children) -> dict[str, Any]:
@@ -162,15 +162,15 @@ def _hear(child: Child, children: Children) -> dict[str, Any]:
 
 
 def _understand(child: Child, frame: Frame, children: Children) -> dict[str, Any]:
-    said = frame.json()
-    if not isinstance(said, dict):
+    reply = frame.json()
+    if not isinstance(reply, dict):
         raise BrokenFrameError("not an object")
-    child.again = bool(said.get("again"))
-    if "limit" in said:
+    child.again = bool(reply.get("again"))
+    if "limit" in reply:
         raise children.out_of_memory()
-    if "error" in said:
-        raise SqlError(**{name: said["error"].get(name) for name in ("message", "found", "expected", "fix")})
-    return said
+    if "error" in reply:
+        raise SqlError(**{name: reply["error"].get(name) for name in ("message", "found", "expected", "fix")})
+    return reply
 
 
 def _named(snapshot: Snapshot, names: Sequence[str], own: Sequence[str]) -> list[Version]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.sql.as_of import Past, take_apart
+from headrace.sql.as_of import AsOfTable, take_apart
 from headrace.sql.check import Refused
 
 
@@ -53,8 +53,8 @@ def test_a_past_that_is_none_is_refused_as_by_ask(past: str, words: str) -> None
 
 def test_what_was_named() -> None:
     assert take_apart("SELECT 1 FROM a VERSION AS OF 3, b TIMESTAMP AS OF '2026-03-01' c, a VERSION AS OF 3 d")[1] == [
-        Past("a VERSION AS OF 3", "a", "3", None),
-        Past("b TIMESTAMP AS OF '2026-03-01'", "b", None, "2026-03-01"),
+        AsOfTable("a VERSION AS OF 3", "a", "3", None),
+        AsOfTable("b TIMESTAMP AS OF '2026-03-01'", "b", None, "2026-03-01"),
     ]
 
 
