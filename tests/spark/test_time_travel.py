@@ -17,11 +17,10 @@ from headrace.asof.questions import find_commits
 from headrace.errors import HeadraceError, QuestionError
 from headrace.lake.commits import newest_before, reading_commits
 from headrace.lake.compact import Compaction
-from headrace.serve.answer import Answer
+from headrace.serve.answer import Answer, read
 from headrace.serve.as_of import AsOf
 from headrace.serve.plan import plan
 from headrace.serve.question import Question
-from headrace.serve.read import read
 from headrace.sql import SqlAnswer
 from headrace.sql.children import Children
 from headrace.sql.query import run_sql

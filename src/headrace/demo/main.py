@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import re
 import shutil
 import signal
 import tempfile
@@ -20,7 +22,6 @@ from headrace.demo.figures import Figures, StreamFigures
 from headrace.demo.late import late_visit, send_late
 from headrace.demo.page import plain_line, plain_step, render_page
 from headrace.demo.reader import Reader
-from headrace.demo.record import record
 from headrace.demo.result import print_failure, print_result
 from headrace.demo.sender import Sender
 from headrace.demo.server import Server, make_workspace, shop_definitions
@@ -36,6 +37,9 @@ EDIT_AT = 0.25  # the share of the flow at which the second act begins
 INTERRUPTED = 130
 
 Show = Callable[[], None]
+WIDTH = 118
+# A picture loads nothing from elsewhere: the reader's own fixed-width font will do.
+FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono'"
 
 
 def run(
@@ -226,3 +230,13 @@ def _make_folder(keep: Path | None) -> Path:
         raise WorkspaceError(f"folder '{keep}' is not empty", fix="name a new one; nothing was changed")
     keep.mkdir(parents=True, exist_ok=True)
     return keep.resolve()
+
+
+def record(report: Report, figures: Figures, target: Path) -> None:
+    """Write what a terminal shows at the end of a run."""
+    console = Console(record=True, file=io.StringIO(), width=WIDTH, force_terminal=True, color_system="truecolor")
+    console.print(render_page(figures))
+    console.print()
+    print_result(console, report, figures, json=False)
+    drawn = re.sub(r"@font-face \{.*?\}\s*", "", console.export_svg(title="headrace demo"), flags=re.DOTALL)
+    target.write_text(drawn.replace("Fira Code", FONT), encoding="utf-8")

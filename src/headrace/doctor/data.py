@@ -11,19 +11,22 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from headrace.client.connect import connect
 from headrace.define.catalog import Catalog
 from headrace.define.model import Stream
-from headrace.doctor.batch import check_batch_layer
 from headrace.doctor.finding import Finding, bad, good, warn
 from headrace.doctor.journal import check_journal
 from headrace.errors import HeadraceError
 from headrace.format import many
 from headrace.lake.health import check_contents, check_files, check_footers, check_log
 from headrace.lake.table import LakeTable
-from headrace.server.stored import open_to_read, store_files
+from headrace.maintain.slices import damaged_slices
+from headrace.server.stored import batch_folder, fault_of, open_to_read, store_files
+from headrace.store.duckdb.batch_table import check_batch_table
+from headrace.store.duckdb.database import read_whole
 from headrace.workspace.applied import read_running
 from headrace.workspace.lease import live_holder
 from headrace.workspace.settings import Workspace
 
 AHEAD_S = 60  # a clock may differ by so much from the one that wrote
+AGAIN = "start `headrace up` anew: its view is built again from the lake; nothing is lost"
 
 
 def check_lakes_and_store(workspace: Workspace, *, deep: bool = False) -> list[Finding]:
@@ -157,3 +160,42 @@ def _check_view(name: str, applied_to: int, commits: int, stalled: str | None) -
         said = f"it lacks {commits - applied_to:,} of {many(commits, 'commit')}"
         return warn(check, said, "a running server catches up by itself: `headrace views` shows how far it is")
     return good(check, f"has all of its stream: {many(commits, 'commit')}")
+
+
+def check_batch_layer(workspace: Workspace, *, deep: bool) -> list[Finding]:
+    """Whether all that was computed from the lake can be read; `deep` reads every batch table whole."""
+    folder = batch_folder(workspace.data)
+    wrong = _missed(workspace, folder) if live_holder(workspace.lease_file) is None else []
+    files = sorted(folder.glob("*.duckdb"))
+    for file in files:
+        fault = check_batch_table(file) or _unreadable(file, deep)
+        if fault and file.exists():  # a server may have let it go meanwhile
+            wrong.append(fault)
+    found = [bad("batch tables", fault, AGAIN) for fault in dict.fromkeys(wrong)]
+    if not found and files:
+        found = [good("batch tables", f"{many(len(files), 'file')}, {'each read whole' if deep else 'all there'}")]
+    slices = damaged_slices(workspace.builds)
+    return found + [
+        warn("builds", f"slice '{path}' is not as it was written", "nothing: it is computed again from the lake")
+        for path in slices
+    ]
+
+
+def _missed(workspace: Workspace, folder: Path) -> list[str]:
+    """What is wrong with the batch tables that the store speaks of."""
+    try:
+        store = open_to_read(workspace, store_files(workspace)[-1])
+    except (HeadraceError, IndexError):
+        return []  # the check of the store tells
+    try:
+        with store.snapshot() as snapshot:
+            versions = snapshot.versions()
+    finally:
+        store.close()
+    faults = (fault_of(folder, version, table) for version in versions for table in version.batch)
+    return [fault for fault in faults if fault]
+
+
+def _unreadable(file: Path, deep: bool) -> str | None:
+    said = read_whole(file) if deep else None
+    return f"batch table '{file}' cannot be read: {said}" if said else None

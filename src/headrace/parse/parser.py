@@ -15,10 +15,10 @@ from headrace.parse.compute import Computing
 from headrace.parse.frames import Frames
 from headrace.parse.objects import LenientReader, ObjectReader, Read
 from headrace.parse.schema import field_schema
-from headrace.parse.text import read_text
 
 LONGEST_SQL = 100  # of an expression that a reason shows
 FUTURE_US = 24 * 3600 * 1_000_000  # an event time this far behind arrival is a broken clock's
+_BEYOND_ASCII = 0x80
 
 
 @dataclass(frozen=True)
@@ -96,3 +96,32 @@ def _add(reasons: pa.Array | None, broken: pa.ChunkedArray, reason: str) -> pa.A
     broken = pc.fill_null(broken.combine_chunks() if isinstance(broken, pa.ChunkedArray) else broken, False)
     new = pc.if_else(broken, pa.scalar(reason), pa.scalar(None, pa.string()))
     return new if reasons is None else pc.coalesce(reasons, new)
+
+
+def read_text(frames: Frames) -> tuple[pa.Array, pa.Array | None]:
+    """The lines, NULL where one is not UTF-8, and the reasons for that. None: all are good."""
+    values = frames.values().view(pa.string())
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid:
+        return _judged(frames)
+    return values, None
+
+
+def _judged(frames: Frames) -> tuple[pa.Array, pa.Array]:
+    reasons: list[str | None] = [None] * len(frames)
+    beyond = np.maximum.reduceat(frames.data, frames.starts) >= _BEYOND_ASCII
+    for index in np.flatnonzero(beyond).tolist():
+        try:
+            frames[index].decode()
+        except UnicodeDecodeError as error:
+            reasons[index] = f"not UTF-8 at byte {error.start}"
+    bad = np.array([reason is not None for reason in reasons])
+    lengths = np.where(bad, 0, frames.ends - frames.starts)
+    good = Frames(frames.data, frames.starts, frames.starts + lengths)
+    nulls = pa.array(~bad)
+    values = good.values()
+    return (
+        pa.Array.from_buffers(pa.string(), len(frames), [nulls.buffers()[1], *values.buffers()[1:]]),
+        pa.array(reasons, pa.string()),
+    )

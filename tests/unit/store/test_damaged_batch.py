@@ -15,7 +15,7 @@ import pytest
 from headrace.define.catalog import Catalog
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import Stream
-from headrace.doctor.batch import check_batch_layer
+from headrace.doctor.data import check_batch_layer
 from headrace.errors import CorruptionError
 from headrace.lake.table import LakeState
 from headrace.maintain.slices import Slices, slices_folder

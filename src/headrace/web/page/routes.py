@@ -12,9 +12,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from headrace.errors import NotFoundError
 from headrace.web.body import read_body
-from headrace.web.page.frame import ASSETS, HEADERS, WITH_FORMS, asset
+from headrace.web.page.frame import ASSETS, HEADERS, WITH_FORMS, asset, brand, document
+from headrace.web.page.html import data, tag
 from headrace.web.page.kept import Kept
-from headrace.web.page.login import login_page
 from headrace.web.page.pages import Page, WorkspacePage
 from headrace.web.session import Sessions, is_page
 
@@ -96,3 +96,30 @@ def _go(target: str, cookie: str) -> Response:
 def _target(asked: str | None) -> str:
     """Where to go after signing in: to a page of ours, whatever a link says."""
     return asked if asked and is_page(asked.partition("?")[0]) and asked.isprintable() else "/"
+
+
+def login_page(workspace: str, target: str, *, wrong: bool = False) -> str:
+    """The form; it leads to `target`."""
+    said = "That is not the token of this workspace." if wrong else None
+    form = tag(
+        "form",
+        tag("input", type="hidden", name="next", value=target),
+        tag(
+            "label",
+            tag("span", "Token (the setting token of the workspace)"),
+            tag("input", type="password", name="token", required=True, autofocus=True, autocomplete="current-password"),
+        ),
+        tag("button", "Sign in"),
+        method="post",
+        action="/login",
+    )
+    main = tag(
+        "main",
+        tag("h1", data(workspace)),
+        tag("p", said, class_="bad", role="alert") if said else None,
+        form,
+        id="live",
+        class_="login",
+        tabindex=-1,
+    )
+    return document(f"Sign in · {workspace} · Headrace", tag("div", brand(), class_="top"), main)
