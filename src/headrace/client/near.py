@@ -319,8 +319,11 @@ class Offline:
 
     def _stream(self, name: str) -> Stream:
         if name not in self._catalog.streams:
-            hint = did_you_mean(name, self._catalog.streams)
             waiting = name in load(self.workspace.definitions).streams
+            if waiting and self._lease is not None and self.plan().only_creates:
+                self.apply()  # to write, as the server would at its start
+                return self._catalog.streams[name]
+            hint = did_you_mean(name, self._catalog.streams)
             raise NotFoundError(
                 f"stream '{name}' does not exist",
                 fix="it is defined but not applied: `headrace apply`"
