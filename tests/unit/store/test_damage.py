@@ -190,7 +190,9 @@ def test_a_store_of_a_newer_format_is_refused_and_left_alone(workspace: Workspac
     with duckdb.connect(str(path)) as connection:
         connection.execute("UPDATE store_format SET version = 99")
     for read_only in (True, False):
-        with pytest.raises(WorkspaceError, match="written by a newer Headrace; found format 99; expected at most 3"):
+        with pytest.raises(
+            WorkspaceError, match=f"written by a newer Headrace; found format 99; expected at most {database.FORMAT}"
+        ):
             DuckStore.open(path, 5, read_only=read_only)
     with pytest.raises(WorkspaceError, match="format 99"):
         open_store(workspace, 5)
