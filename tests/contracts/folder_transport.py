@@ -107,7 +107,7 @@ class FolderReader:
 
 
 class FolderTransport:
-    """Requests with a key or a file go to the partition of its hash, the others to one after the other."""
+    """Requests with a file or a key go to the partition of its hash, the others to the shorter one."""
 
     name = "folder"
 
@@ -159,7 +159,8 @@ class FolderTransport:
             if self._closed:
                 raise UnavailableError("the folder takes no more events")
             name = file.name if file else key
-            partition = (zlib.crc32(name.encode()) if name else sum(self.end.offsets)) % PARTITIONS
+            shortest = min(range(PARTITIONS), key=self.end.offset)
+            partition = zlib.crc32(name.encode()) % PARTITIONS if name else shortest
             start = self.end.offset(partition)
             end = Position.at(start + 1 + accepted, partition)
             about: dict[str, Any] = {"key": key, "digest": digest, "accepted": accepted, "refused": refused}
