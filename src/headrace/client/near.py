@@ -48,6 +48,7 @@ from headrace.store.base import Version
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.journal.journal import Journal
 from headrace.transport.journal.record import read_durable
+from headrace.transport.position import START
 from headrace.transport.sent import FilePiece
 from headrace.workspace.applied import read_running, write_running
 from headrace.workspace.lease import Lease, in_turn
@@ -93,7 +94,7 @@ class Offline:
         """Let the server start."""
         self._opened.close()
         for ingest in self._ingests.values():
-            ingest.journal.close()
+            ingest.transport.close()
         self._ingests.clear()
         if self._lease is not None:
             self._lease.release()
@@ -299,7 +300,7 @@ class Offline:
             table = self._table(stream)
         except CorruptionError as error:
             return DamagedPipeline(stream, error).describe()
-        position = table.state.position if table else 0
+        position = table.state.position.offset() if table else 0
         return {
             **describe_stream(stream),
             "events": table.rows() if table else 0,
@@ -339,11 +340,11 @@ class Offline:
             journal = Journal(
                 self.workspace.journal(name),
                 fence=lease.fence,
-                lake_end=table.state.position if table else 0,
+                lake_end=table.state.position if table else START,
                 still_mine=lease.check,
             )
             self._ingests[name] = Ingest(stream, journal, self.workspace.settings.max_body_mb << 20)
-            self._ingests[name].lake_position = table.state.position if table else 0
+            self._ingests[name].lake_position = table.state.position if table else START
         return self._ingests[name]
 
     def hold(self) -> Lease:

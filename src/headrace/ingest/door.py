@@ -14,8 +14,8 @@ from headrace.errors import ConflictError, IngestError, OverloadError
 from headrace.format import iso_us
 from headrace.ingest.formats.layout import Layout
 from headrace.ingest.judge import Judge
-from headrace.transport.journal.journal import Journal, Receipt
-from headrace.transport.journal.keys import LONGEST_KEY
+from headrace.transport.base import LONGEST_KEY, Receipt, Transport
+from headrace.transport.position import START, Position
 from headrace.transport.sent import FilePiece, Sent, stale
 
 BACKLOG_BYTES = 4 << 30  # accepted but not yet in the lake: beyond it, wait
@@ -48,26 +48,26 @@ class TokenState:
 class Ingest:
     """Takes requests for one stream. What it accepts never becomes a dead letter, but for `keep_bad`."""
 
-    def __init__(self, stream: Stream, journal: Journal, most_bytes: int = BODY_BYTES) -> None:
+    def __init__(self, stream: Stream, transport: Transport, most_bytes: int = BODY_BYTES) -> None:
         self.stream = stream
-        self.journal = journal
-        self.lake_position = 0  # moved by the append; bounds the backlog
+        self.transport = transport
+        self.lake_position = START  # moved by the append; bounds the backlog
         self._most_bytes = most_bytes
-        self._door = _Door(Judge(stream, journal.now_us, most_bytes))
+        self._door = _Door(Judge(stream, transport.now_us, most_bytes))
         self._claims: dict[str, tuple[str, Future[IngestReply]]] = {}  # keys in flight, with their digest
         self._files: set[str] = set()  # names of files of which a piece is in flight
         self._claiming = threading.Condition()  # also told when a request is through the door
 
-    def redefine(self, stream: Stream) -> int:
+    def redefine(self, stream: Stream) -> Position:
         """Judge by another definition from the next request on.
 
-        Returns when what the one before has judged is in the journal, with a position behind all of that.
+        Returns when what the one before has judged is in the transport, with a position behind all of that.
         """
         with self._claiming:
-            before, self._door = self._door, _Door(Judge(stream, self.journal.now_us, self._most_bytes))
+            before, self._door = self._door, _Door(Judge(stream, self.transport.now_us, self._most_bytes))
             self.stream = stream
             self._claiming.wait_for(lambda: not before.requests)
-        return self.journal.end
+        return self.transport.end
 
     def take(
         self, body: bytes, *, layout: Layout, key: str | None, keep_bad: bool, file: FilePiece | None = None
@@ -76,7 +76,7 @@ class Ingest:
 
         A piece of a file is accepted only if the file stands where the piece begins.
         """
-        if self.journal.end - self.lake_position > BACKLOG_BYTES:
+        if self.transport.reader.bytes_between(self.lake_position, self.transport.end) > BACKLOG_BYTES:
             raise OverloadError(
                 f"stream '{self.stream.name}' is {BACKLOG_BYTES >> 30} GiB behind",
                 fix="nothing of this request was kept; try again later",
@@ -96,7 +96,7 @@ class Ingest:
 
     def sent(self, name: str, first: str) -> dict[str, Any]:
         """What was sent under a file's name, and under other names what begins with the same event."""
-        files = self.journal.sent
+        files = self.transport.sent
         version = files.version(name)  # before what it stands for: a piece that comes between makes it stale
         same = [{"name": other, **self._describe(sent)} for other, sent in files.beginning_with(first, name)]
         return {"version": version, "contents": [self._describe(sent) for sent in files.contents(name)], "same": same}
@@ -116,7 +116,7 @@ class Ingest:
         digest = hashlib.blake2b(body, digest_size=16).hexdigest()
         with self._claiming:
             claimed = self._claims.get(key)
-            earlier = self.journal.recall(key) if claimed is None else None
+            earlier = self.transport.recall(key) if claimed is None else None
             if claimed is None and earlier is None:
                 self._claim_file(file)
                 done: Future[IngestReply] = Future()
@@ -138,11 +138,11 @@ class Ingest:
         return done
 
     def _claim_file(self, file: FilePiece | None) -> None:
-        """Compare here, set by the journal: no other piece of the file comes between."""
+        """Compare here, set by the transport: no other piece of the file comes between."""
         if file is not None:
             if file.name in self._files:
                 raise stale(file.name)
-            self.journal.sent.check(file)
+            self.transport.sent.check(file)
             self._files.add(file.name)
 
     def _release(
@@ -185,9 +185,9 @@ class Ingest:
             judged = door.judge.judge(body, layout, keep_bad=keep_bad)
             if not judged.accepted and key is None:
                 submitted: Future[Receipt] = Future()
-                submitted.set_result(Receipt(self.journal.end, 0, judged.refused))
+                submitted.set_result(Receipt(self.transport.end, 0, judged.refused))
             else:  # with a key also if nothing is accepted: the key stands for this body from now on
-                submitted = self.journal.submit(
+                submitted = self.transport.submit(
                     judged.payload, judged.accepted, judged.refused, key=key, digest=digest, file=file
                 )
         except BaseException:
@@ -206,30 +206,38 @@ class Ingest:
     def _reply(self, receipt: Receipt) -> IngestReply:
         return IngestReply(receipt.accepted, receipt.refused, self._token(receipt.end))
 
-    def _token(self, end: int) -> str:
+    def _token(self, end: Position) -> str:
         return make_token(self.stream.name, end)
 
 
 @dataclass
 class _Door:
-    """What judges requests, and how many of them are not refused or in the journal yet."""
+    """What judges requests, and how many of them are not refused or in the transport yet."""
 
     judge: Judge
     requests: int = 0
 
 
-def make_token(stream: str, position: int) -> str:
+def make_token(stream: str, position: Position) -> str:
     """A token says: all of this stream up to this position."""
-    return f"{stream}.{position:x}"
+    return f"{stream}.{position.to_text()}"
 
 
-def read_token(token: str) -> tuple[str, int] | None:
-    """The stream and position of a token; None if it is none of ours."""
+def read_token(token: str) -> tuple[str, Position] | None:
+    """The stream and position of a token; None if it is not a token."""
     stream, _, position = token.rpartition(".")
     try:
-        return (stream, int(position, 16)) if stream else None
+        return (stream, Position.from_text(position)) if stream else None
     except ValueError:
         return None
+
+
+def merge_tokens(token: str, other: str) -> str:
+    """The token that stands for both of two tokens of a stream; an empty one stands for nothing."""
+    one, two = read_token(token), read_token(other)
+    if one is None or two is None:
+        return other if one is None else token
+    return make_token(one[0], one[1].merge(two[1]))
 
 
 def _pass_on(ended: Future[Receipt], done: Future[IngestReply], reply: Any) -> None:
