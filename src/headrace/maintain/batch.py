@@ -31,10 +31,10 @@ from headrace.maintain.suspects import Suspects
 from headrace.spark.failures import is_transient, one_line
 from headrace.spark.session import Session, is_alive
 from headrace.store.base import Audit, BatchTable, Store, Version, VersionId
+from headrace.store.columns import plain_name
 from headrace.store.duckdb.apart import compare_apart, make_apart
 from headrace.store.duckdb.batch_table import make_batch_table
 from headrace.store.duckdb.compare import compare
-from headrace.store.duckdb.tables import plain_name
 
 HERE_ROWS = 10_000  # that are folded or compared in this process; more are in one of their own
 OUTGROWN_ROWS = 100_000  # speed rows that a version may always have

@@ -125,6 +125,15 @@ class Drift:
 
 
 @dataclass(frozen=True)
+class Comparison:
+    """How many rows were compared, how many events the batch layer has in them, and what disagrees."""
+
+    rows: int
+    events: int
+    drift: tuple[Drift, ...]
+
+
+@dataclass(frozen=True)
 class Audit:
     """What came of comparing the two layers over commits [from_commit, to_commit)."""
 

@@ -14,10 +14,10 @@ import pytest
 
 from headrace.define.model import View
 from headrace.errors import CorruptionError, UnavailableError
-from headrace.store.base import CORRECTIONS
+from headrace.store.base import CORRECTIONS, Comparison, Drift
 from headrace.store.duckdb.apart import compare_apart
 from headrace.store.duckdb.batch_table import make_batch_table
-from headrace.store.duckdb.compare import Comparison, Drift, compare
+from headrace.store.duckdb.compare import compare
 from tests.unit.store.partial_files import Event, make_view, simple_event, write_partials
 
 VIEW = make_view("traffic")

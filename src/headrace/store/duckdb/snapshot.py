@@ -12,9 +12,9 @@ import pyarrow as pa
 from headrace.errors import NotReadyError
 from headrace.store.base import EVENTS, Audit, Selection, Version
 from headrace.store.duckdb.database import Database, literal, run
-from headrace.store.duckdb.few import fold_few
 from headrace.store.duckdb.tables import Source, count_groups, few, fold, nth_bucket, quoted, row_columns, speed_table
 from headrace.store.duckdb.versions import read_audits, read_versions
+from headrace.store.few import fold_few
 
 FEW = 4_000  # rows that are folded in Python
 PIECE = 20_000  # rows that are read at once: sketches have up to 4 kB each
