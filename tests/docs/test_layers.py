@@ -62,6 +62,12 @@ def test_imports_point_upwards() -> None:
     assert not wrong
 
 
+def test_only_the_opening_of_a_store_names_its_engine() -> None:
+    engine = SOURCE / "store" / "duckdb"
+    naming = [path for path in SOURCE.rglob("*.py") if "headrace.store.duckdb" in path.read_text()]
+    assert [path.name for path in naming if engine not in path.parents] == ["opening.py"]
+
+
 def test_every_module_has_its_room() -> None:
     loose = {path.stem for path in SOURCE.glob("*.py")}
     assert loose == {"__init__", *GROUND}

@@ -24,7 +24,6 @@ from headrace.serve.plan import plan
 from headrace.serve.question import Question
 from headrace.spark.jobs import Job
 from headrace.store.base import Store, Version
-from headrace.store.duckdb.store import DuckStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,7 +89,7 @@ class History:
         stream, table = self._lake(version.view.stream)
         commits = find_commits(as_of, stream, table)
 
-        def make(folder: Path) -> DuckStore:
+        def make(folder: Path) -> Store:
             assert table is not None, "only a lake without commits has none"
             _refuse_quarantined(version)
             from headrace.asof.build import make_past  # with it comes PySpark

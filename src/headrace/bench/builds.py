@@ -32,7 +32,7 @@ from headrace.server.describe import memory_mb
 from headrace.server.reconcile import point_of
 from headrace.spark.session import build_session
 from headrace.store.base import Point, Step, Version
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.opening import open_temporary
 
 Tell = Callable[[str], None]
 SIZES = (5, 10, 20)  # commits of a million events each
@@ -60,7 +60,7 @@ class Layers:
         extend(self.table, commits * COMMIT_ROWS)
         self._scratch = folder / "scratch"
         self.spark = build_session(self._scratch)
-        self.store = DuckStore.open(folder / "store.duckdb", 1, batch_folder=folder / "batch")
+        self.store = open_temporary(folder)
         alone = Sizes(near_events=commits * COMMIT_ROWS)  # a version stays where it was built: nothing is caught up
         self.batch = Batch(lambda: self.spark, VISITS, self.table, self.store, folder / "builds", sizes=alone)
 

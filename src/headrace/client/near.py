@@ -40,12 +40,12 @@ from headrace.server.describe import (
     warnings,
 )
 from headrace.server.pipeline import describe_stream
-from headrace.server.stored import open_to_read, store_files, take_lease
+from headrace.server.stored import take_lease
 from headrace.sql.answer import SqlAnswer, SqlLimit
 from headrace.sql.children import Children
 from headrace.sql.query import run_sql
-from headrace.store.base import Version
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.base import Store, Version
+from headrace.store.opening import open_to_read
 from headrace.transport.journal.journal import Journal
 from headrace.transport.journal.record import read_durable
 from headrace.transport.position import START
@@ -76,11 +76,10 @@ class Offline:
         self._ingests: dict[str, Ingest] = {}
 
     @cached_property
-    def _store(self) -> DuckStore | None:
+    def _store(self) -> Store | None:
         """What views hold. Opened when it is asked for: a server that starts must not find it held by a sender."""
-        files = store_files(self.workspace)
         try:
-            return open_to_read(self.workspace, files[-1]) if files else None
+            return open_to_read(self.workspace)
         except CorruptionError as error:
             self._damage = error
             return None
@@ -124,7 +123,7 @@ class Offline:
             self._opened.callback(self._asks.close)
         return self._asks
 
-    def _store_of(self, view: str) -> DuckStore:
+    def _store_of(self, view: str) -> Store:
         """The store, if it can answer for a view."""
         if view not in self._catalog.views:
             raise self._unknown_view(view)

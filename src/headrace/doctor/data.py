@@ -18,9 +18,7 @@ from headrace.format import many
 from headrace.lake.health import check_contents, check_files, check_footers, check_log
 from headrace.lake.table import LakeTable
 from headrace.maintain.slices import damaged_slices
-from headrace.server.stored import batch_folder, fault_of, open_to_read, store_files
-from headrace.store.duckdb.batch_table import check_batch_table
-from headrace.store.duckdb.database import read_whole
+from headrace.store.opening import check_batch_tables, open_to_read
 from headrace.workspace.applied import read_running
 from headrace.workspace.lease import live_holder
 from headrace.workspace.settings import Workspace
@@ -107,10 +105,9 @@ def _check_store(workspace: Workspace, catalog: Catalog, commits: dict[str, int]
     try:
         if holder:
             return _check_served(workspace) if holder.url else [good("store", f"process {holder.pid} has it")]
-        files = store_files(workspace)
-        if not files:
+        store = open_to_read(workspace)
+        if store is None:
             return [good("store", "no views are stored yet: the next `headrace up` computes them from the lake")]
-        store = open_to_read(workspace, files[-1])
         try:
             with store.snapshot() as snapshot:
                 versions = [version for version in snapshot.versions() if version.serving]
@@ -164,16 +161,11 @@ def _check_view(name: str, applied_to: int, commits: int, stalled: str | None) -
 
 def check_batch_layer(workspace: Workspace, *, deep: bool) -> list[Finding]:
     """Whether all that was computed from the lake can be read; `deep` reads every batch table whole."""
-    folder = batch_folder(workspace.data)
-    wrong = _missed(workspace, folder) if live_holder(workspace.lease_file) is None else []
-    files = sorted(folder.glob("*.duckdb"))
-    for file in files:
-        fault = check_batch_table(file) or _unreadable(file, deep)
-        if fault and file.exists():  # a server may have let it go meanwhile
-            wrong.append(fault)
-    found = [bad("batch tables", fault, AGAIN) for fault in dict.fromkeys(wrong)]
-    if not found and files:
-        found = [good("batch tables", f"{many(len(files), 'file')}, {'each read whole' if deep else 'all there'}")]
+    missed = _missed(workspace) if live_holder(workspace.lease_file) is None else []
+    tables, wrong = check_batch_tables(workspace, deep=deep)
+    found = [bad("batch tables", fault, AGAIN) for fault in dict.fromkeys([*missed, *wrong])]
+    if not found and tables:
+        found = [good("batch tables", f"{many(tables, 'file')}, {'each read whole' if deep else 'all there'}")]
     slices = damaged_slices(workspace.builds)
     return found + [
         warn("builds", f"slice '{path}' is not as it was written", "nothing: it is computed again from the lake")
@@ -181,21 +173,17 @@ def check_batch_layer(workspace: Workspace, *, deep: bool) -> list[Finding]:
     ]
 
 
-def _missed(workspace: Workspace, folder: Path) -> list[str]:
+def _missed(workspace: Workspace) -> list[str]:
     """What is wrong with the batch tables that the store speaks of."""
     try:
-        store = open_to_read(workspace, store_files(workspace)[-1])
-    except (HeadraceError, IndexError):
+        store = open_to_read(workspace)
+    except HeadraceError:
         return []  # the check of the store tells
+    if store is None:
+        return []
     try:
         with store.snapshot() as snapshot:
             versions = snapshot.versions()
+        return [fault for version in versions for fault in store.faults_of(version)]
     finally:
         store.close()
-    faults = (fault_of(folder, version, table) for version in versions for table in version.batch)
-    return [fault for fault in faults if fault]
-
-
-def _unreadable(file: Path, deep: bool) -> str | None:
-    said = read_whole(file) if deep else None
-    return f"batch table '{file}' cannot be read: {said}" if said else None

@@ -32,12 +32,13 @@ from headrace.serve.question import Question
 from headrace.server.definitions import Definitions
 from headrace.server.pipeline import Pipeline
 from headrace.server.status import Status
-from headrace.server.stored import clean, open_store, take_lease
+from headrace.server.stored import clean, take_lease
 from headrace.spark.failures import one_line
 from headrace.spark.process import SparkProcess
 from headrace.sql.answer import SqlAnswer, SqlLimit
 from headrace.sql.children import Children
 from headrace.sql.query import run_sql
+from headrace.store.opening import open_store
 from headrace.transport.sent import FilePiece
 from headrace.workspace.lease import Lease
 from headrace.workspace.settings import Workspace

@@ -58,8 +58,8 @@ def take_apart(query: str) -> tuple[str, list[AsOfTable]]:
         as_of = _as_of_table(tokens[at], tokens[at + 1], value)
         tables[as_of.table] = as_of
         behind = [token for token in tokens[at + 5 :] if token.start >= value.end]
-        alias = b"" if _has_alias(behind) else f" AS {_quoted(as_of.view)}".encode()
-        plain += raw[rest : tokens[at].start] + _quoted(as_of.table).encode() + alias
+        alias = b"" if _has_alias(behind) else f" AS {quoted(as_of.view)}".encode()
+        plain += raw[rest : tokens[at].start] + quoted(as_of.table).encode() + alias
         rest = value.end
     return (plain + raw[rest:]).decode(), list(tables.values())
 
@@ -115,5 +115,6 @@ def _tokens(query: str) -> list[_Token]:
     return [token for token in tokens if token.kind != duckdb.token_type.comment]
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A name as an identifier."""
     return '"' + name.replace('"', '""') + '"'

@@ -17,9 +17,10 @@ from headrace.errors import CorruptionError, DiskFullError, WorkspaceError
 from headrace.faults import VARIABLE
 from headrace.lake.table import LakeState
 from headrace.server.reconcile import reconcile_views
-from headrace.server.stored import highest_fence, open_store
+from headrace.server.stored import highest_fence
 from headrace.store.duckdb import database
 from headrace.store.duckdb.store import DuckStore
+from headrace.store.opening import open_store
 from headrace.transport.position import Position
 from headrace.workspace.settings import Settings, Workspace
 from tests.unit.store.partial_files import simple_event, write_partials

@@ -101,6 +101,7 @@ class DuckSnapshot:
         return int(run(self._connection, groups, parameters)[0][0])
 
     def export_speed(self, version: Version, target: Path) -> None:
+        """Write the speed rows of commits [horizon, next_horizon) as Parquet."""
         assert version.home is not None, "only a version with rows has a beat"
         table = speed_table(version.view.name, version.home, version.horizon)
         columns = ", ".join(name for name, _ in row_columns(version.view))
