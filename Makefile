@@ -27,7 +27,7 @@ test-faults: setup
 		$(if $(POINTS),tests/faults/test_kill.py -k every_point,tests/faults) $(ARGS)
 
 test-fast: setup
-	@$(BIN)/python -m pytest tests/unit tests/laws tests/docs
+	@$(BIN)/python -m pytest tests/unit tests/contracts tests/laws tests/docs
 
 # Side by side: what tests need, and what is quicker than they are.
 prepared: setup

@@ -2,8 +2,8 @@
 
 A store knows views and partials; it knows neither Spark nor the lake. Who calls it: `plan/` and `server/reconcile.py`
 register, adopt, revive and drop; `maintain/speed.py` applies steps; `maintain/batch.py` builds, beats and forgets;
-`serve/`, `asof/` and `sql/` read snapshots; `store/opening.py` opens it. `tests/contracts/test_store.py` is what every
-store has to pass.
+`serve/`, `asof/` and `sql/` read snapshots; `store/opening.py` opens it. `tests/contracts/store/` is what every store
+has to pass.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import pyarrow as pa
 
@@ -20,6 +20,9 @@ from headrace.aggregate import Value
 from headrace.define.model import View
 from headrace.transport.position import START as TRANSPORT_START
 from headrace.transport.position import Position
+
+if TYPE_CHECKING:
+    from headrace.store.changes import Changes
 
 # Names with a leading underscore are ours: `count(*) AS events` must not meet them.
 KEY_ID = "_key_id"  # 32 hex digits in partials; a 128-bit column in the store
@@ -240,8 +243,8 @@ class Store(Protocol):
         Over those of the one that serves it takes the place of any that does not serve yet.
         """
 
-    def apply(self, step: Step, partials: Mapping[VersionId, Sequence[str]]) -> None:
-        """Merge each version's Parquet files and move it from step.from_commit to step.to_commit.
+    def apply(self, step: Step, partials: Mapping[VersionId, Sequence[str]]) -> Changes:
+        """Merge each version's Parquet files and move it from step.from_commit to step.to_commit; what that changed.
 
         Raises FencedError, with nothing changed, if a version is not where the step starts or another
         writer has fenced this one.

@@ -23,8 +23,8 @@ from headrace.store.duckdb.store import DuckStore
 from headrace.store.opening import open_store
 from headrace.transport.position import Position
 from headrace.workspace.settings import Settings, Workspace
+from tests.contracts.store.layers import VIEW, counted, serving, step
 from tests.unit.store.partial_files import simple_event, write_partials
-from tests.unit.store.test_duckdb import VIEW, counted, serving, step
 
 SOME = 2000  # rows of a step
 
@@ -158,7 +158,7 @@ def test_a_lost_store_is_begun_anew(workspace: Workspace) -> None:
 CRASH = """
 import os, sys
 from headrace.store.duckdb.store import DuckStore
-from tests.unit.store.test_duckdb import VIEW, step
+from tests.contracts.store.layers import VIEW, step
 store = DuckStore.open(sys.argv[1], fence=1)
 store.register(VIEW, "a", 5)
 for commit in range(5):

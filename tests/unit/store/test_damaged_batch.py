@@ -27,8 +27,8 @@ from headrace.store.duckdb.database import DAMAGED
 from headrace.store.opening import open_store
 from headrace.transport.position import Position
 from headrace.workspace.settings import Settings, Workspace
+from tests.contracts.store.layers import counted, serving
 from tests.unit.store.partial_files import make_view, simple_event, write_partials
-from tests.unit.store.test_duckdb import counted, serving
 
 VIEW = make_view("traffic")
 ROWS = 3_000

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.disk import remove
@@ -72,4 +74,8 @@ def clean(folder: Path, versions: Iterable[Version]) -> None:
 
 
 def _rows(files: Sequence[Path]) -> int:
-    return sum(pq.read_metadata(file).num_rows for file in files)
+    rows = 0
+    for file in files:
+        with suppress(OSError, pa.ArrowException):  # whoever reads the file says what is wrong with it
+            rows += pq.read_metadata(file).num_rows
+    return rows

@@ -14,11 +14,13 @@ from headrace.define.model import View
 from headrace.errors import FencedError
 from headrace.faults import fault_point
 from headrace.store.base import START, Audit, BatchTable, Comparison, Point, Step, Version, VersionId, never
+from headrace.store.changes import Changes
 from headrace.store.duckdb.database import Database, run
 from headrace.store.duckdb.folder import clean, compare_layers, faults_of, make_table
 from headrace.store.duckdb.snapshot import DuckSnapshot, speed_tables
 from headrace.store.duckdb.tables import create_speed, merge_files, quoted, speed_table
 from headrace.store.duckdb.versions import (
+    FENCED,
     batch_text,
     change,
     gone,
@@ -173,7 +175,7 @@ class DuckStore:
 
     # The speed layer
 
-    def apply(self, step: Step, partials: Mapping[VersionId, Sequence[str]]) -> None:
+    def apply(self, step: Step, partials: Mapping[VersionId, Sequence[str]]) -> Changes:
         with self._transaction() as connection:
             for view, number in partials:
                 self._move(connection, step, view, number)
@@ -183,6 +185,7 @@ class DuckStore:
                     _merge(connection, read_version(connection, view, number), files)
             fault_point("store.before_commit")
         fault_point("store.after_commit")
+        return Changes(step, partials)
 
     def _move(self, connection: duckdb.DuckDBPyConnection, step: Step, view: str, number: int) -> None:
         moved = run(
@@ -210,7 +213,7 @@ class DuckStore:
             f"'{step.stream}' were not merged",
             found="commit {} and fence {} in the store".format(*at[0]),
             expected=f"commit {step.from_commit} and fence {self._fence}",
-            fix="nothing was changed; another process has taken over, so stop this one",
+            fix=FENCED,
         )
 
     def stall(self, view: str, number: int, error: str | None, *, quarantined: bool = False) -> None:
