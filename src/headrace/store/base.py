@@ -1,9 +1,9 @@
 """What a store promises: the tables of view versions, merged into and read from atomically.
 
-A store knows views and partials; it knows neither Spark nor the lake. Who calls it: `plan/` and `server/reconcile.py`
-register, adopt, revive and drop; `maintain/speed.py` applies steps; `maintain/batch.py` builds, beats and forgets;
-`serve/`, `asof/` and `sql/` read snapshots; `store/opening.py` opens it. `tests/contracts/store/` is what every store
-has to pass.
+A store knows views and partials; it knows neither Spark nor the lake. Who calls it: `store/opening.py` opens it and
+discards what is damaged; `server/` registers, adopts, revives, forgets and drops versions as definitions change, and
+cleans at start; `maintain/speed.py` applies and stalls; `maintain/batch.py` builds, compares, moves horizons, promotes
+and forgets; `serve/`, `asof/` and `sql/` read snapshots. Every store has to pass `tests/contracts/store/`.
 """
 
 from __future__ import annotations
