@@ -65,7 +65,7 @@ def _compute(
     folder.mkdir(parents=True)
     batch, written, start = BatchJob(lambda: spark), list[str](), 0
     with table.reading(0, commits) as all_files:
-        damage = damage_of(table.folder, all_files)
+        damage = damage_of(table.storage, all_files)
         if damage:
             raise CorruptionError(damage)
         job.expect(sum(file.rows for file in all_files))

@@ -83,7 +83,7 @@ class Explainer:
             if not files:
                 return Counts(), [], []
             folder = self._table.folder
-            damage = damage_of(folder, files)
+            damage = damage_of(self._table.storage, files)
             if damage:
                 raise CorruptionError(damage)
             try:

@@ -41,7 +41,7 @@ def extend(table: LakeTable, events: int) -> None:
 
 
 def _write(table: LakeTable, at: LakeState, first: int, end: int) -> NewFile:
-    writer = LakeFileWriter(table.folder, at.next_commit, dead=False)
+    writer = LakeFileWriter(table.storage, at.next_commit, dead=False)
     for start in range(first, end, GROUP_ROWS):
         writer.write(_rows(at, start, min(start + GROUP_ROWS, end)))
     file = writer.close()

@@ -70,8 +70,8 @@ def _open(workspace: Workspace, stream: Stream) -> LakeTable | Finding | None:
 def _check_lake(name: str, table: LakeTable, deep: bool) -> Finding:
     """Whether the log is whole, and each file that it names is there as it was written."""
     check, files = f"lake {name}", table.all_files()
-    wrong = [*check_log(table.folder), *check_files(table.folder, files)]
-    wrong = wrong or (check_contents if deep else check_footers)(table.folder, files)
+    wrong = [*check_log(table.storage), *check_files(table.storage, files)]
+    wrong = wrong or (check_contents if deep else check_footers)(table.storage, files)
     if wrong:
         more = f" (and {len(wrong) - 1:,} more files)" if len(wrong) > 1 else ""
         return bad(check, f"file '{wrong[0].file}' {wrong[0].what}{more}", wrong[0].fix)

@@ -160,7 +160,7 @@ class Append:
         except (DiskFullError, UnavailableError):
             for file in files:
                 with suppress(OSError):
-                    (self._table.folder / file.path).unlink()
+                    self._table.storage.remove(file.path)
             raise
         fault_point("append.after_commit")
 

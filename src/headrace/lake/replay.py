@@ -142,9 +142,9 @@ class Replay:
         removes = [file for file in group if file.path in paths]
         rest = [NewFile(**orjson.loads(t.rest)) for t in changed if t.rest]
         for file in rest:
-            shutil.move(aside / file.path, self._table.folder / file.path)
+            self._table.storage.finish(aside / file.path, file.path)
         for old in removes:  # how long they must stay for readers counts from now
-            (self._table.folder / old.path).touch()
+            self._table.storage.touch(old.path)
         if not any(t.readable for t in changed):
             if removes:  # the same dead letters, with the reasons of today
                 self._table.rewrite(removes, rest)
@@ -162,7 +162,7 @@ class Replay:
     def _stamp(self, at: LakeState, aside: Sequence[str]) -> list[NewFile]:
         """The readable events as a file of the commit that is next now."""
         stamps = {COMMIT: at.next_commit, COMMITTED_AT: time.time_ns() // 1000, NEWEST: at.newest_us}
-        live = LakeFileWriter(self._table.folder, at.next_commit, dead=False)
+        live = LakeFileWriter(self._table.storage, at.next_commit, dead=False)
         for path in aside:
             for rows in batches(Path(path)):
                 stamped = rows

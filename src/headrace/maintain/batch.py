@@ -225,7 +225,7 @@ class Batch:
     def _compute(
         self, version: Version, files: Sequence[LakeFile], commits: tuple[int, int], target: Path
     ) -> list[str]:
-        damage = damage_of(self._table.folder, files)
+        damage = damage_of(self._table.storage, files)
         if damage:
             raise HeadraceError(damage)
         if not files:

@@ -13,6 +13,7 @@ from headrace.define.model import Stream, View
 from headrace.lake.events import event_columns, read_files
 from headrace.lake.health import check_files, check_footers
 from headrace.lake.schema import ARRIVED, COMMIT, NEWEST
+from headrace.lake.storage import Storage
 from headrace.lake.table import LakeFile
 from headrace.maintain.matches import with_matches
 from headrace.spark.session import is_alive
@@ -53,9 +54,9 @@ def reads(stream: Stream, view: View) -> bool:
     return all(types.get(name) == of for name, of in view.reads)
 
 
-def damage_of(folder: Path, files: Sequence[LakeFile]) -> str | None:
+def damage_of(storage: Storage, files: Sequence[LakeFile]) -> str | None:
     """What is wrong with files that are about to be read: a number made of them would be wrong."""
-    damage = next(iter(check_files(folder, files) or check_footers(folder, files)), None)
+    damage = next(iter(check_files(storage, files) or check_footers(storage, files)), None)
     return f"lake file {damage}" if damage else None
 
 

@@ -172,7 +172,7 @@ class Speed:
         with self._table.reading(*commits) as files:
             if not files:
                 return [_Computed(version, [], None) for version in versions]
-            damage = damage_of(self._table.folder, files)
+            damage = damage_of(self._table.storage, files)
             if damage:
                 return [_Computed(version, [], damage) for version in versions]
             named = {name for version in versions for name, _ in version.view.reads}

@@ -99,7 +99,7 @@ class Pipeline:
 
     def _look(self) -> str | None:
         """What is wrong with the lake's files. New events go on either way; what needs those files says so."""
-        found = [*check_log(self.table.folder), *check_files(self.table.folder, self.table.all_files())]
+        found = [*check_log(self.table.storage), *check_files(self.table.storage, self.table.all_files())]
         if not found:
             return None
         log.error("the lake is damaged", stream=self.stream.name, files=[str(each.file) for each in found[:100]])

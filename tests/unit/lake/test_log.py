@@ -95,7 +95,7 @@ def test_a_table_opened_again_by_the_same_process_takes_over_from_the_one_before
 
 def test_a_draft_that_a_killed_process_left_is_in_nobodys_way(tmp_path: Path) -> None:
     table = table_of(tmp_path, 1)
-    table.log._draft.write_bytes(b"half an en")
+    (tmp_path / ".entry-00000001").write_bytes(b"half an en")
     append(table, 1)
     assert Table(tmp_path, STREAM, fence=None).state.next_commit == 2
 

@@ -131,7 +131,7 @@ def test_compaction_in_the_middle_is_met_by_another_try(lake: DeadLake, tmp_path
 def compact(lake: DeadLake) -> None:
     """All dead letters in one file, as upkeep does it."""
     files = lake.table.files(0, lake.table.state.next_commit, dead=True)
-    writer = LakeFileWriter(lake.table.folder, files[0].first_commit, dead=True)
+    writer = LakeFileWriter(lake.table.storage, files[0].first_commit, dead=True)
     ours = ["_commit", "_committed_at", "_arrived", "_newest", "_position", "_reason", "_value"]
     for file in files:
         writer.write(pq.read_table(lake.table.folder / file.path, columns=ours, partitioning=None))
