@@ -16,7 +16,7 @@ from headrace.faults import VARIABLE
 from headrace.store.base import Audit, BatchTable, Point, Version
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.position import Position
-from tests.unit.store.test_duckdb import VIEW, counted, step
+from tests.contracts.store.layers import VIEW, counted, step
 
 COMMITS = 6
 KILLED = -9

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,16 @@ def test_a_step_without_files_still_moves(store: Store) -> None:
     version = store.register(VIEW, "a", 5)
     store.apply(step(0, 3), {version.id: []})
     moved = serving(store)
-    assert (moved.applied_to, moved.position, moved.newest_us, moved.applied_at_us) == (3, Position.at(30), 180_000_000, 3)
+    assert (moved.applied_to, moved.position) == (3, Position.at(30))
+    assert (moved.newest_us, moved.applied_at_us) == (180_000_000, 3)
+
+
+def test_positions_of_several_partitions_and_unknown_ones_are_kept(store: Store) -> None:
+    version = store.register(VIEW, "a", 5)
+    for position in (Position((7, 0, 9)), None):
+        at = serving(store).applied_to
+        store.apply(replace(step(at, at + 1), position=position), {version.id: []})
+        assert serving(store).position == position
 
 
 def test_files_may_share_cells_and_each_merge_adds_to_those_before(store: Store, tmp_path: Path) -> None:
