@@ -14,9 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.errors import FencedError
-from headrace.store.base import CORRECTIONS, KEY_ID, PANE, Selection, Store
-from headrace.transport.position import Position
+from headrace.store.base import CORRECTIONS, KEY_ID, PANE, Point, Selection, Store
+from headrace.transport.position import START, Position
 from headrace.types import DOUBLE, STRING, TIMESTAMP
+from tests.contracts.store.conftest import Place
 from tests.contracts.store.layers import TOTAL, VIEW, build, counted, end_beat, find, merge, serving, step, write
 from tests.unit.store.partial_files import Event, make_view, simple_event, write_partials
 
@@ -31,12 +32,16 @@ def test_a_step_without_files_still_moves(store: Store) -> None:
     assert (moved.newest_us, moved.applied_at_us) == (180_000_000, 3)
 
 
-def test_positions_of_several_partitions_and_unknown_ones_are_kept(store: Store) -> None:
-    version = store.register(VIEW, "a", 5)
-    for position in (Position((7, 0, 9)), None):
-        at = serving(store).applied_to
-        store.apply(replace(step(at, at + 1), position=position), {version.id: []})
-        assert serving(store).position == position
+@pytest.mark.parametrize("position", [START, Position.at(10**12), Position((3, 0, 7)), None])
+def test_a_position_is_there_after_a_restart(place: Place, position: Position | None) -> None:
+    store = place.open(1)
+    assert store.register(VIEW, "a", 5, Point(0, Position((1, 2)), None)).position == Position((1, 2))
+    store.apply(replace(step(0, 1), position=position), {(VIEW.name, 1): []})
+    assert serving(store).position == position
+    store.close()
+    again = place.open(2)
+    assert serving(again).position == position
+    again.close()
 
 
 def test_files_may_share_cells_and_each_merge_adds_to_those_before(store: Store, tmp_path: Path) -> None:
