@@ -23,7 +23,7 @@ LOG = "_delta_log"
 _ENTRY = re.compile(r"\d{20}\.json")
 _CRC = re.compile(r"-([0-9a-f]{8})\.parquet$")  # of the footer, in a file's name
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
-_RESTORE = "restore it from a copy: its events are in no other place"
+_RESTORE = "restore it from a backup: its events are stored nowhere else"
 _RESTORE_LOG = (
     "restore it from a copy; if it is the newest entry and the journal still has its events, move it away: "
     "they are then read again from the journal"
@@ -122,7 +122,7 @@ def check_log(storage: Storage) -> list[Finding]:
         expected = int(name[:20]) + 1
         found += _check_entry(storage, f"{LOG}/{name}")
     if not names:
-        fix = "restore it from a copy: without it the events cannot be told"
+        fix = "restore it from a backup: without it the events cannot be read"
         found.append(Finding(storage.locate(LOG), "is gone or empty", fix))
     return found
 

@@ -113,10 +113,10 @@ class LakeTable:
         with self._lock:
             if self.state != at:
                 raise FencedError(
-                    f"lake '{self.folder.name}' has moved on without this process",
+                    f"lake '{self.folder.name}' was changed by another process",
                     found=f"{self.state}",
                     expected=f"{at}",
-                    fix="this process stops; the other one goes on",
+                    fix="this process stops; the other one continues",
                 )
             self._check_present(removes)
             after = LakeState(at.next_commit + 1, position, newest_us)

@@ -23,7 +23,7 @@ def open_store(workspace: Workspace, fence: int) -> Store:
         faults = store.faults_of(version)
         if faults:
             log.error(
-                "a batch table is damaged; its version is built anew from the lake",
+                "a batch table is damaged; its version is rebuilt from the lake",
                 view=version.view.name,
                 version=version.number,
                 error=faults[0],
