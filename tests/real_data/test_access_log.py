@@ -13,7 +13,7 @@ from tests import http
 
 COMBINED = re.compile(
     r'(\S+) \S+ \S+ \[([^]]+)] "(.*?)" (\d{3}) (\S+) "(.*?)" "([^"]*)"?'
-)  # one line of the file has lost its end
+)  # one line of the file lost its last records
 STATUSES = {200: 9126, 304: 445, 404: 213, 301: 164, 206: 45, 500: 3, 403: 2, 416: 2}
 PIECE = 500
 

@@ -40,7 +40,7 @@ class Pasts:
 
     @contextmanager
     def use(self, version: Version, commits: int, make: Callable[[Path], DuckStore]) -> Iterator[DuckStore]:
-        """The store of a past, made in a new folder if there is none; whoever asks for the same one waits for it."""
+        """The store of a past, made in a new folder if there is none; a second caller waits for it."""
         key = (version.view.name, version.number, version.fingerprint, commits)
         past = self._take(key)
         try:

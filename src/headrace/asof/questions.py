@@ -1,4 +1,4 @@
-"""Questions that only the lake can answer, one or two at a time, beside what keeps views fresh."""
+"""Runs questions that need the lake, two at a time, beside the updates of views."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Lake = tuple[Stream, LakeTable | None]  # None: no event has come yet
 
 
 class History:
-    """The log of a workspace as something to ask. Spark is asked for only once a question has been understood."""
+    """Answers questions from the log of a workspace. Spark is needed only after the question was checked."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class History:
 
             if not reads(stream, version.view):
                 raise NotReadyError(
-                    f"view '{version.view.name}' is being made for the new types of stream '{stream.name}'",
+                    f"view '{version.view.name}' is being rebuilt for the new types of stream '{stream.name}'",
                     fix="ask again when its next version serves",
                 )
             with self._turn():
@@ -110,9 +110,7 @@ class History:
     @contextmanager
     def _turn(self) -> Iterator[None]:
         if not self._turns.acquire(blocking=False):
-            raise OverloadError(
-                f"{AT_ONCE} questions to the log are being answered already", fix="ask again in some seconds"
-            )
+            raise OverloadError(f"{AT_ONCE} such questions are already running", fix="ask again in some seconds")
         try:
             yield
         finally:
@@ -128,7 +126,7 @@ def _refuse_quarantined(version: Version) -> None:
 def find_commits(as_of: AsOf, stream: Stream, table: LakeTable | None) -> int:
     """How many commits are asked for; raises QuestionError if the log has no such past."""
     if table is None or not table.state.next_commit:
-        raise QuestionError(f"the lake of stream '{stream.name}' has no commit yet", fix="ask without a past")
+        raise QuestionError(f"the lake of stream '{stream.name}' has no commit yet", fix="ask without it")
     end = table.state.next_commit
     if as_of.commits is not None:
         if as_of.commits > end:

@@ -1,4 +1,4 @@
-"""What the batch layer takes: builds of a growing history, beats over it, answers from it.
+"""Measures the batch layer: builds of a growing history, beats, and answers from it.
 
 The product's own parts run in this process, over one lake; a version built at commit n sees the first n million events.
 """
@@ -53,7 +53,7 @@ VIEWS = parse(STREAM + ONE_VIEW + MORE_VIEWS).views
 
 
 class Layers:
-    """A lake of so many million events, with a store and a batch layer over it."""
+    """A lake of this many million events, with a store and a batch layer."""
 
     def __init__(self, folder: Path, commits: int) -> None:
         self.table = LakeTable(folder / "lake" / VISITS.name, VISITS, fence=1)

@@ -28,7 +28,7 @@ GROUP_ROWS = CHUNK_BYTES // EVENT_BYTES  # the append writes a row group per chu
 
 
 def extend(table: LakeTable, events: int) -> None:
-    """Add so many visits, those that follow on the ones that are there."""
+    """Append this many visits."""
     last = table.rows() + events
     with ThreadPoolExecutor(FILES) as threads:
         while (first := table.rows()) < last:

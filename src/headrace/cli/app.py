@@ -13,7 +13,7 @@ from headrace.errors import UsageError
 
 app = typer.Typer(
     name="headrace",
-    help="Real-time analytics on Apache Spark: declare streams and views once, get live numbers that are right.",
+    help="Real-time analytics on Apache Spark: streams of events and materialized views.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -42,7 +42,7 @@ def options(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Real-time analytics on Apache Spark: declare streams and views once, get live numbers that are right."""
+    """Real-time analytics on Apache Spark: streams of events and materialized views."""
 
 
 def main() -> NoReturn:
@@ -67,11 +67,11 @@ def run(arguments: list[str]) -> int:
 
 
 def _as_usage(error: Exception) -> UsageError | None:
-    """A mistake in options or arguments, which the parser reports with a message of its own."""
+    """The error for invalid options or arguments."""
     message = getattr(error, "format_message", None)
     if message is None:
         return None
     said = " ".join(str(message()).split())
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "headrace"
-    return UsageError(said[:1].lower() + said[1:].rstrip("."), fix=f"`{path} --help` shows how")
+    return UsageError(said[:1].lower() + said[1:].rstrip("."), fix=f"see `{path} --help`")

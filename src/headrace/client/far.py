@@ -224,7 +224,7 @@ class Remote:
         return _read_plan(self.call("POST", "/v1/plan"))
 
     def apply(self, expect: str | None = None) -> Plan:
-        """Make the definitions folder what runs."""
+        """Apply the definitions folder."""
         return _read_plan(self.call("POST", "/v1/apply", content=orjson.dumps({"expect": expect})))
 
     def stream(self, name: str) -> dict[str, Any]:
@@ -299,7 +299,7 @@ class Remote:
                 if "error" in said:
                     raise read_error(said["error"], reply.status_code)
                 job.tell(Progress(**said["progress"]))
-        raise UnavailableError(f"the server at {self.url} has gone before it answered", fix="ask again")
+        raise UnavailableError(f"the server at {self.url} closed the connection before it answered", fix="ask again")
 
     def call(self, method: str, path: str, **request: Any) -> Any:
         """One request; what the server says, or its error."""
@@ -319,7 +319,7 @@ class Remote:
             self._reached = True
         except httpx2.TimeoutException as error:
             raise UnavailableError(
-                f"the server at {self.url} does not answer", fix="is it very busy? its log may tell"
+                f"the server at {self.url} does not answer", fix="it may be busy; see its log"
             ) from error
         except httpx2.TransportError as error:
             made = UnreachableError if isinstance(error, httpx2.ConnectError) else UnavailableError

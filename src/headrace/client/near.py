@@ -132,7 +132,7 @@ class Offline:
         if self._damage is not None:
             raise self._damage
         if store is None:
-            raise NotReadyError(f"view '{view}' has never been computed", fix="start `headrace up` once")
+            raise NotReadyError(f"view '{view}' has never been computed", fix="run `headrace up` first")
         return store
 
     def _lake_of(self, stream: str) -> tuple[Stream, LakeTable | None]:
@@ -147,7 +147,7 @@ class Offline:
     def sql(self, query: str, limit: SqlLimit = None, job: Job | None = None) -> SqlAnswer:
         """Run a SELECT over the views as the server left them."""
         if self._store is None:
-            raise NotReadyError("no view has ever been computed", fix="start `headrace up` once")
+            raise NotReadyError("no view has ever been computed", fix="run `headrace up` first")
         children, past = Children.of(self.workspace.settings), partial(self._history().past, job=job)
         try:
             return run_sql(self._store, children, query, limit, self._freshness, datetime.now(UTC), past)
@@ -156,7 +156,7 @@ class Offline:
 
     def _unknown_view(self, name: str) -> NotFoundError:
         if name in load(self.workspace.definitions).views:
-            return NotFoundError(f"view '{name}' is declared but does not run yet", fix="`headrace up` runs it")
+            return NotFoundError(f"view '{name}' is declared but not applied yet", fix="`headrace up` applies it")
         hint = did_you_mean(name, self._catalog.views)
         return NotFoundError(
             f"view '{name}' does not exist", fix=f"{hint + ' ' if hint else ''}`headrace views` lists all"
@@ -201,12 +201,12 @@ class Offline:
     def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> dict[str, Any]:
         """Nothing moves without a server."""
         self._store_of(view)
-        raise NotReadyError(f"view '{view}' cannot go back: {DOWN}", fix="start `headrace up`, then repeat it")
+        raise NotReadyError(f"view '{view}' cannot be rolled back: {DOWN}", fix="start `headrace up`, then try again")
 
     def refresh(self, view: str, *, full: bool = False) -> dict[str, Any]:
         """Nothing moves without a server."""
         self._store_of(view)
-        raise NotReadyError(f"view '{view}' cannot be refreshed: {DOWN}", fix="start `headrace up`, then repeat it")
+        raise NotReadyError(f"view '{view}' cannot be refreshed: {DOWN}", fix="start `headrace up`, then try again")
 
     def ingest(
         self,

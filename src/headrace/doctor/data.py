@@ -26,7 +26,7 @@ from headrace.workspace.lease import live_holder
 from headrace.workspace.settings import Workspace
 
 AHEAD_S = 60  # a clock may differ by so much from the one that wrote
-AGAIN = "start `headrace up` anew: its view is built again from the lake; nothing is lost"
+AGAIN = "restart `headrace up`: its view is built again from the lake; nothing is lost"
 
 
 def check_lakes_and_store(workspace: Workspace, *, deep: bool = False) -> list[Finding]:
@@ -46,7 +46,7 @@ def check_lakes_and_store(workspace: Workspace, *, deep: bool = False) -> list[F
             continue
         state = table.state if table else None
         commits[name] = state.next_commit if state else 0
-        lake = _check_lake(name, table, deep) if table else good(f"lake {name}", "no event has come yet")
+        lake = _check_lake(name, table, deep) if table else good(f"lake {name}", "no events yet")
         if lake.level == "error":
             # A server may have put other files in their place meanwhile: what is missing now too is missing.
             again = _open(workspace, catalog.streams[name])
@@ -65,7 +65,7 @@ def _open(workspace: Workspace, stream: Stream) -> LakeTable | Finding | None:
     except HeadraceError as error:
         return Finding.of(f"lake {stream.name}", error)
     except (DeltaError, OSError) as error:
-        fix = "restore the folder from a copy; nothing was changed"
+        fix = "restore the folder from a backup; nothing was changed"
         return bad(f"lake {stream.name}", f"it cannot be read: {str(error).splitlines()[0]}", fix)
 
 
@@ -78,7 +78,7 @@ def _check_lake(name: str, table: LakeTable, deep: bool) -> Finding:
         more = f" (and {len(wrong) - 1:,} more files)" if len(wrong) > 1 else ""
         return bad(check, f"file '{wrong[0].file}' {wrong[0].what}{more}", wrong[0].fix)
     rows, dead_rows = table.rows(), table.rows(dead=True)
-    how = "each read whole" if deep else "all there"
+    how = "each read completely" if deep else "all there"
     said = f"{many(rows, 'event')} in {many(table.state.next_commit, 'commit')}, {many(len(files), 'file')}, {how}"
     if dead_rows:
         return warn(check, f"{said}; {many(dead_rows, 'dead letter')}", f"`headrace dead-letters {name}` says why")
@@ -94,7 +94,7 @@ def check_clock(workspace: Workspace) -> Finding:
     if ahead_s > AHEAD_S:
         fix = "set the clock: arrival is taken from it, and events would count as late or as of the future"
         return bad("clock", f"the newest data was written {ahead_s:,.0f} s in the future", fix)
-    return good("clock", "nothing was written in the future")
+    return good("clock", "no data is from the future")
 
 
 def _newest_of(folder: Path) -> list[Path]:
@@ -152,13 +152,13 @@ def _check_view(name: str, applied_to: int, commits: int, stalled: str | None) -
         return bad(
             check,
             f"the store has {many(applied_to, 'commit')}, the lake only {commits:,}",
-            "the lake was lost or put back: stop the server and move data/store away; `headrace up` computes it again",
+            "the lake lost commits: stop the server and move data/store away; `headrace up` computes the views again",
         )
     if stalled:
-        return bad(check, f"stalled: {stalled}", "mend its definition, then `headrace apply`")
+        return bad(check, f"stalled: {stalled}", "fix its definition, then `headrace apply`")
     if applied_to < commits:
         said = f"it lacks {commits - applied_to:,} of {many(commits, 'commit')}"
-        return warn(check, said, "a running server catches up by itself: `headrace views` shows how far it is")
+        return warn(check, said, "a running server catches up automatically: `headrace views` shows how far it is")
     return good(check, f"has all of its stream: {many(commits, 'commit')}")
 
 
@@ -173,7 +173,7 @@ def check_batch_layer(workspace: Workspace, *, deep: bool) -> list[Finding]:
             wrong.append(fault)
     found = [bad("batch tables", fault, AGAIN) for fault in dict.fromkeys(wrong)]
     if not found and files:
-        found = [good("batch tables", f"{many(len(files), 'file')}, {'each read whole' if deep else 'all there'}")]
+        found = [good("batch tables", f"{many(len(files), 'file')}, {'each read completely' if deep else 'all there'}")]
     slices = damaged_slices(workspace.builds)
     return found + [
         warn("builds", f"slice '{path}' is not as it was written", "nothing: it is computed again from the lake")

@@ -24,7 +24,7 @@ BODY_BYTES = 64 << 20  # the largest body, and the most that it may become as li
 
 @dataclass(frozen=True)
 class IngestReply:
-    """What became of a request. The token tells when every view has it."""
+    """The reply to an ingest request. Use the token to wait until every view has the events."""
 
     accepted: int
     refused: list[dict[str, Any]]
@@ -36,7 +36,7 @@ class IngestReply:
 
 @dataclass(frozen=True)
 class TokenState:
-    """Whether every serving view has what a token stands for."""
+    """Whether every serving view has the events of a token."""
 
     complete: bool
     stalled: list[str]
@@ -79,7 +79,7 @@ class Ingest:
         if self.transport.reader.bytes_between(self.lake_position, self.transport.end) > BACKLOG_BYTES:
             raise OverloadError(
                 f"stream '{self.stream.name}' is {BACKLOG_BYTES >> 30} GiB behind",
-                fix="nothing of this request was kept; try again later",
+                fix="nothing of this request was stored; try again later",
             )
         if key is None and file is None:
             return self._accept(body, layout, None, "", keep_bad)
@@ -88,9 +88,9 @@ class Ingest:
                 f"stream '{self.stream.name}': the Idempotency-Key is {'too long' if key else 'empty'}",
                 found=f"{len(key):,} characters",
                 expected=f"1 to {LONGEST_KEY}",
-                fix="nothing of this request was kept; send it with a shorter key, such as a hash of this one"
+                fix="nothing of this request was stored; send it with a shorter key, such as a hash of this one"
                 if key
-                else "nothing of this request was kept; send it with a key, or without the header",
+                else "nothing of this request was stored; send it with a key, or without the header",
             )
         return self._once(body, layout, key or uuid.uuid4().hex, keep_bad, file)
 
@@ -165,8 +165,8 @@ class Ingest:
     def _same(self, key: str, digest: str, earlier: str) -> None:
         if digest != earlier:
             raise ConflictError(
-                f"stream '{self.stream.name}': Idempotency-Key '{key}' came before with another body",
-                fix="use a new key for new events; nothing of this request was kept",
+                f"stream '{self.stream.name}': Idempotency-Key '{key}' was used before with another body",
+                fix="use a new key for new events; nothing of this request was stored",
             )
 
     def _accept(

@@ -21,9 +21,9 @@ LOG = "_delta_log"
 _ENTRY = re.compile(r"\d{20}\.json")
 _CRC = re.compile(r"-([0-9a-f]{8})\.parquet$")  # of the footer, in a file's name
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
-_RESTORE = "restore it from a copy: its events are in no other place"
+_RESTORE = "restore it from a backup: its events are stored nowhere else"
 _RESTORE_LOG = (
-    "restore it from a copy; if it is the newest entry and the journal still has its events, move it away: "
+    "restore it from a backup; if it is the newest entry and the journal still has its events, move it away: "
     "they are then read again from the journal"
 )
 
@@ -120,7 +120,7 @@ def check_log(folder: Path) -> list[Finding]:
         expected = int(name[:20]) + 1
         found += _check_entry(log / name)
     if not names:
-        found.append(Finding(log, "is gone or empty", "restore it from a copy: without it the events cannot be told"))
+        found.append(Finding(log, "is gone or empty", "restore it from a backup: without it the events cannot be read"))
     return found
 
 
@@ -142,5 +142,5 @@ def _check_checkpoint(path: Path) -> list[Finding]:
     try:
         pq.ParquetFile(path).close()
     except (OSError, pa.ArrowException) as error:
-        return [Finding(path, f"cannot be read: {str(error).splitlines()[0]}", "restore it from a copy")]
+        return [Finding(path, f"cannot be read: {str(error).splitlines()[0]}", "restore it from a backup")]
     return []

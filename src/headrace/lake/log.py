@@ -96,7 +96,7 @@ class DeltaLog:
         return FencedError(
             f"lake '{self._table.name}' was taken over by another process",
             found=f"version {self.version + 1} of its log, written by that process",
-            fix="this process stops, nothing of it was kept; the other one goes on",
+            fix="this process stops, nothing of it was stored; the other one continues",
         )
 
     def _entry(self, version: int) -> Path:

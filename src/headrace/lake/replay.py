@@ -87,7 +87,7 @@ class Replay:
         """Read the next files again; `dry_run` only says how many of their letters can be read now."""
         start, end = _read_cursor(cursor, self._table.state.next_commit)
         if not self._one.acquire(blocking=False):
-            raise ConflictError(f"stream '{stream.name}': a replay is under way", fix="wait until it has ended")
+            raise ConflictError(f"stream '{stream.name}': a replay is already running", fix="wait until it has ended")
         try:
             for _ in range(TRIES):
                 try:
@@ -192,7 +192,7 @@ def _check_rows(table: LakeTable, before: dict[str, int], after: dict[str, int])
     """Rows in = rows out."""
     if before != after:
         raise CorruptionError(
-            f"lake '{table.folder.name}': dead letters were read again that do not add up",
+            f"lake '{table.folder.name}': the row counts of the replay do not match",
             found=f"{sum(after.values())} rows",
             expected=f"{sum(before.values())} rows",
             fix="nothing was changed; `headrace doctor` looks at the lake's files",
@@ -205,5 +205,5 @@ def _read_cursor(cursor: str | None, next_commit: int) -> tuple[int, int]:
     try:
         start, end = (int(part) for part in cursor.split("-"))
     except ValueError:
-        raise QuestionError("'cursor' is none of a replay's", found=repr(cursor)[:80]) from None
+        raise QuestionError("'cursor' is not a cursor of a replay", found=repr(cursor)[:80]) from None
     return start, min(end, next_commit)

@@ -110,10 +110,10 @@ class LakeTable:
         with self._lock:
             if self.state != at:
                 raise FencedError(
-                    f"lake '{self.folder.name}' has moved on without this process",
+                    f"lake '{self.folder.name}' was changed by another process",
                     found=f"{self.state}",
                     expected=f"{at}",
-                    fix="this process stops; the other one goes on",
+                    fix="this process stops; the other one continues",
                 )
             self._check_present(removes)
             after = LakeState(at.next_commit + 1, position, newest_us)
@@ -263,7 +263,7 @@ class LakeTable:
         return CorruptionError(
             f"lake '{self.folder}' cannot be read",
             found=f"'{wrong.file}' {wrong.what}" if wrong else found,
-            fix=f"nothing was changed; {wrong.fix if wrong else 'restore its _delta_log folder from a copy'}",
+            fix=f"nothing was changed; {wrong.fix if wrong else 'restore its _delta_log folder from a backup'}",
         )
 
     def _check_rows(self, expected: int | None) -> None:

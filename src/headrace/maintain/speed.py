@@ -191,7 +191,7 @@ class Speed:
             if self.stopping.is_set() or is_transient(error) or not is_alive(spark):
                 raise  # not the view's fault: all of the step is retried soon
             if is_disk_full(error):  # the machine's fault, not the view's: all of the step is tried again soon
-                raise disk_full("views cannot be brought on", self._scratch) from error
+                raise disk_full("views cannot be updated", self._scratch) from error
             return _Computed(version, [], one_line(error), by_event=True)
 
     def _settle(self, step: Step, computed: _Computed) -> None:

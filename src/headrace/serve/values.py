@@ -56,7 +56,7 @@ def decoder(of: Type) -> Callable[[Any], Value] | None:
 
 
 def arrow_type(of: Type) -> pa.DataType:
-    """The Arrow type of one of ours."""
+    """The Arrow type of a Headrace type."""
     return pa.decimal128(of.precision, of.scale) if of.name == "DECIMAL" else _ARROW[of.name]
 
 

@@ -302,8 +302,8 @@ class Pipeline:
         if age_ms is not None:
             return age_ms, None
         if not version.position.covers(self.transport.start):
-            return None, "the events that wait came so long ago that the journal has them no more"
-        return None, "the clock was set back behind the arrival of the events that wait"
+            return None, "the waiting events are no longer in the journal"
+        return None, "the clock was set back to before the arrival of the waiting events"
 
     def progress(self, version: Version) -> dict[str, Any]:
         """How far the build of a version is."""
@@ -384,9 +384,7 @@ class Pipeline:
                 log.error("maintain failed", stream=self.stream.name, error=str(error))
             except Exception as error:  # Spark's: the next round tries again
                 if not speed.stopping.is_set():
-                    full = (
-                        disk_full("views cannot be brought on", self._workspace.data) if is_disk_full(error) else None
-                    )
+                    full = disk_full("views cannot be updated", self._workspace.data) if is_disk_full(error) else None
                     self._maintain_error = one_line(full or error)
                     log.exception("maintain failed", stream=self.stream.name)
             self._news.wait(RETRY_S if self._maintain_error else IDLE_S)
@@ -412,7 +410,7 @@ def describe_stream(stream: Stream) -> dict[str, Any]:
 
 
 class _Rate:
-    """Events per second over the last seconds."""
+    """Recent events per second."""
 
     SPAN_S = 5.0
 

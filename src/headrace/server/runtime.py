@@ -216,7 +216,7 @@ class Runtime:
         """Make the first real events quick. They may come meanwhile: pipelines run already."""
         if not self.workspace.settings.rehearse:
             return
-        self.status.warming_up = "Spark has started and tries a first event"
+        self.status.warming_up = "Spark has started and processes a test event"
         from headrace.server.rehearsal import rehearse
 
         began = time.monotonic()
@@ -353,7 +353,7 @@ class Runtime:
         pipeline = self._pipelines.get(read[0]) if read else None
         if read is None or pipeline is None:
             raise NotFoundError(
-                f"token '{token}' is not one of this workspace's", expected="the token of an ingest reply"
+                f"token '{token}' is not a token of this workspace", expected="the token of an ingest reply"
             )
         stream, position = read
         with self._store.snapshot() as snapshot:

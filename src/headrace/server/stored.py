@@ -55,17 +55,17 @@ def open_store(workspace: Workspace, fence: int) -> DuckStore:
     try:
         store = _open(newest, fence)
     except HeldError:
-        log.warning("the store is held by a process that lost its lease; views are computed anew", file=str(newest))
+        log.warning("the store is held by a process that lost its lease; views are recomputed", file=str(newest))
         files.append(fresh)
         store = _open(fresh, fence)
     except OutdatedError as error:
         log.warning(
-            "the store is of an older Headrace; views are built anew from the lake", file=str(newest), found=str(error)
+            "the store is of an older Headrace; views are rebuilt from the lake", file=str(newest), found=str(error)
         )
         files.append(fresh)
         store = _open(fresh, fence)
     except CorruptionError as error:
-        log.error("the store is damaged and set aside; views are computed anew", error=str(error))
+        log.error("the store is damaged and set aside; views are recomputed", error=str(error))
         _set_aside(newest)
         store = _open(fresh, fence)
     for old in files[:-1]:
@@ -83,7 +83,7 @@ def _discard_damaged(store: DuckStore) -> None:
         reason = next(filter(None, (fault_of(store.batch_folder, version, table) for table in version.batch)), None)
         if reason:
             log.error(
-                "a batch table is damaged; its version is built anew from the lake",
+                "a batch table is damaged; its version is rebuilt from the lake",
                 view=version.view.name,
                 version=version.number,
                 error=reason,

@@ -1,4 +1,4 @@
-"""VERSION AS OF and TIMESTAMP AS OF behind a view's name, taken apart before DuckDB reads the query.
+"""Extracts VERSION AS OF and TIMESTAMP AS OF from a query before DuckDB parses it.
 
 `traffic VERSION AS OF 12` becomes a table of that very name, in quotes. Only in the child: it reads what people wrote.
 """
@@ -105,7 +105,7 @@ def _has_alias(tokens: list[_Token]) -> bool:
 
 
 def _tokens(query: str) -> list[_Token]:
-    """DuckDB's own: what stands in strings and comments is in none of ours."""
+    """DuckDB's tokens, so that text in strings and comments is not matched."""
     raw, found = query.encode(), duckdb.tokenize(query)
     ends = [*(start for start, _ in found[1:]), len(raw)]
     tokens = [

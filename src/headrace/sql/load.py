@@ -31,7 +31,7 @@ def describe_version(version: Version) -> dict[str, Any]:
 
 
 def default_plan(version: Version) -> ReadPlan:
-    """The question that a view answers when nothing is said but its name."""
+    """The default question of a view: all of its own windows."""
     return plan(Question(version.view.name), version)
 
 

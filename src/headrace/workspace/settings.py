@@ -20,42 +20,36 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="HEADRACE_", extra="forbid")
 
-    host: str = Field("127.0.0.1", description="address that HTTP listens on")
-    port: int = Field(8090, ge=0, le=65535, description="port that HTTP listens on; 0 takes a free one")
-    token: str | None = Field(None, description="bearer token that HTTP asks for; needed for any host but loopback")
-    data: str = Field("data", description="folder of the log, the store and the journal, below the workspace")
+    host: str = Field("127.0.0.1", description="address to listen on")
+    port: int = Field(8090, ge=0, le=65535, description="port to listen on; 0 selects a free port")
+    token: str | None = Field(None, description="bearer token of HTTP requests; required unless host is loopback")
+    data: str = Field("data", description="data folder: lakes, store and journals; relative to the workspace")
     spark_master: str = Field("local[*]", description="Spark master")
-    spark_memory: str = Field("1g", description="memory of the Spark driver's heap")
-    spark_java_options: str = Field(QUICK_JAVA, description="options of Spark's Java, for its compiler and memory")
-    max_body_mb: int = Field(
-        64, ge=1, le=1024, description="largest body of one request, also when unpacked and when written as JSON"
-    )
+    spark_memory: str = Field("1g", description="heap size of the Spark driver")
+    spark_java_options: str = Field(QUICK_JAVA, description="JVM options of Spark")
+    max_body_mb: int = Field(64, ge=1, le=1024, description="maximum request body, also decompressed and as JSON")
     bodies_mb: int = Field(
-        96, ge=1, description="most megabytes of bodies in memory at once (and at least one largest); beyond it 429"
+        96, ge=1, description="maximum memory for request bodies (at least `max_body_mb`); above it 429"
     )
-    max_connections: int = Field(2000, ge=10, description="most connections at once; beyond it 429")
-    append_every_ms: int = Field(700, ge=0, description="shortest time between two lake commits of a stream")
-    append_mb: int = Field(96, ge=1, description="most megabytes of the journal in one lake commit")
-    upkeep_every_s: float = Field(30.0, ge=0.1, description="pause between two rounds of the lake's upkeep")
+    max_connections: int = Field(2000, ge=10, description="maximum number of connections; above it 429")
+    append_every_ms: int = Field(700, ge=0, description="minimum time between two commits of a stream")
+    append_mb: int = Field(96, ge=1, description="maximum journal bytes in one commit")
+    upkeep_every_s: float = Field(30.0, ge=0.1, description="pause between two runs of lake upkeep")
     lake_grace_s: float = Field(
-        3600.0, ge=0, description="how long a file that compaction replaced stays, for readers in other processes"
+        3600.0, ge=0, description="how long files replaced by compaction are kept for readers in other processes"
     )
-    refresh_every_s: float = Field(
-        3600.0, ge=1, description="how often the batch layer takes over from the speed layer, where no SCHEDULE says"
-    )
+    refresh_every_s: float = Field(3600.0, ge=1, description="refresh interval of views without a SCHEDULE")
     retire_after_s: float = Field(
         86400.0,
         ge=0,
-        description="how long versions that were replaced, the newest five of a view, can be gone back to",
+        description="how long replaced versions can be rolled back to (at most five per view)",
     )
-    sql_timeout_s: float = Field(10.0, ge=0.1, le=3600, description="deadline of one query of `headrace sql`")
-    sql_memory_mb: int = Field(
-        1024, ge=64, description="most memory of one query of `headrace sql`, its views included"
-    )
-    sql_at_once: int = Field(2, ge=1, le=64, description="most queries of `headrace sql` at once; more are refused")
-    lease_s: int = Field(10, ge=2, description="a process that was silent for so long may be taken over from")
-    rehearse: bool = Field(True, description="play an event through all parts at start, so that the first is quick")
-    log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="least level that is logged")
+    sql_timeout_s: float = Field(10.0, ge=0.1, le=3600, description="timeout of a `headrace sql` query")
+    sql_memory_mb: int = Field(1024, ge=64, description="memory limit of a `headrace sql` query, including its views")
+    sql_at_once: int = Field(2, ge=1, le=64, description="maximum number of concurrent `headrace sql` queries")
+    lease_s: int = Field(10, ge=2, description="another process may take over after this time without a heartbeat")
+    rehearse: bool = Field(True, description="process a test event at start, so that the first real one is fast")
+    log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="minimum log level")
 
     @classmethod
     def settings_customise_sources(
@@ -94,7 +88,7 @@ class Workspace:
         return cls(path, settings.model_copy(update=given))
 
     def make_data(self) -> None:
-        """Make the data folder, for this user alone. One that is there stays as it is: somebody may share it."""
+        """Make the data folder, for this user alone. An existing one is not changed: it may be shared."""
         if not self.data.exists():
             self.data.parent.mkdir(parents=True, exist_ok=True)
             self.data.mkdir(mode=0o700, exist_ok=True)
@@ -138,15 +132,15 @@ def _read_settings(file: Path) -> Settings:
     except PermissionError as error:
         raise WorkspaceError(
             f"settings '{file}' cannot be read: permission denied",
-            fix="run this as the user who owns the workspace, or permit this user to read them",
+            fix="run this as the user who owns the workspace, or give this user read permission",
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise WorkspaceError(f"settings '{file}' are not TOML: {error}", fix="mend the line that it names") from error
+        raise WorkspaceError(f"settings '{file}' are not TOML: {error}", fix="fix that line") from error
     for name in given:
         if name not in Settings.model_fields:
             raise WorkspaceError(
                 f"settings '{file}': '{name}' is not a setting",
-                fix=did_you_mean(name, Settings.model_fields) or f"there are: {', '.join(Settings.model_fields)}",
+                fix=did_you_mean(name, Settings.model_fields) or f"settings are: {', '.join(Settings.model_fields)}",
             )
     try:
         return Settings(**given)
@@ -154,7 +148,7 @@ def _read_settings(file: Path) -> Settings:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
         raise WorkspaceError(
-            f"settings '{file}': '{name}' has a value that does not fit",
+            f"settings '{file}': '{name}' has an invalid value",
             found=repr(first.get("input")),
             expected=str(first["msg"]),
         ) from error

@@ -125,7 +125,7 @@ def test_a_lost_or_shortened_file_is_named(lake: Path, damage: Callable[[Path], 
     (found,) = check_files(lake, files)
     assert found.file == lake / files[2].path
     assert what in found.what
-    assert "restore it from a copy" in str(found)
+    assert "restore it from a backup" in str(found)
     assert [each.file for each in check_contents(lake, files)] == [found.file]
 
 

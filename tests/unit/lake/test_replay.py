@@ -213,12 +213,12 @@ def test_failures_say_what_to_do(lake: DeadLake, tmp_path: Path) -> None:
 
     with pytest.raises(UnavailableError, match="a worker died; nothing of this step was changed; replay again"):
         Replay(broken, lake.table, tmp_path).step(LOOSE)
-    with pytest.raises(QuestionError, match="'cursor' is none of a replay's"):
+    with pytest.raises(QuestionError, match="'cursor' is not a cursor of a replay"):
         Replay(in_this_process, lake.table, tmp_path).step(LOOSE, "x")
     with pytest.raises(NotReadyError, match="replayed by a server"):
         DeadLetters("s", lake.table).replay()
     running = Replay(in_this_process, lake.table, tmp_path)
-    with running._one, pytest.raises(ConflictError, match="a replay is under way"):
+    with running._one, pytest.raises(ConflictError, match="a replay is already running"):
         running.step(LOOSE)
 
 

@@ -51,7 +51,7 @@ def test_a_full_disk_merges_nothing_and_goes_on(tmp_path: Path, monkeypatch: pyt
     store.register(VIEW, "a", 5)
     file = write_partials(tmp_path / "p", VIEW, [simple_event("/a", 0)])
     monkeypatch.setenv(VARIABLE, f"{point}=ENOSPC")
-    with pytest.raises(DiskFullError, match=f"views cannot be brought on: the disk of '{tmp_path}/store' is full"):
+    with pytest.raises(DiskFullError, match=f"views cannot be updated: the disk of '{tmp_path}/store' is full"):
         store.apply(step(0, 1), {("traffic", 1): [file]})
     assert (serving(store).applied_to, counted(store, serving(store))) == (0, 0)
     monkeypatch.delenv(VARIABLE)

@@ -219,7 +219,7 @@ def test_readers_never_see_half_a_merge(store: DuckStore, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("of", TYPES, ids=str)
-def test_a_page_goes_on_behind_a_key_of_any_type_and_behind_null(store: DuckStore, tmp_path: Path, of: Type) -> None:
+def test_a_page_continues_after_a_key_of_any_type_and_after_null(store: DuckStore, tmp_path: Path, of: Type) -> None:
     view = make_view("traffic", keys=[of])
     store.register(view, "f", 0)
     value = simple_event(None, 0).values[of.name]

@@ -98,7 +98,7 @@ def _ask(job: Mapping[str, Any], what: str, stopping: Callable[[], bool]) -> dic
     except ValueError as error:
         last = said.decode(errors="replace").strip().splitlines()[-1:]
         found = last[0] if last else f"its process ended with {process.returncode}"
-        raise UnavailableError(what, found=found, fix="nothing was changed; it is tried again by itself") from error
+        raise UnavailableError(what, found=found, fix="nothing was changed; it is retried automatically") from error
     if "error" in result:
         kind = getattr(errors, result.pop("error"))
         raise kind(**result)

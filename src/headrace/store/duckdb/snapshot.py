@@ -112,7 +112,7 @@ class DuckSnapshot:
             raise NotReadyError(
                 f"view '{version.view.name}' version {version.number} has no rows to read",
                 found=f"state {version.state}",
-                fix="ask when it is built; `headrace versions` says how far it is",
+                fix="ask again when it is built; `headrace versions` shows the progress",
             )
         batch = [Source(self._database.attach(t.file), batch=True) for t in version.batch]
         return batch + [Source(quoted(table), batch=False) for table in speed_tables(version)]

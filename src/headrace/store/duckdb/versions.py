@@ -62,7 +62,7 @@ def read_version(connection: Connection, view: str, number: int) -> Version:
 def gone(view: str, number: int, found: str = "no such version") -> ConflictError:
     """The error for a version that is not what it was taken for."""
     return ConflictError(
-        f"view '{view}' version {number} has changed meanwhile", found=found, fix="nothing was done; look again"
+        f"view '{view}' version {number} has changed meanwhile", found=found, fix="nothing was changed; try again"
     )
 
 
