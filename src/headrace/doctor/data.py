@@ -63,7 +63,7 @@ def _open(workspace: Workspace, stream: Stream) -> LakeTable | Finding | None:
     except HeadraceError as error:
         return Finding.of(f"lake {stream.name}", error)
     except (DeltaError, OSError) as error:
-        fix = "restore the folder from a copy; nothing was changed"
+        fix = "restore the folder from a backup; nothing was changed"
         return bad(f"lake {stream.name}", f"it cannot be read: {str(error).splitlines()[0]}", fix)
 
 

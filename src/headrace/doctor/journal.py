@@ -36,7 +36,7 @@ def check_journal(name: str, folder: Path, lake_end: int) -> Finding:
         return bad(
             check,
             f"the events from position {lake_end:,} on, which are not in the lake yet, are in no segment",
-            f"restore the segment files of '{folder}' from a copy",
+            f"restore the segment files of '{folder}' from a backup",
         )
     wrong = _damage(segments, durable)
     if wrong:

@@ -25,7 +25,7 @@ _CRC = re.compile(r"-([0-9a-f]{8})\.parquet$")  # of the footer, in a file's nam
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _RESTORE = "restore it from a backup: its events are stored nowhere else"
 _RESTORE_LOG = (
-    "restore it from a copy; if it is the newest entry and the journal still has its events, move it away: "
+    "restore it from a backup; if it is the newest entry and the journal still has its events, move it away: "
     "they are then read again from the journal"
 )
 
@@ -148,5 +148,5 @@ def _check_checkpoint(storage: Storage, name: str) -> list[Finding]:
     try:
         pq.ParquetFile(path).close()
     except (OSError, pa.ArrowException) as error:
-        return [Finding(path, f"cannot be read: {str(error).splitlines()[0]}", "restore it from a copy")]
+        return [Finding(path, f"cannot be read: {str(error).splitlines()[0]}", "restore it from a backup")]
     return []

@@ -266,7 +266,7 @@ class LakeTable:
         return CorruptionError(
             f"lake '{self.folder}' cannot be read",
             found=f"'{wrong.file}' {wrong.what}" if wrong else found,
-            fix=f"nothing was changed; {wrong.fix if wrong else 'restore its _delta_log folder from a copy'}",
+            fix=f"nothing was changed; {wrong.fix if wrong else 'restore its _delta_log folder from a backup'}",
         )
 
     def _check_rows(self, expected: int | None) -> None:

@@ -38,7 +38,7 @@ def one_line(error: BaseException) -> str:
         return str(error)
     unreadable = _UNREADABLE.search(str(error))  # Spark names it deep within a stack trace
     if unreadable:
-        return f"file '{unreadable.group(1)}' cannot be read; restore it from a copy"
+        return f"file '{unreadable.group(1)}' cannot be read; restore it from a backup"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = _CAUSE.findall(str(error)) if lines and lines[0].startswith(_CALL) else []
     return causes[-1] if causes else lines[0] if lines else type(error).__name__

@@ -126,7 +126,7 @@ def test_a_lost_or_shortened_file_is_named(lake: Path, damage: Callable[[Path], 
     (found,) = check_files(LocalStorage(lake), files)
     assert found.file == str(lake / files[2].path)
     assert what in found.what
-    assert "restore it from a copy" in str(found)
+    assert "restore it from a backup" in str(found)
     assert [each.file for each in check_contents(LocalStorage(lake), files)] == [found.file]
 
 
