@@ -53,7 +53,7 @@ _REFUSED = {
 def _refusals() -> dict[str, tuple[str, str]]:
     """Names that are taken for aggregates and refused: why, and what to write. The registry wins over them."""
     others = {
-        name: ("has another name here", f"write {cls.signature()}")
+        name: (f"is called {cls.name} here", f"write {cls.signature()}")
         for cls in REGISTRY.values()
         for name in cls.other_names
     }

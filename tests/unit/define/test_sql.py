@@ -205,7 +205,7 @@ def test_views_read_streams_declared_later_or_known():
         ("SELECT approx_percentile(bytes, 0.5) AS p FROM visits", "the aggregate approx_percentile is not available yet"),
         ("SELECT stddev(bytes) AS p FROM visits", "not available yet; there are approx_count_distinct, avg"),
         ("SELECT count_if(status > 1) AS p FROM visits", "write count(*) FILTER (WHERE …)"),
-        ("SELECT mean(bytes) FROM visits", "the aggregate mean goes by another name here; write avg(expression)"),
+        ("SELECT mean(bytes) FROM visits", "the aggregate mean is called avg here; write avg(expression)"),
         ("SELECT sum(bytes) / count(*) AS mean FROM visits", "an expression over aggregates cannot be merged from partials"),
         ("SELECT CAST(sum(bytes) AS INT) AS s FROM visits", "an expression over aggregates"),
         ("SELECT CASE WHEN count(*) > 1 THEN 1 END AS s FROM visits", "an expression over aggregates"),
