@@ -213,7 +213,7 @@ def test_views_read_streams_declared_later_or_known():
         ("SELECT sum(page) FROM visits", "sum takes a number, found STRING (page)"),
         ("SELECT sum() AS s FROM visits", "sum takes a number, found nothing"),
         ("SELECT max(bytes, status) AS s FROM visits", "max takes one argument; found 2"),
-        ("SELECT max(*) AS s FROM visits", "* stands only in count(*)"),
+        ("SELECT max(*) AS s FROM visits", "* is allowed only in count(*)"),
         ("SELECT sum(bytes + 1) FROM visits", "this sum(…) has no name; write sum(…) AS total"),
         ("SELECT count(*) FILTER (WHERE status) FROM visits", "FILTER takes a condition; found INT (status)"),
         ("SELECT count(*), count(*) FROM visits", "the column 'count' is declared twice"),

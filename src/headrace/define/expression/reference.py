@@ -36,7 +36,7 @@ def render_aggregates() -> str:
     lines = ["| aggregate | gives | what it is |", "|---|---|---|"]
     for cls in REGISTRY.values():
         calls = ", ".join(f"`{call}`" for call in cls.signatures())
-        error = f" Approximate: {cls.approximate}." if cls.approximate else ""
+        error = f" Error: {cls.approximate}." if cls.approximate else ""
         lines.append(f"| {calls} | {cls.gives} | {cls.summary}{error} |")
     return "\n".join(lines)
 
