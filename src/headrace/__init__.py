@@ -6,42 +6,37 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headrace.client.connect import Connection, connect
-    from headrace.define.python.fluent import Stream, View, approx_count_distinct, avg, count, max, min, sum, window
-    from headrace.errors import HeadraceError
+    from headrace.client.connect import Connection as Connection
+    from headrace.client.connect import connect as connect
+    from headrace.define.python.fluent import Stream as Stream
+    from headrace.define.python.fluent import View as View
+    from headrace.define.python.fluent import window as window
+    from headrace.errors import HeadraceError as HeadraceError
 
+_FLUENT = "headrace.define.python.fluent"
 _HOME = {
     **dict.fromkeys(("connect", "Connection"), "headrace.client.connect"),
     "HeadraceError": "headrace.errors",
-    **dict.fromkeys(
-        ("Stream", "View", "window", "count", "sum", "avg", "min", "max", "approx_count_distinct"),
-        "headrace.define.python.fluent",
-    ),
+    **dict.fromkeys(("Stream", "View", "window"), _FLUENT),
 }
-
-__all__ = [
-    "Connection",
-    "HeadraceError",
-    "Stream",
-    "View",
-    "approx_count_distinct",
-    "avg",
-    "connect",
-    "count",
-    "max",
-    "min",
-    "sum",
-    "window",
-]
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name when it is first used: the command line starts quickly because of it."""
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
+    if name == "__all__":
+        return __dir__()
+    if not name.startswith("_") and name in _aggregates():
+        return getattr(import_module(_FLUENT), name)
     raise AttributeError(f"module 'headrace' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:
     """The public names, for `dir` and completion: most of them are not loaded yet."""
-    return sorted(__all__)
+    return sorted([*_HOME, *_aggregates()])
+
+
+def _aggregates() -> list[str]:
+    """The aggregates, each of which is a function of this module."""
+    return list(import_module("headrace.aggregate").REGISTRY)

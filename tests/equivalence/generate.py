@@ -12,7 +12,8 @@ from typing import Any
 
 from headrace.aggregate import REGISTRY
 from headrace.define.fingerprint import parse_type
-from headrace.types import Expression
+from headrace.types import BOOLEAN, Expression
+from tests.aggregates import parameters
 
 from .reference import Event, Output, Shape, Term
 
@@ -166,13 +167,16 @@ def make_output(chance: random.Random, name: str) -> Output:
 
 
 def _outputs(chance: random.Random) -> list[Output]:
-    """Each aggregate over up to two arguments that it takes, and over none if it can."""
+    """Each aggregate over up to two choices of arguments that it takes, and over none if it can."""
     outputs = []
-    for index, (aggregate, cls) in enumerate(sorted(REGISTRY.items())):
-        fits = [t for t in FIELDS + EXPRESSIONS if cls.refuse(Expression(t.sql, parse_type(t.type))) is None]
-        arguments: list[Term | None] = list(chance.sample(fits, min(2, len(fits))))
-        if cls.refuse(None) is None:
-            arguments.append(None)
-        for sub, argument in enumerate(arguments):
-            outputs.append(Output(f"c{index}_{sub}", aggregate, argument, make_where(chance)))
+    for index, cls in enumerate(REGISTRY.values()):
+        fits = [[t for t in FIELDS + EXPRESSIONS if a.kind.takes(parse_type(t.type))] for a in cls.takes]
+        choices = [tuple(chance.choice(terms) for terms in fits) for _ in range(2)] if fits else []
+        choices += [()] if all(argument.optional for argument in cls.takes) else []
+        for sub, terms in enumerate(choices):
+            where, constants = make_where(chance), chance.choice(parameters(cls))
+            arguments = tuple(Expression(term.sql, parse_type(term.type)) for term in terms)
+            condition = Expression(where.sql, BOOLEAN) if where else None
+            if cls.refuse(arguments, constants) is None:
+                outputs.append(Output(f"c{index}_{sub}", cls(arguments, condition, constants), terms, where))
     return outputs

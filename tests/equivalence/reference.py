@@ -1,6 +1,6 @@
 """A plain-Python Headrace: what each view must say, computed from the events with dictionaries and loops.
 
-It shares no code with the product: expressions are Python functions written beside their SQL.
+Expressions are Python functions written beside their SQL.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal, localcontext
+from functools import reduce
 from typing import Any
+
+from headrace.aggregate import Aggregate
 
 Event = dict[str, Any]
 NOTHING = object()
@@ -27,17 +30,16 @@ class Term:
 
 @dataclass(frozen=True)
 class Output:
-    """One column: the aggregate's name, its argument and its filter."""
+    """One column: the aggregate, and as terms its arguments and its filter."""
 
     name: str
-    aggregate: str
-    argument: Term | None
+    aggregate: Aggregate
+    arguments: tuple[Term, ...]
     where: Term | None
 
     @property
     def sql(self) -> str:
-        call = f"{self.aggregate}({self.argument.sql if self.argument else '*'})"
-        return f"{call} FILTER (WHERE {self.where.sql}) AS {self.name}" if self.where else f"{call} AS {self.name}"
+        return f"{self.aggregate.sql} AS {self.name}"
 
 
 @dataclass(frozen=True)
@@ -91,10 +93,14 @@ def _windows(shape: Shape, at: datetime) -> list[datetime | None]:
 
 def _column(output: Output, events: list[Event]) -> tuple[Any, float]:
     kept = [e for e in events if output.where is None or output.where.of(e) is True]
-    if output.argument is None:
+    given = [tuple(argument.of(e) for argument in output.arguments) for e in kept]
+    column = COLUMNS.get(output.aggregate.name)
+    if column is None:
+        aggregate = output.aggregate
+        return aggregate.present(reduce(aggregate.merge, (aggregate.lift(*g) for g in given), aggregate.zero)), 0.0
+    if not output.arguments:
         return len(kept), 0.0
-    values = [v for v in map(output.argument.of, kept) if v is not None]
-    return COLUMNS[output.aggregate](values, output.argument.type)
+    return column([value for (value,) in given if value is not None], output.arguments[0].type)
 
 
 def _sum(values: list[Any], of: str) -> tuple[Any, float]:
@@ -120,7 +126,8 @@ def _avg(values: list[Any], of: str) -> tuple[Any, float]:
     return float(mean), 0.0
 
 
-# For an aggregate that is added to the registry, say here what it must give.
+# What these aggregates must give, without code of the product. Others are compared with their Python face, which the
+# laws and the examples of their class hold to account; an approximate one, or one with an order, needs a line here.
 COLUMNS: dict[str, Callable[[list[Any], str], tuple[Any, float]]] = {
     "count": lambda values, of: (len(values), 0.0),
     "sum": _sum,

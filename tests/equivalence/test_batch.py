@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from headrace.aggregate import ApproxCountDistinct, Avg, Max, Sum
+from headrace.aggregate.numeric import Avg, Sum
+from headrace.aggregate.ordered import Max
+from headrace.aggregate.sketches import ApproxCountDistinct
 from headrace.define.model import Column
 from headrace.errors import NotReadyError
 from headrace.store.base import Version
@@ -164,9 +166,9 @@ def test_an_edit_while_it_serves(bench: Bench) -> None:
     bench.maintain()
     n = Expression("n", BIGINT)
     wanted = [
-        replace(view, columns=(*view.columns, Column("most", Max(n)))),
-        replace(view, columns=(Column("total", Sum(n)), Column("mean", Avg(n)))),
-        replace(view, keys=(), columns=(Column("different", ApproxCountDistinct(n)),)),
+        replace(view, columns=(*view.columns, Column("most", Max((n,))))),
+        replace(view, columns=(Column("total", Sum((n,))), Column("mean", Avg((n,))))),
+        replace(view, keys=(), columns=(Column("different", ApproxCountDistinct((n,))),)),
     ]
     for number, edited in enumerate(wanted, 2):
         before = rows(bench)

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headrace.aggregate import Count, Max
+from headrace.aggregate.numeric import Count
+from headrace.aggregate.ordered import Max
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import Column
 from headrace.lake.compact import Compaction
@@ -36,7 +37,7 @@ def test_a_broken_view_stalls_alone(spark: Any, tmp_path: Path) -> None:
     good = bench.add_view(VIEW)
     # A definition cannot say this any more; an older release took it.
     pattern = Expression("regexp_extract(CAST(id AS STRING), '(?=1)', 0)", STRING)
-    broken = replace(good, name="broken", columns=(Column("x", Max(pattern)),))
+    broken = replace(good, name="broken", columns=(Column("x", Max((pattern,))),))
     bench.store.register(broken, fingerprint(broken), 0)
     for number in range(2):
         post_and_commit(bench, number)
@@ -57,7 +58,7 @@ def test_an_edited_view_serves_its_old_version_until_the_new_one_is_built(spark:
     for number in range(3):
         post_and_commit(bench, number)
     bench.maintain()
-    ids = Column("ids", Count(Expression("id", BIGINT)))
+    ids = Column("ids", Count((Expression("id", BIGINT),)))
     edited = replace(view, columns=(*view.columns, ids), reads=(*view.reads, ("id", BIGINT)))
     bench.edit_view(edited)
     assert list(bench.answer("v").rows()[0]) == ["window_start", "window_end", "n", "settled"]

@@ -1,4 +1,4 @@
-"""Every aggregate of the registry over every type that it takes, and values of those types."""
+"""Every aggregate over every type that it takes, and events with values of those types."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from headrace.aggregate import REGISTRY, Aggregate
-from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Expression, Type, decimal
+from headrace.aggregate import Aggregate
+from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Type, decimal
 
 TYPES = (STRING, BOOLEAN, INT, BIGINT, DOUBLE, decimal(12, 2), decimal(28, 6), DATE, TIMESTAMP)
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=8)
@@ -36,22 +36,10 @@ def values(of: Type) -> st.SearchStrategy[Any]:
     return st.one_of(st.none(), plain)
 
 
-def column(of: Type) -> str:
-    """The name of a test column of a type."""
-    return "x_" + str(of).lower().replace("(", "_").replace(",", "_").replace(")", "")
-
-
-def every_case() -> list[tuple[Aggregate, Type | None]]:
-    """(aggregate, type of its argument); None is no argument, as in count(*)."""
-    cases: list[tuple[Aggregate, Type | None]] = []
-    for cls in REGISTRY.values():
-        for of in (None, *TYPES):
-            expression = Expression(column(of), of) if of else None
-            if cls.refuse(expression) is None:
-                cases.append((cls(expression), of))
-    return cases
-
-
-def case_name(case: Any) -> str:
-    """How a case is named in a test's id."""
-    return str(case[1] or "star") if isinstance(case, tuple) and isinstance(case[0], Aggregate) else ""
+@st.composite
+def events(draw: st.DrawFn, aggregate: Aggregate, most: int, first: int = 0) -> list[tuple[Any, ...]]:
+    """Events, each by what `lift` is given of it; no two share a position, and positions begin at `first`."""
+    given = [values(argument.type) for argument in aggregate.arguments]
+    times = [st.integers(0, 2)] if aggregate.ordered else []
+    drawn = draw(st.lists(st.tuples(*given, *times), max_size=most))
+    return [(*event, first + at) for at, event in enumerate(drawn)] if aggregate.ordered else drawn

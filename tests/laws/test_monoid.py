@@ -9,52 +9,87 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.aggregate import Aggregate, Partial
-from headrace.types import Type
+from headrace.aggregate import REGISTRY, Aggregate, Partial
+from headrace.types import DOUBLE, INT, STRING
+from tests.aggregates import TEST_ONLY, case_name, every_aggregate, expressions
 
-from .cases import every_case, values
+from .cases import TYPES, events
 
-CASES = every_case()
-IDS = [f"{aggregate.name}-{of or 'star'}" for aggregate, of in CASES]
+CLASSES = (*REGISTRY.values(), *TEST_ONLY)
+AGGREGATES = [*every_aggregate(tuple(REGISTRY.values()), TYPES), *every_aggregate(TEST_ONLY, (STRING, INT, DOUBLE))]
+EVERY = pytest.mark.parametrize("aggregate", AGGREGATES, ids=case_name)
+
+
+def those(aggregates: list[Aggregate]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("aggregate", aggregates, ids=case_name)
 
 
 def summarise(aggregate: Aggregate, events: list[Any]) -> Partial:
-    return reduce(aggregate.merge, map(aggregate.lift, events), aggregate.zero)
+    return reduce(aggregate.merge, (aggregate.lift(*event) for event in events), aggregate.zero)
 
 
-@pytest.mark.parametrize(("aggregate", "of"), CASES, ids=IDS)
+@EVERY
 @given(data=st.data())
-def test_zero_changes_nothing(aggregate: Aggregate, of: Type | None, data: st.DataObject) -> None:
-    partial = summarise(aggregate, data.draw(st.lists(values(of) if of else st.none(), max_size=5)))
+def test_zero_changes_nothing(aggregate: Aggregate, data: st.DataObject) -> None:
+    partial = summarise(aggregate, data.draw(events(aggregate, 5)))
     assert aggregate.agrees(aggregate.merge(aggregate.zero, partial), partial)
     assert aggregate.agrees(aggregate.merge(partial, aggregate.zero), partial)
 
 
-@pytest.mark.parametrize(("aggregate", "of"), CASES, ids=IDS)
+@EVERY
 @given(data=st.data())
-def test_any_order_and_any_split(aggregate: Aggregate, of: Type | None, data: st.DataObject) -> None:
-    events = data.draw(st.lists(values(of) if of else st.none(), max_size=12))
-    shuffled = data.draw(st.permutations(events))
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(events)), max_size=3)))
-    parts = [shuffled[a:b] for a, b in zip([0, *cuts], [*cuts, len(events)], strict=True)]
+def test_any_order_and_any_split(aggregate: Aggregate, data: st.DataObject) -> None:
+    drawn = data.draw(events(aggregate, 12))
+    shuffled = data.draw(st.permutations(drawn))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(drawn)), max_size=3)))
+    parts = [shuffled[a:b] for a, b in zip([0, *cuts], [*cuts, len(drawn)], strict=True)]
     merged = reduce(aggregate.merge, (summarise(aggregate, part) for part in parts), aggregate.zero)
-    whole = summarise(aggregate, events)
+    whole = summarise(aggregate, drawn)
     assert aggregate.agrees(merged, whole), (aggregate.present(merged), aggregate.present(whole))
 
 
-@pytest.mark.parametrize(("aggregate", "of"), CASES, ids=IDS)
+@EVERY
 @given(data=st.data())
-def test_commutative_and_associative(aggregate: Aggregate, of: Type | None, data: st.DataObject) -> None:
-    some = st.lists(values(of) if of else st.none(), max_size=4)
-    a, b, c = (summarise(aggregate, data.draw(some)) for _ in range(3))
+def test_commutative_and_associative(aggregate: Aggregate, data: st.DataObject) -> None:
+    a, b, c = (summarise(aggregate, data.draw(events(aggregate, 4, first))) for first in (0, 10, 20))
     assert aggregate.agrees(aggregate.merge(a, b), aggregate.merge(b, a))
     left = aggregate.merge(aggregate.merge(a, b), c)
     right = aggregate.merge(a, aggregate.merge(b, c))
     assert aggregate.agrees(left, right)
 
 
-def test_agrees_can_say_no() -> None:
-    for aggregate, of in CASES:
-        seen = {"STRING": "a", "DATE": None, "TIMESTAMP": None}.get(of.name if of else "", 1)
-        if seen is not None:
-            assert not aggregate.agrees(aggregate.lift(seen), aggregate.zero), aggregate
+@those([aggregate for aggregate in AGGREGATES if aggregate.subtracts])
+@given(data=st.data())
+def test_what_was_merged_can_be_subtracted(aggregate: Aggregate, data: st.DataObject) -> None:
+    a, b = (summarise(aggregate, data.draw(events(aggregate, 4, first))) for first in (0, 10))
+    assert aggregate.present(aggregate.subtract(aggregate.merge(a, b), b)) == aggregate.present(a)
+
+
+@those([aggregate for aggregate in AGGREGATES if any(column.merge.many for column in aggregate.columns)])
+@given(data=st.data())
+def test_many_values_merge_as_pairs_do(aggregate: Aggregate, data: st.DataObject) -> None:
+    partials = [summarise(aggregate, data.draw(events(aggregate, 3, first))) for first in (0, 10, 20)]
+    for column, values in zip(aggregate.columns, zip(*partials, strict=True), strict=True):
+        some = [value for value in values if value is not None]
+        if some:
+            assert column.merge.merge(some) == reduce(column.merge.pair, some)
+
+
+@EVERY
+def test_no_event_presents_what_is_stated(aggregate: Aggregate) -> None:
+    assert aggregate.present(aggregate.zero) == aggregate.empty
+    assert {column.merge for column in aggregate.columns if column.merge.fold is None} <= set(aggregate.functions)
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.name)
+def test_its_examples_hold_and_agrees_can_say_no(cls: type[Aggregate]) -> None:
+    assert cls.examples
+    results = set()
+    for example in cls.examples:
+        aggregate = cls(expressions(example.types), None, example.parameters)
+        assert cls.refuse(aggregate.arguments, aggregate.parameters) is None
+        partial = summarise(aggregate, list(example.events))
+        assert aggregate.present(partial) == example.result
+        assert aggregate.agrees(partial, aggregate.zero) == (example.result == cls.empty)
+        results.add(example.result)
+    assert results - {cls.empty}

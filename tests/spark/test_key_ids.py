@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from typing import Any
 
-from headrace.aggregate import Count
+from headrace.aggregate.numeric import Count
 from headrace.define.model import Column, Field, Key, Stream, View
 from headrace.lake.schema import ARRIVED
 from headrace.maintain.partials import partials

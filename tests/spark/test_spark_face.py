@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import Row
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from headrace.aggregate import REGISTRY, Aggregate
-from headrace.types import BOOLEAN, Expression, Type
+from headrace.types import BOOLEAN, Expression
+from tests.aggregates import TEST_ONLY, column, every_aggregate
 
-from ..laws.cases import TYPES, column, values
+from ..laws.cases import TYPES, values
 
 GROUPS = 40
+DDL = ", ".join(["keep BOOLEAN", *(f"{column(of)} {of}" for of in TYPES), "time BIGINT", "position BIGINT"])
 
 
 def generated_rows() -> list[tuple[Any, ...]]:
@@ -40,49 +44,45 @@ def generated_rows() -> list[tuple[Any, ...]]:
     return [(chance.randrange(GROUPS), *row) for row in rows * 3]
 
 
-def cases() -> list[tuple[str, Aggregate, int | None]]:
-    """(name, aggregate, index of its argument in a row), each with and without a filter."""
-    found: list[tuple[str, Aggregate, int | None]] = []
-    for cls in REGISTRY.values():
-        arguments: list[tuple[Type | None, int | None]] = [(None, None), *((of, i + 2) for i, of in enumerate(TYPES))]
-        for of, index in arguments:
-            expression = Expression(column(of), of) if of else None
-            if cls.refuse(expression) is None:
-                found.append((f"c{len(found)}", cls(expression), index))
-                found.append((f"c{len(found)}", cls(expression, Expression("keep", BOOLEAN)), index))
-    return found
+def cases() -> dict[str, Aggregate]:
+    """Each aggregate by a name, with and without a filter."""
+    plain = every_aggregate((*REGISTRY.values(), *TEST_ONLY), TYPES)
+    filtered = [replace(aggregate, where=Expression("keep", BOOLEAN)) for aggregate in plain]
+    return {f"c{number}": aggregate for number, aggregate in enumerate([*plain, *filtered])}
 
 
 def test_both_faces_agree(spark: Any) -> None:
-    rows = generated_rows()
-    ddl = "grp INT, keep BOOLEAN, " + ", ".join(f"{column(of)} {of}" for of in TYPES)
-    events = spark.createDataFrame(rows, ddl).repartition(3)
+    rows = [(*row, row[0] % 3, position) for position, row in enumerate(generated_rows())]
+    names = ["grp", "keep", *map(column, TYPES), "time", "position"]
+    events = spark.createDataFrame(rows, f"grp INT, {DDL}").repartition(3)
     every = cases()
     columns = [
         F.expr(sql).alias(f"{name}_{i}")
-        for name, aggregate, _ in every
-        for i, sql in enumerate(aggregate.spark_columns())
+        for name, aggregate in every.items()
+        for i, sql in enumerate(aggregate.spark_sql("time", "position"))
     ]
-    for said in events.groupBy("grp").agg(*columns).collect():
-        own = [row for row in rows if row[0] == said.grp]
-        for name, aggregate, index in every:
-            ours = tuple(_plain(said[f"{name}_{i}"]) for i in range(len(aggregate.columns)))
-            kept = [row for row in own if row[1] or aggregate.where is None]
-            values_ = [row[index] if index is not None else None for row in kept]
-            theirs = reduce(aggregate.merge, map(aggregate.lift, values_), aggregate.zero)
+    for group in events.groupBy("grp").agg(*columns).collect():
+        own = [dict(zip(names, row, strict=True)) for row in rows if row[0] == group.grp]
+        for name, aggregate in every.items():
+            ours = tuple(_plain(group[f"{name}_{i}"]) for i in range(len(aggregate.columns)))
+            given = [argument.sql for argument in aggregate.arguments] + ["time", "position"] * aggregate.ordered
+            kept = [row for row in own if row["keep"] or aggregate.where is None]
+            lifted = (aggregate.lift(*(row[column] for column in given)) for row in kept)
+            theirs = reduce(aggregate.merge, lifted, aggregate.zero)
             assert aggregate.agrees(ours, theirs), (aggregate, aggregate.present(ours), aggregate.present(theirs))
 
 
 def test_spark_types_are_those_that_the_store_expects(spark: Any) -> None:
-    ddl = "keep BOOLEAN, " + ", ".join(f"{column(of)} {of}" for of in TYPES)
-    empty = spark.createDataFrame([], ddl)
-    for _, aggregate, _ in cases():
-        for part, sql in zip(aggregate.columns, aggregate.spark_columns(), strict=True):
+    empty = spark.createDataFrame([], DDL)
+    for aggregate in cases().values():
+        for part, sql in zip(aggregate.columns, aggregate.spark_sql("time", "position"), strict=True):
             found = empty.agg(F.expr(sql).alias("x")).schema["x"].dataType.simpleString().upper()
-            assert found == str(part.type), (aggregate, part)
+            assert found == str(part.type).upper().replace(": ", ":").replace(", ", ","), (aggregate, part)
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):  # Spark gives UTC without saying so
         return value.replace(tzinfo=UTC)
+    if isinstance(value, Row):
+        return {name: _plain(part) for name, part in value.asDict().items()}
     return bytes(value) if isinstance(value, bytearray) else value

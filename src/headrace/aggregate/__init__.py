@@ -1,26 +1,22 @@
-"""Mergeable summaries, each one class with a Spark face and a Python face."""
+"""Mergeable summaries: each aggregate is one class, which the registry finds."""
 
-from headrace.aggregate.base import MAX, MIN, SUM, Aggregate, Merge, Partial, PartialColumn, Value
-from headrace.aggregate.exact import Avg, Count, Max, Min, Sum
-from headrace.aggregate.sketch import HLL, ApproxCountDistinct
-
-REGISTRY: dict[str, type[Aggregate]] = {cls.name: cls for cls in (Count, Sum, Avg, Min, Max, ApproxCountDistinct)}
+from headrace.aggregate.base import Aggregate, Example, Partial, PartialColumn, Value
+from headrace.aggregate.merges import MAX, MIN, SUM, Merge
+from headrace.aggregate.registry import REGISTRY
+from headrace.aggregate.signature import Argument, Constant, Parameter
 
 __all__ = [
-    "HLL",
     "MAX",
     "MIN",
     "REGISTRY",
     "SUM",
     "Aggregate",
-    "ApproxCountDistinct",
-    "Avg",
-    "Count",
-    "Max",
+    "Argument",
+    "Constant",
+    "Example",
     "Merge",
-    "Min",
+    "Parameter",
     "Partial",
     "PartialColumn",
-    "Sum",
     "Value",
 ]

@@ -1,39 +1,21 @@
-"""What an aggregate is: a commutative monoid with a Spark face and a Python face."""
+"""What an aggregate is: a commutative monoid, and everything that is known about it, in one class."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Context, Decimal
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from headrace.aggregate.merges import Merge
+from headrace.aggregate.signature import Argument, Constant, Parameter
 from headrace.types import Expression, Type
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # heavy: not for those who only declare
 
 Value = Any
 Partial = tuple[Any, ...]  # one item per column of the aggregate; None is the identity of every merge
-
-
-@dataclass(frozen=True)
-class Merge:
-    """How one column of partials merges: associative, commutative, NULL its identity."""
-
-    name: str
-    pair: Callable[[Any, Any], Any]  # two values, neither None
-    sql: str  # the same for two columns {0} and {1} of a store, NULL-safe by the caller
-    fold: str | None  # the store's SQL aggregate over {0}; None: `pair` over the listed values
-
-
-EXACT = Context(prec=76)  # Python's own context rounds to 28 digits
-
-
-def _add(a: Any, b: Any) -> Any:
-    return EXACT.add(a, b) if isinstance(a, Decimal) else a + b
-
-
-SUM = Merge("sum", _add, "{0} + {1}", "sum({0})")
-MIN = Merge("min", min, "least({0}, {1})", "min({0})")
-MAX = Merge("max", max, "greatest({0}, {1})", "max({0})")
 
 
 @dataclass(frozen=True)
@@ -46,22 +28,111 @@ class PartialColumn:
 
 
 @dataclass(frozen=True)
-class Aggregate(ABC):
-    """A summary that can be built in pieces, in any order, and merged.
+class Example:
+    """Events, each by what `lift` is given of it, and what is presented for them."""
 
-    `where` is SQL's FILTER: events for which it is not true are not lifted.
+    types: tuple[Type, ...]  # of the arguments
+    events: tuple[tuple[Value, ...], ...]
+    result: Value
+    parameters: tuple[Constant, ...] = ()
+
+
+@dataclass(frozen=True)
+class Aggregate(ABC):
+    """A summary that can be built in pieces, in any order, and merged. `where` is SQL's FILTER.
+
+    A subclass with a `name`, in any module of this package, is an aggregate of SQL, of Python (`hr.name`) and of the
+    reference pages, and the tests of all aggregates try it. Who calls what:
+
+    - definitions: `name`, `takes`, `constants`, `refuse`, `instead_of_distinct`, `other_names`;
+    - reference pages: `summary`, `gives`, `signatures`, `approximate`;
+    - Spark jobs of both layers: `spark_sql`, and `ordered`, which decides what they read of the lake;
+    - a store: `columns` with their merges, `functions`; the audit of the two layers: `agrees`;
+    - answers: `type`, `present`, `present_arrow`, `narrow_type`, `empty`, `approximate`;
+    - tests: `lift`, `merge`, `subtract`, which are the reference for the faces above, and `examples`.
     """
 
-    expression: Expression | None = None
+    arguments: tuple[Expression, ...] = ()
     where: Expression | None = None
+    parameters: tuple[Constant, ...] = ()
 
     name: ClassVar[str]
+    takes: ClassVar[tuple[Argument, ...]] = ()
+    constants: ClassVar[tuple[Parameter, ...]] = ()
+    summary: ClassVar[str]  # one sentence
+    gives: ClassVar[str]  # the type of the result, in words
+    examples: ClassVar[tuple[Example, ...]]
+    other_names: ClassVar[tuple[str, ...]] = ()  # in other systems; refused with the name to write
     approximate: ClassVar[str | None] = None  # the stated error, in words, if there is one
+    empty: ClassVar[Value] = None  # what is presented where there is no event
+    # Whether ties are broken by the order of events: `lift` and `spark_columns` are then given, behind the arguments,
+    # the event time in microseconds and the position in the log, which no two events of a stream share.
+    ordered: ClassVar[bool] = False
+    functions: ClassVar[tuple[Merge, ...]] = ()  # its merges whose `fold` is None
+
+    # Definitions and reference pages
 
     @classmethod
-    @abstractmethod
-    def refuse(cls, expression: Expression | None) -> str | None:
-        """Why this aggregate cannot take the expression, and what to write instead; or None."""
+    def refuse(cls, arguments: Sequence[Expression], parameters: Sequence[Constant] = ()) -> str | None:
+        """Why this aggregate cannot take these, and what to write instead; or None. Subclasses add reasons."""
+        if len(arguments) > len(cls.takes) or len(parameters) > len(cls.constants):
+            return f"{cls.name} takes {cls.arity()}, found {len(arguments) + len(parameters)}"
+        for index, argument in enumerate(cls.takes):
+            taken = f"{cls.name} takes {argument.kind.words}"
+            taken += f" as '{argument.name}'" if len(cls.takes) > 1 else ""
+            if index < len(arguments):
+                expression = arguments[index]
+                if not argument.kind.takes(expression.type):
+                    fix = argument.kind.fix.format(name=cls.name) or f"see {cls.signature()}"
+                    return f"{taken}, found {expression.type} ({expression.sql}); {fix}"
+            elif not argument.optional:
+                return f"{taken}, found nothing; write {cls.signature()}"
+        if len(parameters) < len(cls.constants):
+            missing = cls.constants[len(parameters)]
+            return f"{cls.name} takes {missing.words} as '{missing.name}', found nothing; write {cls.signature()}"
+        return None
+
+    @classmethod
+    def instead_of_distinct(cls) -> str:
+        """What to write instead of name(DISTINCT …)."""
+        return f"{cls.name}(x) without DISTINCT"
+
+    @classmethod
+    def signature(cls) -> str:
+        """The call with all that it takes, as documents write it."""
+        names = [argument.name for argument in cls.takes] + [parameter.name for parameter in cls.constants]
+        return f"{cls.name}({', '.join(names)})"
+
+    @classmethod
+    def signatures(cls) -> tuple[str, ...]:
+        """Each way to call it."""
+        every = (f"{cls.name}(*)",) if cls.is_of_all_events() else ()
+        return (*every, cls.signature())
+
+    @classmethod
+    def is_of_all_events(cls) -> bool:
+        """Whether name(*) has a meaning."""
+        return bool(cls.takes) and cls.takes[0].optional
+
+    @classmethod
+    def arity(cls) -> str:
+        """How many arguments and parameters it takes, in words."""
+        count = len(cls.takes) + len(cls.constants)
+        return {0: "no argument", 1: "one argument"}.get(count, f"{count} arguments")
+
+    @property
+    def sql(self) -> str:
+        """The aggregate as SELECT writes it."""
+        given = [expression.sql for expression in self.arguments] + [_literal(value) for value in self.parameters]
+        call = f"{self.name}({', '.join(given) or '*' * self.is_of_all_events()})"
+        return f"{call} FILTER (WHERE {self.where})" if self.where else call
+
+    @property
+    def argument(self) -> Expression:
+        """The first argument, of an aggregate that is not without one."""
+        return self.arguments[0]
+
+    # What is computed
 
     @property
     @abstractmethod
@@ -79,12 +150,21 @@ class Aggregate(ABC):
         return (None,) * len(self.columns)
 
     @abstractmethod
-    def spark_columns(self) -> tuple[str, ...]:
-        """Spark SQL for each column: the merged partial of a group of events."""
+    def spark_columns(self, *given: Any, **_: Any) -> tuple[str, ...]:
+        """Spark SQL for each column: the merged partial of a group of events. Given is SQL for each argument."""
+
+    def spark_sql(self, event_time_us: str, position: str) -> tuple[str, ...]:
+        """The same, with the order of events as SQL for those that take it."""
+        order = (event_time_us, position) if self.ordered else ()
+        return self.spark_columns(*(expression.sql for expression in self.arguments), *order)
+
+    def filtered(self, spark_aggregate: str) -> str:
+        """The Spark aggregate over the events that `where` lets pass."""
+        return f"{spark_aggregate} FILTER (WHERE {self.where.sql})" if self.where else spark_aggregate
 
     @abstractmethod
-    def lift(self, value: Value) -> Partial:
-        """The partial of one event whose expression has this value (None is NULL)."""
+    def lift(self, *given: Any, **_: Any) -> Partial:
+        """The partial of one event that `where` lets pass. Given is the value of each argument (None is NULL)."""
 
     def merge(self, a: Partial, b: Partial) -> Partial:
         """The partial of both."""
@@ -93,14 +173,36 @@ class Aggregate(ABC):
             for column, x, y in zip(self.columns, a, b, strict=True)
         )
 
-    @abstractmethod
-    def present(self, partial: Partial) -> Value:
-        """What a reader sees."""
+    @property
+    def subtracts(self) -> bool:
+        """Whether `subtract` gives back exactly what there was before a merge."""
+        return False
+
+    def subtract(self, merged: Partial, part: Partial) -> Partial:
+        """The partial that was merged with `part`."""
+        raise NotImplementedError(f"{self.name} cannot subtract")
 
     def agrees(self, a: Partial, b: Partial) -> bool:
         """Whether two partials say the same, within the aggregate's stated tolerance."""
         return bool(self.present(a) == self.present(b))
 
-    def filtered(self, spark_aggregate: str) -> str:
-        """The Spark aggregate over the events that `where` lets pass."""
-        return f"{spark_aggregate} FILTER (WHERE {self.where.sql})" if self.where else spark_aggregate
+    # What a reader sees
+
+    @abstractmethod
+    def present(self, partial: Partial) -> Value:
+        """What a reader sees."""
+
+    def present_arrow(self, partials: Sequence[pa.Array]) -> pa.Array | None:
+        """The same for many rows at once, an array for each column of the partials; None: one by one."""
+        return None
+
+    @property
+    def narrow_type(self) -> Type | None:
+        """An integer type in which values are shown as long as all of an answer fit in it."""
+        return None
+
+
+def _literal(value: Constant) -> str:
+    if isinstance(value, str):
+        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return str(value).upper() if isinstance(value, bool) else str(value)

@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
+from headrace.aggregate import Aggregate
 from headrace.define.expression.spark_face import spark_face
 from headrace.define.model import Stream, View
 from headrace.lake.schema import ARRIVED, COMMIT, NEWEST, POSITION, VALUE
@@ -18,7 +19,7 @@ from headrace.maintain.matches import with_matches
 from headrace.maintain.partials import OUR_COLUMNS, read_events, settled_when
 from headrace.serve.cell import Cell
 from headrace.store.base import Version
-from headrace.types import BIGINT, STRING, Type
+from headrace.types import BIGINT, STRING, Expression, Type
 
 COLUMNS = (*OUR_COLUMNS, POSITION, VALUE)
 SHOWN_BYTES = 10_000  # of an event
@@ -93,11 +94,8 @@ def read_page(
         F.expr(f"substring({VALUE}, 1, {SHOWN_BYTES})").alias("value"),
     ]
     for at, column in enumerate(spark_face(stream, version.view).view.columns):
-        argument, let_pass = column.aggregate.expression, column.aggregate.where
-        given = "1L" if argument is None else argument.sql
-        if argument and argument.type.is_nested:
-            given = f"CAST({given} AS STRING)"
-        shown.append(F.expr(given).alias(f"a{at}"))
+        let_pass = column.aggregate.where
+        shown.append(F.expr(_given(column.aggregate).sql).alias(f"a{at}"))
         shown.append(F.expr(f"coalesce({let_pass.sql}, false)" if let_pass else "true").alias(f"p{at}"))
     rows = events.orderBy(POSITION).limit(most).select(*shown).toArrow().to_pylist()
     return sorted(rows, key=lambda row: int(row["position"]))
@@ -105,12 +103,18 @@ def read_page(
 
 def argument_columns(view: View) -> tuple[tuple[str, Type], ...]:
     """What `read_page` gives of each column of a view: its name, and the type of what its aggregate is given."""
-    found = []
-    for column in view.columns:
-        argument = column.aggregate.expression
-        of = BIGINT if argument is None else STRING if argument.type.is_nested else argument.type
-        found.append((column.name, of))
-    return tuple(found)
+    return tuple((column.name, _given(column.aggregate).type) for column in view.columns)
+
+
+def _given(aggregate: Aggregate) -> Expression:
+    """What an aggregate is given of an event, as one value: 1 where it is given nothing but the event."""
+    arguments = aggregate.arguments
+    if not arguments:
+        return Expression("1L", BIGINT)
+    if len(arguments) == 1 and not arguments[0].type.is_nested:
+        return arguments[0]
+    value = arguments[0].sql if len(arguments) == 1 else f"struct({', '.join(a.sql for a in arguments)})"
+    return Expression(f"CAST({value} AS STRING)", STRING)
 
 
 def nearest_times(events: DataFrame, stream: Stream, cell: Cell) -> tuple[int | None, int | None]:

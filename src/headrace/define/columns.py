@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.aggregate import REGISTRY, Aggregate
+from collections.abc import Sequence
+
+from headrace.aggregate import REGISTRY, Aggregate, Constant, Parameter
 from headrace.define.expression.check import Scope, check, check_condition
 from headrace.define.expression.syntax import (
     Call,
@@ -18,6 +20,7 @@ from headrace.define.expression.syntax import (
     Star,
     Test,
 )
+from headrace.define.mistakes import Mistakes
 from headrace.define.model import Column
 from headrace.define.rules import check_name, located, part_hint
 from headrace.define.tokens import Source
@@ -26,7 +29,7 @@ from headrace.types import Expression
 
 _EXACT_ORDER = "cannot be merged from partials without keeping every value"
 _NOT_YET = "is not available yet"
-REFUSED = {
+_REFUSED = {
     "median": (_EXACT_ORDER, "min, max and avg are available"),
     "percentile": (_EXACT_ORDER, "min, max and avg are available"),
     "percentile_cont": (_EXACT_ORDER, "min, max and avg are available"),
@@ -34,26 +37,38 @@ REFUSED = {
     "mode": (_EXACT_ORDER, "make the value a key and count"),
     "approx_percentile": (_NOT_YET, "min, max and avg are available"),
     "percentile_approx": (_NOT_YET, "min, max and avg are available"),
-    "approx_distinct": ("has another name here", "write approx_count_distinct(x)"),
     "count_if": (_NOT_YET, "write count(*) FILTER (WHERE …)"),
-    "mean": ("has another name here", "write avg(x)"),
     **dict.fromkeys(
         (
             "stddev", "stddev_pop", "stddev_samp", "std", "variance", "var_pop", "var_samp", "corr", "covar_pop",
             "covar_samp", "first", "last", "first_value", "last_value", "any_value", "min_by", "max_by", "collect_list",
-            "collect_set", "array_agg", "string_agg", "listagg", "bool_and", "bool_or", "every", "some", "any",
-            "skewness", "kurtosis", "approx_top_k", "histogram_numeric", "sum_distinct",
+            "collect_set", "array_agg", "string_agg", "listagg", "skewness", "kurtosis", "approx_top_k",
+            "histogram_numeric", "sum_distinct",
         ),
         (_NOT_YET, "there are " + ", ".join(REGISTRY)),
     ),
 }  # fmt: skip
 
 
+def _refusals() -> dict[str, tuple[str, str]]:
+    """Names that are taken for aggregates and refused: why, and what to write. The registry wins over them."""
+    others = {
+        name: (f"is called {cls.name} here", f"write {cls.signature()}")
+        for cls in REGISTRY.values()
+        for name in cls.other_names
+    }
+    return {**_REFUSED, **others}
+
+
+def _is_aggregate(name: str) -> bool:
+    return name.lower() in REGISTRY or name.lower() in _refusals()
+
+
 def contains_aggregate(node: Node) -> bool:
     """Whether an aggregate, available or not, is somewhere in the expression."""
     match node:
         case Call():
-            return node.name.lower() in REGISTRY or node.name.lower() in REFUSED or _any(node.args)
+            return _is_aggregate(node.name) or _any(node.args)
         case Operation() | Logic() | Test():
             return _any(node.args)
         case Item():
@@ -68,7 +83,7 @@ def contains_aggregate(node: Node) -> bool:
 
 def make_column(source: Source, scope: Scope, node: Node, alias: str | None) -> Column:
     """The column of a selected aggregate."""
-    if not isinstance(node, Call) or node.name.lower() not in {**REGISTRY, **REFUSED}:
+    if not isinstance(node, Call) or not _is_aggregate(node.name):
         raise source.error(
             node.at,
             "an expression over aggregates cannot be merged from partials",
@@ -81,50 +96,99 @@ def make_column(source: Source, scope: Scope, node: Node, alias: str | None) -> 
     return Column(name, aggregate)
 
 
-def make_aggregate(name: str, expression: Expression | None, where: Expression | None) -> Aggregate:
-    """The aggregate of that name, or an error without a place."""
-    cls = REGISTRY[name]
-    if expression and expression.type.is_nested and name != "count":
-        raise DefinitionError(
-            f"{name} takes a single value", found=f"{expression.type} ({expression.sql})", fix=part_hint(expression)
-        )
-    reason = cls.refuse(expression)
+def make_aggregate(
+    cls: type[Aggregate],
+    arguments: tuple[Expression, ...],
+    parameters: tuple[Constant, ...],
+    where: Expression | None,
+) -> Aggregate:
+    """The aggregate of these, or an error without a place."""
+    for argument, expression in zip(cls.takes, arguments, strict=False):
+        if expression.type.is_nested and not argument.kind.nested:
+            raise DefinitionError(
+                f"{cls.name} takes a single value",
+                found=f"{expression.type} ({expression.sql})",
+                fix=part_hint(expression),
+            )
+    reason = cls.refuse(arguments, parameters)
     if reason:
         raise DefinitionError(reason)
-    return cls(expression, where)
+    return cls(arguments, where, parameters)
+
+
+def read_arguments(
+    cls: type[Aggregate], written: Sequence[tuple[Source, Node]], scope: Scope
+) -> tuple[Expression, ...]:
+    """The arguments of an aggregate, each from its place; none where `*` or a constant stands for all events."""
+    if cls.is_of_all_events() and written and _means_all_events(written[0][1]):
+        written = written[1:]
+    mistakes, arguments = Mistakes(), []
+    for source, node in written:
+        with mistakes.collect():
+            if contains_aggregate(node):
+                raise source.error(node.at, "nested aggregates are not supported", fix="remove one")
+            arguments.append(check(source, node, scope))
+    mistakes.check()
+    return tuple(arguments)
+
+
+def make_parameter(cls: type[Aggregate], parameter: Parameter, value: object) -> Constant:
+    """The constant that a parameter is given, or an error without a place."""
+    constant = parameter.convert(value)
+    if constant is None:
+        found = None if value is None else str(value).upper() if isinstance(value, bool) else repr(value)
+        raise DefinitionError(
+            f"{cls.name} takes a constant as '{parameter.name}'", found=found, expected=parameter.words
+        )
+    return constant
 
 
 def _aggregate(source: Source, scope: Scope, call: Call) -> Aggregate:
     name = call.name.lower()
-    if name in REFUSED:
-        reason, fix = REFUSED[name]
+    if name not in REGISTRY:
+        reason, fix = _refusals()[name]
         raise source.error(call.at, f"the aggregate {name} {reason}", fix=fix)
+    cls = REGISTRY[name]
     if call.distinct:
-        instead = "approx_count_distinct(x)" if name == "count" else f"{name}(x) without DISTINCT"
-        raise source.error(call.at, f"{name}(DISTINCT …) would have to store every value", fix=f"write {instead}")
+        fix = f"write {cls.instead_of_distinct()}"
+        raise source.error(call.at, f"{name}(DISTINCT …) would have to store every value", fix=fix)
+    most = len(cls.takes) + len(cls.constants)
+    if len(call.args) > most:
+        raise source.error(call.args[most].at, f"{name} takes {cls.arity()}", found=str(len(call.args)))
     where = check_condition(source, call.where, scope, "FILTER") if call.where else None
+    arguments = read_arguments(cls, [(source, node) for node in call.args[: len(cls.takes)]], scope)
+    parameters = []
+    for parameter, node in zip(cls.constants, call.args[len(cls.takes) :], strict=False):
+        with located(source, node.at):
+            parameters.append(make_parameter(cls, parameter, _constant(node)))
     with located(source, call.at):
-        return make_aggregate(name, _argument(source, scope, call), where)
+        return make_aggregate(cls, arguments, tuple(parameters), where)
 
 
-def counts_all(node: Node) -> bool:
+def _means_all_events(node: Node) -> bool:
     """Whether count of this counts every event: *, or a constant such as 1."""
     return isinstance(node, Star) or (isinstance(node, Literal) and node.type is not None)
 
 
-def _argument(source: Source, scope: Scope, call: Call) -> Expression | None:
-    if len(call.args) > 1:
-        raise source.error(call.args[1].at, f"{call.name.lower()} takes one argument", found=str(len(call.args)))
-    if call.name.lower() == "count" and (not call.args or counts_all(call.args[0])):
+def _constant(node: Node) -> Constant | None:
+    """The value of a number, a text, TRUE or FALSE; None for all else."""
+    if not isinstance(node, Literal) or node.type is None:
         return None
-    if call.args and contains_aggregate(call.args[0]):
-        raise source.error(call.args[0].at, "nested aggregates are not supported", fix="remove one")
-    return check(source, call.args[0], scope) if call.args else None
+    match node.type.name:
+        case "INT" | "BIGINT":
+            return int(node.text.rstrip("L"))
+        case "DECIMAL" | "DOUBLE":
+            return float(node.text.rstrip("BD"))
+        case "BOOLEAN":
+            return node.text.upper() == "TRUE"
+        case "STRING":
+            return node.text
+    return None
 
 
 def _default_name(source: Source, call: Call) -> str:
     name = call.name.lower()
-    if not call.args or (name == "count" and counts_all(call.args[0])):
+    if not call.args or (REGISTRY[name].is_of_all_events() and _means_all_events(call.args[0])):
         return name
     if isinstance(call.args[0], Name | Part):
         return f"{name}_{call.args[0].name.lower().lstrip('_')}"

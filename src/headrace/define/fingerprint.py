@@ -105,16 +105,25 @@ def _optional_expression(value: dict[str, str] | None) -> Expression | None:
 
 
 def _aggregate_to_json(aggregate: Aggregate) -> dict[str, Any]:
-    return {
+    arguments = [_expression_to_json(argument) for argument in aggregate.arguments]
+    value: dict[str, Any] = {
         "aggregate": aggregate.name,
-        "expression": _expression_to_json(aggregate.expression),
+        "expression": arguments[0] if arguments else None,
         "where": _expression_to_json(aggregate.where),
     }
+    # Left out where there are none: aggregates from before there could be several keep their names in a store.
+    if len(arguments) > 1:
+        value["more"] = arguments[1:]
+    return {**value, "parameters": list(aggregate.parameters)} if aggregate.parameters else value
 
 
 def _aggregate_from_json(value: dict[str, Any]) -> Aggregate:
-    aggregate = REGISTRY[value["aggregate"]]
-    return aggregate(_optional_expression(value["expression"]), _optional_expression(value["where"]))
+    arguments = [value["expression"], *value.get("more", [])] if value["expression"] else []
+    return REGISTRY[value["aggregate"]](
+        tuple(_expression_from_json(argument) for argument in arguments),
+        _optional_expression(value["where"]),
+        tuple(value.get("parameters", [])),
+    )
 
 
 def parse_type(text: str) -> Type:

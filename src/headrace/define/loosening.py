@@ -54,7 +54,7 @@ def why_narrower(before: Field, after: Field) -> str | None:
 def fields_read(stream: Stream, keys: Iterable[Key], columns: Iterable[Column], where: Expression | None) -> Reads:
     """The fields that a view's expressions name, with the types that they were understood by."""
     expressions = [key.expression for key in keys] + [where]
-    expressions += [e for column in columns for e in (column.aggregate.expression, column.aggregate.where)]
+    expressions += [e for column in columns for e in (*column.aggregate.arguments, column.aggregate.where)]
     names = names_in(expression for expression in expressions if expression)
     return tuple((field.name, field.type) for field in stream.fields if field.name in names)
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from headrace.define.model import Stream
 from headrace.lake.table import LakeFile
-from headrace.maintain.partials import read_events, write_partials
+from headrace.maintain.partials import columns_for, read_events, write_partials
 from headrace.plan.cost import DEFAULT_EVENTS_PER_S
 from headrace.spark.session import Session
 from headrace.store.base import Version
@@ -61,7 +61,7 @@ class BatchJob:
         spark.conf.set("spark.sql.files.maxPartitionBytes", str(task_bytes))
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
         named = [name for name, _ in version.view.reads]
-        events = read_events(spark, folder, stream, files, commits, named=named)
+        events = read_events(spark, folder, stream, files, commits, columns_for([version.view]), named)
         written = write_partials(events, stream, version, target)
         if rows >= WORTH_MEASURING:
             self.rate = rows / (time.monotonic() - began)

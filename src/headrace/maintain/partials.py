@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -12,7 +12,7 @@ from headrace.define.expression.spark_face import spark_face
 from headrace.define.model import Stream, View
 from headrace.lake.events import event_columns, read_files
 from headrace.lake.health import check_files, check_footers
-from headrace.lake.schema import ARRIVED, COMMIT, NEWEST
+from headrace.lake.schema import ARRIVED, COMMIT, NEWEST, POSITION
 from headrace.lake.storage import Storage
 from headrace.lake.table import LakeFile
 from headrace.maintain.matches import with_matches
@@ -24,6 +24,12 @@ from headrace.store.key_ids import key_id_sql
 SMALL_BYTES = 8 << 20  # of Parquet: below it one task, without an exchange, is quickest
 WRITTEN = {f"parquet.enable.dictionary#{KEY_ID}": "false"}  # each of its values is there once per pane at most
 OUR_COLUMNS = (COMMIT, ARRIVED, NEWEST)
+
+
+def columns_for(views: Iterable[View]) -> tuple[str, ...]:
+    """Those of ours that the partials of these views are made of: positions only where an aggregate orders by them."""
+    ordered = any(column.aggregate.ordered for view in views for column in view.columns)
+    return (*OUR_COLUMNS, POSITION) if ordered else OUR_COLUMNS
 
 
 def read_events(
@@ -74,6 +80,7 @@ def partials(events: DataFrame, stream: Stream, view: View, patience_ms: int) ->
     if face.view.where is not None:
         events = events.where(face.view.where.sql)
     pane, _ = _pane(stream, view)
+    event_time_us = f"unix_micros(`{stream.time_column}`)"
     columns = [
         F.expr("count(*)").alias(EVENTS),
         F.expr(f"count_if({settled_when(stream, view, patience_ms)})").alias(CORRECTIONS),
@@ -81,7 +88,7 @@ def partials(events: DataFrame, stream: Stream, view: View, patience_ms: int) ->
     lifted: dict[str, str] = {}  # equal aggregates are computed once
     for column, written in zip(view.columns, face.view.columns, strict=True):
         names = [name for name, _ in partial_columns(column.aggregate)]
-        lifted.update(zip(names, written.aggregate.spark_columns(), strict=True))
+        lifted.update(zip(names, written.aggregate.spark_sql(event_time_us, POSITION), strict=True))
     columns += [F.expr(sql).alias(name) for name, sql in lifted.items()]
     keys = [F.expr(key.expression.sql).alias(key.name) for key in face.view.keys]
     grouped = events.groupBy(*keys, F.expr(pane).alias(PANE)).agg(*columns)
@@ -106,7 +113,7 @@ def _pane(stream: Stream, view: View) -> tuple[str, str | None]:
 def analyse(spark: SparkSession, stream: Stream, view: View) -> str | None:
     """Why Spark cannot run a view, in one sentence; None if it can, or if Java ended meanwhile. Runs no job."""
     try:
-        partials(spark.createDataFrame([], event_columns(stream, OUR_COLUMNS)), stream, view, 0)
+        partials(spark.createDataFrame([], event_columns(stream, columns_for([view]))), stream, view, 0)
     except Exception as error:  # AnalysisException and ParseException share no narrower base with a message
         return str(error).strip().splitlines()[0] if is_alive(spark) else None
     return None

@@ -18,7 +18,7 @@ from headrace.disk import disk_full, is_disk_full
 from headrace.errors import ConflictError, JavaEndedError
 from headrace.faults import fault_point
 from headrace.lake.table import LakeFile, LakeTable
-from headrace.maintain.partials import damage_of, read_events, reads, write_partials
+from headrace.maintain.partials import columns_for, damage_of, read_events, reads, write_partials
 from headrace.maintain.suspects import Suspects
 from headrace.spark.failures import is_transient, one_line
 from headrace.spark.session import Session, is_alive
@@ -176,7 +176,8 @@ class Speed:
             if damage:
                 return [_Computed(version, [], damage) for version in versions]
             named = {name for version in versions for name, _ in version.view.reads}
-            events = read_events(spark, self._table.folder, self._stream, files, commits, named=named)
+            ours = columns_for(version.view for version in versions)
+            events = read_events(spark, self._table.folder, self._stream, files, commits, ours, named)
             if len(versions) == 1:
                 return [self._compute_one(spark, events, versions[0], folder)]
             return list(self._jobs.map(lambda version: self._compute_one(spark, events, version, folder), versions))

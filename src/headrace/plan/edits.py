@@ -127,8 +127,8 @@ def _change(before: Column, after: Column) -> str:
     if old != new:
         return f"column changed: {old} → {new}"
     # The same text has another meaning only by the type of what it reads.
-    types = [column.aggregate.expression.type for column in (before, after) if column.aggregate.expression]
-    return f"argument of {after.name}: {' → '.join(map(str, types))}"
+    types = [", ".join(str(a.type) for a in column.aggregate.arguments) for column in (before, after)]
+    return f"argument of {after.name}: {' → '.join(types)}"
 
 
 def _because_there(before: View, column: Column, text: str) -> Difference:
@@ -152,9 +152,7 @@ def _pane_ms(view: View) -> int | None:
 
 def describe_column(column: Column) -> str:
     """A column as SELECT writes it."""
-    aggregate = column.aggregate
-    where = f" FILTER (WHERE {aggregate.where})" if aggregate.where else ""
-    return f"{aggregate.name}({aggregate.expression or '*'}){where} AS {column.name}"
+    return f"{column.aggregate.sql} AS {column.name}"
 
 
 def describe_window(window: Window | None) -> str:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.aggregate import Aggregate
-from headrace.aggregate.exact import Avg, Count, Max, Min, Sum
 from headrace.serve.plan import ReadPlan
 from headrace.serve.present import START, window_columns
 from headrace.serve.values import arrow_type
 from headrace.store.base import COUNTED, Version
-from headrace.types import BOOLEAN, DOUBLE, TIMESTAMP, Type
-
-EXACT_DOUBLE = 2**53  # whole numbers up to here are doubles without rounding
+from headrace.types import BOOLEAN, TIMESTAMP, Type
 
 Arrays = Sequence[pa.Array]
 
@@ -63,42 +59,8 @@ def _timestamps(ms: pa.Array) -> pa.Array:
 
 
 def _present(aggregate: Aggregate, partials: Arrays) -> pa.Array:
-    quick = _QUICK.get(type(aggregate))
-    shown = quick(aggregate, partials) if quick else None
-    return _one_by_one(aggregate, partials) if shown is None else shown
-
-
-def _one_by_one(aggregate: Aggregate, partials: Arrays) -> pa.Array:
+    shown = aggregate.present_arrow(partials)
+    if shown is not None:
+        return shown
     rows = zip(*(partial.to_pylist() for partial in partials), strict=True)
     return pa.array((aggregate.present(row) for row in rows), arrow_type(aggregate.type))
-
-
-def _count(aggregate: Aggregate, partials: Arrays) -> pa.Array:
-    return pc.fill_null(partials[0], 0)
-
-
-def _as_it_is(aggregate: Aggregate, partials: Arrays) -> pa.Array:
-    return partials[0]
-
-
-def _mean(aggregate: Aggregate, partials: Arrays) -> pa.Array | None:
-    """One division of two exact doubles; None where the sum is not one, or the mean is a DECIMAL."""
-    total, count = partials[0], partials[1]
-    if aggregate.type != DOUBLE:
-        return None
-    if not pa.types.is_floating(total.type):
-        largest = pc.max(pc.abs(total)).as_py()
-        if largest is not None and largest > EXACT_DOUBLE:
-            return None
-        total = total.cast(pa.float64())
-    some = pc.if_else(pc.equal(count, 0), None, count)
-    return pc.divide(total, some.cast(pa.float64()))
-
-
-_QUICK: dict[type[Aggregate], Callable[[Any, Arrays], pa.Array | None]] = {
-    Count: _count,
-    Sum: _as_it_is,
-    Min: _as_it_is,
-    Max: _as_it_is,
-    Avg: _mean,
-}

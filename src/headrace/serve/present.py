@@ -14,7 +14,7 @@ from headrace.serve.plan import ReadPlan
 from headrace.serve.question import Question
 from headrace.serve.times import MS
 from headrace.store.base import COUNTED, Version
-from headrace.types import BIGINT, BOOLEAN, TIMESTAMP, Type
+from headrace.types import BOOLEAN, TIMESTAMP, Type
 
 Row = tuple[Any, ...]
 START, END = "window_start", "window_end"
@@ -64,7 +64,7 @@ def result_columns(view: View, plan: ReadPlan, wide: frozenset[str]) -> tuple[tu
     """
     keys = zip(plan.by, plan.types, strict=True)
     columns = [
-        (c.name, BIGINT if _is_integer_sum(c.aggregate) and c.name not in wide else c.aggregate.type)
+        (c.name, c.aggregate.type if c.name in wide else c.aggregate.narrow_type or c.aggregate.type)
         for c in view.columns
     ]
     return (*keys, *((name, TIMESTAMP) for name, _ in window_columns(view)), *columns, ("settled", BOOLEAN))
@@ -92,16 +92,11 @@ def _time(ms: int | None) -> Value:
     return None if ms is None else EPOCH + ms * MS
 
 
-def _is_integer_sum(aggregate: Aggregate) -> bool:
-    argument = aggregate.expression
-    return aggregate.type.name == "DECIMAL" and argument is not None and argument.type.is_integer
-
-
 def _widen(view: View, values: list[Row], first: int) -> frozenset[str]:
     """Make Decimals of each sum of integers of which one does not fit BIGINT; their names."""
     wide = {}
     for at, column in enumerate(view.columns, first):
-        if _is_integer_sum(column.aggregate) and any(
+        if column.aggregate.narrow_type is not None and any(
             row[at] is not None and not LOWEST <= row[at] <= HIGHEST for row in values
         ):
             wide[at] = column.name

@@ -21,7 +21,6 @@ from headrace.store.base import Version
 
 MOST_ROWS = 5_000_000  # of a view
 ROWS_AT_ONCE = 20_000  # composed windows that become one piece
-WIDE = "DECIMAL(38,0)"
 FITS = "coalesce(min({0}) >= -9223372036854775808 AND max({0}) <= 9223372036854775807, true)"
 
 
@@ -83,8 +82,7 @@ def _narrow(connection: duckdb.DuckDBPyConnection, view: View) -> None:
     """Make BIGINT of each sum of integers that fits, as an answer does."""
     table = quoted(view.name)
     for column in view.columns:
-        argument = column.aggregate.expression
-        if str(column.aggregate.type) == WIDE and argument is not None and argument.type.is_integer:
+        if column.aggregate.narrow_type is not None:
             name = quoted(column.name)
             if connection.execute(f"SELECT {FITS.format(name)} FROM {table}").fetchall() == [(True,)]:
                 connection.execute(f"ALTER TABLE {table} ALTER {name} TYPE BIGINT").fetchall()

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.aggregate.exact import Count, Max, Sum
+from headrace.aggregate.numeric import Count, Sum
+from headrace.aggregate.ordered import Max
 from headrace.define.catalog import parse
 from headrace.define.model import Column, Key, View, Window
 from headrace.plan.edits import classify
@@ -101,8 +102,8 @@ def test_a_type_that_only_a_dropped_column_read_does_not_matter() -> None:
     assert classify(before, after).free
 
 
-AGGREGATES = [Count(), Count(Expression("x", INT)), Sum(Expression("x", INT)), Sum(Expression("x", BIGINT)),
-              Max(Expression("x", INT)), Max(Expression("x", INT), Expression("x > 1", BOOLEAN))]  # fmt: skip
+X = (Expression("x", INT),)
+AGGREGATES = [Count(), Count(X), Sum(X), Sum((Expression("x", BIGINT),)), Max(X), Max(X, Expression("x > 1", BOOLEAN))]
 KEYS = [Key("a", Expression("a", STRING)), Key("b", Expression("b", STRING)), Key("b", Expression("a", STRING))]
 WINDOWS = [None, *(Window(size * 60_000, slide * 60_000) for size, slide in [(1, 1), (10, 5), (5, 5), (6, 4)])]
 PARTS = ["stream", "keys", "columns", "window", "where", "schedule_ms", "reads"]

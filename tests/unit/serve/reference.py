@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from headrace.define.model import View
-from tests.unit.store.partial_files import Event, value_of
+from tests.unit.store.partial_files import Event, given_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -59,7 +59,7 @@ def expected(
         for column in view.columns:
             merged = column.aggregate.zero
             for event in members:
-                merged = column.aggregate.merge(merged, column.aggregate.lift(value_of(event, column)))
+                merged = column.aggregate.merge(merged, column.aggregate.lift(*given_of(event, column)))
             row[column.name] = column.aggregate.present(merged)
         row["settled"] = closes is not None and settled_before_ms is not None and closes <= settled_before_ms
         rows.append(row)

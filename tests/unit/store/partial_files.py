@@ -12,12 +12,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.aggregate import REGISTRY
+from headrace.aggregate import REGISTRY, Aggregate
 from headrace.define.model import Column, Key, View, Window
 from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE
 from headrace.store.columns import partial_columns
 from headrace.store.key_ids import key_id_of
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Expression, Type, decimal
+from tests.aggregates import every_aggregate
 
 TYPES = (STRING, BOOLEAN, INT, BIGINT, DOUBLE, decimal(10, 2), DATE, TIMESTAMP)
 ARROW = {
@@ -43,28 +44,27 @@ class Event:
 
 
 def arrow_type(of: Type) -> pa.DataType:
+    if of.name == "STRUCT":
+        return pa.struct([(name, arrow_type(part)) for name, part in of.parts])
     return pa.decimal128(of.precision, of.scale) if of.name == "DECIMAL" else ARROW[of.name]
-
-
-def every_aggregate() -> tuple[Column, ...]:
-    """A column for each registered aggregate and each argument that it takes."""
-    arguments = [None, *(Expression(of.name.lower(), of) for of in TYPES)]
-    return tuple(
-        Column(f"{name}_{argument.sql if argument else 'all'}", aggregate(argument))
-        for name, aggregate in REGISTRY.items()
-        for argument in arguments
-        if aggregate.refuse(argument) is None
-    )
 
 
 def make_view(name: str = "v", keys: Iterable[Type] = (STRING,), window: Window | None = MINUTE) -> View:
     named = tuple(Key(f"k{i}", Expression(f"k{i}", of)) for i, of in enumerate(keys))
-    return View(name, "events", named, every_aggregate(), window)
+    columns = tuple(Column(_name(each), each) for each in every_aggregate(tuple(REGISTRY.values()), TYPES))
+    return View(name, "events", named, columns, window)
 
 
-def value_of(event: Event, column: Column) -> Any:
-    argument = column.aggregate.expression
-    return event.values[argument.type.name] if argument else None
+def _name(aggregate: Aggregate) -> str:
+    given = [argument.type.name.lower() for argument in aggregate.arguments] or ["all"]
+    return "_".join([aggregate.name, *given, *map(str, aggregate.parameters)])
+
+
+def given_of(event: Event, column: Column) -> tuple[Any, ...]:
+    """What an aggregate is given of an event. Events that share a position are equal: their order does not matter."""
+    values = tuple(event.values[argument.type.name] for argument in column.aggregate.arguments)
+    position = int(hashlib.md5(repr(event).encode()).hexdigest()[:15], 16)
+    return (*values, event.at_ms * 1000, position) if column.aggregate.ordered else values
 
 
 def partials(view: View, events: Iterable[Event]) -> dict[tuple[tuple[Any, ...], int], list[Any]]:
@@ -72,7 +72,7 @@ def partials(view: View, events: Iterable[Event]) -> dict[tuple[tuple[Any, ...],
     groups: dict[Any, list[Any]] = {}
     for event in events:
         pane = event.at_ms // view.window.pane_ms * view.window.pane_ms if view.window else 0
-        lifted = [column.aggregate.lift(value_of(event, column)) for column in view.columns]
+        lifted = [column.aggregate.lift(*given_of(event, column)) for column in view.columns]
         place = (repr(event.keys), pane)
         if place in groups:
             group = groups[place]

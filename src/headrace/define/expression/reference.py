@@ -1,15 +1,19 @@
-"""Renders the table of functions for docs/definitions.md: `python -m headrace.define.expression.reference`."""
+"""Renders the tables of functions and aggregates for docs/definitions.md.
+
+`python -m headrace.define.expression.reference` prints them.
+"""
 
 from __future__ import annotations
 
 import sys
 from itertools import groupby
 
+from headrace.aggregate import REGISTRY
 from headrace.define.expression.coercion import VOID
 from headrace.define.expression.functions import TABLE
 from headrace.define.expression.signatures import Function
 
-BEGIN, END = "<!-- functions: begin -->", "<!-- functions: end -->"
+BEGIN, END = "<!-- {}: begin -->", "<!-- {}: end -->"  # around the table of that name
 _RESULTS = {
     "_same": "common type", "_first": "type of x", "_rest": "common type",
     "_whole": "BIGINT; DECIMAL of a DECIMAL", "_round": "type of x", "_mod": "as x % y",
@@ -17,7 +21,7 @@ _RESULTS = {
 }  # fmt: skip
 
 
-def render_table() -> str:
+def render_functions() -> str:
     """The functions as a markdown table for each group; ✓ marks those for computed fields."""
     lines = []
     for group, functions in groupby(TABLE, key=lambda function: function.group):
@@ -25,6 +29,19 @@ def render_table() -> str:
         lines += [_row(function) for function in functions]
         lines.append("")
     return "\n".join(lines).strip()
+
+
+def render_aggregates() -> str:
+    """The aggregates as a markdown table."""
+    lines = ["| aggregate | gives | what it is |", "|---|---|---|"]
+    for cls in REGISTRY.values():
+        calls = ", ".join(f"`{call}`" for call in cls.signatures())
+        error = f" Error: {cls.approximate}." if cls.approximate else ""
+        lines.append(f"| {calls} | {cls.gives} | {cls.summary}{error} |")
+    return "\n".join(lines)
+
+
+TABLES = {"aggregates": render_aggregates, "functions": render_functions}
 
 
 def _row(function: Function) -> str:
@@ -40,4 +57,5 @@ def _result(function: Function) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{BEGIN}\n{render_table()}\n{END}\n")
+    for name, render in TABLES.items():
+        sys.stdout.write(f"{BEGIN.format(name)}\n{render()}\n{END.format(name)}\n")

@@ -56,7 +56,7 @@ def spark_face(stream: Stream, view: View) -> SparkFace:
                 column,
                 aggregate=replace(
                     column.aggregate,
-                    expression=writer.expression(column.aggregate.expression),
+                    arguments=tuple(map(writer.required, column.aggregate.arguments)),
                     where=writer.expression(column.aggregate.where),
                 ),
             )

@@ -5,17 +5,20 @@ They make what SQL makes: equal objects, by the same rules.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import timedelta
 from typing import TypeVar
 
+from headrace.aggregate import REGISTRY
 from headrace.define import model
-from headrace.define.columns import counts_all, make_aggregate
+from headrace.define.columns import make_aggregate, make_parameter, read_arguments
 from headrace.define.durations import SECOND_MS, parse_duration
 from headrace.define.expression.check import Checker, Scope, check, check_condition, parse_tree
 from headrace.define.loosening import fields_read
 from headrace.define.mistakes import Mistakes, placed
+from headrace.define.python.aggregates import aggregate_function
 from headrace.define.python.query import Aggregation, Query, caller, written
 from headrace.define.rules import check_distinct, check_event_time, check_format, check_key, check_name, make_window
 from headrace.define.sql.statements import Statements, read_fields
@@ -81,43 +84,11 @@ def window(
         return replace(made, start_name=start, end_name=end)
 
 
-def count(expression: str | None = None, *, where: str | None = None) -> Aggregation:
-    """The number of events, or of those whose expression is not NULL."""
-    return _aggregation("count", expression, where)
-
-
-def sum(expression: str, *, where: str | None = None) -> Aggregation:
-    """The sum of an expression."""
-    return _aggregation("sum", expression, where)
-
-
-def avg(expression: str, *, where: str | None = None) -> Aggregation:
-    """The mean of an expression."""
-    return _aggregation("avg", expression, where)
-
-
-def min(expression: str, *, where: str | None = None) -> Aggregation:
-    """The minimum of an expression."""
-    return _aggregation("min", expression, where)
-
-
-def max(expression: str, *, where: str | None = None) -> Aggregation:
-    """The maximum of an expression."""
-    return _aggregation("max", expression, where)
-
-
-def approx_count_distinct(expression: str, *, where: str | None = None) -> Aggregation:
-    """The approximate number of distinct values of an expression."""
-    return _aggregation("approx_count_distinct", expression, where)
-
-
-def _aggregation(name: str, expression: str | None, where: str | None) -> Aggregation:
-    return Aggregation(
-        name,
-        None if expression is None else written(expression, f"the argument of {name}"),
-        None if where is None else written(where, "a condition"),
-        caller(),
-    )
+def __getattr__(name: str) -> Callable[..., Aggregation]:
+    """hr.count, hr.sum and the others: a function for each aggregate of the registry."""
+    if name in REGISTRY:
+        return aggregate_function(REGISTRY[name])
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 
 def _build(name: str, query: Query, schedule_ms: int | None) -> model.View:
@@ -186,13 +157,12 @@ def _key(name: str | None, source: Source, scope: Scope) -> model.Key:
 def _column(name: str, aggregation: Aggregation, scope: Scope) -> model.Column:
     with placed(aggregation.at):
         check_name(name, "column")
-        argument, where = aggregation.expression, aggregation.where
-        node = parse_tree(argument) if argument else None
-        if node and aggregation.name == "count" and counts_all(node):
-            node = None
-        expression = check(argument, node, scope) if argument and node else None
+        cls, where = aggregation.of, aggregation.where
+        written_ = [(source, parse_tree(source)) for source in aggregation.arguments]
+        arguments = read_arguments(cls, written_, scope)
+        parameters = [make_parameter(cls, *given) for given in zip(cls.constants, aggregation.parameters, strict=True)]
         condition = check_condition(where, parse_tree(where), scope, "where") if where else None
-        return model.Column(name, make_aggregate(aggregation.name, expression, condition))
+        return model.Column(name, make_aggregate(cls, arguments, tuple(parameters), condition))
 
 
 def _schedule_ms(schedule: str | timedelta | None) -> int | None:

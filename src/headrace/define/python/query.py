@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from headrace.aggregate import Aggregate
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError, Location
 
@@ -34,8 +35,9 @@ def written(text: object, what: str) -> Source:
 class Aggregation:
     """An aggregate as it was written: hr.sum("bytes", where="…")."""
 
-    name: str
-    expression: Source | None
+    of: type[Aggregate]
+    arguments: tuple[Source, ...]
+    parameters: tuple[object, ...]
     where: Source | None
     at: Location
 

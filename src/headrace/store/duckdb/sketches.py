@@ -7,15 +7,12 @@ from collections.abc import Callable
 import duckdb
 import pyarrow as pa
 
-from headrace.aggregate import HLL, Merge
-from headrace.store.few import merge_values
-
-FOREIGN: tuple[Merge, ...] = (HLL,)  # those whose `fold` is None
+from headrace.aggregate import REGISTRY, Merge
 
 
 def register_functions(connection: duckdb.DuckDBPyConnection) -> None:
     """Give every connection of this database `<merge>_union(a, b)` and `<merge>_fold(list)`."""
-    for merge in FOREIGN:
+    for merge in {merge for aggregate in REGISTRY.values() for merge in aggregate.functions}:
         connection.create_function(f"{merge.name}_union", _pairwise(merge), ["BLOB", "BLOB"], "BLOB", type="arrow")
         connection.create_function(f"{merge.name}_fold", _folding(merge), ["BLOB[]"], "BLOB", type="arrow")
 
@@ -33,6 +30,6 @@ def _folding(merge: Merge) -> Callable[[pa.Array], pa.Array]:
     """The merge of each list, no list empty."""
 
     def fold(lists: pa.Array) -> pa.Array:
-        return pa.array((merge_values(merge, items) for items in lists.to_pylist()), pa.binary())
+        return pa.array((merge.merge(items) for items in lists.to_pylist()), pa.binary())
 
     return fold

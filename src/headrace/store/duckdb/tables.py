@@ -33,6 +33,8 @@ def quoted(name: str) -> str:
 
 def sql_type(of: Type) -> str:
     """The store's type for one of ours."""
+    if of.name == "STRUCT":
+        return f"STRUCT({', '.join(f'{quoted(name)} {sql_type(part)}' for name, part in of.parts)})"
     return SQL_TYPES.get(of.name, str(of))
 
 

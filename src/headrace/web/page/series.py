@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from headrace.aggregate import Value
+from headrace.aggregate import REGISTRY, Value
 from headrace.define.durations import format_duration
 from headrace.format import EPOCH
 from headrace.serve import Answer, Question
@@ -20,7 +20,6 @@ BARS = 10  # keys in the chart of a view without window
 TOP = 5  # keys that are lines of a chart over time; the style sheet has so many colours
 MOST_KEYS = 20_000  # keys among which the top ones are found
 LEAST_PLACES = 20  # of a chart over time: one window is a bar, not a wall
-COUNTS = ("count", "approx_count_distinct")  # where a window has no row, these are 0
 
 Ask = Callable[[Question], Answer]
 Row = tuple[Any, ...]
@@ -187,7 +186,8 @@ def _top_lines(
     if shrink:
         skipped = _empty_places([max(steps.place(row[keys + 1]), 0) for row in rows], steps)
         steps = replace(steps, places=steps.places - skipped)
-    counted = any(each["name"] == column and each["aggregate"] in COUNTS for each in view["columns"])
+    # Where a window has no row, a count is 0.
+    counted = any(each["name"] == column and REGISTRY[each["aggregate"]].empty == 0 for each in view["columns"])
     lines = []
     for key, of_key in zip(chosen, top, strict=True):
         own = [row for row in rows if row[:keys] == of_key[:keys]]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import Decimal
-from typing import ClassVar
 
 import xxhash
 
-from headrace.aggregate.base import Aggregate, Merge, Partial, PartialColumn, Value
-from headrace.types import BIGINT, BINARY, Expression, Type
+from headrace.aggregate.base import Aggregate, Example, Partial, PartialColumn, Value
+from headrace.aggregate.merges import Merge
+from headrace.aggregate.signature import SINGLE, Argument
+from headrace.types import BIGINT, BINARY, STRING, Type
 
 LOG2_BUCKETS = 12
 ARRAY_PREAMBLE = 10  # first byte of a sketch that has filled its list and become an array of buckets
@@ -19,17 +20,17 @@ HASH_SEED = 42  # Spark's, for xxhash64
 EPOCH = datetime(1970, 1, 1)
 
 
-def union_sketches(a: bytes, b: bytes) -> bytes:
-    """The sketch of both sets."""
+def union_sketches(sketches: Sequence[bytes]) -> bytes:
+    """The sketch of all sets. One union for all: pair by pair each step would write a sketch only to read it again."""
     from datasketches import hll_sketch, hll_union, tgt_hll_type  # brings numpy: not for those who only declare
 
     union = hll_union(LOG2_BUCKETS)
-    union.update(hll_sketch.deserialize(a))
-    union.update(hll_sketch.deserialize(b))
+    for sketch in sketches:
+        union.update(hll_sketch.deserialize(sketch))
     return bytes(union.get_result(tgt_hll_type.HLL_8).serialize_compact())
 
 
-HLL = Merge("hll", union_sketches, "hll_union({0}, {1})", None)
+HLL = Merge("hll", lambda a, b: union_sketches((a, b)), "hll_union({0}, {1})", None, union_sketches)
 
 
 def spark_hash(value: Value, of: Type) -> int:
@@ -61,21 +62,18 @@ def _hashed_bytes(value: Value, of: Type) -> bytes:
             return struct.pack("<q", value)
 
 
-@dataclass(frozen=True)
 class ApproxCountDistinct(Aggregate):
     """approx_count_distinct(x): how many different x, by a HyperLogLog sketch; NULL skipped."""
 
-    name: ClassVar[str] = "approx_count_distinct"
-    approximate: ClassVar[str | None] = "within 3.3 % in 95 of 100 answers; exact below about 200"
-
-    @classmethod
-    def refuse(cls, expression: Expression | None) -> str | None:
-        return None if expression else f"{cls.name} takes a value, found nothing; write {cls.name}(x)"
-
-    @property
-    def _argument(self) -> Expression:
-        assert self.expression is not None, "refused without an argument"
-        return self.expression
+    name = "approx_count_distinct"
+    takes = (Argument("expression", SINGLE),)
+    summary = "The approximate number of distinct values of an expression."
+    gives = "BIGINT"
+    examples = (Example((STRING,), (("a",), (None,), ("b",), ("a",)), 2),)
+    other_names = ("approx_distinct",)
+    approximate = "within 3.3 % in 95 of 100 answers; exact below about 200"
+    empty = 0
+    functions = (HLL,)
 
     @property
     def type(self) -> Type:
@@ -85,21 +83,20 @@ class ApproxCountDistinct(Aggregate):
     def columns(self) -> tuple[PartialColumn, ...]:
         return (PartialColumn("", BINARY, HLL),)
 
-    def spark_columns(self) -> tuple[str, ...]:
-        x = self._argument.sql
+    def spark_columns(self, x: str) -> tuple[str, ...]:
         seen = f"({x}) IS NOT NULL"
         where = f"({self.where.sql}) AND {seen}" if self.where else seen
         # Without a value the sketch of an empty set would come back: NULL is our identity.
         sketch = f"hll_sketch_agg(xxhash64({x}), {LOG2_BUCKETS}) FILTER (WHERE {where})"
         return (f"CASE WHEN count_if({where}) > 0 THEN {sketch} END",)
 
-    def lift(self, value: Value) -> Partial:
-        if value is None:
+    def lift(self, x: Value) -> Partial:
+        if x is None:
             return (None,)
         from datasketches import hll_sketch, tgt_hll_type
 
         sketch = hll_sketch(LOG2_BUCKETS, tgt_hll_type.HLL_8)
-        sketch.update(spark_hash(value, self._argument.type))
+        sketch.update(spark_hash(x, self.argument.type))
         return (bytes(sketch.serialize_compact()),)
 
     def present(self, partial: Partial) -> Value:

@@ -1,0 +1,71 @@
+"""Aggregates of conditions: bool_or, bool_and."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from headrace.aggregate.base import Aggregate, Example, Partial, PartialColumn, Value
+from headrace.aggregate.merges import Merge
+from headrace.aggregate.signature import CONDITION, Argument
+from headrace.types import BOOLEAN, Type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class _Logical(Aggregate):
+    """What both share: one value, NULL skipped."""
+
+    takes = (Argument("expression", CONDITION),)
+    gives = "BOOLEAN"
+    joined: ClassVar[Merge]
+
+    @property
+    def type(self) -> Type:
+        return BOOLEAN
+
+    @property
+    def columns(self) -> tuple[PartialColumn, ...]:
+        return (PartialColumn("", BOOLEAN, self.joined),)
+
+    def spark_columns(self, x: str) -> tuple[str, ...]:
+        return (self.filtered(f"{self.name}({x})"),)
+
+    def lift(self, x: Value) -> Partial:
+        return (x,)
+
+    def present(self, partial: Partial) -> Value:
+        return partial[0]
+
+    def present_arrow(self, partials: Sequence[pa.Array]) -> pa.Array | None:
+        return partials[0]
+
+
+class BoolOr(_Logical):
+    """bool_or(x)."""
+
+    name = "bool_or"
+    summary = "Whether an expression is true for at least one event."
+    examples = (
+        Example((BOOLEAN,), ((False,), (None,), (True,)), True),
+        Example((BOOLEAN,), ((False,), (None,)), False),
+        Example((BOOLEAN,), ((None,),), None),
+    )
+    other_names = ("some", "any")
+    joined = Merge("or", operator.or_, "{0} OR {1}", "bool_or({0})")
+
+
+class BoolAnd(_Logical):
+    """bool_and(x)."""
+
+    name = "bool_and"
+    summary = "Whether an expression is true for every event of which it is not NULL."
+    examples = (
+        Example((BOOLEAN,), ((True,), (None,), (False,)), False),
+        Example((BOOLEAN,), ((True,), (None,)), True),
+        Example((BOOLEAN,), ((None,),), None),
+    )
+    other_names = ("every",)
+    joined = Merge("and", operator.and_, "{0} AND {1}", "bool_and({0})")

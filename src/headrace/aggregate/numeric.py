@@ -1,0 +1,207 @@
+"""Counts and totals: count, sum, avg."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from decimal import ROUND_HALF_UP, Decimal
+from typing import TYPE_CHECKING
+
+from headrace.aggregate.base import Aggregate, Example, Partial, PartialColumn, Value
+from headrace.aggregate.merges import EXACT, SUM
+from headrace.aggregate.signature import ANY, NUMBER, Argument, Constant
+from headrace.types import BIGINT, DOUBLE, INT, STRING, Expression, Type, decimal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# A sum of DECIMAL(p, s) is kept in 38 digits: ten to spare, so that no order of ten billion
+# events can overflow on the way to a sum that fits.
+WIDEST_SUMMED = 28
+DOUBLE_TOLERANCE = 1e-9  # of the sum of magnitudes
+EXACT_DOUBLE = 2**53  # whole numbers up to here are doubles without rounding
+
+
+class Count(Aggregate):
+    """count(*), or count(x): events, or those whose x is not NULL."""
+
+    name = "count"
+    takes = (Argument("expression", ANY, optional=True),)
+    summary = "The number of events, or of those whose expression is not NULL."
+    gives = "BIGINT"
+    examples = (Example((), ((), ()), 2), Example((STRING,), (("a",), (None,), ("a",)), 2))
+    empty = 0
+
+    @classmethod
+    def instead_of_distinct(cls) -> str:
+        return "approx_count_distinct(x)"
+
+    @property
+    def type(self) -> Type:
+        return BIGINT
+
+    @property
+    def columns(self) -> tuple[PartialColumn, ...]:
+        return (PartialColumn("", BIGINT, SUM),)
+
+    def spark_columns(self, x: str = "*") -> tuple[str, ...]:
+        return (self.filtered(f"count({x})"),)
+
+    def lift(self, x: Value = True) -> Partial:
+        return (0 if x is None else 1,)
+
+    @property
+    def subtracts(self) -> bool:
+        return True
+
+    def subtract(self, merged: Partial, part: Partial) -> Partial:
+        return ((merged[0] or 0) - (part[0] or 0),)
+
+    def present(self, partial: Partial) -> Value:
+        return partial[0] or 0
+
+    def present_arrow(self, partials: Sequence[pa.Array]) -> pa.Array | None:
+        import pyarrow.compute as pc  # heavy: not for those who only declare
+
+        return pc.fill_null(partials[0], 0)
+
+
+class _Total(Aggregate):
+    """What sum and avg share: an exact sum of integers and DECIMALs, a bounded one of DOUBLEs."""
+
+    takes = (Argument("expression", NUMBER),)
+
+    @classmethod
+    def refuse(cls, arguments: Sequence[Expression], parameters: Sequence[Constant] = ()) -> str | None:
+        reason = super().refuse(arguments, parameters)
+        if reason:
+            return reason
+        of = arguments[0].type
+        if of.name == "DECIMAL" and of.precision > WIDEST_SUMMED:
+            return (
+                f"{cls.name} of {of} could overflow its 38 digits in one order of events and not "
+                f"in another; cast to DECIMAL({WIDEST_SUMMED},{of.scale}) or narrower"
+            )
+        return None
+
+    @property
+    def _is_double(self) -> bool:
+        return self.argument.type == DOUBLE
+
+    @property
+    def _sum_type(self) -> Type:
+        return DOUBLE if self._is_double else decimal(38, self.argument.type.scale)
+
+    @property
+    def columns(self) -> tuple[PartialColumn, ...]:
+        summed = (PartialColumn("sum", self._sum_type, SUM), PartialColumn("count", BIGINT, SUM))
+        return (*summed, PartialColumn("magnitude", DOUBLE, SUM)) if self._is_double else summed
+
+    def spark_columns(self, x: str) -> tuple[str, ...]:
+        count = self.filtered(f"count({x})")
+        if self._is_double:
+            return self.filtered(f"sum({x})"), count, self.filtered(f"sum(abs({x}))")
+        return f"CAST({self._spark_exact_sum(x)} AS {self._sum_type})", count
+
+    def _spark_exact_sum(self, x: str) -> str:
+        if self.argument.type.name == "INT":
+            return self.filtered(f"sum(CAST({x} AS BIGINT))")
+        if self.argument.type.name == "BIGINT":
+            # Two sums of 32-bit halves cannot overflow a BIGINT below 2^31 events a job, and
+            # are many times faster than Spark's DECIMAL sum.
+            high = self.filtered(f"sum(shiftright({x}, 32))")
+            low = self.filtered(f"sum(({x}) & 4294967295L)")
+            return f"CAST({high} AS DECIMAL(20,0)) * 4294967296BD + CAST({low} AS DECIMAL(20,0))"
+        return self.filtered(f"sum({x})")
+
+    def lift(self, x: Value) -> Partial:
+        if x is None:
+            return self.zero
+        if self._is_double:
+            return x, 1, abs(x)
+        return Decimal(x), 1
+
+    @property
+    def subtracts(self) -> bool:
+        return not self._is_double  # what a large DOUBLE has swallowed does not come back
+
+    def subtract(self, merged: Partial, part: Partial) -> Partial:
+        if not part[1]:
+            return merged
+        count = merged[1] - part[1]
+        return (EXACT.subtract(Decimal(merged[0]), Decimal(part[0])), count) if count else self.zero
+
+    def agrees(self, a: Partial, b: Partial) -> bool:
+        if not self._is_double or a[0] is None or b[0] is None:
+            return bool(self.present(a) == self.present(b))
+        if not math.isfinite(a[0]) or not math.isfinite(b[0]):
+            return str(a[0]) == str(b[0])
+        return bool(a[1] == b[1] and abs(a[0] - b[0]) <= DOUBLE_TOLERANCE * max(a[2], b[2]))
+
+
+class Sum(_Total):
+    """sum(x); NULL when no x was there. Integers are summed without overflow."""
+
+    name = "sum"
+    summary = "The sum of an expression."
+    gives = "BIGINT of integers, DECIMAL(38,0) where one does not fit; DECIMAL; DOUBLE"
+    examples = (Example((INT,), ((2,), (None,), (3,)), 5), Example((DOUBLE,), ((None,),), None))
+
+    @property
+    def type(self) -> Type:
+        return self._sum_type
+
+    @property
+    def narrow_type(self) -> Type | None:
+        return BIGINT if self.argument.type.is_integer else None
+
+    def present(self, partial: Partial) -> Value:
+        if partial[0] is None or self._is_double:
+            return partial[0]
+        return int(partial[0]) if self.argument.type.is_integer else Decimal(partial[0])
+
+    def present_arrow(self, partials: Sequence[pa.Array]) -> pa.Array | None:
+        return partials[0]
+
+
+class Avg(_Total):
+    """avg(x): the sum over the count of those that are not NULL."""
+
+    name = "avg"
+    summary = "The mean of an expression."
+    gives = "DOUBLE; DECIMAL of a DECIMAL, with four more digits"
+    examples = (Example((INT,), ((2,), (None,), (3,)), 2.5), Example((INT,), ((None,),), None))
+    other_names = ("mean",)
+
+    @property
+    def type(self) -> Type:
+        if self.argument.type.name == "DECIMAL":  # Spark's rule: four more digits
+            return decimal(38, min(self.argument.type.scale + 4, 38))
+        return DOUBLE
+
+    def present(self, partial: Partial) -> Value:
+        total, count = partial[0], partial[1]
+        if total is None or not count:
+            return None
+        if self._is_double:
+            return total / count
+        mean = EXACT.divide(Decimal(total), Decimal(count))
+        if self.type == DOUBLE:
+            return float(mean)
+        return mean.quantize(Decimal(1).scaleb(-self.type.scale), ROUND_HALF_UP, EXACT)
+
+    def present_arrow(self, partials: Sequence[pa.Array]) -> pa.Array | None:
+        """One division of two exact doubles; None where the sum is not one, or the mean is a DECIMAL."""
+        import pyarrow as pa  # heavy: not for those who only declare
+        import pyarrow.compute as pc
+
+        total, count = partials[0], partials[1]
+        if self.type != DOUBLE:
+            return None
+        if not pa.types.is_floating(total.type):
+            largest = pc.max(pc.abs(total)).as_py()
+            if largest is not None and largest > EXACT_DOUBLE:
+                return None
+            total = total.cast(pa.float64())
+        some = pc.if_else(pc.equal(count, 0), None, count)
+        return pc.divide(total, some.cast(pa.float64()))

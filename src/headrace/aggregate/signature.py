@@ -1,0 +1,59 @@
+"""What an aggregate takes: arguments, which are expressions over an event, then parameters, which are constants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.types import Type
+
+Constant = bool | int | float | str
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The values that an argument may have."""
+
+    words: str
+    types: tuple[str, ...] = ()  # names of types; none: every type
+    nested: bool = False  # ARRAY, STRUCT and MAP too
+    fix: str = ""  # what to write where the type is another one; {name} is the aggregate
+
+    def takes(self, of: Type) -> bool:
+        """Whether values of this type fit."""
+        return self.nested if of.is_nested else not self.types or of.name in self.types
+
+
+ANY = Kind("a value", nested=True)
+SINGLE = Kind("a value")
+NUMBER = Kind("a number", ("INT", "BIGINT", "DOUBLE", "DECIMAL"), fix="cast it, as in {name}(CAST(x AS DOUBLE))")
+CONDITION = Kind("a condition", ("BOOLEAN",), fix="write a condition, as in {name}(x > 0)")
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An expression that an aggregate takes.
+
+    Without one that is `optional` the aggregate is of all events: in SQL `name(*)`, or a constant in its place.
+    """
+
+    name: str
+    kind: Kind
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A constant that follows the arguments: the 0.95 of approx_percentile(x, 0.95)."""
+
+    name: str
+    type: type[bool] | type[int] | type[float] | type[str]
+    words: str  # what it is: "a number from 0 to 1"
+    examples: tuple[Constant, ...]  # that tests try
+
+    def convert(self, value: object) -> Constant | None:
+        """The value as this parameter keeps it; None if it is of another type."""
+        if isinstance(value, bool) is not (self.type is bool):
+            return None
+        if self.type is float and isinstance(value, int | float):
+            return float(value)
+        return value if isinstance(value, self.type) else None

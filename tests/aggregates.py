@@ -1,0 +1,151 @@
+"""Aggregates as tests try them: over which arguments, and three that only tests have.
+
+What `count_above`, `tally` and `newest_by` show: a parameter, no argument, several arguments and the order of events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+from headrace.aggregate import (
+    MAX,
+    SUM,
+    Aggregate,
+    Argument,
+    Constant,
+    Example,
+    Merge,
+    Parameter,
+    Partial,
+    PartialColumn,
+)
+from headrace.aggregate.signature import NUMBER, SINGLE
+from headrace.types import BIGINT, INT, STRING, Expression, Type, struct
+
+
+def argument_types(cls: type[Aggregate], types: Sequence[Type]) -> list[tuple[Type, ...]]:
+    """Types of arguments that an aggregate takes, so that each place has each type once at least."""
+    places = [[of for of in types if argument.kind.takes(of)] for argument in cls.takes]
+    found: list[tuple[Type, ...]] = [()] if all(argument.optional for argument in cls.takes) else []
+    if places:
+        most = max(map(len, places))
+        found += [tuple(of[(n + place) % len(of)] for place, of in enumerate(places)) for n in range(most)]
+    return [taken for taken in found if cls.refuse(expressions(taken), parameters(cls)[0]) is None]
+
+
+def parameters(cls: type[Aggregate]) -> list[tuple[Constant, ...]]:
+    """Parameters to try."""
+    return list(product(*(parameter.examples for parameter in cls.constants)))
+
+
+def expressions(types: Sequence[Type]) -> tuple[Expression, ...]:
+    """Arguments of these types: the columns that `column` names."""
+    return tuple(Expression(column(of), of) for of in types)
+
+
+def column(of: Type) -> str:
+    """The name of a test column of a type."""
+    return "x_" + str(of).lower().replace("(", "_").replace(",", "_").replace(")", "")
+
+
+def every_aggregate(classes: Sequence[type[Aggregate]], types: Sequence[Type]) -> list[Aggregate]:
+    """Each of the classes over the arguments and parameters to try."""
+    return [
+        cls(expressions(taken), None, constants)
+        for cls in classes
+        for taken in argument_types(cls, types)
+        for constants in parameters(cls)
+    ]
+
+
+def case_name(aggregate: Aggregate) -> str:
+    """A test's id."""
+    given = [str(argument.type) for argument in aggregate.arguments] + [str(value) for value in aggregate.parameters]
+    return "-".join([aggregate.name, *(given or ["star"])])
+
+
+class Tally(Aggregate):
+    """tally(): how many events."""
+
+    name = "tally"
+    summary = "How many events."
+    gives = "BIGINT"
+    examples = (Example((), ((), ()), 2),)
+    empty = 0
+    type = BIGINT
+    columns = (PartialColumn("", BIGINT, SUM),)
+
+    def spark_columns(self) -> tuple[str, ...]:
+        return (self.filtered("count(*)"),)
+
+    def lift(self) -> Partial:
+        return (1,)
+
+    def present(self, partial: Partial) -> Any:
+        return partial[0] or 0
+
+
+class CountAbove(Aggregate):
+    """count_above(x, limit): events whose x is above a limit."""
+
+    name = "count_above"
+    takes = (Argument("expression", NUMBER),)
+    constants = (Parameter("limit", float, "a number", (0.0, 1.5)),)
+    summary = "How many events have a number above a limit."
+    gives = "BIGINT"
+    examples = (Example((INT,), ((1,), (2,), (None,)), 1, (1.5,)),)
+    empty = 0
+    type = BIGINT
+    columns = (PartialColumn("", BIGINT, SUM),)
+
+    def spark_columns(self, x: str) -> tuple[str, ...]:
+        return (self.filtered(f"count_if({x} > {self.parameters[0]}D)"),)
+
+    def lift(self, x: Any) -> Partial:
+        return (int(x is not None and x > self.parameters[0]),)
+
+    def present(self, partial: Partial) -> Any:
+        return partial[0] or 0
+
+
+def _rank(value: dict[str, Any]) -> tuple[Any, ...]:
+    return value["by"], value["time"], value["position"]
+
+
+class NewestBy(Aggregate):
+    """newest_by(x, y): the x of the event with the greatest y; of several the newest, then the last of the log."""
+
+    name = "newest_by"
+    takes = (Argument("value", SINGLE), Argument("by", SINGLE))
+    summary = "The value of the event with the greatest other value."
+    gives = "the type of the value"
+    ordered = True
+    examples = (
+        Example((STRING, INT), (("a", 1, 10, 3), ("b", 2, 10, 1), ("c", 2, 10, 2), ("d", None, 10, 4)), "c"),
+        Example((STRING, INT), (("a", 1, 11, 1), ("b", 1, 10, 2)), "a"),
+    )
+    largest = Merge("largest", lambda a, b: max(a, b, key=_rank), MAX.sql, MAX.fold)
+
+    @property
+    def type(self) -> Type:
+        return self.arguments[0].type
+
+    @property
+    def columns(self) -> tuple[PartialColumn, ...]:
+        of = struct(("by", self.arguments[1].type), ("time", BIGINT), ("position", BIGINT), ("value", self.type))
+        return (PartialColumn("", of, self.largest),)
+
+    def spark_columns(self, value: str, by: str, time: str, position: str) -> tuple[str, ...]:
+        row = f"named_struct('by', {by}, 'time', {time}, 'position', {position}, 'value', {value})"
+        return (self.filtered(f"max(CASE WHEN {by} IS NOT NULL THEN {row} END)"),)
+
+    def lift(self, value: Any, by: Any, time: int, position: int) -> Partial:
+        return (None if by is None else {"by": by, "time": time, "position": position, "value": value},)
+
+    def present(self, partial: Partial) -> Any:
+        return partial[0] and partial[0]["value"]
+
+
+TEST_ONLY: tuple[type[Aggregate], ...] = (Tally, CountAbove, NewestBy)

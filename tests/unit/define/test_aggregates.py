@@ -1,0 +1,118 @@
+"""Aggregates with no, several or constant arguments are read by their signature, in SQL and Python alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.aggregate import REGISTRY
+from headrace.define.catalog import parse
+from headrace.define.fingerprint import fingerprint, from_json, to_json
+from headrace.define.model import View
+from headrace.define.python import fluent as hr
+from headrace.errors import DefinitionError
+from headrace.plan.edits import describe_column
+from headrace.store.columns import partials_of
+from headrace.types import INT, STRING, Expression
+from tests.aggregates import TEST_ONLY, CountAbove, NewestBy, Tally
+
+FIELDS = "word STRING, small INT, big BIGINT, ratio DOUBLE, price DECIMAL(12,2), tags ARRAY<STRING>"
+STREAM = f"CREATE STREAM events ({FIELDS});"
+NAMES = [
+    "count_e4e41a7a",
+    "count_c1e85642",
+    "sum_834ddba4__sum",
+    "sum_834ddba4__count",
+    "sum_fffaed8f__sum",
+    "sum_fffaed8f__count",
+    "sum_2c074822__sum",
+    "sum_2c074822__count",
+    "sum_2c074822__magnitude",
+    "avg_5f46d0f5__sum",
+    "avg_5f46d0f5__count",
+    "max_8d8e586f",
+    "approx_count_distinct_070c1724",
+]
+
+
+@pytest.fixture(autouse=True)
+def test_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cls in TEST_ONLY:
+        monkeypatch.setitem(REGISTRY, cls.name, cls)
+
+
+def view(selected: str) -> View:
+    return parse(f"{STREAM} CREATE MATERIALIZED VIEW v AS SELECT {selected} FROM events;").views["v"]
+
+
+def test_a_call_is_read_by_the_signature() -> None:
+    tally, above, newest = view("tally(), count_above(small, -2), newest_by(word, small)").columns
+    assert (tally.name, tally.aggregate) == ("tally", Tally())
+    small, word = Expression("small", INT), Expression("word", STRING)
+    assert (above.name, above.aggregate) == ("count_above_small", CountAbove((small,), None, (-2.0,)))
+    assert (newest.name, newest.aggregate) == ("newest_by_word", NewestBy((word, small)))
+
+
+def test_python_says_the_same() -> None:
+    filtered = "FILTER (WHERE big > 0)"
+    columns = f"tally() AS a, count_above(small + 1, 1.5) {filtered} AS b, newest_by(word, small) {filtered} AS c"
+    events = hr.Stream("events", FIELDS)
+    python = events.agg(
+        a=hr.tally(),
+        b=hr.count_above("small + 1", 1.5, where="big > 0"),
+        c=hr.newest_by(value="word", by="small", where="big > 0"),
+    )
+    assert hr.View("v", python) == view(columns)
+
+
+def test_a_definition_survives_json_and_is_written_as_sql_writes_it() -> None:
+    columns = "tally() AS a, count_above(small, 0.5) FILTER (WHERE big > 0) AS b, newest_by(word, small) AS c"
+    made = view(columns)
+    assert from_json(to_json(made)) == made
+    assert ", ".join(map(describe_column, made.columns)) == columns
+    others = [columns.replace("0.5", "1"), columns.replace("word, small", "word, big")]
+    assert len({fingerprint(view(each)) for each in (columns, *others)}) == 3
+    assert {name for name, _ in made.reads} == {"word", "small", "big"}
+
+
+@pytest.mark.parametrize(
+    ("selected", "error"),
+    [
+        ("tally(small) AS n", "tally takes no argument; found 1"),
+        ("tally(*) AS n", "tally takes no argument; found 1"),
+        ("newest_by(word, small, big) AS n", "newest_by takes 2 arguments; found 3"),
+        ("newest_by(word) AS n", "newest_by takes a value as 'by', found nothing; write newest_by(value, by)"),
+        ("newest_by(word, tags) AS n", "newest_by takes a single value; found ARRAY<STRING> (tags)"),
+        ("count_above(small) AS n", "takes a number as 'limit', found nothing; write count_above(expression, limit)"),
+        ("count_above(small, big) AS n", "count_above takes a constant as 'limit'; expected a number"),
+        ("count_above(small, 1 + 1) AS n", "count_above takes a constant as 'limit'; expected a number"),
+        ("count_above(small, 'x') AS n", "count_above takes a constant as 'limit'; found 'x'; expected a number"),
+        ("count_above(small, TRUE) AS n", "count_above takes a constant as 'limit'; found TRUE; expected a number"),
+        ("count_above(word, 1) AS n", "count_above takes a number, found STRING (word); cast it"),
+        ("newest_by(nosuch, wrong) AS n", "has no field 'nosuch'"),
+        ("newest_by(nosuch, wrong) AS n", "has no field 'wrong'"),
+    ],
+)
+def test_a_wrong_call_says_what_is_taken(selected: str, error: str) -> None:
+    with pytest.raises(DefinitionError) as raised:
+        view(selected)
+    assert error in str(raised.value)
+
+
+def test_a_wrong_call_in_python_names_its_line() -> None:
+    with pytest.raises(DefinitionError) as raised:
+        hr.newest_by("word")
+    message = "hr.newest_by is called wrongly: missing a required argument: 'by'; expected hr.newest_by(value, by)"
+    assert message in str(raised.value)
+    assert raised.value.where is not None
+    assert Path(raised.value.where.file) == Path(__file__)
+
+
+def test_columns_of_a_store_keep_their_names() -> None:
+    """Stores of earlier releases hold partials under these names."""
+    made = view(
+        "count(*) AS c1, count(1) AS c2, count(word) AS c3, sum(small) AS c4, sum(big) FILTER (WHERE small > 0) AS c5,"
+        "sum(ratio) AS c6, avg(price) AS c7, max(upper(word)) AS c8, approx_count_distinct(word) AS c9"
+    )
+    assert [name for name, _ in partials_of(made)] == NAMES
