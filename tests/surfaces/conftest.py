@@ -23,7 +23,7 @@ from headrace.cli.app import run
 from headrace.server.runtime import Runtime
 from headrace.web.app import create_app
 from headrace.web.server import Server, bind, url_of
-from headrace.workspace.lease import live_holder
+from headrace.workspace.holder import live_holder
 from headrace.workspace.settings import Workspace
 from tests import http
 from tests.waiting import wait_until

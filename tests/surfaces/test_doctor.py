@@ -21,7 +21,7 @@ from headrace.doctor.machine import _check_packages, check_memory
 from headrace.lake.table import LakeTable, NewFile
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
-from headrace.workspace.lease import read_holder
+from headrace.workspace.holder import read_holder
 from headrace.workspace.settings import Workspace
 from tests.surfaces.conftest import Ran, Served, visit
 from tests.surfaces.test_cli import write_events

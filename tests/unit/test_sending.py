@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 from headrace.define.catalog import parse
 from headrace.define.model import Stream
 from headrace.errors import ChangedFileError, HeadraceError, StaleMarkError, TooLargeError, UnavailableError
-from headrace.ingest.door import Ingest, IngestReply
-from headrace.ingest.files import SourceFile, StreamShape
+from headrace.ingest.door import Ingest
+from headrace.ingest.files import SourceFile
 from headrace.ingest.formats.layout import Layout
+from headrace.ingest.receiver import IngestReply
 from headrace.ingest.sending import Sending, SendReply, send_all
 from headrace.transport.journal.journal import Journal
 from headrace.transport.sent import FilePiece

@@ -15,7 +15,7 @@ import pytest
 
 import headrace.ingest.tabular
 from headrace.errors import IngestError, TooLargeError, UnavailableError
-from headrace.ingest.door import IngestReply
+from headrace.ingest.receiver import IngestReply
 from headrace.ingest.tabular import as_table, send_table
 
 AT = datetime(2026, 3, 1, 12, 0, 0, 5, tzinfo=UTC)

@@ -3,29 +3,67 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, NoReturn
+from importlib import import_module
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from headrace.cli import ask, audit, dead_letters, demo, doctor, explain, init, overview, plan, send, sql, up, versions
 from headrace.cli.output import print_error
 from headrace.errors import UsageError
 
+COMMANDS = {  # the module of each, and the first sentence of its help, so that --help needs none of them
+    "init": ("init", "Make a workspace; with --from, for the events of a file."),
+    "plan": ("plan", "Show what `apply` would change."),
+    "apply": ("plan", "Make what the definitions declare run."),
+    "up": ("up", "Run the workspace until Ctrl-C."),
+    "send": ("send", "Send files of events to a stream."),
+    "ask": ("ask", "Ask a view: rows, and how fresh and how complete they are."),
+    "explain": ("explain", "Show the events behind one cell of a view."),
+    "sql": ("sql", "Run a SELECT over the views."),
+    "status": ("overview", "Show the workspace at a glance."),
+    "streams": ("overview", "List the streams: fields, events, dead letters, backlog."),
+    "views": ("overview", "List the views: keys, columns, version, freshness."),
+    "versions": ("versions", "List the versions of a view."),
+    "rollback": ("versions", "Go back to an earlier version of a view."),
+    "refresh": ("audit", "Read a view's new events again, and compare."),
+    "audit": ("audit", "Show how the two layers of a view compared."),
+    "dead-letters": ("dead_letters", "Show what a stream could not read, and why."),
+    "doctor": ("doctor", "Say what is wrong here, and what mends it."),
+    "demo": ("demo", "Run the traffic of a web shop and check every row."),
+    "bench": ("demo", "Measure this machine."),
+}
+
+
+def load_command(name: str) -> Any:
+    """The command of this name, from its module."""
+    module = import_module(f"headrace.cli.{COMMANDS[name][0]}")
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    alone.command(name)(getattr(module, name.replace("-", "_")))
+    return typer.main.get_command(alone)
+
+
+class _Commands(TyperGroup):
+    """Only the command that runs is loaded. The others are known by name and summary."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = {name: TyperCommand(name, help=summary) for name, (_, summary) in COMMANDS.items()}
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, load_command(name) if name else command, rest
+
+
 app = typer.Typer(
     name="headrace",
+    cls=_Commands,
     help="Real-time analytics on Apache Spark: declare streams and views once, get live numbers that are right.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (
-    init.init, plan.plan, plan.apply, up.up, send.send, ask.ask, explain.explain, sql.sql,
-    overview.status, overview.streams, overview.views,
-    versions.versions, versions.rollback, audit.refresh, audit.audit, dead_letters.dead_letters, doctor.doctor,
-    demo.demo, demo.bench,
-):  # fmt: skip
-    app.command()(command)
 
 
 def _show_version(wanted: bool) -> None:

@@ -48,7 +48,7 @@ def explain(
     Each with its arrival and delay, what it brought, and whether it came late or is a correction. Spark reads them
     from the lake: in the server if one runs, else in a Spark of its own, which takes some seconds to start.
     """
-    from headrace.serve.cell import CellQuestion
+    from headrace.serve.cell_question import CellQuestion
     from headrace.spark.jobs import Job
 
     named = {"at": at, "window": window, "every": every, "limit": limit, "cursor": cursor}

@@ -14,7 +14,7 @@ from headrace.errors import DefinitionError, UsageError
 
 if TYPE_CHECKING:
     from headrace.client.connect import Connection
-    from headrace.plan.differences import Plan
+    from headrace.plan.change import Plan
 
 CHANGES_EXIT_CODE = 4
 _MARKS = {"create": ("+", "green"), "change": ("~", "yellow"), "drop": ("-", "red"), "refuse": ("!", "red bold")}

@@ -19,8 +19,8 @@ from headrace.format import many
 
 if TYPE_CHECKING:
     from headrace.client.connect import Connection
-    from headrace.ingest.door import TokenState
     from headrace.ingest.formats.layout import Layout
+    from headrace.ingest.receiver import TokenState
     from headrace.ingest.sending import SendProgress, SendReply
 
 WAIT_SLICE_S = 5.0

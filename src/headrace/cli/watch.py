@@ -55,7 +55,7 @@ def read_status(workspace: str) -> dict[str, Any]:
     A folder without a server is not opened: whoever holds its store keeps a server from starting.
     """
     from headrace.client.connect import connect
-    from headrace.workspace.lease import live_holder
+    from headrace.workspace.holder import live_holder
     from headrace.workspace.settings import Workspace
 
     if not workspace.startswith(("http://", "https://")):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx2
@@ -32,19 +32,21 @@ from headrace.errors import (
     UsageError,
     did_you_mean,
 )
-from headrace.ingest.door import IngestReply, TokenState
 from headrace.ingest.formats.layout import Format, Layout
-from headrace.plan.differences import Change, Plan
-from headrace.serve import Answer, Question
-from headrace.serve.cell import CellQuestion
+from headrace.ingest.receiver import IngestReply, TokenState
+from headrace.plan.change import Change, Plan
+from headrace.serve.answer import Answer
+from headrace.serve.cell_question import CellQuestion
 from headrace.serve.explanation import Explanation
-from headrace.serve.question import ALL, NEWEST, OLDEST
+from headrace.serve.question import ALL, NEWEST, OLDEST, Question
 from headrace.serve.times import Bound, iso_ms
 from headrace.spark.jobs import Job, Progress
-from headrace.sql.answer import ARROW_STREAM, SqlAnswer, SqlLimit
 from headrace.transport.sent import FilePiece
-from headrace.workspace.lease import live_holder
+from headrace.workspace.holder import live_holder
 from headrace.workspace.settings import Workspace
+
+if TYPE_CHECKING:
+    from headrace.sql.answer import SqlAnswer, SqlLimit
 
 RETRY_FOR_S = 60.0  # a server that is started again takes some seconds
 START_S = 30.0  # how long a server that has its workspace may take until its port listens
@@ -209,13 +211,15 @@ class Remote:
 
     def sql(self, query: str, limit: SqlLimit = None, job: Job | None = None) -> SqlAnswer:
         """Run a SELECT; as Arrow, which keeps every type. The server has its own deadline for it."""
-        body = orjson.dumps({"query": query, "limit": limit})
-        return SqlAnswer.from_arrow(self.when_ready(lambda: self._sql(body)))
+        from headrace.sql.answer import ARROW_STREAM, SqlAnswer  # Arrow, for which no other verb has a use
 
-    def _sql(self, body: bytes) -> bytes:
+        body = orjson.dumps({"query": query, "limit": limit})
+        return SqlAnswer.from_arrow(self.when_ready(lambda: self._sql(body, ARROW_STREAM)))
+
+    def _sql(self, body: bytes, accepted: str) -> bytes:
         patient = httpx2.Timeout(None, connect=5.0)
-        reply = self._request("POST", "/v1/sql", content=body, headers={"accept": ARROW_STREAM}, timeout=patient)
-        if reply.headers.get("content-type") != ARROW_STREAM:
+        reply = self._request("POST", "/v1/sql", content=body, headers={"accept": accepted}, timeout=patient)
+        if reply.headers.get("content-type") != accepted:
             self._read(reply)
         return reply.content
 

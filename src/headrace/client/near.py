@@ -13,21 +13,24 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake.exceptions import TableNotFoundError
 
-from headrace.asof import History, Job
+from headrace.asof.questions import History
 from headrace.define.catalog import load
 from headrace.define.model import Stream
 from headrace.errors import CorruptionError, HeadraceError, NotFoundError, NotReadyError, did_you_mean
 from headrace.format import iso_us
-from headrace.ingest.door import Ingest, IngestReply
+from headrace.ingest.door import Ingest
 from headrace.ingest.formats.layout import Layout
+from headrace.ingest.receiver import IngestReply
 from headrace.lake.dead import DeadLetters
 from headrace.lake.table import LakeTable
 from headrace.lake.upkeep import lake_figures
+from headrace.plan.change import Plan
 from headrace.plan.cost import Costs, Size, lake_size, unread_size
-from headrace.plan.differences import Plan, checked_plan, compare
+from headrace.plan.differences import checked_plan, compare
 from headrace.plan.ways import choose_way
-from headrace.serve.answer import Answer, answer
-from headrace.serve.cell import CellQuestion
+from headrace.serve.answer import Answer
+from headrace.serve.cell_question import CellQuestion
+from headrace.serve.evaluate import answer
 from headrace.serve.explanation import Explanation
 from headrace.serve.question import Question
 from headrace.server.damaged import DamagedPipeline
@@ -41,6 +44,7 @@ from headrace.server.describe import (
 )
 from headrace.server.pipeline import describe_stream
 from headrace.server.stored import open_to_read, store_files, take_lease
+from headrace.spark.jobs import Job
 from headrace.sql.answer import SqlAnswer, SqlLimit
 from headrace.sql.children import Children
 from headrace.sql.query import run_sql

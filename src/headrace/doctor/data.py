@@ -22,7 +22,7 @@ from headrace.server.stored import batch_folder, fault_of, open_to_read, store_f
 from headrace.store.duckdb.batch_table import check_batch_table
 from headrace.store.duckdb.database import read_whole
 from headrace.workspace.applied import read_running
-from headrace.workspace.lease import live_holder
+from headrace.workspace.holder import live_holder
 from headrace.workspace.settings import Workspace
 
 AHEAD_S = 60  # a clock may differ by so much from the one that wrote

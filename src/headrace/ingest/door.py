@@ -14,35 +14,13 @@ from headrace.errors import ConflictError, IngestError, OverloadError
 from headrace.format import iso_us
 from headrace.ingest.formats.layout import Layout
 from headrace.ingest.judge import Judge
+from headrace.ingest.receiver import IngestReply, make_token
 from headrace.transport.journal.journal import Journal, Receipt
 from headrace.transport.journal.keys import LONGEST_KEY
 from headrace.transport.sent import FilePiece, Sent, stale
 
 BACKLOG_BYTES = 4 << 30  # accepted but not yet in the lake: beyond it, wait
 BODY_BYTES = 64 << 20  # the largest body, and the most that it may become as lines
-
-
-@dataclass(frozen=True)
-class IngestReply:
-    """What became of a request. The token tells when every view has it."""
-
-    accepted: int
-    refused: list[dict[str, Any]]
-    token: str
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"accepted": self.accepted, "refused": self.refused, "token": self.token}
-
-
-@dataclass(frozen=True)
-class TokenState:
-    """Whether every serving view has what a token stands for."""
-
-    complete: bool
-    stalled: list[str]
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"complete": self.complete, "stalled": self.stalled}
 
 
 class Ingest:
@@ -216,20 +194,6 @@ class _Door:
 
     judge: Judge
     requests: int = 0
-
-
-def make_token(stream: str, position: int) -> str:
-    """A token says: all of this stream up to this position."""
-    return f"{stream}.{position:x}"
-
-
-def read_token(token: str) -> tuple[str, int] | None:
-    """The stream and position of a token; None if it is none of ours."""
-    stream, _, position = token.rpartition(".")
-    try:
-        return (stream, int(position, 16)) if stream else None
-    except ValueError:
-        return None
 
 
 def _pass_on(ended: Future[Receipt], done: Future[IngestReply], reply: Any) -> None:

@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.define.model import View
 from headrace.format import about, count
-from headrace.plan.edits import Way
 
 if TYPE_CHECKING:
+    from headrace.define.model import View
     from headrace.lake.table import LakeTable
+    from headrace.plan.edits import Way
 
 # Until a build has run here: what two cores of a laptop do for a view of some sums, and some to spare.
 DEFAULT_EVENTS_PER_S = 500_000.0

@@ -12,8 +12,7 @@ from typing import Literal
 
 from headrace.define.durations import format_duration
 from headrace.define.model import Column, View, Window
-
-How = Literal["free", "build", "refused"]
+from headrace.plan.change import How
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from typing import Any
 
 from headrace.define.catalog import Catalog
 from headrace.errors import ConflictError, NotFoundError
+from headrace.plan.change import Change
 from headrace.plan.cost import Costs
-from headrace.plan.differences import Change, build_change, free_reason
+from headrace.plan.differences import build_change, free_reason
 from headrace.plan.edits import Way, classify
 from headrace.plan.ways import can_return, choose_way
 from headrace.store.base import Version

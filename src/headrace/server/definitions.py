@@ -14,7 +14,8 @@ from headrace.define.catalog import Catalog, load
 from headrace.define.model import Stream
 from headrace.errors import CorruptionError, DefinitionError, UnavailableError
 from headrace.faults import fault_point
-from headrace.plan.differences import Plan, checked_plan, compare
+from headrace.plan.change import Plan
+from headrace.plan.differences import checked_plan, compare
 from headrace.server.damaged import DamagedPipeline
 from headrace.server.pipeline import Pipeline
 from headrace.server.reconcile import reconcile_views

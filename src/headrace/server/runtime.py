@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from headrace.asof import History, Job
+from headrace.asof.questions import History
 from headrace.define.model import Stream
 from headrace.disk import disk_full, is_disk_full
 from headrace.errors import HeadraceError, NotFoundError, did_you_mean
-from headrace.ingest.door import IngestReply, TokenState, read_token
 from headrace.ingest.formats.layout import Layout
+from headrace.ingest.receiver import IngestReply, TokenState, read_token
 from headrace.lake.dead import DeadLetters
 from headrace.lake.table import LakeTable
-from headrace.plan.differences import Plan
-from headrace.serve.answer import Answer, answer
-from headrace.serve.cell import CellQuestion
+from headrace.plan.change import Plan
+from headrace.serve.answer import Answer
+from headrace.serve.cell_question import CellQuestion
+from headrace.serve.evaluate import answer
 from headrace.serve.explanation import Explanation
 from headrace.serve.question import Question
 from headrace.server.definitions import Definitions
@@ -34,6 +35,7 @@ from headrace.server.pipeline import Pipeline
 from headrace.server.status import Status
 from headrace.server.stored import clean, open_store, take_lease
 from headrace.spark.failures import one_line
+from headrace.spark.jobs import Job
 from headrace.spark.process import SparkProcess
 from headrace.sql.answer import SqlAnswer, SqlLimit
 from headrace.sql.children import Children

@@ -1,5 +1,1 @@
 """SQL that people write: over the views in a child process, over the lake's events in Spark."""
-
-from headrace.sql.answer import SqlAnswer
-
-__all__ = ["SqlAnswer"]

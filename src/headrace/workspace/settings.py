@@ -2,72 +2,71 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
-
 from headrace.errors import WorkspaceError, did_you_mean
 from headrace.spark.session import QUICK_JAVA
+from headrace.workspace.values import Bounds, check_value
 
 SETTINGS_FILE = "headrace.toml"
+PREFIX = "HEADRACE_"
 
 
-class Settings(BaseSettings):
-    """Every setting, with its default. A variable HEADRACE_PORT sets `port`."""
+def _setting(default: Any, description: str, ge: float | None = None, le: float | None = None, *words: str) -> Any:
+    """A setting with its default, what it is for, and the values that it takes."""
+    return field(default=default, metadata={"description": description, "bounds": Bounds(ge, le, words)})
 
-    model_config = SettingsConfigDict(env_prefix="HEADRACE_", extra="forbid")
 
-    host: str = Field("127.0.0.1", description="address that HTTP listens on")
-    port: int = Field(8090, ge=0, le=65535, description="port that HTTP listens on; 0 takes a free one")
-    token: str | None = Field(None, description="bearer token that HTTP asks for; needed for any host but loopback")
-    data: str = Field("data", description="folder of the log, the store and the journal, below the workspace")
-    spark_master: str = Field("local[*]", description="Spark master")
-    spark_memory: str = Field("1g", description="memory of the Spark driver's heap")
-    spark_java_options: str = Field(QUICK_JAVA, description="options of Spark's Java, for its compiler and memory")
-    max_body_mb: int = Field(
-        64, ge=1, le=1024, description="largest body of one request, also when unpacked and when written as JSON"
-    )
-    bodies_mb: int = Field(
-        96, ge=1, description="most megabytes of bodies in memory at once (and at least one largest); beyond it 429"
-    )
-    max_connections: int = Field(2000, ge=10, description="most connections at once; beyond it 429")
-    append_every_ms: int = Field(700, ge=0, description="shortest time between two lake commits of a stream")
-    append_mb: int = Field(96, ge=1, description="most megabytes of the journal in one lake commit")
-    upkeep_every_s: float = Field(30.0, ge=0.1, description="pause between two rounds of the lake's upkeep")
-    lake_grace_s: float = Field(
-        3600.0, ge=0, description="how long a file that compaction replaced stays, for readers in other processes"
-    )
-    refresh_every_s: float = Field(
-        3600.0, ge=1, description="how often the batch layer takes over from the speed layer, where no SCHEDULE says"
-    )
-    retire_after_s: float = Field(
-        86400.0,
-        ge=0,
-        description="how long versions that were replaced, the newest five of a view, can be gone back to",
-    )
-    sql_timeout_s: float = Field(10.0, ge=0.1, le=3600, description="deadline of one query of `headrace sql`")
-    sql_memory_mb: int = Field(
-        1024, ge=64, description="most memory of one query of `headrace sql`, its views included"
-    )
-    sql_at_once: int = Field(2, ge=1, le=64, description="most queries of `headrace sql` at once; more are refused")
-    lease_s: int = Field(10, ge=2, description="a process that was silent for so long may be taken over from")
-    rehearse: bool = Field(True, description="play an event through all parts at start, so that the first is quick")
-    log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="least level that is logged")
+@dataclass(frozen=True)
+class Settings:
+    """Every setting, with its default. A variable HEADRACE_PORT sets `port`. A value that does not fit is refused."""
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """A variable of the environment wins over the file."""
-        return env_settings, init_settings
+    host: str = _setting("127.0.0.1", "address that HTTP listens on")
+    port: int = _setting(8090, "port that HTTP listens on; 0 takes a free one", 0, 65535)
+    token: str | None = _setting(None, "bearer token that HTTP asks for; needed for any host but loopback")
+    data: str = _setting("data", "folder of the log, the store and the journal, below the workspace")
+    spark_master: str = _setting("local[*]", "Spark master")
+    spark_memory: str = _setting("1g", "memory of the Spark driver's heap")
+    spark_java_options: str = _setting(QUICK_JAVA, "options of Spark's Java, for its compiler and memory")
+    max_body_mb: int = _setting(64, "largest body of one request, also when unpacked and when written as JSON", 1, 1024)
+    bodies_mb: int = _setting(
+        96, "most megabytes of bodies in memory at once (and at least one largest); beyond it 429", 1
+    )
+    max_connections: int = _setting(2000, "most connections at once; beyond it 429", 10)
+    append_every_ms: int = _setting(700, "shortest time between two lake commits of a stream", 0)
+    append_mb: int = _setting(96, "most megabytes of the journal in one lake commit", 1)
+    upkeep_every_s: float = _setting(30.0, "pause between two rounds of the lake's upkeep", 0.1)
+    lake_grace_s: float = _setting(
+        3600.0, "how long a file that compaction replaced stays, for readers in other processes", 0
+    )
+    refresh_every_s: float = _setting(
+        3600.0, "how often the batch layer takes over from the speed layer, where no SCHEDULE says", 1
+    )
+    retire_after_s: float = _setting(
+        86400.0, "how long versions that were replaced, the newest five of a view, can be gone back to", 0
+    )
+    sql_timeout_s: float = _setting(10.0, "deadline of one query of `headrace sql`", 0.1, 3600)
+    sql_memory_mb: int = _setting(1024, "most memory of one query of `headrace sql`, its views included", 64)
+    sql_at_once: int = _setting(2, "most queries of `headrace sql` at once; more are refused", 1, 64)
+    lease_s: int = _setting(10, "a process that was silent for so long may be taken over from", 2)
+    rehearse: bool = _setting(True, "play an event through all parts at start, so that the first is quick")
+    log_level: str = _setting("info", "least level that is logged", None, None, "debug", "info", "warning", "error")
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            try:
+                typed = check_value(str(each.type), value, each.metadata["bounds"])
+            except ValueError as error:
+                raise WorkspaceError(
+                    f"'{each.name}' has a value that does not fit", found=repr(value), expected=str(error)
+                ) from error
+            object.__setattr__(self, each.name, typed)  # the one moment at which it may change: it is being made
 
 
 class Workspace:
@@ -91,7 +90,7 @@ class Workspace:
             )
         settings = _read_settings(file)
         given = {key: value for key, value in overrides.items() if value is not None}
-        return cls(path, settings.model_copy(update=given))
+        return cls(path, _change(settings, given, "options"))
 
     def make_data(self) -> None:
         """Make the data folder, for this user alone. One that is there stays as it is: somebody may share it."""
@@ -142,19 +141,29 @@ def _read_settings(file: Path) -> Settings:
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise WorkspaceError(f"settings '{file}' are not TOML: {error}", fix="mend the line that it names") from error
+    names = [each.name for each in fields(Settings)]
     for name in given:
-        if name not in Settings.model_fields:
+        if name not in names:
             raise WorkspaceError(
                 f"settings '{file}': '{name}' is not a setting",
-                fix=did_you_mean(name, Settings.model_fields) or f"there are: {', '.join(Settings.model_fields)}",
+                fix=did_you_mean(name, names) or f"there are: {', '.join(names)}",
             )
+    variables = _environment(names)
+    from_file = {name: value for name, value in given.items() if name not in variables}
+    settings = _change(Settings(), from_file, f"settings '{file}'")
+    for name, text in variables.items():
+        settings = _change(settings, {name: text}, f"variable {PREFIX}{name.upper()}")
+    return settings
+
+
+def _environment(names: list[str]) -> dict[str, str]:
+    """What the environment says of settings; its names are not case-sensitive."""
+    lower = {name.lower(): value for name, value in os.environ.items()}
+    return {name: lower[f"{PREFIX.lower()}{name}"] for name in names if f"{PREFIX.lower()}{name}" in lower}
+
+
+def _change(settings: Settings, given: Mapping[str, Any], source: str) -> Settings:
     try:
-        return Settings(**given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        raise WorkspaceError(
-            f"settings '{file}': '{name}' has a value that does not fit",
-            found=repr(first.get("input")),
-            expected=str(first["msg"]),
-        ) from error
+        return replace(settings, **given)
+    except WorkspaceError as error:
+        raise WorkspaceError(f"{source}: {error.message}", found=error.found, expected=error.expected) from error

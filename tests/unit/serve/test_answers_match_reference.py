@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 import headrace.serve.read
 import headrace.store.duckdb.snapshot
 from headrace.define.model import View, Window
-from headrace.serve import Answer, Question, answer
+from headrace.serve.answer import Answer
+from headrace.serve.evaluate import answer
+from headrace.serve.question import Question
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
 from tests.unit.serve.reference import expected, same_rows

@@ -15,8 +15,11 @@ import headrace.serve.read
 from headrace.define.catalog import parse
 from headrace.define.model import Window
 from headrace.errors import ConflictError, DefinitionError, NotFoundError, QuestionError
-from headrace.serve import Answer, Question, answer
-from headrace.serve.cell import CellQuestion, find_cell
+from headrace.serve.answer import Answer
+from headrace.serve.cell import find_cell
+from headrace.serve.cell_question import CellQuestion
+from headrace.serve.evaluate import answer
+from headrace.serve.question import Question
 from headrace.serve.times import Bound, parse_bound
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore

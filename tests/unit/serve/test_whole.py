@@ -12,7 +12,9 @@ import pytest
 import headrace.client.whole
 from headrace.client.whole import read_whole
 from headrace.errors import ConflictError
-from headrace.serve import Answer, Question, answer
+from headrace.serve.answer import Answer
+from headrace.serve.evaluate import answer
+from headrace.serve.question import Question
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
 from tests.unit.store.partial_files import Event, make_view, simple_event, write_partials

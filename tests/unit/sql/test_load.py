@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 
 import headrace.sql.load
 from headrace.define.model import Window
-from headrace.serve import Question, answer
+from headrace.serve.evaluate import answer
+from headrace.serve.question import Question
 from headrace.sql.check import Refused
 from headrace.sql.load import default_plan, describe_version, load_view
 from headrace.store.base import Step

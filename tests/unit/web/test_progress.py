@@ -13,9 +13,9 @@ import pytest
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
-from headrace.asof import Job, Progress
 from headrace.client.far import Remote
 from headrace.errors import HeadraceError, NotReadyError, QuestionError
+from headrace.spark.jobs import Job, Progress
 from headrace.web.progress import NDJSON, reply_when_done
 from headrace.web.replies import add_error_handlers
 from headrace.web.server import Server, bind, url_of

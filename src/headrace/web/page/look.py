@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from headrace.serve import Answer, Question
+from headrace.serve.answer import Answer
+from headrace.serve.question import Question
 from headrace.serve.times import MS
 from headrace.web.page.asked import WINDOW, Asked, numeric_columns
 from headrace.web.page.series import Ask, Lines, Row, Series, column_at, find_chart, over_keys, rank, window_at

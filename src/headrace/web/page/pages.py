@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError, NotFoundError, did_you_mean
 from headrace.format import iso
-from headrace.serve.cell import CellQuestion
+from headrace.serve.cell_question import CellQuestion
 from headrace.web.page import hints
 from headrace.web.page.asked import Asked, view_path
 from headrace.web.page.controls import controls

@@ -10,7 +10,8 @@ from typing import Any
 from headrace.aggregate import Value
 from headrace.define.durations import format_duration
 from headrace.format import EPOCH
-from headrace.serve import Answer, Question
+from headrace.serve.answer import Answer
+from headrace.serve.question import Question
 from headrace.serve.times import MS
 from headrace.web.page.asked import Asked, numeric_columns
 from headrace.web.page.cells import window_text
