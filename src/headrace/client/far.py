@@ -11,13 +11,14 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
 
-import httpx2
 import orjson
 
+from headrace.client.http import ConnectError, Http, Reply
 from headrace.errors import (
     DefinitionError,
     DefinitionErrors,
@@ -58,7 +59,7 @@ PORT_PAUSE_S = 0.1
 LAST_REPLY_S = 5.0  # for what is asked by a command that was interrupted
 REPLAY_S = 600.0  # for one step
 NDJSON = "application/x-ndjson"
-Reply = TypeVar("Reply")
+Given = TypeVar("Given")
 _CONTENT_TYPES = {
     Format.NDJSON: "application/x-ndjson",
     Format.JSON: "application/json",
@@ -94,13 +95,7 @@ class Remote:
         self._ready_for_s = READY_FOR_S if ready_for_s is None else ready_for_s
         self._reached = False  # a server that was never there is not waited for
         self._stopping = threading.Event()  # nothing is tried again any more
-        # A proxy of the environment is not for a server that is most often on this machine.
-        self._http = httpx2.Client(
-            base_url=self.url,
-            headers={"authorization": f"Bearer {token}"} if token else {},
-            timeout=httpx2.Timeout(60.0, connect=5.0),
-            trust_env=False,
-        )
+        self._http = Http(self.url, token)
 
     def close(self) -> None:
         """End the connections."""
@@ -217,8 +212,7 @@ class Remote:
         return SqlAnswer.from_arrow(self.when_ready(lambda: self._sql(body, ARROW_STREAM)))
 
     def _sql(self, body: bytes, accepted: str) -> bytes:
-        patient = httpx2.Timeout(None, connect=5.0)
-        reply = self._request("POST", "/v1/sql", content=body, headers={"accept": accepted}, timeout=patient)
+        reply = self._request("POST", "/v1/sql", content=body, headers={"accept": accepted}, timeout=None)
         if reply.headers.get("content-type") != accepted:
             self._read(reply)
         return reply.content
@@ -276,7 +270,7 @@ class Remote:
         """What a stream could not read."""
         return RemoteDeadLetters(self, stream)
 
-    def when_ready(self, ask: Callable[[], Reply]) -> Reply:
+    def when_ready(self, ask: Callable[[], Given]) -> Given:
         """What a request that needs Spark gives; while the server starts Spark, it is repeated."""
         deadline = time.monotonic() + self._ready_for_s
         while True:
@@ -292,16 +286,15 @@ class Remote:
 
     def _follow(self, method: str, path: str, job: Job, **request: Any) -> dict[str, Any]:
         """What a server says in the end of work that may take long; the job hears how far it is."""
-        with self._reaching(), self._http.stream(method, path, headers={"accept": NDJSON}, **request) as reply:
+        with self._reaching(), self._http.stream(method, path, headers={"accept": NDJSON}, **request) as (reply, lines):
             if reply.headers.get("content-type") != NDJSON:
-                reply.read()
-                self._read(reply)
-            for line in reply.iter_lines():
+                self._read(replace(reply, content=b"".join(lines)))
+            for line in lines:
                 said = orjson.loads(line)
                 if "answer" in said:
                     return dict(said["answer"])
                 if "error" in said:
-                    raise read_error(said["error"], reply.status_code)
+                    raise read_error(said["error"], reply.status)
                 job.tell(Progress(**said["progress"]))
         raise UnavailableError(f"the server at {self.url} has gone before it answered", fix="ask again")
 
@@ -309,7 +302,7 @@ class Remote:
         """One request; what the server says, or its error."""
         return self._read(self._request(method, path, **request))
 
-    def _request(self, method: str, path: str, **request: Any) -> httpx2.Response:
+    def _request(self, method: str, path: str, **request: Any) -> Reply:
         with self._reaching():
             return self._http.request(method, path, **request)
 
@@ -321,13 +314,13 @@ class Remote:
         try:
             yield
             self._reached = True
-        except httpx2.TimeoutException as error:
+        except TimeoutError as error:
             raise UnavailableError(
                 f"the server at {self.url} does not answer", fix="is it very busy? its log may tell"
             ) from error
-        except httpx2.TransportError as error:
-            made = UnreachableError if isinstance(error, httpx2.ConnectError) else UnavailableError
-            raise made(
+        except ConnectionError as error:
+            kind = UnreachableError if isinstance(error, ConnectError) else UnavailableError
+            raise kind(
                 f"the server at {self.url} cannot be reached: {error}", fix="`headrace up` starts one"
             ) from error
 
@@ -336,15 +329,14 @@ class Remote:
         holder = live_holder(self._workspace.lease_file) if self._workspace else None
         if holder and holder.url:
             self.url = holder.url
-            self._http.base_url = self.url
+            self._http.go_to(self.url)
 
     def _wait_for_port(self, lease_file: Path) -> None:
         """Until a server that has just taken its workspace listens, if it lives and does not take too long."""
         deadline = time.monotonic() + START_S
-        address = (self._http.base_url.host, self._http.base_url.port or 80)
         while time.monotonic() < deadline:
             try:
-                socket.create_connection(address, timeout=1.0).close()
+                socket.create_connection(self._http.address, timeout=1.0).close()
                 return
             except OSError:
                 holder = live_holder(lease_file)
@@ -354,18 +346,18 @@ class Remote:
                     self.on_wait(NotReadyError(f"the server at {self.url} is starting"), PORT_PAUSE_S)
                 self._stopping.wait(PORT_PAUSE_S)
 
-    def _read(self, response: httpx2.Response) -> Any:
+    def _read(self, reply: Reply) -> Any:
         """What a reply says as JSON; raises the error that it says."""
         try:
-            said = orjson.loads(response.content)
+            said = orjson.loads(reply.content)
         except orjson.JSONDecodeError as error:
             raise UnavailableError(
-                f"'{self.url}' is not a Headrace server", found=f"a reply {response.status_code} that is not JSON"
+                f"'{self.url}' is not a Headrace server", found=f"a reply {reply.status} that is not JSON"
             ) from error
-        if response.status_code < 400:
+        if reply.status < 400:
             return said
-        failure = read_error(said.get("error") if isinstance(said, Mapping) else None, response.status_code)
-        failure.retry_after_s = _seconds(response.headers.get("retry-after"))
+        failure = read_error(said.get("error") if isinstance(said, Mapping) else None, reply.status)
+        failure.retry_after_s = _seconds(reply.headers.get("retry-after"))
         raise failure
 
 
@@ -402,11 +394,15 @@ def _check_url(url: str) -> str:
     """A URL that names a host; its port, if it names one, is a number that ports have."""
     try:
         parts = urlsplit(url)
-        httpx2.URL(url)  # whose rules are stricter
-        if parts.hostname and parts.port != 0:
+        if not parts.hostname:
+            reason = "it names no host"
+        elif not url.isprintable() or " " in url:
+            reason = "it has spaces or control characters"
+        elif parts.port != 0:
             return url
-        reason = "it names no host"
-    except (ValueError, httpx2.InvalidURL) as error:
+        else:
+            reason = "port 0 is no port to connect to"
+    except ValueError as error:
         reason = str(error)
     raise UsageError(f"'{url}' is not a URL of a server: {reason}", expected="such as http://127.0.0.1:8090")
 
