@@ -21,7 +21,7 @@ from headrace.define.catalog import parse
 from headrace.define.model import Stream
 from headrace.errors import ChangedFileError, HeadraceError, StaleMarkError, TooLargeError, UnavailableError
 from headrace.ingest.door import Ingest
-from headrace.ingest.files import SourceFile
+from headrace.ingest.files import SourceFile, StreamShape
 from headrace.ingest.formats.layout import Layout
 from headrace.ingest.receiver import IngestReply
 from headrace.ingest.sending import Sending, SendReply, send_all
