@@ -20,8 +20,10 @@ import pytest
 
 from headrace import logs
 from headrace.cli.app import run
+from headrace.ingest.door import Ingest
 from headrace.server.runtime import Runtime
 from headrace.web.app import create_app
+from headrace.web.patience import PATIENCE, Patience
 from headrace.web.server import Server, bind, url_of
 from headrace.workspace.holder import live_holder
 from headrace.workspace.settings import Workspace
@@ -81,18 +83,22 @@ class Served:
     http: httpx2.Client
     stop: Callable[[], None]
 
+    def ingest(self, stream: str) -> Ingest:
+        """The door of a stream, whose bounds a test may change."""
+        return self.runtime._pipelines[stream].ingest
+
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., Served]]:
     """Serves a workspace; its settings may be overridden."""
     stops: list[Callable[[], None]] = []
 
-    def start(folder: Path, **settings: Any) -> Served:
+    def start(folder: Path, patience: Patience = PATIENCE, **settings: Any) -> Served:
         logs.configure("info", folder / "test.log", io.StringIO())
         bound = bind("127.0.0.1", settings.get("port", 0))
         bound.listen()  # who asks before the server's thread runs waits for it
         runtime = Runtime.open(Workspace.open(folder, **settings), url_of(bound))
-        server = Server(create_app(runtime), runtime.workspace.settings.max_connections)
+        server = Server(create_app(runtime, patience), runtime.workspace.settings.max_connections)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
         thread.start()
         client = http.Client(base_url=runtime.url)

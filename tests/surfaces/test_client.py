@@ -194,8 +194,8 @@ def test_what_is_no_url_is_named(url: str) -> None:
         connect(url)
 
 
-def test_retries_come_to_an_end(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.ingest.door.BACKLOG_BYTES", -1)
+def test_retries_come_to_an_end(served: Served) -> None:
+    served.ingest("visits").most_backlog_bytes = -1
     with Connection(Remote(served.url, busy_for_s=0.3)) as connection, pytest.raises(HeadraceError, match="behind"):
         connection.send("visits", [visit()])
 

@@ -54,7 +54,7 @@ def test_a_fault_of_ours_shows_no_trace(served: Served, monkeypatch: pytest.Monk
     def fail() -> None:
         raise ZeroDivisionError("secret detail")
 
-    monkeypatch.setattr(served.runtime.status, "streams", fail)
+    monkeypatch.setattr(served.runtime, "streams", fail)
     reply = served.http.get("/v1/streams")
     assert reply.status_code == 500
     assert reply.json()["error"]["code"] == "internal"

@@ -227,12 +227,12 @@ def test_a_busy_server_is_waited_for(applied: Path, served: Served, monkeypatch:
         def waits(self, error: HeadraceError, pause_s: float) -> None:
             assert pause_s >= 1  # as Retry-After asks for
             heard.append(error)
-            monkeypatch.undo()
+            served.ingest("visits").most_backlog_bytes = 1 << 30
 
         def note(self, text: str) -> None:
             pass
 
-    monkeypatch.setattr("headrace.ingest.door.BACKLOG_BYTES", -1)
+    served.ingest("visits").most_backlog_bytes = -1
     file = applied / "a.ndjson"
     file.write_bytes(orjson.dumps(visit()))
     with connect(served.url) as connection:

@@ -106,7 +106,7 @@ def send(
 
 def _dead_letters(connection: Connection, stream: str) -> int:
     """How many events of the stream could not be read so far."""
-    return sum(said["dead_letters"] for said in connection.streams() if said["name"] == stream)
+    return sum(each.dead_letters or 0 for each in connection.verbs.streams() if each.name == stream)
 
 
 def _say(reply: SendReply, took_s: float, files: list[Path]) -> None:

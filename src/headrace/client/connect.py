@@ -8,10 +8,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from headrace.client.far import Remote, RemoteDeadLetters
-from headrace.client.verbs import Verbs
+from headrace.client.far import Remote
+from headrace.client.verbs import Backend, DeadLetterVerbs, Verbs
 from headrace.client.whole import read_whole
-from headrace.errors import HeadraceError, InUseError, NotReadyError
+from headrace.errors import HeadraceError, InUseError
 from headrace.ingest.formats.layout import ANY, Layout
 from headrace.ingest.receiver import IngestReply, TokenState
 from headrace.plan.change import Plan
@@ -24,7 +24,6 @@ from headrace.workspace.settings import Workspace
 if TYPE_CHECKING:
     from headrace.client.send import Sender
     from headrace.ingest.sending import Sending, SendProgress, SendReply
-    from headrace.lake.dead import DeadLetters
     from headrace.serve.explanation import Explanation
     from headrace.spark.jobs import Job
     from headrace.sql.answer import SqlAnswer, SqlLimit
@@ -36,14 +35,19 @@ Events: TypeAlias = Mapping[str, Any] | Iterable[Mapping[str, Any]] | Table | by
 class Connection:
     """A workspace to send to and to ask. Close it, or use it in a `with` block."""
 
-    def __init__(self, backend: Verbs, reconnect: Callable[[], Verbs | None] | None = None) -> None:
+    def __init__(self, backend: Backend, reconnect: Callable[[], Backend | None] | None = None) -> None:
         self._backend = backend
         self._reconnect = reconnect  # to the server that came, for a folder that had none
 
     @property
     def url(self) -> str | None:
         """The server that is used; None if there is none."""
-        return self._backend.url if isinstance(self._backend, Remote) else None
+        return self._backend.url
+
+    @property
+    def verbs(self) -> Verbs:
+        """The same as typed values, such as `verbs.status().streams[0].events`; the methods below give dicts."""
+        return self._backend
 
     def on_wait(self, hear: Callable[[HeadraceError, float], None]) -> None:
         """Have somebody hear of each pause: a server that starts or is busy, another process that comes first."""
@@ -154,10 +158,6 @@ class Connection:
 
     def wait(self, token: str, timeout: float = 60.0) -> TokenState:
         """Wait up to `timeout` seconds until every serving view has the events of a token."""
-        if not isinstance(self._backend, Remote):
-            raise NotReadyError(
-                "no server runs for this workspace, so views do not move", fix="`headrace up` starts one"
-            )
         return self._backend.wait_token(token, timeout)
 
     def plan(self) -> Plan:
@@ -168,40 +168,40 @@ class Connection:
         """Make the definitions folder what runs; `expect` is the fingerprint of the plan that was agreed to."""
         return self._backend.apply(expect)
 
-    def dead_letters(self, stream: str) -> DeadLetters | RemoteDeadLetters:
+    def dead_letters(self, stream: str) -> DeadLetterVerbs:
         """The events of files that a stream could not read: `page()`, `reasons()`, `show(position)`, `replay()`."""
         return self._backend.dead_letters(stream)
 
     def versions(self, view: str) -> list[dict[str, Any]]:
         """The versions of a view, newest first: state, how far each is, what differs from the one it replaced."""
-        return self._backend.versions(view)
+        return [version.as_dict() for version in self._backend.versions(view)]
 
     def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> dict[str, Any]:
         """Go back to an earlier version, by default the one that served before; with `dry_run` only say how."""
-        return self._backend.rollback(view, to, dry_run=dry_run)
+        return self._backend.rollback(view, to, dry_run=dry_run).as_dict()
 
     def refresh(self, view: str, *, full: bool = False) -> dict[str, Any]:
         """Have the batch layer read again what the speed layer has, compare and take over; `full`: build all anew.
 
         It has begun when this returns; `versions` and `audits` tell what became of it.
         """
-        return self._backend.refresh(view, full=full)
+        return self._backend.refresh(view, full=full).as_dict()
 
     def audits(self, view: str) -> list[dict[str, Any]]:
         """How the two layers of a view compared, newest first."""
-        return self._backend.audits(view)
+        return [audit.as_dict() for audit in self._backend.audits(view)]
 
     def streams(self) -> list[dict[str, Any]]:
         """All streams with their numbers."""
-        return self._backend.streams()
+        return [stream.as_dict() for stream in self._backend.streams()]
 
     def views(self) -> list[dict[str, Any]]:
         """All views with their versions and freshness."""
-        return self._backend.views()
+        return [view.as_dict() for view in self._backend.views()]
 
     def status(self) -> dict[str, Any]:
         """The whole workspace at a glance."""
-        return self._backend.status()
+        return self._backend.status().as_dict()
 
     def close(self) -> None:
         """Let go of the workspace."""

@@ -35,12 +35,21 @@ from headrace.errors import (
 )
 from headrace.ingest.formats.layout import Format, Layout
 from headrace.ingest.receiver import IngestReply, TokenState
-from headrace.plan.change import Change, Plan
+from headrace.plan.change import Change, Plan, RollbackStep
 from headrace.serve.answer import Answer
 from headrace.serve.cell_question import CellQuestion
 from headrace.serve.explanation import Explanation
 from headrace.serve.question import ALL, NEWEST, OLDEST, Question
 from headrace.serve.times import Bound, iso_ms
+from headrace.server.state import (
+    AuditStatus,
+    RefreshStatus,
+    StreamDefinition,
+    StreamStatus,
+    VersionStatus,
+    ViewStatus,
+    WorkspaceStatus,
+)
 from headrace.spark.jobs import Job, Progress
 from headrace.transport.sent import FilePiece
 from headrace.workspace.holder import live_holder
@@ -85,14 +94,14 @@ class Remote:
         workspace: Workspace | None = None,  # the folder that the server has, if it is of this machine
         retry_for_s: float = RETRY_FOR_S,
         busy_for_s: float = BUSY_FOR_S,
-        ready_for_s: float | None = None,
+        ready_for_s: float = READY_FOR_S,
     ) -> None:
         self.url = _check_url(url.rstrip("/"))
         self._workspace = workspace
         self.on_wait: Callable[[HeadraceError, float], None] | None = None  # hears of each pause before a retry
         self._retry_for_s = retry_for_s
         self._busy_for_s = busy_for_s
-        self._ready_for_s = READY_FOR_S if ready_for_s is None else ready_for_s
+        self._ready_for_s = ready_for_s
         self._reached = False  # a server that was never there is not waited for
         self._stopping = threading.Event()  # nothing is tried again any more
         self._http = Http(self.url, token)
@@ -225,9 +234,9 @@ class Remote:
         """Make the definitions folder what runs."""
         return _read_plan(self.call("POST", "/v1/apply", content=orjson.dumps({"expect": expect})))
 
-    def stream(self, name: str) -> dict[str, Any]:
+    def stream(self, name: str) -> StreamDefinition:
         """What a stream is declared to be."""
-        known = {said["name"]: said for said in self.streams()}
+        known = {stream.name: stream for stream in self.streams()}
         if name not in known:
             hint = did_you_mean(name, known)
             raise NotFoundError(
@@ -235,36 +244,38 @@ class Remote:
             )
         return known[name]
 
-    def streams(self) -> list[dict[str, Any]]:
-        """All streams."""
-        return list(self.call("GET", "/v1/streams")["streams"])
+    def streams(self) -> list[StreamStatus]:
+        """All streams with their numbers."""
+        return [StreamStatus.from_dict(shown) for shown in self.call("GET", "/v1/streams")["streams"]]
 
-    def views(self) -> list[dict[str, Any]]:
-        """All views."""
-        return list(self.call("GET", "/v1/views")["views"])
+    def views(self) -> list[ViewStatus]:
+        """All views with their versions and freshness."""
+        return [ViewStatus.from_dict(shown) for shown in self.call("GET", "/v1/views")["views"]]
 
-    def status(self) -> dict[str, Any]:
-        """The whole workspace."""
-        return dict(self.call("GET", "/v1/status"))
+    def status(self) -> WorkspaceStatus:
+        """The whole workspace at a glance."""
+        return WorkspaceStatus.from_dict(self.call("GET", "/v1/status"))
 
-    def versions(self, view: str) -> list[dict[str, Any]]:
+    def versions(self, view: str) -> list[VersionStatus]:
         """The versions of a view, newest first."""
-        return list(self.call("GET", f"/v1/views/{_quote(view)}/versions")["versions"])
+        reply = self.call("GET", f"/v1/views/{_quote(view)}/versions")
+        return [VersionStatus.from_dict(shown) for shown in reply["versions"]]
 
-    def audits(self, view: str) -> list[dict[str, Any]]:
+    def audits(self, view: str) -> list[AuditStatus]:
         """How the two layers of a view compared, newest first."""
-        return list(self.call("GET", f"/v1/views/{_quote(view)}/audits")["audits"])
+        reply = self.call("GET", f"/v1/views/{_quote(view)}/audits")
+        return [AuditStatus.from_dict(shown) for shown in reply["audits"]]
 
-    def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> dict[str, Any]:
+    def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> RollbackStep:
         """Go back to an earlier version."""
         body = orjson.dumps({"to": to, "dry_run": dry_run})
-        return dict(self.call("POST", f"/v1/views/{_quote(view)}/rollback", content=body))
+        return RollbackStep.from_dict(self.call("POST", f"/v1/views/{_quote(view)}/rollback", content=body))
 
-    def refresh(self, view: str, *, full: bool = False) -> dict[str, Any]:
+    def refresh(self, view: str, *, full: bool = False) -> RefreshStatus:
         """Have the batch layer take over what the speed layer has, or build all of it anew."""
         body = orjson.dumps({"full": full})
         path = f"/v1/views/{_quote(view)}/refresh"
-        return dict(self.when_ready(lambda: self.call("POST", path, content=body)))
+        return RefreshStatus.from_dict(self.when_ready(lambda: self.call("POST", path, content=body)))
 
     def dead_letters(self, stream: str) -> RemoteDeadLetters:
         """What a stream could not read."""

@@ -10,13 +10,14 @@ from typing import Any
 
 import orjson
 
-from headrace.client.verbs import Verbs
+from headrace.client.verbs import Backend
 from headrace.errors import IngestError
 from headrace.ingest.files import SourceFile, StreamShape, find_files
 from headrace.ingest.formats.layout import ANY, Format, Layout
 from headrace.ingest.receiver import IngestReply
 from headrace.ingest.sending import Sending, SendProgress, SendReply, send_all
 from headrace.ingest.tabular import as_table, send_table
+from headrace.server.state import StreamDefinition
 
 SENDABLE = "an event (a mapping), many of them, a pandas DataFrame, an Arrow table, bytes, or a Path"
 
@@ -24,7 +25,7 @@ SENDABLE = "an event (a mapping), many of them, a pandas DataFrame, an Arrow tab
 class Sender:
     """Sends to a workspace that may be written to now."""
 
-    def __init__(self, workspace: Verbs) -> None:
+    def __init__(self, workspace: Backend) -> None:
         self._workspace = workspace
 
     def events(self, stream: str, events: Any, key: str | None) -> IngestReply:
@@ -50,7 +51,12 @@ class Sender:
 
     def sending(self, stream: str, progress: SendProgress | None, *, again: bool) -> Sending:
         """A run of sending, file by file; what cannot be read becomes a dead letter."""
-        return Sending(self._workspace, StreamShape.of(self._workspace.stream(stream)), progress, again=again)
+        return Sending(self._workspace, _shape(self._workspace.stream(stream)), progress, again=again)
+
+
+def _shape(stream: StreamDefinition) -> StreamShape:
+    types = {field.name: field.type for field in stream.fields if not field.computed}
+    return StreamShape(stream.name, stream.format, types)
 
 
 def _check_events(events: Any) -> Any:

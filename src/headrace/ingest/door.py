@@ -30,6 +30,7 @@ class Ingest:
         self.stream = stream
         self.journal = journal
         self.lake_position = 0  # moved by the append; bounds the backlog
+        self.most_backlog_bytes = BACKLOG_BYTES
         self._most_bytes = most_bytes
         self._door = _Door(Judge(stream, journal.now_us, most_bytes))
         self._claims: dict[str, tuple[str, Future[IngestReply]]] = {}  # keys in flight, with their digest
@@ -54,9 +55,9 @@ class Ingest:
 
         A piece of a file is accepted only if the file stands where the piece begins.
         """
-        if self.journal.end - self.lake_position > BACKLOG_BYTES:
+        if self.journal.end - self.lake_position > self.most_backlog_bytes:
             raise OverloadError(
-                f"stream '{self.stream.name}' is {BACKLOG_BYTES >> 30} GiB behind",
+                f"stream '{self.stream.name}' is {self.most_backlog_bytes >> 30} GiB behind",
                 fix="nothing of this request was kept; try again later",
             )
         if key is None and file is None:

@@ -87,3 +87,30 @@ class Plan:
             "only_creates": self.only_creates,
             "changes": [change.as_dict() for change in self.changes],
         }
+
+
+@dataclass(frozen=True)
+class RollbackStep:
+    """Going back from the version of a view that serves to an earlier one."""
+
+    serving: int
+    to: int
+    change: Change
+
+    @property
+    def view(self) -> str:
+        """The view that goes back."""
+        return self.change.name
+
+    def as_dict(self) -> dict[str, Any]:
+        """The step as `--json` and HTTP show it."""
+        shown = self.change.as_dict()
+        kept = {name: shown[name] for name in ("how", "reason", "details", "cost")}
+        return {"view": self.view, "from": self.serving, "to": self.to, **kept}
+
+    @classmethod
+    def from_dict(cls, shown: Mapping[str, Any]) -> RollbackStep:
+        """The step that `as_dict` shows."""
+        kept = {name: shown[name] for name in ("how", "reason", "details", "cost")}
+        change = Change.from_dict({"kind": "change", "what": "view", "name": shown["view"], **kept})
+        return cls(shown["from"], shown["to"], change)

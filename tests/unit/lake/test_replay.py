@@ -247,8 +247,8 @@ def test_nothing_is_left_behind(lake: DeadLake, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("replay-*"))
 
 
-def test_events_of_any_size_are_read_a_few_at_a_time(lake: DeadLake, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("headrace.lake.batches.MOST_BYTES", 1)
-    assert replay_all(Replay(in_this_process, lake.table, tmp_path), LOOSER)[0].readable == 3
-    assert [len(rows) for rows in batches(lake.table.folder / lake.table.files(0, 9)[0].path)] == [1]
+def test_events_of_any_size_are_read_a_few_at_a_time(lake: DeadLake, tmp_path: Path) -> None:
+    assert replay_all(Replay(in_this_process, lake.table, tmp_path, batch_bytes=1), LOOSER)[0].readable == 3
+    file = lake.table.folder / lake.table.files(0, 9)[0].path
+    assert [len(rows) for rows in batches(file, most_bytes=1)] == [1]
     assert lake.dead.page()["dead_letters"][0]["value"] == "broken"

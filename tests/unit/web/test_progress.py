@@ -16,6 +16,7 @@ from starlette.responses import Response
 from headrace.client.far import Remote
 from headrace.errors import HeadraceError, NotReadyError, QuestionError
 from headrace.spark.jobs import Job, Progress
+from headrace.web.patience import PATIENCE
 from headrace.web.progress import NDJSON, reply_when_done
 from headrace.web.replies import add_error_handlers
 from headrace.web.server import Server, bind, url_of
@@ -50,7 +51,9 @@ class Slow:
 @pytest.fixture
 def slow() -> Iterator[Slow]:
     made, app, bound = Slow(), FastAPI(), bind("127.0.0.1", 0)
+    bound.listen()  # who asks before the server's thread runs waits for it
     add_error_handlers(app)
+    app.state.patience = PATIENCE
 
     @app.get("/{what}")
     async def work(what: str, request: Request) -> Response:
