@@ -10,7 +10,7 @@ from headrace.faults import VARIABLE
 from headrace.server.runtime import Runtime
 from headrace.workspace.settings import Workspace
 
-from .test_kill import KILLED
+from .scene import KILLED
 
 POINTS = ("edit.after_catalog", "edit.before_commit", "edit.after_commit")
 DO = """

@@ -31,6 +31,7 @@ from tests import http
 from tests.waiting import wait_until
 
 HEADRACE = Path(sys.executable).with_name("headrace")
+ERROR_SHAPE = {"code", "message", "found", "expected", "fix", "where"}  # of every failure
 
 
 @dataclass(frozen=True)
@@ -174,3 +175,8 @@ def visit(second: float = 0.0, **fields: Any) -> dict[str, Any]:
     minute, rest = divmod(second, 60)
     at = f"2026-03-01T{12 + int(minute // 60):02d}:{int(minute % 60):02d}:{rest:06.3f}Z"
     return {"visitor": "ann", "page": "/home", "status": 200, "bytes": 100, "at": at, **fields}
+
+
+def write_events(path: Path, *events: object) -> Path:
+    path.write_bytes(b"".join(orjson.dumps(event) + b"\n" for event in events))
+    return path

@@ -18,7 +18,7 @@ import pytest
 from headrace.cli.app import COMMANDS, load_command
 from headrace.cli.init import settings_text
 from headrace.workspace.settings import Settings, Workspace
-from tests.surfaces.conftest import HEADRACE, Ran, Served, visit
+from tests.surfaces.conftest import HEADRACE, Ran, Served, visit, write_events
 
 Command = Callable[..., Ran]
 SPARE = 1.5  # other processes on the machine take caches and clock
@@ -26,11 +26,6 @@ EXPECTED = {
     "init", "plan", "apply", "up", "send", "ask", "explain", "sql", "status", "streams", "views", "dead-letters",
     "versions", "rollback", "refresh", "audit", "doctor", "demo", "bench",
 }  # fmt: skip
-
-
-def write_events(path: Path, *events: object) -> Path:
-    path.write_bytes(b"".join(orjson.dumps(event) + b"\n" for event in events))
-    return path
 
 
 def test_help_names_every_command(headrace: Command) -> None:

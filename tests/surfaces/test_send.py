@@ -26,7 +26,7 @@ from headrace.web.app import create_app
 from headrace.web.server import Server, bind, url_of
 from headrace.workspace.settings import Workspace
 from tests.surfaces.conftest import HEADRACE, Holding, Ran, Served, visit
-from tests.surfaces.test_http_formats import BAD, FORMS, GOOD, TEXT_STREAM
+from tests.surfaces.forms import BAD, FORMS, GOOD, TEXT_STREAM
 from tests.waiting import wait_until
 
 Command = Callable[..., Ran]

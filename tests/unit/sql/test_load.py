@@ -21,7 +21,7 @@ from headrace.sql.check import Refused
 from headrace.sql.load import default_plan, describe_version, load_view
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
-from tests.unit.serve.test_answers_match_reference import PANE, cases
+from tests.unit.serve.cases import PANE, cases
 from tests.unit.store.partial_files import make_view, simple_event, write_partials
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
