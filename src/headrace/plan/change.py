@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from headrace.plan.cost import Cost
+from headrace.plan.cost import Cost, How
 
 Kind = Literal["create", "change", "drop", "refuse"]
 What = Literal["stream", "view"]
-How = Literal["free", "build", "refused"]
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from headrace.define.loosening import loosens, why_narrower
 from headrace.define.model import JSON, Field, Stream, View
 from headrace.errors import ConflictError, DefinitionError
 from headrace.plan.change import Change, Kind, Plan
-from headrace.plan.cost import UNKNOWN, Costs
-from headrace.plan.edits import Edit, Way, classify, describe_view
+from headrace.plan.cost import UNKNOWN, Costs, Way
+from headrace.plan.edits import Edit, classify, describe_view
 
 FREE = "free: no event is read again, the rows stay"
 _LOOSENED = "what was read stays as it is"

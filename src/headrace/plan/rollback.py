@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from headrace.define.catalog import Catalog
 from headrace.errors import ConflictError, NotFoundError
 from headrace.plan.change import Change, RollbackStep
-from headrace.plan.cost import Costs
+from headrace.plan.cost import Costs, Way
 from headrace.plan.differences import build_change, free_reason
-from headrace.plan.edits import Way, classify
+from headrace.plan.edits import classify
 from headrace.plan.ways import can_return, choose_way
 from headrace.store.base import Version
 
