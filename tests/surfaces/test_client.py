@@ -17,7 +17,8 @@ import pyarrow as pa
 import pytest
 
 from headrace.client.connect import Connection, connect
-from headrace.client.far import Remote, read_error
+from headrace.client.far import Remote
+from headrace.client.wire import read_error
 from headrace.errors import (
     ConflictError,
     HeadraceError,

@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import json
-import random
-import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote, urlsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import orjson
 
-from headrace.client.http import ConnectError, Http, Reply
+from headrace.client.calls import Calls
+from headrace.client.wire import encode_question
 from headrace.errors import (
-    DefinitionError,
-    DefinitionErrors,
     HeadraceError,
-    Location,
     NotFoundError,
-    NotReadyError,
-    OverloadError,
-    QuestionError,
-    StartingError,
-    UnavailableError,
-    UsageError,
     did_you_mean,
 )
 from headrace.ingest.formats.layout import Format, Layout
@@ -39,8 +26,7 @@ from headrace.plan.change import Change, Plan, RollbackStep
 from headrace.serve.answer import Answer
 from headrace.serve.cell_question import CellQuestion
 from headrace.serve.explanation import Explanation
-from headrace.serve.question import ALL, NEWEST, OLDEST, Question
-from headrace.serve.times import Bound, iso_ms
+from headrace.serve.question import Question
 from headrace.server.state import (
     AuditStatus,
     RefreshStatus,
@@ -50,25 +36,14 @@ from headrace.server.state import (
     ViewStatus,
     WorkspaceStatus,
 )
-from headrace.spark.jobs import Job, Progress
+from headrace.spark.jobs import Job
 from headrace.transport.sent import FilePiece
 from headrace.workspace.holder import live_holder
-from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
     from headrace.sql.answer import SqlAnswer, SqlLimit
 
-RETRY_FOR_S = 60.0  # a server that is started again takes some seconds
-START_S = 30.0  # how long a server that has its workspace may take until its port listens
-BUSY_FOR_S = 600.0
-LONGEST_PAUSE_S = 2.0
-READY_PAUSE_S = 0.5
-READY_FOR_S = 180.0  # how long Spark may take to start; it needs some seconds
-PORT_PAUSE_S = 0.1
-LAST_REPLY_S = 5.0  # for what is asked by a command that was interrupted
 REPLAY_S = 600.0  # for one step
-NDJSON = "application/x-ndjson"
-Given = TypeVar("Given")
 _CONTENT_TYPES = {
     Format.NDJSON: "application/x-ndjson",
     Format.JSON: "application/json",
@@ -79,38 +54,8 @@ _CONTENT_TYPES = {
 }
 
 
-class UnreachableError(UnavailableError):
-    """Nobody listens at the URL."""
-
-
-class Remote:
+class Remote(Calls):
     """A workspace behind a URL. Connections are kept; events are sent again, under one key, until one reply comes."""
-
-    def __init__(
-        self,
-        url: str,
-        token: str | None = None,
-        *,
-        workspace: Workspace | None = None,  # the folder that the server has, if it is of this machine
-        retry_for_s: float = RETRY_FOR_S,
-        busy_for_s: float = BUSY_FOR_S,
-        ready_for_s: float = READY_FOR_S,
-    ) -> None:
-        self.url = _check_url(url.rstrip("/"))
-        self._workspace = workspace
-        self.on_wait: Callable[[HeadraceError, float], None] | None = None  # hears of each pause before a retry
-        self._retry_for_s = retry_for_s
-        self._busy_for_s = busy_for_s
-        self._ready_for_s = ready_for_s
-        self._reached = False  # a server that was never there is not waited for
-        self._stopping = threading.Event()  # nothing is tried again any more
-        self._http = Http(self.url, token)
-
-    def close(self) -> None:
-        """End the connections."""
-        self._http.close()
-
-    # Events
 
     def ingest(
         self,
@@ -138,12 +83,12 @@ class Remote:
             "fields": ",".join(layout.fields) or None,
         }
         params = {name: value for name, value in asked.items() if value is not None}
-        said = self._until_replied("POST", f"{_stream(stream)}/events", params=params, content=body, headers=headers)
+        said = self.until_replied("POST", f"{_stream(stream)}/events", params=params, content=body, headers=headers)
         return IngestReply(said["accepted"], said["refused"], said["token"])
 
     def sent(self, stream: str, name: str, first: str) -> dict[str, Any]:
         """How far a file was sent to a stream."""
-        return dict(self._until_replied("GET", f"{_stream(stream)}/files", params={"name": name, "first": first}))
+        return dict(self.until_replied("GET", f"{_stream(stream)}/files", params={"name": name, "first": first}))
 
     def sent_on_disk(self, stream: str, name: str) -> dict[str, int] | None:
         """How many events of a file are kept, by mark, if the server is dead and its folder is at hand."""
@@ -158,34 +103,6 @@ class Remote:
 
     def hold(self) -> None:
         """The server is the one that writes."""
-
-    def give_up(self) -> None:
-        """Try nothing again any more."""
-        self._stopping.set()
-
-    def _until_replied(self, method: str, path: str, **request: Any) -> Any:
-        """Ask until one reply comes. A server that says that it is busy is waited for longer than a silent one."""
-        failing_since: float | None = None
-        pause = 0.1
-        while True:
-            try:
-                patience = {"timeout": LAST_REPLY_S} if self._stopping.is_set() else {}
-                return self.call(method, path, **request, **patience)
-            except (OverloadError, UnavailableError) as error:
-                patience_s = self._busy_for_s if isinstance(error, OverloadError) else self._retry_for_s
-                hopeless = isinstance(error, UnreachableError) and not self._reached
-                pause = max(pause, error.retry_after_s or 0.0)
-                failing_since = failing_since or time.monotonic()  # not before: a reply may be long in coming
-                if isinstance(error, UnreachableError):
-                    self._find_again()
-                if hopeless or self._stopping.is_set() or time.monotonic() + pause > failing_since + patience_s:
-                    raise
-                if self.on_wait:
-                    self.on_wait(error, pause)
-                # Not all at the same moment, when many were sent away at once.
-                if self._stopping.wait(pause * random.uniform(1.0, 1.3)):
-                    raise
-                pause = min(pause * 2, LONGEST_PAUSE_S)
 
     def wait_token(self, token: str, timeout_s: float) -> TokenState:
         """Wait until every serving view has the events of a token."""
@@ -203,15 +120,15 @@ class Remote:
         """Ask; as JSON, which keeps the types of keys."""
         path = f"/v1/views/{_quote(question.view)}/lookup"
         if question.as_of is None:
-            return Answer.from_dict(self.call("POST", path, content=_encode(question)))
-        body = _encode(question)
-        return Answer.from_dict(self.when_ready(lambda: self._follow("POST", path, job or Job(), content=body)))
+            return Answer.from_dict(self.call("POST", path, content=encode_question(question)))
+        body = encode_question(question)
+        return Answer.from_dict(self.when_ready(lambda: self.follow("POST", path, job or Job(), content=body)))
 
     def explain(self, asked: CellQuestion, job: Job | None = None) -> Explanation:
         """The events behind a cell. The server reads the log for it, so it may take long."""
         path = f"/v1/views/{_quote(asked.view)}/explain"
         params = asked.parameters()
-        return Explanation.from_dict(self.when_ready(lambda: self._follow("GET", path, job or Job(), params=params)))
+        return Explanation.from_dict(self.when_ready(lambda: self.follow("GET", path, job or Job(), params=params)))
 
     def sql(self, query: str, limit: SqlLimit = None, job: Job | None = None) -> SqlAnswer:
         """Run a SELECT; as Arrow, which keeps every type. The server has its own deadline for it."""
@@ -221,9 +138,9 @@ class Remote:
         return SqlAnswer.from_arrow(self.when_ready(lambda: self._sql(body, ARROW_STREAM)))
 
     def _sql(self, body: bytes, accepted: str) -> bytes:
-        reply = self._request("POST", "/v1/sql", content=body, headers={"accept": accepted}, timeout=None)
+        reply = self.request("POST", "/v1/sql", content=body, headers={"accept": accepted}, timeout=None)
         if reply.headers.get("content-type") != accepted:
-            self._read(reply)
+            self.read(reply)
         return reply.content
 
     def plan(self) -> Plan:
@@ -281,96 +198,6 @@ class Remote:
         """What a stream could not read."""
         return RemoteDeadLetters(self, stream)
 
-    def when_ready(self, ask: Callable[[], Given]) -> Given:
-        """What a request that needs Spark gives; while the server starts Spark, it is repeated."""
-        deadline = time.monotonic() + self._ready_for_s
-        while True:
-            try:
-                return ask()
-            except StartingError as error:
-                pause = error.retry_after_s or READY_PAUSE_S
-                if time.monotonic() + pause > deadline:
-                    raise
-                if self.on_wait:
-                    self.on_wait(error, pause)
-                time.sleep(pause)
-
-    def _follow(self, method: str, path: str, job: Job, **request: Any) -> dict[str, Any]:
-        """What a server says in the end of work that may take long; the job hears how far it is."""
-        with self._reaching(), self._http.stream(method, path, headers={"accept": NDJSON}, **request) as (reply, lines):
-            if reply.headers.get("content-type") != NDJSON:
-                self._read(replace(reply, content=b"".join(lines)))
-            for line in lines:
-                said = orjson.loads(line)
-                if "answer" in said:
-                    return dict(said["answer"])
-                if "error" in said:
-                    raise read_error(said["error"], reply.status)
-                job.tell(Progress(**said["progress"]))
-        raise UnavailableError(f"the server at {self.url} has gone before it answered", fix="ask again")
-
-    def call(self, method: str, path: str, **request: Any) -> Any:
-        """One request; what the server says, or its error."""
-        return self._read(self._request(method, path, **request))
-
-    def _request(self, method: str, path: str, **request: Any) -> Reply:
-        with self._reaching():
-            return self._http.request(method, path, **request)
-
-    @contextmanager
-    def _reaching(self) -> Iterator[None]:
-        """Failures of the way to the server come out as errors of ours."""
-        if not self._reached and self._workspace:
-            self._wait_for_port(self._workspace.lease_file)
-        try:
-            yield
-            self._reached = True
-        except TimeoutError as error:
-            raise UnavailableError(
-                f"the server at {self.url} does not answer", fix="is it very busy? its log may tell"
-            ) from error
-        except ConnectionError as error:
-            kind = UnreachableError if isinstance(error, ConnectError) else UnavailableError
-            raise kind(
-                f"the server at {self.url} cannot be reached: {error}", fix="`headrace up` starts one"
-            ) from error
-
-    def _find_again(self) -> None:
-        """Go on with the server that has the workspace now: one that was started again may listen elsewhere."""
-        holder = live_holder(self._workspace.lease_file) if self._workspace else None
-        if holder and holder.url:
-            self.url = holder.url
-            self._http.go_to(self.url)
-
-    def _wait_for_port(self, lease_file: Path) -> None:
-        """Until a server that has just taken its workspace listens, if it lives and does not take too long."""
-        deadline = time.monotonic() + START_S
-        while time.monotonic() < deadline:
-            try:
-                socket.create_connection(self._http.address, timeout=1.0).close()
-                return
-            except OSError:
-                holder = live_holder(lease_file)
-                if holder is None or holder.url != self.url or self._stopping.is_set():
-                    return
-                if self.on_wait:
-                    self.on_wait(NotReadyError(f"the server at {self.url} is starting"), PORT_PAUSE_S)
-                self._stopping.wait(PORT_PAUSE_S)
-
-    def _read(self, reply: Reply) -> Any:
-        """What a reply says as JSON; raises the error that it says."""
-        try:
-            said = orjson.loads(reply.content)
-        except orjson.JSONDecodeError as error:
-            raise UnavailableError(
-                f"'{self.url}' is not a Headrace server", found=f"a reply {reply.status} that is not JSON"
-            ) from error
-        if reply.status < 400:
-            return said
-        failure = read_error(said.get("error") if isinstance(said, Mapping) else None, reply.status)
-        failure.retry_after_s = _seconds(reply.headers.get("retry-after"))
-        raise failure
-
 
 class RemoteDeadLetters:
     """The dead letters of a stream behind a URL, with the methods of the server's own."""
@@ -401,23 +228,6 @@ class RemoteDeadLetters:
         return dict(remote.when_ready(lambda: remote.call("POST", path, params=given, timeout=REPLAY_S)))
 
 
-def _check_url(url: str) -> str:
-    """A URL that names a host; its port, if it names one, is a number that ports have."""
-    try:
-        parts = urlsplit(url)
-        if not parts.hostname:
-            reason = "it names no host"
-        elif not url.isprintable() or " " in url:
-            reason = "it has spaces or control characters"
-        elif parts.port != 0:
-            return url
-        else:
-            reason = "port 0 is no port to connect to"
-    except ValueError as error:
-        reason = str(error)
-    raise UsageError(f"'{url}' is not a URL of a server: {reason}", expected="such as http://127.0.0.1:8090")
-
-
 def _in_background(send: Callable[[], IngestReply]) -> Future[IngestReply]:
     """In a thread that does not keep an interrupted process alive until its server answers."""
     done: Future[IngestReply] = Future()
@@ -432,68 +242,8 @@ def _in_background(send: Callable[[], IngestReply]) -> Future[IngestReply]:
     return done
 
 
-def _seconds(text: str | None) -> float | None:
-    """A Retry-After; the other form of it, a date, is not one that our server writes."""
-    return float(text) if text and text.isdigit() else None
-
-
-def read_error(shown: Any, status: int) -> HeadraceError:
-    """The error that a server showed, as the class that it was there."""
-    if not isinstance(shown, Mapping) or "message" not in shown:
-        return UnavailableError(f"the server replied {status} without a reason")
-    if shown.get("errors"):
-        errors = (read_error(one, status) for one in shown["errors"])
-        return DefinitionErrors([error for error in errors if isinstance(error, DefinitionError)])
-    made = _classes().get(str(shown.get("code")), HeadraceError)
-    where = _read_where(shown.get("where"))
-    return made(
-        shown["message"], found=shown.get("found"), expected=shown.get("expected"), fix=shown.get("fix"), where=where
-    )
-
-
-def _read_where(text: str | None) -> Location | None:
-    if not text:
-        return None
-    file, line, column = text.rsplit(":", 2)
-    return Location(file, int(line), int(column))
-
-
-def _classes() -> dict[str, type[HeadraceError]]:
-    found: dict[str, type[HeadraceError]] = {}
-    rest: list[type[HeadraceError]] = [HeadraceError]  # a base comes before what refines it
-    while rest:
-        one = rest.pop()
-        found.setdefault(one.code, one)
-        rest += one.__subclasses__()
-    return found
-
-
 def _read_plan(said: Mapping[str, Any]) -> Plan:
     return Plan(tuple(Change.from_dict(change) for change in said["changes"]), said["fingerprint"])
-
-
-def _encode(question: Question) -> bytes:
-    asked = {
-        "key": list(question.where),
-        "by": None if question.by is None else list(question.by),
-        "start": _bound("start", question.start),
-        "end": _bound("end", question.end),
-        "window": ALL if question.all_time else question.window_ms and f"{question.window_ms}ms",
-        "every": question.every_ms and f"{question.every_ms}ms",
-        "order": NEWEST if question.newest_first else OLDEST,
-        "limit": question.limit,
-        "cursor": question.cursor,
-        **(question.as_of.parameters() if question.as_of else {}),
-    }
-    return orjson.dumps({name: value for name, value in asked.items() if value is not None}, default=str)
-
-
-def _bound(name: str, bound: Bound | None) -> str | None:
-    if bound is None or not bound.relative:
-        return None if bound is None else iso_ms(bound.ms)
-    if bound.ms > 0:
-        raise QuestionError(f"{name} lies after the newest event", fix="count back from it, as in '-1h'")
-    return f"-{-bound.ms}ms" if bound.ms else "now"
 
 
 def _stream(name: str) -> str:

@@ -121,9 +121,9 @@ def test_a_client_hears_of_it(slow: Slow) -> None:
         slow.goes_on.set()
 
     job.tell = tell  # type: ignore[method-assign]
-    assert remote._follow("GET", "/good", job) == {"rows": [1]}
+    assert remote.follow("GET", "/good", job) == {"rows": [1]}
     assert job.progress() == PROGRESS
     for path, said in (("/bad", "too late"), ("/refused", "Spark is starting")):
         with pytest.raises(HeadraceError, match=said):
-            remote._follow("GET", path, Job())
+            remote.follow("GET", path, Job())
     remote.close()
