@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import fields
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -14,6 +12,7 @@ from headrace.errors import QuestionError
 from headrace.server.state import ColumnStatus, ViewStatus
 from headrace.web.page.asked import Asked
 from headrace.web.page.spans import find_steps, read_range, to_ms
+from tests.status import view_status
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -24,20 +23,18 @@ NEWEST = "2026-03-01T12:00:30Z"
 
 
 def view(window_ms: int | None = MINUTE) -> ViewStatus:
-    unknown: dict[str, Any] = dict.fromkeys(field.name for field in fields(ViewStatus))
-    known = {
-        "name": "traffic",
-        "keys": ("page", "status"),
-        "columns": (
+    return view_status(
+        name="traffic",
+        keys=("page", "status"),
+        columns=(
             ColumnStatus("hits", "count", "BIGINT"),
             ColumnStatus("last", "max", "STRING"),
             ColumnStatus("bytes", "sum", "DECIMAL(38,0)"),
         ),
-        "window_ms": window_ms,
-        "every_ms": window_ms,
-        "newest_event": NEWEST,
-    }
-    return ViewStatus(**{**unknown, **known})
+        window_ms=window_ms,
+        every_ms=window_ms,
+        newest_event=NEWEST,
+    )
 
 
 def test_a_url_is_read_back_as_it_was_written() -> None:
