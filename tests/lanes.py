@@ -21,7 +21,11 @@ from xml.etree import ElementTree
 
 ROOT = Path(__file__).parent
 LANES = int(os.environ.get("LANES", "2"))
-TOGETHER = (("unit", "laws", "docs"), ("surfaces",), ("spark", "equivalence"))  # each shares a session or much set-up
+TOGETHER = (
+    ("unit", "contracts", "laws", "docs"),
+    ("surfaces",),
+    ("spark", "equivalence"),
+)  # each shares a session or much set-up
 WARM = (  # servers on one Java
     "faults/test_kill.py",
     "faults/test_damaged_files.py",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import astuple
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ from headrace.server.reconcile import point_of, reconcile_views
 from headrace.store.base import Version
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.journal.journal import Journal
+from headrace.transport.position import Range
+from headrace.transport.source import SCHEMA
 
 
 class Bench:
@@ -39,7 +42,7 @@ class Bench:
         self.table = LakeTable(folder / "lake", self.stream, fence=1)
         self.journal = Journal(folder / "journal", fence=1)
         self.ingest = Ingest(self.stream, self.journal)
-        self.append = Append(lambda: spark, self.stream, folder / "journal", self.table, folder)
+        self.append = Append(lambda: spark, self.stream, self.journal.reader, self.table, folder)
         self.store = DuckStore.open(folder / "views.duckdb", 1)
         self.speed = Speed(lambda: spark, self.stream, self.table, self.store, folder)
         self.batch = Batch(lambda: spark, self.stream, self.table, self.store, folder / "builds", **batch)
@@ -94,9 +97,11 @@ class Bench:
         """One request; done when durable."""
         return self.ingest.take(b"\n".join(lines), layout=Layout(Format.NDJSON), key=key, keep_bad=keep_bad).result()
 
-    def commit(self, ranges: list[tuple[int, int]]) -> None:
-        """Make one lake commit of these ranges of the journal, as the streaming query does."""
-        rows = self.spark.createDataFrame(ranges, "start BIGINT, end BIGINT").repartition(len(ranges))
+    def commit(self, ranges: list[Range] | None = None) -> None:
+        """Make one lake commit of these ranges, or of all that the lake has not yet, as the streaming query does."""
+        if ranges is None:
+            ranges = self.journal.reader.ranges(self.table.state.position, self.journal.end, target_bytes=1 << 40)
+        rows = self.spark.createDataFrame([astuple(part) for part in ranges], SCHEMA).repartition(len(ranges))
         self.append._append(rows, 0)
 
     def lines(self, *, dead: bool) -> list[tuple[bytes, str | None]]:

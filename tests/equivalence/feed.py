@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from headrace.transport.journal.record import cut
+from headrace.transport.position import Position, Range
 
 from .bench import Bench
 from .generate import BAD, to_json
@@ -19,7 +19,7 @@ class Feed:
         self.chance = chance
         self.dead = 0  # letters
         self.commits: list[list[Event]] = []  # the events of each commit
-        self._posted: list[tuple[int, list[Event]]] = []  # not committed yet, with the journal's end behind them
+        self._posted: list[tuple[Position, list[Event]]] = []  # not committed yet, with the journal's end behind them
         self._posts = 0
 
     def send(self, events: list[Event]) -> None:
@@ -49,27 +49,27 @@ class Feed:
         """A commit of some of the journal's next records, in one or more ranges; whether there was anything left."""
         bench, chance = self.bench, self.chance
         start = bench.table.state.position
-        if start >= bench.journal.end:
+        if start.covers(bench.journal.end):
             return False
-        whole = cut(bench.journal.folder, start, bench.journal.end, 1, 1 << 40)
+        whole = bench.journal.reader.ranges(start, bench.journal.end, target_bytes=1)
         take = whole[: chance.randint(1, len(whole))]
         ranges, target = [], chance.choice([1, 2, len(take)])
         for i in range(0, len(take), target):
             part = take[i : i + target]
-            ranges.append((part[0][0], part[-1][1]))
+            ranges.append(Range(part[0].partition, part[0].start, part[-1].end))
         bench.commit(ranges[:3])
         self._note()
         return True
 
     def commit_all(self) -> None:
         """One commit of all that is left."""
-        if self.bench.table.state.position < self.bench.journal.end:
-            self.bench.commit([(self.bench.table.state.position, self.bench.journal.end)])
+        if not self.bench.table.state.position.covers(self.bench.journal.end):
+            self.bench.commit()
             self._note()
 
     def _note(self) -> None:
         state = self.bench.table.state
-        landed = [events for end, events in self._posted if end <= state.position]
+        landed = [events for end, events in self._posted if state.position.covers(end)]
         self._posted = self._posted[len(landed) :]
         assert state.next_commit == len(self.commits) + 1
         self.commits.append([event for events in landed for event in events])

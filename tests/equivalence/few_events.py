@@ -19,4 +19,4 @@ def feed(bench: Bench, seed: int, commits: int) -> None:
             for _ in range(chance.randrange(1, 20))
         ]
         bench.post(lines, str(chance.random()), keep_bad=False)
-        bench.commit([(bench.table.state.position, bench.journal.end)])
+        bench.commit()

@@ -146,7 +146,7 @@ def test_refused_at_the_door(spark: Any, tmp_path: Path, lines: list[Any]) -> No
                 reasons[kind] += 1
         assert reasons == Counter(dict.fromkeys(BAD, EVENTS // 100))
         assert accepted + reasons.total() == EVENTS
-        bench.commit([(0, bench.journal.end)])
+        bench.commit()
         assert (bench.table.rows(dead=False), bench.table.rows(dead=True)) == (accepted, 0)
         # From here on both doors have one way, which the next test goes to its end.
         kept = Counter(value for value, _ in bench.lines(dead=False))
@@ -161,7 +161,7 @@ def test_kept_as_dead_letters(spark: Any, tmp_path: Path, lines: list[Any]) -> N
         bench.add_view(VIEW)
         reply = bench.post([line for line, _, _ in lines], key="all", keep_bad=True)
         assert (reply.accepted, reply.refused) == (EVENTS, [])
-        bench.commit([(0, bench.journal.end)])
+        bench.commit()
         starts = {line: BAD[kind][1] for line, kind, _ in lines if kind}
         assert bench.table.rows(dead=False) + bench.table.rows(dead=True) == EVENTS
         found: Counter[bytes] = Counter()
@@ -197,7 +197,7 @@ def test_events_of_ten_megabytes_pass(spark: Any, tmp_path: Path) -> None:
             SELECT id, sum(length(word)) AS n, max(size(tags)) AS m FROM events GROUP BY id"""
         )
         bench.post(good + bad, key="big", keep_bad=True)
-        bench.commit([(0, bench.journal.end)])
+        bench.commit()
         assert sorted(value for value, _ in bench.lines(dead=False)) == sorted(good)
         dead = dict(bench.lines(dead=True))
         assert sorted(dead) == sorted(bad)

@@ -75,7 +75,7 @@ def test_corrections_are_counted(spark: Any, tmp_path: Path) -> None:
     for number, times in enumerate(posts):
         lines = [b'{"id":1,"at":"2026-03-01T%sZ"}' % t.encode() for t in times]
         bench.post(lines, str(number), keep_bad=False)
-        bench.commit([(bench.table.state.position, bench.journal.end)])
+        bench.commit()
         bench.maintain()
     said = bench.answer("v")
     assert said.corrections == 1  # 12:04:59 came when its pane was still provisional

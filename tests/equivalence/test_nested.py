@@ -78,10 +78,9 @@ def test_parts_of_nested_fields_are_keys_and_sums(spark: Any, tmp_path: Path) ->
         view = bench.add_view(VIEW)
         assert analyse(spark, bench.stream, view) is None
         for at in (0, 1_200):
-            start = bench.journal.end
             lines = [json.dumps(event).encode() for event in events[at : at + 1_200]]
             bench.post(lines, key=str(at), keep_bad=bool(at))
-            bench.commit([(start, bench.journal.end)])
+            bench.commit()
         bench.maintain()
         rows = bench.ask("sold", chance)
         plain = {(row["city"], row["channel"]): {name: row[name] for name in NOTHING} for row in rows}

@@ -30,7 +30,7 @@ def test_an_access_log_becomes_a_view(spark: Any, tmp_path: Path) -> None:
         body = LOG + NOT_UTF8 + b"\n\n  no request\n"
         reply = bench.ingest.take(body, layout=Layout(Format.TEXT), key=None, keep_bad=True).result()
         assert (reply.accepted, reply.refused) == (1002, [])
-        bench.commit([(0, bench.journal.end)])
+        bench.commit()
         assert (bench.table.rows(dead=False), bench.table.rows(dead=True)) == (1001, 1)
         assert bench.lines(dead=True) == [(NOT_UTF8, f"not UTF-8 at byte {NOT_UTF8.index(0xE9)}")]
         bench.maintain()

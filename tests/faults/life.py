@@ -16,6 +16,7 @@ from headrace.faults import VARIABLE
 from headrace.store.base import Audit, BatchTable, Point, Version
 from headrace.store.duckdb.batch_table import make_batch_table
 from headrace.store.duckdb.store import DuckStore
+from headrace.transport.position import Position
 from tests.unit.store.test_duckdb import VIEW, counted, step
 
 COMMITS = 6
@@ -55,7 +56,7 @@ def live(store: DuckStore, file: str) -> None:
         elif version.applied_to in (2, 4) and version.horizon < version.applied_to:
             store.begin_beat("traffic", version.number)
         elif version.applied_to == 3 and version.number == 1 and other is None:
-            store.register(VIEW, "b", 5, Point(3, 30, None))
+            store.register(VIEW, "b", 5, Point(3, Position.at(30), None))
         elif other and other.state in ("registered", "building"):
             store.build("traffic", other.number, 3)
             store.fill("traffic", other.number, make(store, other, file, 0, 3, ()))

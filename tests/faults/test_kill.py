@@ -84,7 +84,7 @@ for number in range(10):
     key = f"{sys.argv[2]}-{number}"
     if journal.recall(key) is None:
         end = journal.submit(b'{"a":1}\\n' * 9, 9, [], key=key).result().end
-        print(end, file=open(sys.argv[3], "a"), flush=True)
+        print(end.offset(), file=open(sys.argv[3], "a"), flush=True)
 journal.close()
 """
 
@@ -98,8 +98,8 @@ def test_a_writer_of_the_journal_killed(tmp_path: Path, run_python: Callable[...
     assert len(acknowledged) == 3
     journal = Journal(folder, fence=2)
     receipts = [journal.recall(f"1-{number}") for number in range(5)]
-    assert [receipt.end for receipt in receipts[:3] if receipt] == acknowledged
-    assert journal.end == (acknowledged[-1] if receipts[3] is None else receipts[3].end)
+    assert [receipt.end.offset() for receipt in receipts[:3] if receipt] == acknowledged
+    assert journal.end.offset() == (acknowledged[-1] if receipts[3] is None else receipts[3].end.offset())
     assert receipts[4] is None
     journal.close()
 

@@ -67,7 +67,7 @@ def shop(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]
             bench.maintain()
         lines = [json.dumps(event).encode() for event in events]
         bench.post(lines, str(number), keep_bad=True)
-        bench.commit([(bench.table.state.position, bench.journal.end)])
+        bench.commit()
     fresh = lambda version: (0, None)  # noqa: E731
     yield Shop(
         bench, History(bench.store, lambda name: (bench.stream, bench.table), lambda: spark, fresh, folder / "past")

@@ -87,7 +87,7 @@ def log(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]:
     chance.shuffle(events)
     for number in range(COMMITS):
         bench.post([to_json(event, chance) for event in events[number::COMMITS]], str(number), keep_bad=True)
-        bench.commit([(bench.table.state.position, bench.journal.end)])
+        bench.commit()
         bench.maintain()
         made.note()
     yield made

@@ -26,6 +26,7 @@ from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
+from headrace.transport.position import Position
 from headrace.types import BIGINT, DATE, INT, STRING, TIMESTAMP, Type
 
 TYPES = {"s": STRING, "i": INT, "b": BIGINT, "y": DATE, "at": TIMESTAMP}
@@ -206,7 +207,7 @@ def answered(events: Any, folder: Any, stream: Any, view: Any) -> tuple[list[dic
     with store.snapshot() as snapshot:
         (version,) = snapshot.versions()
     files = write_partials(events, stream, version, folder / "partials")
-    store.apply(Step("events", 0, 1, 0, 0, 0), {(view.name, 1): files})
+    store.apply(Step("events", 0, 1, Position.at(0), 0, 0), {(view.name, 1): files})
     found = answer(store, Question.of(view.name, limit=10_000), lambda version: (0, None), EPOCH)
     store.close()
     found.arrow()

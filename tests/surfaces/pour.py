@@ -23,10 +23,10 @@ def pour_lines(runtime: Runtime, stream: str, *lines: bytes) -> None:
     """One lake commit of these lines; what cannot be read is a dead letter."""
     pipeline = runtime._pipelines[stream]
     pipeline.ingest.take(b"\n".join(lines), layout=Layout(Format.NDJSON), key=None, keep_bad=True).result()
-    at, end = pipeline.table.state, pipeline.journal.end
-    folders = (str(pipeline.journal.folder), str(pipeline.table.folder))
-    work = Work(pipeline.stream, *folders, at.next_commit, time.time_ns() // 1000, at.newest_us)
-    batch = pa.RecordBatch.from_pylist([{"start": at.position, "end": end}])
+    at, end = pipeline.table.state, pipeline.transport.end
+    places = (pipeline.transport.reader, str(pipeline.table.folder))
+    work = Work(pipeline.stream, *places, at.next_commit, time.time_ns() // 1000, at.newest_us)
+    batch = pa.RecordBatch.from_pylist([{"partition": 0, "start": at.position.offset(), "end": end.offset()}])
     (told,) = [row for batch in range_writer(work)(iter([batch])) for row in batch.to_pylist()]
     files = [NewFile(**file) for file in orjson.loads(told["files"])]
     pipeline.table.commit(at, end, told["newest_us"] or at.newest_us, files)
@@ -41,7 +41,7 @@ def pour_view(runtime: Runtime, view: str, events: Sequence[Event]) -> None:
     stream = version.view.stream
     path = Path(runtime.workspace.data) / f"{view}-{version.applied_to}.parquet"
     write_partials(path, version.view, events)
-    end = runtime._pipelines[stream].journal.end
+    end = runtime._pipelines[stream].transport.end
     step = Step(stream, version.applied_to, version.applied_to + 1, end, newest_us, time.time_ns() // 1000)
     runtime._store.apply(step, {(view, version.number): [str(path)]})
 

@@ -269,9 +269,18 @@ def test_send_says_what_is_wrong(applied: Path, headrace: Command) -> None:
     assert "did you mean 'visits'?" in headrace("send", "visit", file, "-w", applied).err
 
 
-def test_send_names_a_stream_that_is_not_applied(folder: Path, headrace: Command) -> None:
+def test_send_applies_definitions_that_only_create_as_up_does(folder: Path, headrace: Command) -> None:
     file = write_events(folder / "a.ndjson", visit())
-    assert "defined but not applied" in headrace("send", "visits", file, "-w", folder).err
+    assert "defined but not applied" in headrace("dead-letters", "visits", "-w", folder).err  # which only reads
+    assert "1 event sent" in headrace("send", "visits", file, "-w", folder).out
+    assert headrace("plan", "-w", folder).out.startswith("Nothing to change")
+
+
+def test_send_names_a_stream_that_an_edit_has_to_be_confirmed_for(applied: Path, headrace: Command) -> None:
+    definitions = applied / "definitions" / "shop.sql"
+    definitions.write_text("CREATE STREAM others (id BIGINT);")
+    file = write_events(applied / "a.ndjson", {"id": 1})
+    assert "defined but not applied" in headrace("send", "others", file, "-w", applied).err
 
 
 def test_status_streams_and_views_of_a_stopped_workspace(applied: Path, headrace: Command) -> None:

@@ -21,6 +21,7 @@ from headrace.doctor.machine import _check_packages, check_memory
 from headrace.lake.table import LakeTable, NewFile
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
+from headrace.transport.position import Position
 from headrace.workspace.holder import read_holder
 from headrace.workspace.settings import Workspace
 from tests.surfaces.conftest import Ran, Served, visit, write_events
@@ -72,11 +73,11 @@ def sent(applied: Path, headrace: Command) -> Path:
     path.write_bytes(b"x" * 100)
     bounds = '"minValues":{"_commit":0},"maxValues":{"_commit":0},"nullCount":{}'
     file = NewFile("_dead=false/a.parquet", 100, 2, False, f'{{"numRecords":2,{bounds}}}')
-    table.commit(table.state, 10, None, [file])
+    table.commit(table.state, Position.at(10), None, [file])
     (workspace.data / "store").mkdir()
     store = DuckStore.open(workspace.data / "store" / "views-00000001.duckdb", 1)
     store.register(catalog.views["traffic"], "f", 60_000)
-    store.apply(Step("visits", 0, 1, 10, None, 1), {("traffic", 1): []})
+    store.apply(Step("visits", 0, 1, Position.at(10), None, 1), {("traffic", 1): []})
     store.close()
     # The journal's first record ends where the lake does.
     return applied
@@ -245,7 +246,7 @@ def test_a_lake_whose_file_was_garbled(sent: Path, examine: Command, headrace: C
     path.write_bytes(b"x" * 100)
     bounds = '"minValues":{"_commit":1},"maxValues":{"_commit":1},"nullCount":{}'
     file = NewFile("_dead=false/1-00000000.parquet", 100, 2, False, f'{{"numRecords":2,{bounds}}}')
-    table.commit(table.state, 11, None, [file])
+    table.commit(table.state, Position.at(11), None, [file])
     assert f"'{path}' has a damaged footer" in examine(sent)["lake visits"]["said"]
 
 
@@ -266,7 +267,7 @@ def test_a_journal_that_is_damaged_or_lost(sent: Path, examine: Command) -> None
 def test_a_store_that_disagrees(sent: Path, examine: Command) -> None:
     path = sent / "data/store/views-00000001.duckdb"
     store = DuckStore.open(path, 2)
-    store.apply(Step("visits", 1, 5, 50, None, 1), {("traffic", 1): []})
+    store.apply(Step("visits", 1, 5, Position.at(50), None, 1), {("traffic", 1): []})
     store.close()
     found = examine(sent)["view traffic"]
     assert "the store has 5 commits, the lake only 1" in found["said"]

@@ -54,7 +54,7 @@ class Line:
 
 
 def journal_end(served: Served) -> int:
-    return served.runtime._pipelines["visits"].journal.end
+    return served.runtime._pipelines["visits"].transport.end.offset()
 
 
 def test_slow_headers_are_not_waited_for(applied: Path, serve: Callable[..., Served]) -> None:

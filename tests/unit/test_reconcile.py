@@ -18,13 +18,14 @@ from headrace.plan.ways import choose_way
 from headrace.server.reconcile import reconcile_views
 from headrace.store.base import BatchTable, Point, Step, Version
 from headrace.store.duckdb.store import DuckStore
+from headrace.transport.position import Position
 
 STREAM = "CREATE STREAM s (id BIGINT, kind STRING, at TIMESTAMP, WATERMARK FOR at AS at - INTERVAL 1 MINUTE);"
 VIEW = "CREATE MATERIALIZED VIEW v AS SELECT kind, count(*) AS n, sum(id) AS total FROM s GROUP BY kind;"
 RENAMED = VIEW.replace("AS n", "AS hits")
 GROWN = VIEW.replace("AS total", "AS total, max(id) AS most")
 OTHER = VIEW.replace("FROM s", "FROM s WHERE id > 1")
-AT = (5, 50, None)
+AT = (5, Position.at(50), None)
 LAKE = LakeState(*AT)
 COSTS = Costs(lambda stream: Size(1_000_000, 10))
 
@@ -73,7 +74,7 @@ def served(store: DuckStore) -> DuckStore:
 
 
 def test_over_no_events_every_edit_serves_at_once(store: DuckStore) -> None:
-    nothing = LakeState(0, 0, None)
+    nothing = LakeState(0, Position.at(0), None)
     assert edit(store, VIEW, lake=nothing) == [(1, "serving")]
     assert edit(store, GROWN, lake=nothing) == [(1, "retired"), (2, "serving")]
 
@@ -151,8 +152,8 @@ def test_an_edit_chooses_again_if_the_swap_comes_between(served: DuckStore, monk
 def test_a_step_that_was_computed_before_an_edit_is_not_merged(served: DuckStore) -> None:
     edit(served, RENAMED)
     with pytest.raises(ConflictError, match="version 1 has changed meanwhile; found an edit took its rows"):
-        served.apply(Step("s", 5, 6, 60, None, 1), {("v", 1): []})
-    served.apply(Step("s", 5, 6, 60, None, 1), {("v", 2): []})
+        served.apply(Step("s", 5, 6, Position.at(60), None, 1), {("v", 1): []})
+    served.apply(Step("s", 5, 6, Position.at(60), None, 1), {("v", 2): []})
 
 
 def test_an_edit_that_failed_on_the_way_is_done_when_it_is_repeated(

@@ -32,7 +32,7 @@ def make_past(
         files = _compute(spark, stream, table, version, commits, folder / "partials", job)
         store = DuckStore.open(folder / "views.duckdb", 1)
         try:
-            _fill(store, version, Point(commits, 0, newest_before(table, commits)), files, job)
+            _fill(store, version, Point(commits, None, newest_before(table, commits)), files, job)
         except BaseException:
             store.close()
             raise

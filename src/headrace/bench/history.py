@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 from headrace.bench.events import BASE_S, PAGES, STREAM
 from headrace.define.catalog import parse
 from headrace.lake.file import LakeFileWriter, NewFile
-from headrace.lake.range import CHUNK_BYTES
 from headrace.lake.schema import table_schema
 from headrace.lake.table import LakeState, LakeTable
 from headrace.parse.schema import UTC_US
+from headrace.transport.journal.reader import CHUNK_BYTES
+from headrace.transport.position import Position
 
 VISITORS = 10_000
 EVENTS_PER_S = 2_778  # 10 M in an hour: 10,000 visitors then have some 600,000 groups of 1-minute panes
@@ -36,7 +37,7 @@ def extend(table: LakeTable, events: int) -> None:
                 at = table.state
                 cuts = np.linspace(first, end, FILES + 1).astype(int).tolist()
                 files = list(threads.map(lambda cut, at=at: _write(table, at, *cut), pairwise(cuts)))
-                table.commit(at, end * EVENT_BYTES, _event_us(end - 1), files)
+                table.commit(at, Position.at(end * EVENT_BYTES), _event_us(end - 1), files)
 
 
 def _write(table: LakeTable, at: LakeState, first: int, end: int) -> NewFile:

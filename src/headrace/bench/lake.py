@@ -21,6 +21,7 @@ from headrace.lake.table import LakeTable
 from headrace.lake.upkeep import Upkeep
 from headrace.parse.schema import UTC_US
 from headrace.transport.journal.journal import Journal
+from headrace.transport.position import Position
 
 Tell = Callable[[str], None]
 
@@ -56,11 +57,12 @@ def add_commit(table: LakeTable, stream: Stream, count: int, *, dead: int = 0) -
     with table.turn:
         at = table.state
         files = []
-        for first, rows, is_dead in ((at.position, count, False), (at.position + count, dead, True)):
+        start = at.position.offset()
+        for first, rows, is_dead in ((start, count, False), (start + count, dead, True)):
             writer = LakeFileWriter(table.folder, at.next_commit, dead=is_dead)
             writer.write(event_rows(stream, at.next_commit, first, rows))
             files.append(writer.close())
-        table.commit(at, at.position + count + dead, at.position, [file for file in files if file])
+        table.commit(at, Position.at(start + count + dead), start, [file for file in files if file])
 
 
 def many_commits(commits: int, tell: Tell) -> list[Figure]:

@@ -61,6 +61,7 @@ from headrace.store.base import Version
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.journal.journal import Journal
 from headrace.transport.journal.record import read_durable
+from headrace.transport.position import START
 from headrace.transport.sent import FilePiece
 from headrace.workspace.applied import read_running, write_running
 from headrace.workspace.lease import Lease, in_turn
@@ -108,7 +109,7 @@ class Offline:
         """Let the server start."""
         self._opened.close()
         for ingest in self._ingests.values():
-            ingest.journal.close()
+            ingest.transport.close()
         self._ingests.clear()
         if self._lease is not None:
             self._lease.release()
@@ -318,7 +319,7 @@ class Offline:
             table = self._table(stream)
         except CorruptionError as error:
             return describe_damaged(stream, str(error))
-        position = table.state.position if table else 0
+        position = table.state.position.offset() if table else 0
         figures = lake_figures(table)
         return StreamStatus(
             **vars(describe_definition(stream)),
@@ -341,8 +342,11 @@ class Offline:
 
     def _stream(self, name: str) -> Stream:
         if name not in self._catalog.streams:
-            hint = did_you_mean(name, self._catalog.streams)
             waiting = name in load(self.workspace.definitions).streams
+            if waiting and self._lease is not None and self.plan().only_creates:
+                self.apply()  # to write, as the server would at its start
+                return self._catalog.streams[name]
+            hint = did_you_mean(name, self._catalog.streams)
             raise NotFoundError(
                 f"stream '{name}' does not exist",
                 fix="it is defined but not applied: `headrace apply`"
@@ -358,11 +362,11 @@ class Offline:
             journal = Journal(
                 self.workspace.journal(name),
                 fence=lease.fence,
-                lake_end=table.state.position if table else 0,
+                lake_end=table.state.position if table else START,
                 still_mine=lease.check,
             )
             self._ingests[name] = Ingest(stream, journal, self.workspace.settings.max_body_mb << 20)
-            self._ingests[name].lake_position = table.state.position if table else 0
+            self._ingests[name].lake_position = table.state.position if table else START
         return self._ingests[name]
 
     def hold(self) -> Lease:

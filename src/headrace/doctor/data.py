@@ -51,7 +51,7 @@ def check_lakes_and_store(workspace: Workspace, *, deep: bool = False) -> list[F
             again = _open(workspace, catalog.streams[name])
             lake = _check_lake(name, again, deep) if isinstance(again, LakeTable) else lake
         found.append(lake)
-        found.append(check_journal(name, workspace.journal(name), state.position if state else 0))
+        found.append(check_journal(name, workspace.journal(name), state.position.offset() if state else 0))
     made = check_batch_layer(workspace, deep=deep)
     return [*found, check_clock(workspace), *_check_store(workspace, catalog, commits), *made]
 

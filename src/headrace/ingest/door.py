@@ -15,8 +15,8 @@ from headrace.format import iso_us
 from headrace.ingest.formats.layout import Layout
 from headrace.ingest.judge import Judge
 from headrace.ingest.receiver import IngestReply, make_token
-from headrace.transport.journal.journal import Journal, Receipt
-from headrace.transport.journal.keys import LONGEST_KEY
+from headrace.transport.base import LONGEST_KEY, Receipt, Transport
+from headrace.transport.position import START, Position
 from headrace.transport.sent import FilePiece, Sent, stale
 
 BACKLOG_BYTES = 4 << 30  # accepted but not yet in the lake: beyond it, wait
@@ -26,27 +26,27 @@ BODY_BYTES = 64 << 20  # the largest body, and the most that it may become as li
 class Ingest:
     """Takes requests for one stream. What it accepts never becomes a dead letter, but for `keep_bad`."""
 
-    def __init__(self, stream: Stream, journal: Journal, most_bytes: int = BODY_BYTES) -> None:
+    def __init__(self, stream: Stream, transport: Transport, most_bytes: int = BODY_BYTES) -> None:
         self.stream = stream
-        self.journal = journal
-        self.lake_position = 0  # moved by the append; bounds the backlog
+        self.transport = transport
+        self.lake_position = START  # moved by the append; bounds the backlog
         self.most_backlog_bytes = BACKLOG_BYTES
         self._most_bytes = most_bytes
-        self._door = _Door(Judge(stream, journal.now_us, most_bytes))
+        self._door = _Door(Judge(stream, transport.now_us, most_bytes))
         self._claims: dict[str, tuple[str, Future[IngestReply]]] = {}  # keys in flight, with their digest
         self._files: set[str] = set()  # names of files of which a piece is in flight
         self._claiming = threading.Condition()  # also told when a request is through the door
 
-    def redefine(self, stream: Stream) -> int:
+    def redefine(self, stream: Stream) -> Position:
         """Judge by another definition from the next request on.
 
-        Returns when what the one before has judged is in the journal, with a position behind all of that.
+        Returns when what the one before has judged is in the transport, with a position behind all of that.
         """
         with self._claiming:
-            before, self._door = self._door, _Door(Judge(stream, self.journal.now_us, self._most_bytes))
+            before, self._door = self._door, _Door(Judge(stream, self.transport.now_us, self._most_bytes))
             self.stream = stream
             self._claiming.wait_for(lambda: not before.requests)
-        return self.journal.end
+        return self.transport.end
 
     def take(
         self, body: bytes, *, layout: Layout, key: str | None, keep_bad: bool, file: FilePiece | None = None
@@ -55,7 +55,7 @@ class Ingest:
 
         A piece of a file is accepted only if the file stands where the piece begins.
         """
-        if self.journal.end - self.lake_position > self.most_backlog_bytes:
+        if self.transport.reader.bytes_between(self.lake_position, self.transport.end) > self.most_backlog_bytes:
             raise OverloadError(
                 f"stream '{self.stream.name}' is {self.most_backlog_bytes >> 30} GiB behind",
                 fix="nothing of this request was kept; try again later",
@@ -75,7 +75,7 @@ class Ingest:
 
     def sent(self, name: str, first: str) -> dict[str, Any]:
         """What was sent under a file's name, and under other names what begins with the same event."""
-        files = self.journal.sent
+        files = self.transport.sent
         version = files.version(name)  # before what it stands for: a piece that comes between makes it stale
         same = [{"name": other, **self._describe(sent)} for other, sent in files.beginning_with(first, name)]
         return {"version": version, "contents": [self._describe(sent) for sent in files.contents(name)], "same": same}
@@ -95,7 +95,7 @@ class Ingest:
         digest = hashlib.blake2b(body, digest_size=16).hexdigest()
         with self._claiming:
             claimed = self._claims.get(key)
-            earlier = self.journal.recall(key) if claimed is None else None
+            earlier = self.transport.recall(key) if claimed is None else None
             if claimed is None and earlier is None:
                 self._claim_file(file)
                 done: Future[IngestReply] = Future()
@@ -117,11 +117,11 @@ class Ingest:
         return done
 
     def _claim_file(self, file: FilePiece | None) -> None:
-        """Compare here, set by the journal: no other piece of the file comes between."""
+        """Compare here, set by the transport: no other piece of the file comes between."""
         if file is not None:
             if file.name in self._files:
                 raise stale(file.name)
-            self.journal.sent.check(file)
+            self.transport.sent.check(file)
             self._files.add(file.name)
 
     def _release(
@@ -164,9 +164,9 @@ class Ingest:
             judged = door.judge.judge(body, layout, keep_bad=keep_bad)
             if not judged.accepted and key is None:
                 submitted: Future[Receipt] = Future()
-                submitted.set_result(Receipt(self.journal.end, 0, judged.refused))
+                submitted.set_result(Receipt(self.transport.end, 0, judged.refused))
             else:  # with a key also if nothing is accepted: the key stands for this body from now on
-                submitted = self.journal.submit(
+                submitted = self.transport.submit(
                     judged.payload, judged.accepted, judged.refused, key=key, digest=digest, file=file
                 )
         except BaseException:
@@ -185,13 +185,13 @@ class Ingest:
     def _reply(self, receipt: Receipt) -> IngestReply:
         return IngestReply(receipt.accepted, receipt.refused, self._token(receipt.end))
 
-    def _token(self, end: int) -> str:
+    def _token(self, end: Position) -> str:
         return make_token(self.stream.name, end)
 
 
 @dataclass
 class _Door:
-    """What judges requests, and how many of them are not refused or in the journal yet."""
+    """What judges requests, and how many of them are not refused or in the transport yet."""
 
     judge: Judge
     requests: int = 0

@@ -6,6 +6,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from headrace.transport.position import Position
+
 if TYPE_CHECKING:
     from headrace.ingest.formats.layout import Layout
     from headrace.transport.sent import FilePiece
@@ -52,15 +54,23 @@ class Receiver(Protocol):
         """How many events of a file are kept, by mark, as the journal of a dead server says; None if nobody knows."""
 
 
-def make_token(stream: str, position: int) -> str:
+def make_token(stream: str, position: Position) -> str:
     """A token says: all of this stream up to this position."""
-    return f"{stream}.{position:x}"
+    return f"{stream}.{position.to_text()}"
 
 
-def read_token(token: str) -> tuple[str, int] | None:
-    """The stream and position of a token; None if it is none of ours."""
+def read_token(token: str) -> tuple[str, Position] | None:
+    """The stream and position of a token; None if it is not a token."""
     stream, _, position = token.rpartition(".")
     try:
-        return (stream, int(position, 16)) if stream else None
+        return (stream, Position.from_text(position)) if stream else None
     except ValueError:
         return None
+
+
+def merge_tokens(token: str, other: str) -> str:
+    """The token that stands for both of two tokens of a stream; an empty one stands for nothing."""
+    one, two = read_token(token), read_token(other)
+    if one is None or two is None:
+        return other if one is None else token
+    return make_token(one[0], one[1].merge(two[1]))

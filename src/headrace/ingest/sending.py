@@ -26,7 +26,7 @@ from headrace.format import many
 from headrace.ingest.content import Mark, hash_of_event
 from headrace.ingest.files import Piece, SourceFile, StreamShape
 from headrace.ingest.formats.layout import Format, Layout
-from headrace.ingest.receiver import IngestReply, Receiver, read_token
+from headrace.ingest.receiver import IngestReply, Receiver, merge_tokens
 from headrace.transport.sent import FilePiece
 
 STALE_PAUSE_S = 0.2  # before a file that another process is sending too is looked at again
@@ -136,7 +136,7 @@ class Sending:
             self._end_course()
         course.before -= self._accepted_of_file  # by this run, before another process came between
         self._course = course
-        self._counts.token = _later(self._counts.token, course.token)
+        self._counts.token = merge_tokens(self._counts.token, course.token)
         return course.lines
 
     def begin_anew(self) -> None:
@@ -261,8 +261,7 @@ class Sending:
         self._on_its_way = piece, future
 
     def _kept(self, piece: Piece, reply: IngestReply) -> None:
-        # A token stands for all positions before its own, and so the furthest stands for all.
-        self._counts.token = _later(self._counts.token, reply.token)
+        self._counts.token = merge_tokens(self._counts.token, reply.token)
         self._counts.accepted += reply.accepted
         self._accepted_of_file += reply.accepted
         if self._course and reply.accepted:
@@ -358,12 +357,3 @@ def _changed(file: SourceFile, earlier: dict[str, Any]) -> ChangedFileError:
         expected="what was sent, and more behind it",
         fix="send new events in a file of their own; to send all of this one as well: `--again` with this file",
     )
-
-
-def _later(token: str, other: str) -> str:
-    return max((token, other), key=_position)
-
-
-def _position(token: str) -> int:
-    read = read_token(token)
-    return read[1] if read else -1

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headrace.errors import HeadraceError, IngestError, TooLargeError
 from headrace.ingest.formats.columns import json_lines, json_text, line_bytes
-from headrace.ingest.receiver import IngestReply, read_token
+from headrace.ingest.receiver import IngestReply, merge_tokens
 
 ROWS = 8192  # that become lines at once
 PIECE_BYTES = 4 << 20  # of lines that one request has, or a little more
@@ -95,7 +95,7 @@ def _settle(reply: IngestReply, waiting: list[tuple[Piece, Future[IngestReply]]]
         waiting[:0] = [(half, send(half.lines, half.key)) for half in halves]
         return reply
     refused = [{**row, "index": row["index"] + piece.first} for row in said.refused]
-    token = max((reply.token, said.token), key=_position)  # it stands for all positions before its own
+    token = merge_tokens(reply.token, said.token)
     return IngestReply(reply.accepted + said.accepted, [*reply.refused, *refused], token)
 
 
@@ -124,8 +124,3 @@ def _lines(table: pa.Table, rows: int) -> Iterator[bytes]:
 
 def _numbered(key: str | None, number: int) -> str | None:
     return key if key is None or number == 0 else f"{key}-{number}"
-
-
-def _position(token: str) -> int:
-    read = read_token(token)
-    return read[1] if read else -1

@@ -22,14 +22,16 @@ from headrace.lake.table import LakeState, LakeTable
 from headrace.spark.failures import from_spark, is_transient, one_line
 from headrace.spark.session import Session, is_alive
 from headrace.timing import Timing
-from headrace.transport.journal.source import NAME, JournalSource
+from headrace.transport.base import Reader
+from headrace.transport.position import Position
+from headrace.transport.source import NAME, TransportSource, source_options
 
-MOST_BYTES = 96 << 20  # of the journal in one micro-batch
+MOST_BYTES = 96 << 20  # of the transport in one micro-batch
 POOL = "append"
 
 
 class Append:
-    """Moves one stream's events from its journal to its lake table, exactly once.
+    """Moves one stream's events from its transport to its lake table, exactly once.
 
     Spark's checkpoint is not trusted: each start uses a new one and begins where the lake ends.
     """
@@ -38,7 +40,7 @@ class Append:
         self,
         session: Session,
         stream: Stream,
-        journal: Path,
+        reader: Reader,
         table: LakeTable,
         scratch: Path,
         *,
@@ -48,7 +50,7 @@ class Append:
     ) -> None:
         self._session = session
         self._stream = stream
-        self._journal = journal
+        self._reader = reader
         self._table = table
         self._scratch = scratch
         self._on_commit = on_commit
@@ -76,16 +78,11 @@ class Append:
                 raise
             raise JavaEndedError("Java ended while an append was started", fix="it is retried") from error
 
-    def _start_query(self, spark: SparkSession, start: int, checkpoint: str) -> Any:
-        spark.dataSource.register(JournalSource)
-        ranges = (
-            spark.readStream.format(NAME)
-            .option("folder", str(self._journal))
-            .option("start", str(start))
-            .option("most_bytes", str(self._most_bytes))
-            .option("tasks", str(spark.sparkContext.defaultParallelism))
-            .load()
-        )
+    def _start_query(self, spark: SparkSession, start: Position, checkpoint: str) -> Any:
+        spark.dataSource.register(TransportSource)
+        tasks = spark.sparkContext.defaultParallelism
+        options = source_options(self._reader, start, most_bytes=self._most_bytes, tasks=tasks)
+        ranges = spark.readStream.format(NAME).options(**options).load()
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
         writer = ranges.writeStream.queryName(f"append {self._stream.name}").foreachBatch(self._append)
         trigger = writer.trigger(processingTime=f"{self._every_ms} milliseconds")
@@ -143,7 +140,7 @@ class Append:
         at = self._table.state
         work = Work(
             self._stream,
-            str(self._journal),
+            self._reader,
             str(self._table.folder),
             at.next_commit,
             time.time_ns() // 1000,
@@ -168,16 +165,17 @@ class Append:
         fault_point("append.after_commit")
 
 
-def _tiled_end(at: LakeState, told: list[Any]) -> int:
-    """Where the ranges end, having checked that they follow on the lake without gap or overlap."""
+def _tiled_end(at: LakeState, told: list[Any]) -> Position:
+    """Where the ranges end, having checked that in each partition they follow on the lake without gap or overlap."""
     position = at.position
-    for part in told:
-        if part.start != position:
+    for part in told:  # in the order of partition and start
+        if part.start != position.offset(part.partition):
+            of = f" of partition {part.partition}" if part.partition else ""
             raise CorruptionError(
                 "the ranges of a micro-batch do not follow on the lake",
-                found=f"a range from {part.start}",
-                expected=f"one from {position}",
+                found=f"a range from {part.start}{of}",
+                expected=f"one from {position.offset(part.partition)}",
                 fix="nothing was committed; the append starts again where the lake ends",
             )
-        position = part.end
+        position = position.merge(Position.at(part.end, part.partition))
     return position

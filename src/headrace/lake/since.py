@@ -13,8 +13,9 @@ from headrace.lake.schema import REASON
 from headrace.parse.frames import Frames
 from headrace.parse.objects import put_back
 from headrace.parse.parser import Parsed, Parser
+from headrace.transport.position import START, Position, event_base
 
-Since = tuple[tuple[str, int], ...]  # fields, each with the position before which events came without it
+Since = tuple[tuple[str, Position], ...]  # fields, each with the position before which events came without it
 
 
 @lru_cache(maxsize=32)
@@ -36,13 +37,21 @@ def parse_since(
         return parsed
     rows = parsed.columns.append_column(REASON, parsed.reasons)
     refused = np.asarray(parsed.reasons.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
-    start = 0
-    for until in sorted({position for _, position in since}):
-        these = refused & (positions >= start) & (positions < until)
+    start = START
+    for until in sorted({position for _, position in since}, key=lambda position: sum(position.offsets)):
+        these = refused & ~_before(start, positions) & _before(until, positions)
         start = until
         if these.any():
-            lenient = frozenset(name for name, position in since if position >= until)
+            lenient = frozenset(name for name, position in since if position.covers(until))
             again = parser_of(stream, lenient).parse(frames.take(these), arrived_us[these])
             reasons = pa.nulls(len(again.columns), pa.string()) if again.reasons is None else again.reasons
             rows = put_back(rows, these, again.columns.append_column(REASON, reasons))
     return Parsed(rows.drop_columns([REASON]), rows.column(REASON).combine_chunks())
+
+
+def _before(position: Position, events: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Which events, by their own positions, a position covers."""
+    covered = np.zeros(len(events), dtype=bool)
+    for partition, offset in enumerate(position.offsets):
+        covered |= (events >= event_base(partition)) & (events < event_base(partition) + offset)
+    return covered

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from headrace.lake.log import Action, DeltaLog, sync_folders
 from headrace.lake.metadata import schema_change
 from headrace.lake.schema import COMMIT, DEAD, table_schema
 from headrace.spark.failures import one_line
+from headrace.transport.position import Position
 
 if TYPE_CHECKING:
     from headrace.lake.since import Since
@@ -33,10 +35,11 @@ if TYPE_CHECKING:
 COMMIT_ID = "headrace:commit"
 FENCE_ID = "headrace:fence"
 NEWEST_ID = "headrace:newest"
-POSITION_ID = "journal:0"
 ROWS_ID = "headrace:rows"  # of all commits so far: an entry of the log that lost its lines is noticed
 REWRITE_ID = "headrace:rewrite"
-SINCE_ID = "headrace:since:"  # and the name of a field that was added: events before this position came without it
+SINCE_ID = "headrace:since:"  # and the name of a field that was added: events before this offset came without it
+SINCE_PARTITION_ID = "headrace:since@"  # the same in another partition than 0: its number, a colon and the name
+JOURNAL = "journal"  # the transport that is used unless another one is named
 RECENT = 10_000  # commits whose end is kept in memory
 
 
@@ -45,7 +48,7 @@ class LakeState:
     """Where the log stands: commits [0, next_commit) hold the transport up to `position`."""
 
     next_commit: int
-    position: int
+    position: Position
     newest_us: int | None
 
 
@@ -68,8 +71,9 @@ class LakeTable:
     the next one then starts from there, instead of being refused.
     """
 
-    def __init__(self, folder: Path, stream: Stream, fence: int | None) -> None:
+    def __init__(self, folder: Path, stream: Stream, fence: int | None, *, transport: str = JOURNAL) -> None:
         self.folder = folder
+        self._transport = transport  # its name, which is in the ids of its offsets
         self._schema = table_schema(stream)
         self._fence = fence
         self.turn = threading.RLock()
@@ -79,7 +83,7 @@ class LakeTable:
         if fence is not None:
             self._make_folders()
             self._raise_fence(fence, table)
-        self.state = _read_state(table)
+        self.state = _read_state(table, transport)
         self.since = _read_since(table, stream)
         self._files = {file.path: file for file in _list_files(table)}
         self._rows = {dead: sum(f.rows for f in self._files.values() if f.dead == dead) for dead in (False, True)}
@@ -91,7 +95,7 @@ class LakeTable:
     def commit(
         self,
         at: LakeState,
-        position: int,
+        position: Position,
         newest_us: int | None,
         files: Sequence[NewFile],
         removes: Sequence[LakeFile] = (),
@@ -133,7 +137,7 @@ class LakeTable:
             self._put(new, old, {REWRITE_ID: self.log.version + 1}, data_change=False)
             self._note(new, old)
 
-    def redefine(self, stream: Stream, position: int) -> None:
+    def redefine(self, stream: Stream, position: Position) -> None:
         """Take files of a changed stream from here on. The rows that are there stay as they are.
 
         A field that is new to the table has been unknown to events before `position` of the transport.
@@ -145,7 +149,7 @@ class LakeTable:
             if change is not None:
                 known = {field.name for field in table.schema().fields}
                 added = [name for name in schema.names if name not in known]
-                self._put_entry([change, *(_mark(f"{SINCE_ID}{name}", position) for name in added)])
+                self._put_entry([change, *(mark for name in added for mark in _since_marks(name, position))])
                 self.since = (*(s for s in self.since if s[0] not in added), *((name, position) for name in added))
             self._schema = schema
 
@@ -300,7 +304,7 @@ class LakeTable:
         return {
             COMMIT_ID: after.next_commit - 1,
             ROWS_ID: rows,
-            POSITION_ID: after.position,
+            **_offset_ids(self._transport, after.position),
             NEWEST_ID: after.newest_us,
             FENCE_ID: self._fence,
         }
@@ -333,18 +337,36 @@ class LakeTable:
             self._rows[file.dead] += file.rows
 
 
-def _read_state(table: DeltaTable) -> LakeState:
+def _read_state(table: DeltaTable, transport: str) -> LakeState:
     last = table.transaction_version(COMMIT_ID)
+    ids = (f"{transport}:{partition}" for partition in count())
+    offsets = takewhile(lambda offset: offset is not None, map(table.transaction_version, ids))
     return LakeState(
         0 if last is None else last + 1,
-        table.transaction_version(POSITION_ID) or 0,
+        Position(tuple(offset or 0 for offset in offsets)),
         table.transaction_version(NEWEST_ID),
     )
 
 
+def _offset_ids(transport: str, position: Position) -> dict[str, int]:
+    """An id for each partition up to the last that has events: a reader stops at the first one that is missing."""
+    return {f"{transport}:{partition}": offset for partition, offset in enumerate(position.offsets or (0,))}
+
+
 def _read_since(table: DeltaTable, stream: Stream) -> Since:
-    found = ((field.name, table.transaction_version(f"{SINCE_ID}{field.name}")) for field in stream.fields)
-    return tuple((name, position) for name, position in found if position is not None)
+    found = []
+    for name in (field.name for field in stream.fields):
+        first = table.transaction_version(f"{SINCE_ID}{name}")
+        if first is not None:
+            ids = (f"{SINCE_PARTITION_ID}{partition}:{name}" for partition in count(1))
+            others = takewhile(lambda offset: offset is not None, map(table.transaction_version, ids))
+            found.append((name, Position((first, *(offset or 0 for offset in others)))))
+    return tuple(found)
+
+
+def _since_marks(name: str, position: Position) -> list[Action]:
+    ids = [f"{SINCE_ID}{name}", *(f"{SINCE_PARTITION_ID}{n}:{name}" for n in range(1, len(position.offsets)))]
+    return [_mark(each, position.offset(partition)) for partition, each in enumerate(ids)]
 
 
 def _list_files(table: DeltaTable) -> list[LakeFile]:

@@ -1,4 +1,4 @@
-"""Upkeep of one stream's lake and journal: compaction, a short log, and space given back when nobody needs it.
+"""Upkeep of one stream's lake and transport: compaction, a short log, and space given back when nobody needs it.
 
 Safe at any point against a kill, against readers and against the append; nothing of it changes what the log says.
 """
@@ -15,7 +15,7 @@ from headrace.faults import fault_point
 from headrace.lake.compact import TARGET_BYTES, Compaction
 from headrace.lake.schema import DEAD
 from headrace.lake.table import LakeTable
-from headrace.transport.journal.journal import Journal
+from headrace.transport.base import Transport
 
 GRACE_S = 3600.0  # a file that left the table stays so long, for readers in other processes
 ATTEMPT_S = 60.0  # a file of a failed attempt stays so long: a task of it may still run
@@ -27,13 +27,13 @@ class Upkeep:
     def __init__(
         self,
         table: LakeTable,
-        journal: Journal,
+        transport: Transport,
         *,
         grace_s: float = GRACE_S,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._table = table
-        self._journal = journal
+        self._transport = transport
         self._compaction = Compaction(table)
         self._grace_s = grace_s
         self._now = now
@@ -45,7 +45,7 @@ class Upkeep:
         while not busy() and not stopping() and self._compaction.run_once(stopping=lambda: busy() or stopping()):
             self._table.log.tidy()
         self.delete_unused()
-        self._journal.reclaim(self._table.state.position)
+        self._transport.reclaim(self._table.state.position)
         self.last_us = int(self._now() * 1e6)
 
     def delete_unused(self) -> int:

@@ -216,7 +216,7 @@ def next_step(stream: str, table: LakeTable, from_commit: int, most_rows: int, n
     to_commit = step_end(table.files(from_commit, end), from_commit, end, most_rows)
     state = table.state_at(to_commit)
     # Between old commits the position is not known: the version says that it is catching up.
-    position, newest_us = (state.position, state.newest_us) if state else (-1, None)
+    position, newest_us = (state.position, state.newest_us) if state else (None, None)
     return Step(stream, from_commit, to_commit, position, newest_us, int(now * 1e6))
 
 

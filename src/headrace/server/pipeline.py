@@ -28,7 +28,9 @@ from headrace.server.threads import join_all
 from headrace.spark.failures import one_line
 from headrace.store.base import Store, Version
 from headrace.timing import Timing
+from headrace.transport.base import Transport
 from headrace.transport.journal.journal import Journal
+from headrace.transport.position import Position
 from headrace.workspace.lease import Lease
 from headrace.workspace.settings import Workspace
 
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from headrace.maintain.suspects import Suspects
     from headrace.spark.session import Session
 
-BUSY_BYTES = 16 << 20  # of journal that the lake has not: beyond it, the lake's upkeep waits
+BUSY_BYTES = 16 << 20  # of the transport that the lake has not: beyond it, the lake's upkeep waits
 LONG_STEP_S = 5.0  # an edit does not wait longer for a step to end
 IDLE_S = 5.0  # how often a pipeline without news looks for stalled versions to try again
 RETRY_S = 1.0  # how soon a step that failed is tried again
@@ -52,24 +54,24 @@ log = structlog.get_logger("headrace.pipeline")
 
 
 class Pipeline:
-    """Journal, append, lake and maintain of one stream. Takes events from the start; Spark joins later."""
+    """Transport, append, lake and maintain of one stream. Takes events from the start; Spark joins later."""
 
     def __init__(self, workspace: Workspace, stream: Stream, lease: Lease, store: Store) -> None:
         self.stream = stream
         self._workspace = workspace
         self._store = store
         self.table = LakeTable(workspace.lake(stream.name), stream, lease.fence)
-        self.journal = Journal(
+        self.transport: Transport = Journal(
             workspace.journal(stream.name),
             fence=lease.fence,
             lake_end=self.table.state.position,
             still_mine=lease.check,
         )
-        self.table.redefine(stream, self.journal.end)  # a change that no process has finished
+        self.table.redefine(stream, self.transport.end)  # a change that no process has finished
         self._damage = self._look()
-        self.ingest = Ingest(stream, self.journal, workspace.settings.max_body_mb << 20)
+        self.ingest = Ingest(stream, self.transport, workspace.settings.max_body_mb << 20)
         self.ingest.lake_position = self.table.state.position
-        self._upkeep = Upkeep(self.table, self.journal, grace_s=workspace.settings.lake_grace_s)
+        self._upkeep = Upkeep(self.table, self.transport, grace_s=workspace.settings.lake_grace_s)
         self._append: Append | None = None
         self._replay: Replay | None = None
         self.batch: Batch | None = None
@@ -90,8 +92,8 @@ class Pipeline:
     @property
     def error(self) -> str | None:
         """What keeps it from taking events in or bringing them on, until that is over."""
-        if self.journal.trouble:
-            return str(self.journal.trouble)
+        if self.transport.trouble:
+            return str(self.transport.trouble)
         return self._append_error or self._maintain_error or self._damage
 
     @property
@@ -123,7 +125,7 @@ class Pipeline:
         append = Append(
             session,
             self.stream,
-            self.journal.folder,
+            self.transport.reader,
             self.table,
             scratch,
             on_commit=self._on_commit,
@@ -201,7 +203,7 @@ class Pipeline:
         Raises FencedError if this process may not write any more.
         """
         self._rate.note(self.table.rows())
-        self.journal.mend()
+        self.transport.mend()
         append = self._append
         if append is None or self._closed or (self._mending is not None and self._mending.is_alive()):
             return
@@ -267,8 +269,8 @@ class Pipeline:
             log.exception("upkeep failed", stream=self.stream.name)
 
     def backlog_bytes(self) -> int:
-        """How much of the journal the lake has not."""
-        return self.journal.end - self.table.state.position
+        """How much of the transport the lake has not."""
+        return self._bytes_from(self.table.state.position)
 
     def stop_spark(self) -> None:
         """Stop append and maintain; events are still taken in."""
@@ -292,19 +294,19 @@ class Pipeline:
             self._suspects.join(THREADS_END_S)
         if self._speed is not None:
             self._speed.close()
-        self.journal.close()
+        self.transport.close()
 
     def freshness(self, version: Version) -> tuple[int | None, str | None]:
         """The age in ms of the oldest accepted event that a version has not; or why it is not known."""
-        if version.position < 0:
+        if version.position is None:
             of = self.table.state.next_commit
             return None, f"catching up with history: {version.applied_to} of {of} commits"
-        age_ms = self.journal.age_ms(version.position)
+        age_ms = self.transport.age_ms(version.position)
         if age_ms == 0 and version.applied_to < self.table.state.next_commit:
             return None, "catching up with replayed dead letters"
         if age_ms is not None:
             return age_ms, None
-        if version.position < self.journal.start:
+        if not version.position.covers(self.transport.start):
             return None, "the events that wait came so long ago that the journal has them no more"
         return None, "the clock was set back behind the arrival of the events that wait"
 
@@ -340,8 +342,11 @@ class Pipeline:
         return {"commit": self._append.commit_times, "maintain": self._speed.step_times}
 
     def lag_bytes(self, version: Version) -> int | None:
-        """How much of the journal a version has not; None while that is not known."""
-        return None if version.position < 0 else max(0, self.journal.end - version.position)
+        """How much of the transport a version has not; None while that is not known."""
+        return None if version.position is None else self._bytes_from(version.position)
+
+    def _bytes_from(self, position: Position) -> int:
+        return self.transport.reader.bytes_between(position, self.transport.end)
 
     def describe(self) -> StreamStatus:
         """The stream as `headrace streams` and HTTP show it."""
@@ -353,7 +358,7 @@ class Pipeline:
             commits=state.next_commit,
             backlog_bytes=self.backlog_bytes(),
             newest_event=iso_us(state.newest_us),
-            freshness_ms=self.journal.age_ms(state.position),
+            freshness_ms=self.transport.age_ms(state.position),
             events_per_second=round(self._rate.per_second()),
             commit_ms=self._append.last_commit_ms if self._append else None,
             maintain_ms=self._speed.last_step_ms if self._speed else None,

@@ -94,4 +94,7 @@ def _versions(store: Store) -> list[Version]:
 
 
 def _is_ahead(version: Version, lake: LakeState | None) -> bool:
-    return lake is not None and (version.applied_to > lake.next_commit or version.position > lake.position)
+    if lake is None:
+        return False
+    lost = version.position is not None and not lake.position.covers(version.position)
+    return lost or version.applied_to > lake.next_commit

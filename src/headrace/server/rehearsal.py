@@ -42,7 +42,7 @@ def rehearse(spark: SparkSession, scratch: Path, stopped: threading.Event) -> No
     journal = Journal(folder / "journal", fence=1)
     store = DuckStore.open(folder / "views.duckdb", 1)
     store.register(view, fingerprint(view), stream.patience_ms)
-    append = Append(lambda: spark, stream, journal.folder, table, folder)
+    append = Append(lambda: spark, stream, journal.reader, table, folder)
     speed = Speed(lambda: spark, stream, table, store, folder)
     ingest = Ingest(stream, journal)
     try:

@@ -383,8 +383,8 @@ class Runtime:
         stream, position = read
         with self._store.snapshot() as snapshot:
             versions = [v for v in snapshot.versions() if v.moves and v.view.stream == stream]
-        behind = [v for v in versions if v.position < position]
-        in_lake = pipeline.table.state.position >= position
+        behind = [v for v in versions if v.position is None or not v.position.covers(position)]
+        in_lake = pipeline.table.state.position.covers(position)
         return TokenState(in_lake and not behind, sorted(v.view.name for v in behind if v.stalled))
 
     def wait_token(self, token: str, timeout_s: float) -> TokenState:

@@ -110,7 +110,7 @@ class Events:
         except TableNotFoundError:
             table = None
         commits = table.state.next_commit if table else 0
-        position = table.state.position if table else 0
+        position = table.state.position.offset() if table else 0
         waiting = max(0, (read_durable(self._workspace.journal(stream.name)) or 0) - position)
         if waiting:
             self._behind.append(

@@ -15,6 +15,8 @@ import pyarrow as pa
 
 from headrace.aggregate import Value
 from headrace.define.model import View
+from headrace.transport.position import START as TRANSPORT_START
+from headrace.transport.position import Position
 
 # Names with a leading underscore are ours: `count(*) AS events` must not meet them.
 KEY_ID = "_key_id"  # 32 hex digits in partials; a 128-bit column in the store
@@ -59,7 +61,7 @@ class Version:
     next_horizon: int | None = None
     built_to: int = 0  # of a build: commits [0, built_to) have been computed
     applied_to: int = 0
-    position: int = 0  # where the transport goes on behind commit applied_to - 1
+    position: Position | None = TRANSPORT_START  # where the transport continues after commit applied_to - 1, if known
     newest_us: int | None = None  # newest event time over the stream's commits [0, applied_to)
     applied_at_us: int = 0  # wall time of the last merge
     changed_at_us: int = 0  # when it came into its state
@@ -103,14 +105,14 @@ class Version:
 
 @dataclass(frozen=True)
 class Point:
-    """A place in a stream's log: behind commit - 1, at a position of the transport."""
+    """A place in a stream's log: behind commit - 1, at a position of the transport, if that is known."""
 
     commit: int
-    position: int
+    position: Position | None
     newest_us: int | None
 
 
-START = Point(0, 0, None)
+START = Point(0, TRANSPORT_START, None)
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ class Step:
     stream: str
     from_commit: int
     to_commit: int
-    position: int
+    position: Position | None  # None between old commits, of which the lake no longer knows it
     newest_us: int | None
     at_us: int
 

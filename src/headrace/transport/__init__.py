@@ -1,1 +1,1 @@
-"""Durable raw bytes with positions."""
+"""Durable raw bytes with positions: the contract of a transport, and those that implement it."""

@@ -18,6 +18,7 @@ import orjson
 
 from headrace.disk import replace_file, sync
 from headrace.errors import CorruptionError, StaleMarkError
+from headrace.transport.position import Position
 
 MOST_SAME = 10  # names that are told of one content
 _PATTERN = "sent-*.json"
@@ -50,8 +51,16 @@ class Sent:
     mark: str
     first: str
     events: int
-    end: int
+    end: Position
     arrived_us: int
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> Self:
+        """From a file that was written."""
+        return cls(**{**fields, "end": Position.from_json(fields["end"])})
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**vars(self), "end": self.end.to_json()}
 
 
 @dataclass
@@ -79,9 +88,9 @@ class SentFiles:
             try:
                 for name, entry in orjson.loads(path.read_bytes())["files"].items():
                     if entry["version"] > files.version(name):
-                        contents = [Sent(**content) for content in entry["contents"]]
+                        contents = [Sent.of(content) for content in entry["contents"]]
                         files._put(name, _Name(entry["version"], {content.mark: content for content in contents}))
-            except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+            except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
                 raise CorruptionError(
                     f"file '{path}' is damaged",
                     expected="the files that were sent to the stream, as JSON",
@@ -95,7 +104,7 @@ class SentFiles:
             if not self._changed:
                 return
             names = {
-                name: {"version": entry.version, "contents": [asdict(sent) for sent in entry.contents.values()]}
+                name: {"version": entry.version, "contents": [sent.as_dict() for sent in entry.contents.values()]}
                 for name, entry in self._names.items()
             }
             self._changed = False
@@ -120,7 +129,7 @@ class SentFiles:
         """What was sent under a name, the newest last."""
         with self._lock:
             entry = self._names.get(name)
-            return sorted(entry.contents.values(), key=lambda sent: sent.end) if entry else []
+            return sorted(entry.contents.values(), key=lambda sent: _version(sent.end)) if entry else []
 
     def beginning_with(self, first: str, but: str) -> list[tuple[str, Sent]]:
         """What was sent under other names and begins with the same event, some of it."""
@@ -136,16 +145,16 @@ class SentFiles:
         if not fits:
             raise stale(piece.name)
 
-    def note(self, piece: FilePiece, events: int, end: int, arrived_us: int) -> None:
+    def note(self, piece: FilePiece, events: int, end: Position, arrived_us: int) -> None:
         """A piece whose record ends at a position is kept. What is known already changes nothing."""
         with self._lock:
             entry = self._names.get(piece.name) or _Name()
-            if end <= entry.version:
+            if _version(end) <= entry.version:
                 return
             before = entry.contents.pop(piece.after, None)
             total = events if piece.start or before is None else before.events + events
             entry.contents[piece.mark] = Sent(piece.mark, piece.first, total, end, arrived_us)
-            entry.version = end
+            entry.version = _version(end)
             self._put(piece.name, entry)
 
     def _put(self, name: str, entry: _Name) -> None:
@@ -153,6 +162,11 @@ class SentFiles:
         self._names[name] = entry
         for sent in entry.contents.values():
             self._by_first.setdefault(sent.first, set()).add(name)
+
+
+def _version(end: Position) -> int:
+    """Ascends with each piece of a name: they are all in one partition, and `end` names no other."""
+    return sum(end.offsets)
 
 
 def stale(name: str) -> StaleMarkError:

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from headrace.define.durations import parse_duration
 from headrace.errors import DefinitionError, RequestError
 from headrace.ingest.receiver import IngestReply
-from headrace.transport.journal.keys import LONGEST_KEY
+from headrace.transport.base import LONGEST_KEY
 from headrace.web.admission import Admission
 from headrace.web.body import declared_bytes, read_body, read_compression, read_file_piece, read_layout, unpack_body
 from headrace.web.meter import COUNTED

@@ -64,14 +64,14 @@ class DeadLake:
         at, end = self.table.state, self.journal.end
         work = Work(
             self.stream,
-            str(self.journal.folder),
+            self.journal.reader,
             str(self.table.folder),
             at.next_commit,
             time.time_ns() // 1000,
             at.newest_us,
             self.table.since,
         )
-        batch = pa.RecordBatch.from_pylist([{"start": at.position, "end": end}])
+        batch = pa.RecordBatch.from_pylist([{"partition": 0, "start": at.position.offset(), "end": end.offset()}])
         (told,) = [row for batch in range_writer(work)(iter([batch])) for row in batch.to_pylist()]
         files = [NewFile(**file) for file in orjson.loads(told["files"])]
         newest = max((us for us in (told["newest_us"], at.newest_us) if us is not None), default=None)

@@ -19,6 +19,7 @@ from headrace.errors import FencedError
 from headrace.lake import compact
 from headrace.lake.compact import Compaction
 from headrace.lake.table import LakeTable
+from headrace.transport.position import START
 
 from .lake_rows import STREAM, expected, read, rows_of, small_lake
 
@@ -104,7 +105,7 @@ def test_files_stay_below_the_target_and_full_ones_are_left_alone(tmp_path: Path
 def test_files_of_different_columns_are_not_mixed(tmp_path: Path) -> None:
     table = small_lake(tmp_path, 9)
     (wider,) = parse("CREATE STREAM s (id BIGINT, at TIMESTAMP, more STRING)").streams.values()
-    table.redefine(wider, 0)
+    table.redefine(wider, START)
     for _ in range(9):
         add_commit(table, wider, 5)
     assert compact_all(table, gather=8) == 2

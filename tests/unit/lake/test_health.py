@@ -18,6 +18,7 @@ from headrace.errors import CorruptionError, DiskFullError
 from headrace.lake.file import LakeFileWriter
 from headrace.lake.health import check_contents, check_files, check_log
 from headrace.lake.table import LakeTable
+from headrace.transport.position import Position
 
 (STREAM,) = parse("CREATE STREAM s (id BIGINT)").streams.values()
 COMMITS, ROWS = 5, 1000
@@ -29,7 +30,7 @@ def write_file(table: LakeTable, commit: int) -> None:
     writer.write(pa.table({"_commit": pa.repeat(pa.scalar(commit), ROWS), "_position": numbers, "id": numbers}))
     file = writer.close()
     assert file is not None
-    table.commit(table.state, (commit + 1) * 10, None, [file])
+    table.commit(table.state, Position.at((commit + 1) * 10), None, [file])
 
 
 @pytest.fixture
@@ -162,7 +163,7 @@ def test_a_full_disk_commits_nothing_and_goes_on(small_disk: Callable[[int], Pat
     with pytest.raises(
         DiskFullError, match=f"the lake of stream 's' cannot be written: the disk of '{disk}/s' is full"
     ):
-        table.commit(before, 10**6, None, [])
+        table.commit(before, Position.at(10**6), None, [])
     assert table.state == reopen(table.folder).state == before
     ballast.unlink()
     write_file(table, table.state.next_commit)

@@ -12,6 +12,7 @@ from headrace.define.catalog import parse
 from headrace.errors import ConflictError, CorruptionError, FencedError
 from headrace.lake.file import NewFile
 from headrace.lake.table import LakeFile, LakeState, LakeTable
+from headrace.transport.position import Position
 
 (STREAM,) = parse("CREATE STREAM s (id BIGINT)").streams.values()
 
@@ -23,18 +24,18 @@ def new_file(name: str, commit: int, *, dead: bool = False, rows: int = 5, last:
 
 
 class Table(LakeTable):
-    """Makes the files that it is told of: empty, but there."""
+    """Makes the files that it is told of: empty, but there. Its transport has one partition."""
 
-    def commit(
+    def commit(  # type: ignore[override]
         self,
         at: LakeState,
-        position: int,
+        offset: int,
         newest_us: int | None,
         files: Sequence[NewFile],
         removes: Sequence[LakeFile] = (),
     ) -> LakeState:
         self._touch(files)
-        return super().commit(at, position, newest_us, files, removes)
+        return super().commit(at, Position.at(offset), newest_us, files, removes)
 
     def rewrite(self, old: Sequence[LakeFile], new: Sequence[NewFile]) -> None:
         self._touch(new)
@@ -54,12 +55,12 @@ def table_of(folder: Path, commits: int) -> Table:
 
 def test_state_and_files_survive_opening_again(tmp_path: Path) -> None:
     table = Table(tmp_path, STREAM, fence=1)
-    assert table.state == LakeState(0, 0, None)
+    assert table.state == LakeState(0, Position.at(0), None)
     for number in range(3):
         table.commit(table.state, (number + 1) * 10, 1000 + number, [new_file(f"f{number}", number)])
     table.commit(table.state, 40, 1002, [new_file("bad", 3, dead=True)])
     again = Table(tmp_path, STREAM, fence=2)
-    assert again.state == LakeState(4, 40, 1002)
+    assert again.state == LakeState(4, Position.at(40), 1002)
     assert (again.rows(), again.rows(dead=True)) == (15, 5)
     assert [file.path[-10:-8] for file in again.files(1, 3)] == ["f1", "f2"]
     assert again.files(1, 3) == table.files(1, 3)
@@ -91,12 +92,12 @@ def test_a_commit_adds_and_removes_at_once(tmp_path: Path) -> None:
     (bad,) = table.files(0, 1, dead=True)
     table.commit(table.state, 10, None, [new_file("good", 1, rows=4), new_file("b2", 0, dead=True, rows=1)], [bad])
     for seen in (table, Table(tmp_path, STREAM, fence=None)):
-        assert seen.state == LakeState(2, 10, None)
+        assert seen.state == LakeState(2, Position.at(10), None)
         assert (seen.rows(), seen.rows(dead=True)) == (9, 1)
         assert [file.path for file in seen.files(0, 2, dead=True)] == ["_dead=true/b2.parquet"]
     with pytest.raises(ConflictError, match=r"does not hold file '_dead=true/bad\.parquet' any more"):
         table.commit(table.state, 10, None, [new_file("c", 2)], [bad])
-    assert Table(tmp_path, STREAM, fence=None).state == table.state == LakeState(2, 10, None)
+    assert Table(tmp_path, STREAM, fence=None).state == table.state == LakeState(2, Position.at(10), None)
 
 
 def test_a_rewrite_moves_no_commit_and_keeps_the_rows(tmp_path: Path) -> None:
@@ -135,7 +136,7 @@ def test_what_is_read_is_not_deleted_and_what_is_deleted_is_not_committed(tmp_pa
     assert table.doom(file.path for file in files) == [file.path for file in files]
     for _ in range(2):
         with pytest.raises(ConflictError, match="cleaned up before it was committed"):
-            LakeTable.commit(table, table.state, 30, None, [new_file("other", 2)])
+            LakeTable.commit(table, table.state, Position.at(30), None, [new_file("other", 2)])
         table.forget("_dead=false/other.parquet")  # and it is not on disk
     assert table.rows() == 10
 
@@ -146,8 +147,8 @@ def test_turns_are_taken_one_after_the_other(tmp_path: Path) -> None:
     def take(number: int) -> None:
         with table.turn:
             at = table.state
-            table.commit(at, at.position + 10, None, [new_file(f"t{number}", at.next_commit)])
+            table.commit(at, at.position.offset() + 10, None, [new_file(f"t{number}", at.next_commit)])
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(take, range(20)))
-    assert table.state == LakeState(21, 210, None)
+    assert table.state == LakeState(21, Position.at(210), None)

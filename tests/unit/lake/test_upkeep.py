@@ -20,6 +20,7 @@ from headrace.lake.upkeep import ATTEMPT_S, GRACE_S, Upkeep, lake_figures
 from headrace.transport.journal.journal import Journal
 from headrace.transport.journal.keys import WINDOW_US
 from headrace.transport.journal.record import list_segments
+from headrace.transport.position import START, Position
 
 from .lake_rows import STREAM, expected, rows_of, small_lake
 
@@ -71,7 +72,7 @@ def test_killed_anywhere_it_goes_on(tmp_path: Path, point: str) -> None:
     assert ended.returncode == -9, ended.stdout + ended.stderr
     table = LakeTable(tmp_path / "lake", STREAM, fence=2)
     journal = Journal(tmp_path / "journal", fence=2, lake_end=table.state.position)
-    assert journal.end == max(180, 3 * (32 + 30))
+    assert journal.end == Position.at(max(180, 3 * (32 + 30)))
     Upkeep(table, journal, grace_s=0, now=lambda: time.time() + 1).run()
     for dead in (False, True):
         assert rows_of(table, dead=dead) == expected((0, 30), dead=1, of_dead=dead)
@@ -145,17 +146,17 @@ def test_the_journal_gives_back_what_the_lake_holds_and_no_key_needs(tmp_path: P
     journal = Journal(
         tmp_path / "j", fence=1, segment_bytes=1, clock_us=lambda: clock[0], monotonic_s=lambda: clock[0] / 1e6
     )
-    ends = [journal.submit(b"x" * 30, 1, [], key=f"k{n}").result().end for n in range(4)]
+    ends = [journal.submit(b"x" * 30, 1, [], key=f"k{n}").result().end.offset() for n in range(4)]
     assert journal.reclaim(journal.end) == 0  # a retry may still come
     clock[0] += WINDOW_US + 2
-    assert journal.reclaim(ends[1] - 1) == ends[0]
-    assert (journal.start, journal.recall("k0")) == (ends[0], None)
+    assert journal.reclaim(Position.at(ends[1] - 1)) == ends[0]
+    assert (journal.start, journal.recall("k0")) == (Position.at(ends[0]), None)
     assert journal.reclaim(journal.end) == ends[2] - ends[0]  # but not the file that is written to
     assert [segment.start for segment in list_segments(tmp_path / "j")] == [ends[2]]
     journal.close()
-    again = Journal(tmp_path / "j", fence=2, lake_end=ends[3])
-    assert again.end == ends[3]
-    assert again.age_ms(0) is None  # not 0: what is gone is not fresh
+    again = Journal(tmp_path / "j", fence=2, lake_end=Position.at(ends[3]))
+    assert again.end == Position.at(ends[3])
+    assert again.age_ms(START) is None  # not 0: what is gone is not fresh
     again.close()
 
 

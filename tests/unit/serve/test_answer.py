@@ -18,6 +18,7 @@ from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
+from headrace.transport.position import Position
 from tests.unit.store.partial_files import Event, make_view, simple_event, write_partials
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -36,7 +37,7 @@ def store(tmp_path: Path) -> Iterator[DuckStore]:
 def merge(store: DuckStore, folder: Path, *events: Event) -> None:
     file = write_partials(folder / "p.parquet", make_view(), events)
     newest_us = int(NEWEST.timestamp() * 1_000_000)
-    store.apply(Step("events", 0, 4, 99, newest_us, 0), {("v", 1): [file]})
+    store.apply(Step("events", 0, 4, Position.at(99), newest_us, 0), {("v", 1): [file]})
 
 
 def ask(store: DuckStore) -> Answer:

@@ -19,6 +19,7 @@ from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
+from headrace.transport.position import Position
 from tests.unit.serve.cases import PANE, cases
 from tests.unit.serve.reference import expected, same_rows
 from tests.unit.store.partial_files import write_partials
@@ -74,7 +75,7 @@ def test_answers_equal_the_reference(few: int, case: Any, data: st.DataObject) -
                 for i, part in enumerate((batch[:cut], batch[cut:]))
                 if part
             ]
-            step = Step("events", number, number + 1, 0, None if newest is None else newest * 1000, 0)
+            step = Step("events", number, number + 1, Position.at(0), None if newest is None else newest * 1000, 0)
             store.apply(step, {("v", 1): files})
         found = ask(store, asked, limit)
         store.close()

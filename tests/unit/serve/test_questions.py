@@ -24,6 +24,7 @@ from headrace.serve.read import count_more, read
 from headrace.serve.times import Bound, parse_bound
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
+from headrace.transport.position import Position
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, decimal
 from tests.unit.store.partial_files import make_view, simple_event, write_partials
 
@@ -41,7 +42,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckStore]:
     for view in (pages, five, total, typed, quiet):
         opened.register(view, "f", patience_ms=2 * MINUTE)
     events = [simple_event(key, at * MINUTE, at) for at in range(10) for key in ("/a", "/b", None, "\\N")]
-    step = Step("events", 0, 1, 0, 9 * MINUTE * 1000 + 5, 0)
+    step = Step("events", 0, 1, Position.at(0), 9 * MINUTE * 1000 + 5, 0)
     steps = {(view.name, 1): [write_partials(folder / view.name, view, events)] for view in (pages, five, total)}
     opened.apply(step, steps)
     yield opened
@@ -88,7 +89,7 @@ def test_a_calendar_span_is_asked_for_by_its_bounds_as_the_refusal_says(tmp_path
     store.register(view, "f", patience_ms=0)
     first = date(2025, 12, 1).toordinal() - date(1970, 1, 1).toordinal()
     events = [simple_event("/a", (first + day) * day_ms, 1) for day in range(450)]
-    step = Step("events", 0, 1, 0, (first + 449) * day_ms * 1000, 0)
+    step = Step("events", 0, 1, Position.at(0), (first + 449) * day_ms * 1000, 0)
     store.apply(step, {("daily", 1): [write_partials(tmp_path / "daily", view, events)]})
     with pytest.raises(QuestionError) as refused:
         ask(store, "daily", window=f"1 {unit}")
@@ -305,7 +306,7 @@ def test_a_cursor_from_before_an_edit_is_refused(tmp_path: Path) -> None:
     view = make_view("edited")
     store.register(view, "before", patience_ms=0)
     store.apply(
-        Step("events", 0, 1, 0, 5, 0),
+        Step("events", 0, 1, Position.at(0), 5, 0),
         {("edited", 1): [write_partials(tmp_path / "p", view, [simple_event(key, 0) for key in "ab"])]},
     )
     cursor = ask(store, "edited", limit=1).next_cursor

@@ -16,6 +16,7 @@ from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
+from headrace.transport.position import Position
 from tests.unit.store.partial_files import Event, make_view, simple_event, write_partials
 
 MINUTE = 60_000
@@ -41,7 +42,7 @@ def merge(store: DuckStore, folder: Path, *events: Event) -> None:
     assert version is not None
     at = version.applied_to
     file = write_partials(folder / f"{at}.parquet", version.view, events)
-    store.apply(Step("events", at, at + 1, at + 1, 9 * MINUTE * 1000, 0), {("v", version.number): [file]})
+    store.apply(Step("events", at, at + 1, Position.at(at + 1), 9 * MINUTE * 1000, 0), {("v", version.number): [file]})
 
 
 def asking(store: DuckStore, *between: Callable[[], None]) -> Callable[[Question], Answer]:

@@ -21,6 +21,7 @@ from headrace.sql.check import Refused
 from headrace.sql.load import default_plan, describe_version, load_view
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
+from headrace.transport.position import Position
 from tests.unit.serve.cases import PANE, cases
 from tests.unit.store.partial_files import make_view, simple_event, write_partials
 
@@ -50,7 +51,7 @@ def test_names_of_the_bounds_of_a_window_are_columns(tmp_path: Path) -> None:
     view = make_view(window=Window(PANE, PANE, start_name="minute", end_name="until"))
     store.register(view, "f", 0)
     file = write_partials(tmp_path / "p.parquet", view, [simple_event("/a", PANE, 3)])
-    store.apply(Step("events", 0, 1, 0, 5 * PANE * 1000, 0), {("v", 1): [file]})
+    store.apply(Step("events", 0, 1, Position.at(0), 5 * PANE * 1000, 0), {("v", 1): [file]})
     rows = load(store).execute("SELECT minute = window_start, until = window_end, sum_bigint FROM v").fetchall()
     store.close()
     assert rows == [(True, True, 3)]
@@ -65,7 +66,7 @@ def test_a_table_holds_what_the_answer_shows(case: Any) -> None:
         store.register(view, "f", patience_ms=PANE)
         for number, events in enumerate(batches):
             files = [write_partials(Path(folder) / f"{number}.parquet", view, events)] if events else []
-            store.apply(Step("events", number, number + 1, 0, 5 * PANE * 1000, 0), {("v", 1): files})
+            store.apply(Step("events", number, number + 1, Position.at(0), 5 * PANE * 1000, 0), {("v", 1): files})
         wanted = answer(store, Question.of("v", limit=10_000), lambda version: (0, None), NOW).arrow()
         connection = load(store)
         store.close()
@@ -79,7 +80,7 @@ def test_a_view_that_is_too_large_is_refused(tmp_path: Path) -> None:
     view = make_view()
     store.register(view, "f", 0)
     file = write_partials(tmp_path / "p.parquet", view, [simple_event(key, 0) for key in "abc"])
-    store.apply(Step("events", 0, 1, 0, 0, 0), {("v", 1): [file]})
+    store.apply(Step("events", 0, 1, Position.at(0), 0, 0), {("v", 1): [file]})
     with pytest.raises(Refused, match="view 'v' is too large for SQL"):
         load(store, most_rows=2)
     store.close()

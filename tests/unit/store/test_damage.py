@@ -20,6 +20,7 @@ from headrace.server.reconcile import reconcile_views
 from headrace.server.stored import highest_fence, open_store
 from headrace.store.duckdb import database
 from headrace.store.duckdb.store import DuckStore
+from headrace.transport.position import Position
 from headrace.workspace.settings import Settings, Workspace
 from tests.unit.store.partial_files import simple_event, write_partials
 from tests.unit.store.test_duckdb import VIEW, counted, serving, step
@@ -189,7 +190,9 @@ def test_a_store_of_a_newer_format_is_refused_and_left_alone(workspace: Workspac
     with duckdb.connect(str(path)) as connection:
         connection.execute("UPDATE store_format SET version = 99")
     for read_only in (True, False):
-        with pytest.raises(WorkspaceError, match="written by a newer Headrace; found format 99; expected at most 3"):
+        with pytest.raises(
+            WorkspaceError, match=f"written by a newer Headrace; found format 99; expected at most {database.FORMAT}"
+        ):
             DuckStore.open(path, 5, read_only=read_only)
     with pytest.raises(WorkspaceError, match="format 99"):
         open_store(workspace, 5)
@@ -210,13 +213,13 @@ def reconciled(store: DuckStore, lake: LakeState | None) -> tuple[str, int]:
 def test_a_view_that_is_ahead_of_its_lake_is_computed_anew(workspace: Workspace) -> None:
     store = open_store(workspace, 1)
     view = DEFINITIONS.views["n"]
-    assert reconciled(store, LakeState(0, 0, None)) == ("serving", 0)
+    assert reconciled(store, LakeState(0, Position.at(0), None)) == ("serving", 0)
     assert serving(store, "n").fingerprint == fingerprint(view)
     store.apply(step(0, 5), {("n", 1): []})
-    assert reconciled(store, LakeState(5, 50, None)) == ("serving", 5)
-    assert reconciled(store, LakeState(9, 90, None)) == ("serving", 5)
+    assert reconciled(store, LakeState(5, Position.at(50), None)) == ("serving", 5)
+    assert reconciled(store, LakeState(9, Position.at(90), None)) == ("serving", 5)
     assert reconciled(store, None) == ("serving", 5)  # a lake that cannot be read tells nothing
-    assert reconciled(store, LakeState(4, 40, None)) == ("registered", 4)
+    assert reconciled(store, LakeState(4, Position.at(40), None)) == ("registered", 4)
     store.close()
 
 

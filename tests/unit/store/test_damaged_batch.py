@@ -25,13 +25,14 @@ from headrace.store.base import BatchTable, Point
 from headrace.store.duckdb.batch_table import make_batch_table
 from headrace.store.duckdb.database import DAMAGED
 from headrace.store.duckdb.store import DuckStore
+from headrace.transport.position import Position
 from headrace.workspace.settings import Settings, Workspace
 from tests.unit.store.partial_files import make_view, simple_event, write_partials
 from tests.unit.store.test_duckdb import counted, serving
 
 VIEW = make_view("traffic")
 ROWS = 3_000
-LAKE = LakeState(3, 30, None)
+LAKE = LakeState(3, Position.at(30), None)
 CATALOG = Catalog({VIEW.stream: Stream(VIEW.stream, ())}, {VIEW.name: VIEW})
 
 
@@ -43,7 +44,7 @@ def workspace(tmp_path: Path) -> Workspace:
 def fill(workspace: Workspace, fence: int = 1) -> Path:
     """A store whose view answers from one batch table; that file."""
     store = open_store(workspace, fence)
-    store.register(VIEW, fingerprint(VIEW), 5, Point(3, 30, None))
+    store.register(VIEW, fingerprint(VIEW), 5, Point(3, Position.at(30), None))
     file = write_partials(workspace.folder / "p", VIEW, [simple_event(f"/{i}", 0) for i in range(ROWS)])
     store.batch_folder.mkdir()
     made = make_batch_table(VIEW, store.batch_folder / "t.duckdb", partials=[Path(file)], earlier=[])
@@ -136,7 +137,7 @@ def test_a_bit_flipped_anywhere_is_never_a_wrong_number(workspace: Workspace) ->
 def test_a_retired_version_that_is_damaged_takes_nobody_with_it(workspace: Workspace) -> None:
     path = fill(workspace)
     store = open_store(workspace, 2)
-    store.register(VIEW, fingerprint(VIEW), 5, Point(3, 30, None))
+    store.register(VIEW, fingerprint(VIEW), 5, Point(3, Position.at(30), None))
     shutil.copy(path, path.with_name("u.duckdb"))
     store.build("traffic", 2, 3)
     store.fill("traffic", 2, replace(serving(store).batch[0], file="u.duckdb"))
@@ -158,7 +159,7 @@ def test_slices_of_another_definition_are_not_taken_for_ones_own(workspace: Work
     """Numbers begin anew with a store that was lost: a slice is known by the definition that it was computed by."""
     edited = replace(VIEW, columns=VIEW.columns[:1])
     store = open_store(workspace, 1)
-    first = store.register(VIEW, fingerprint(VIEW), 5, Point(3, 30, None))
+    first = store.register(VIEW, fingerprint(VIEW), 5, Point(3, Position.at(30), None))
     old = Slices(slices_folder(workspace.builds, first), 0, 3)
     with old.adding(0, 2) as draft:
         draft.mkdir()
@@ -166,7 +167,7 @@ def test_slices_of_another_definition_are_not_taken_for_ones_own(workspace: Work
     (file,) = (workspace.data / "store").glob("*.duckdb")
     file.unlink()
     store = open_store(workspace, 2)
-    again = store.register(edited, fingerprint(edited), 5, Point(3, 30, None))
+    again = store.register(edited, fingerprint(edited), 5, Point(3, Position.at(30), None))
     assert (first.number, first.home) == (again.number, again.home)
     assert Slices(slices_folder(workspace.builds, again), 0, 3).done_to() == 0
     clean(store, workspace.builds)

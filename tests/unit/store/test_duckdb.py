@@ -14,6 +14,7 @@ import pytest
 from headrace.errors import ConflictError, CorruptionError, FencedError, WorkspaceError
 from headrace.store.base import BUCKET, EVENTS, Selection, Step, Version
 from headrace.store.duckdb.store import DuckStore
+from headrace.transport.position import Position
 from headrace.types import Type
 from tests.unit.store.partial_files import TYPES, make_view, simple_event, write_partials
 
@@ -29,7 +30,7 @@ def store(tmp_path: Path) -> Iterator[DuckStore]:
 
 
 def step(start: int, end: int) -> Step:
-    return Step("events", start, end, position=end * 10, newest_us=end * 60_000_000, at_us=end)
+    return Step("events", start, end, position=Position.at(end * 10), newest_us=end * 60_000_000, at_us=end)
 
 
 def serving(store: DuckStore, view: str = "traffic") -> Version:
@@ -66,7 +67,8 @@ def test_a_step_without_files_still_moves(store: DuckStore) -> None:
     store.register(VIEW, "a", 5)
     store.apply(step(0, 3), {("traffic", 1): []})
     version = serving(store)
-    assert (version.applied_to, version.position, version.newest_us, version.applied_at_us) == (3, 30, 180_000_000, 3)
+    assert (version.applied_to, version.position) == (3, Position.at(30))
+    assert (version.newest_us, version.applied_at_us) == (180_000_000, 3)
 
 
 def test_a_step_that_does_not_fit_changes_nothing(store: DuckStore, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from headrace.server.describe import describe_versions
 from headrace.store.base import Step
 from headrace.store.duckdb.database import FORMAT, OutdatedError
 from headrace.store.duckdb.store import DuckStore
+from headrace.transport.position import Position
 from headrace.types import INT, STRING
 from tests.unit.store.partial_files import make_view, simple_event, write_partials
 
@@ -74,7 +75,7 @@ def test_a_version_that_is_kept_no_more_is_compared_with_none(store: DuckStore) 
 def test_a_store_of_the_format_before_is_upgraded(store: DuckStore, tmp_path: Path) -> None:
     store.register(ONE, "one", 0)
     file = write_partials(tmp_path / "p", ONE, [simple_event("/a", 0)])
-    store.apply(Step("events", 0, 1, 10, 0, 0), {("v", 1): [file]})
+    store.apply(Step("events", 0, 1, Position.at(10), 0, 0), {("v", 1): [file]})
     store.close()
     with duckdb.connect(str(tmp_path / "store")) as connection:
         connection.execute("ALTER TABLE versions DROP COLUMN replaces")

@@ -16,6 +16,7 @@ from headrace.faults import VARIABLE
 from headrace.transport.journal.journal import Journal
 from headrace.transport.journal.keys import WINDOW_US
 from headrace.transport.journal.record import cut, list_segments, read_durable, spans, walk
+from headrace.transport.position import START, Position
 
 LINE = b'{"a":1}\n'
 
@@ -30,7 +31,7 @@ class Clock:
         self.wall_us += us
         self.passed_us += us
 
-    def open(self, folder: Path, fence: int, lake_end: int = 0) -> Journal:
+    def open(self, folder: Path, fence: int, lake_end: Position = START) -> Journal:
         return Journal(
             folder,
             fence=fence,
@@ -40,10 +41,10 @@ class Clock:
         )
 
 
-def lines_of(folder: Path, end: int) -> bytes:
+def lines_of(folder: Path, end: Position) -> bytes:
     found = b""
     for segment in list_segments(folder):
-        for record in walk(segment, segment.start, min(end, segment.end)):
+        for record in walk(segment, segment.start, min(end.offset(), segment.end)):
             data = segment.path.read_bytes()
             found += data[record.payload_position - segment.start : record.end - segment.start]
     return found
@@ -53,7 +54,7 @@ def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
     journal = Journal(tmp_path, fence=1)
     receipts = [journal.submit(LINE * n, n, []).result() for n in (1, 2, 3)]
     assert [r.accepted for r in receipts] == [1, 2, 3]
-    assert read_durable(tmp_path) == journal.end == receipts[-1].end
+    assert journal.reader.end() == journal.end == receipts[-1].end
     journal.close()
     again = Journal(tmp_path, fence=2)
     assert again.end == receipts[-1].end
@@ -66,7 +67,7 @@ def test_a_torn_record_is_cut_off_whole(tmp_path_factory: pytest.TempPathFactory
     folder = tmp_path_factory.mktemp("journal")
     journal = Journal(folder, fence=1)
     journal.submit(LINE, 1, []).result()
-    whole = journal.end
+    whole = journal.end.offset()
     journal.submit(LINE * 5, 5, []).result()
     journal.close()
     segment = list_segments(folder)[-1]
@@ -75,8 +76,8 @@ def test_a_torn_record_is_cut_off_whole(tmp_path_factory: pytest.TempPathFactory
         file.write(garbage)
     (folder / "durable").unlink()  # as after a loss of power: it is not synced
     again = Journal(folder, fence=2)
-    assert again.end == whole
-    assert again.submit(LINE * 2, 2, []).result().end > whole
+    assert again.end == Position.at(whole)
+    assert again.submit(LINE * 2, 2, []).result().end.offset() > whole
     assert lines_of(folder, again.end) == LINE * 3
     again.close()
 
@@ -94,9 +95,9 @@ def test_damage_before_the_durable_end_is_named_not_cut(tmp_path: Path) -> None:
 
 
 def test_a_lost_journal_goes_on_behind_the_lake(tmp_path: Path) -> None:
-    journal = Journal(tmp_path, fence=1, lake_end=12345)
-    assert journal.end == 12345
-    assert journal.submit(LINE, 1, []).result().end > 12345
+    journal = Journal(tmp_path, fence=1, lake_end=Position.at(12345))
+    assert journal.end == Position.at(12345)
+    assert journal.submit(LINE, 1, []).result().end.offset() > 12345
     journal.close()
 
 
@@ -145,7 +146,7 @@ def test_ranges_tile_the_journal(
     journal = Journal(folder, fence=1, segment_bytes=300)
     for size in sizes:
         journal.submit(LINE * size, size, []).result()
-    end, position = journal.end, 0
+    end, position = journal.end.offset(), 0
     while position < end:
         ranges = cut(folder, position, end, target, most)
         assert ranges
@@ -183,7 +184,7 @@ def test_ages_do_not_jump_with_the_clock(tmp_path: Path) -> None:
     clock.passes(1_000_000)
     for set_to in (10**15 + 10**13, 10**9):
         clock.wall_us = set_to
-        assert (journal.age_ms(0), journal.age_ms(first.end), journal.age_ms(journal.end)) == (3000, 1000, 0)
+        assert (journal.age_ms(START), journal.age_ms(first.end), journal.age_ms(journal.end)) == (3000, 1000, 0)
     journal.close()
 
 
@@ -194,9 +195,9 @@ def test_an_age_that_no_clock_can_tell_is_not_told(tmp_path: Path) -> None:
     journal.close()
     clock.wall_us -= 1
     again = clock.open(tmp_path, 2)
-    assert again.age_ms(0) is None
+    assert again.age_ms(START) is None
     clock.passes(5001)
-    assert again.age_ms(0) == 5
+    assert again.age_ms(START) == 5
     again.close()
 
 
@@ -214,7 +215,7 @@ def test_a_full_disk_refuses_keeps_nothing_and_goes_on(
         journal.submit(LINE * 9, 9, [], key="b", digest="d").result()
     assert isinstance(journal.trouble, DiskFullError)
     assert journal.recall("b") is None
-    assert (journal.end, read_durable(tmp_path)) == (kept.end, kept.end)
+    assert (journal.end, journal.reader.end()) == (kept.end, kept.end)
     journal.mend()
     with pytest.raises(DiskFullError):
         journal.submit(LINE, 1, []).result()
@@ -284,7 +285,7 @@ def test_a_lost_segment_that_the_lake_has_not_is_named(tmp_path: Path, lost: int
         CorruptionError, match=rf"positions \[{start}, {end}\) are missing before '{segments[lost + 1].name}'"
     ):
         Journal(tmp_path, fence=2)
-    Journal(tmp_path, fence=2, lake_end=end).close()  # the lake has it: nothing is lost
+    Journal(tmp_path, fence=2, lake_end=Position.at(end)).close()  # the lake has it: nothing is lost
 
 
 def test_a_shortened_segment_that_the_lake_has_not_is_named(tmp_path: Path) -> None:
@@ -313,7 +314,7 @@ def test_a_lost_or_damaged_durable_end_is_found_again(tmp_path: Path, content: b
     if content is not None:
         (tmp_path / "durable").write_bytes(content)
     again = Journal(tmp_path, fence=2)
-    assert again.end == read_durable(tmp_path) == end
+    assert again.end.offset() == read_durable(tmp_path) == end
     (tmp_path / "durable").unlink()  # also while it runs
     again.mend()
     again.close()
@@ -330,13 +331,13 @@ def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
 def test_a_missing_file_is_named_never_skipped(tmp_path_factory: pytest.TempPathFactory, lost: int, first: int) -> None:
     folder = tmp_path_factory.mktemp("journal")
     journal = Journal(folder, fence=1, segment_bytes=1)
-    starts = [0, *(journal.submit(LINE, 1, []).result().end for _ in range(4))]
+    starts = [0, *(journal.submit(LINE, 1, []).result().end.offset() for _ in range(4))]
     list_segments(folder)[lost].path.unlink()
-    for read in (lambda: cut(folder, starts[first], journal.end, 10, 10**6), lambda: list(spans(folder, 0, starts[4]))):
+    for read in (lambda: cut(folder, starts[first], starts[4], 10, 10**6), lambda: list(spans(folder, 0, starts[4]))):
         if first <= lost:
             with pytest.raises(CorruptionError, match=f"does not hold position {starts[lost]}"):
                 read()
-    assert cut(folder, starts[lost + 1], journal.end, 10**6, 10**6) == (
+    assert cut(folder, starts[lost + 1], starts[4], 10**6, 10**6) == (
         [] if lost == 3 else [(starts[n], starts[n + 1]) for n in range(lost + 1, 4)]
     )
     journal.close()

@@ -17,7 +17,7 @@ from tests.unit.transport.test_journal import LINE, Clock
 
 def put(journal: Journal, piece: FilePiece, events: int = 1) -> int:
     journal.sent.check(piece)
-    return journal.submit(LINE * events, events, [], key=piece.mark, digest="d", file=piece).result().end
+    return journal.submit(LINE * events, events, [], key=piece.mark, digest="d", file=piece).result().end.offset()
 
 
 def counts(files: SentFiles, name: str) -> dict[str, int]:

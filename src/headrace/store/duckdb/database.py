@@ -20,12 +20,14 @@ from headrace.disk import disk_full, is_disk_full
 from headrace.errors import CorruptionError, FencedError, HeadraceError, HeldError, UnavailableError, WorkspaceError
 from headrace.store.duckdb.sketches import register_functions
 
-FORMAT = 3  # of the file; a newer one is refused
+FORMAT = 4  # of the file; a newer one is refused
+READABLE = 3  # the oldest format that is read as it is, without an upgrade
 UPGRADES = {  # what makes the next format of one
     2: (
         "ALTER TABLE versions ADD COLUMN replaces BIGINT",
         "ALTER TABLE versions ADD COLUMN quarantined BOOLEAN DEFAULT false",
-    )
+    ),
+    3: ("ALTER TABLE versions ALTER COLUMN position TYPE VARCHAR",),  # JSON: a number is one partition's offset
 }
 SETTINGS = {
     "threads": "1",
@@ -38,7 +40,7 @@ TABLES = (
     """CREATE TABLE IF NOT EXISTS versions (
   view VARCHAR NOT NULL, number BIGINT NOT NULL, definition VARCHAR NOT NULL, fingerprint VARCHAR NOT NULL,
   patience_ms BIGINT NOT NULL, state VARCHAR NOT NULL, horizon BIGINT NOT NULL, next_horizon BIGINT,
-  built_to BIGINT NOT NULL, applied_to BIGINT NOT NULL, position BIGINT NOT NULL, newest_us BIGINT,
+  built_to BIGINT NOT NULL, applied_to BIGINT NOT NULL, position VARCHAR NOT NULL, newest_us BIGINT,
   applied_at_us BIGINT NOT NULL, changed_at_us BIGINT NOT NULL, stalled VARCHAR, alarm VARCHAR,
   patience_from BIGINT NOT NULL, home BIGINT, batch VARCHAR NOT NULL, replaces BIGINT, quarantined BOOLEAN,
   fence BIGINT NOT NULL)""",
@@ -292,7 +294,7 @@ def _format(connection: duckdb.DuckDBPyConnection) -> int | None:
 
 def _check_format(connection: duckdb.DuckDBPyConnection, path: Path, read_only: bool) -> None:
     found = _format(connection)
-    if found is not None and found < FORMAT and (read_only or found < min(UPGRADES)):
+    if found is not None and found < (READABLE if read_only else min(UPGRADES)):
         raise OutdatedError(
             f"store {path} has format {found}; this Headrace writes format {FORMAT}",
             fix="`headrace up` upgrades it, or computes the views again from the lake",

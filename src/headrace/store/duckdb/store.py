@@ -25,6 +25,7 @@ from headrace.store.duckdb.versions import (
     insert_version,
     next_number,
     now_us,
+    position_text,
     read_version,
     read_versions,
 )
@@ -176,7 +177,7 @@ class DuckStore:
             MOVE,
             {
                 "to": step.to_commit,
-                "position": step.position,
+                "position": position_text(step.position),
                 "newest": step.newest_us,
                 "at": step.at_us,
                 "view": view,

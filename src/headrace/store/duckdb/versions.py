@@ -16,6 +16,7 @@ from headrace.define.model import View
 from headrace.errors import ConflictError, FencedError
 from headrace.store.base import Audit, BatchTable, Drift, Version
 from headrace.store.duckdb.database import run
+from headrace.transport.position import Position
 
 FIELDS = (
     "definition, number, fingerprint, patience_ms, state, horizon, next_horizon, built_to, applied_to, position, "
@@ -23,6 +24,7 @@ FIELDS = (
 )
 AUDIT_FIELDS = "view, number, from_commit, to_commit, at_us, took_ms, events, rows, drift"
 AUDITS_KEPT = 100  # per view
+UNKNOWN = -1  # as a position: it is not known
 
 Connection: TypeAlias = duckdb.DuckDBPyConnection
 
@@ -42,7 +44,11 @@ def _tables(text: str) -> tuple[BatchTable, ...]:
 def read_versions(connection: Connection) -> list[Version]:
     """All of them, by view and number."""
     rows = run(connection, f"SELECT {FIELDS} FROM versions ORDER BY view, number")
-    return [Version(*(_view(row[0]), *row[1:-1], _tables(row[-1]))) for row in rows]
+    return [_version(**dict(zip(FIELDS.split(", "), row, strict=True))) for row in rows]
+
+
+def _version(*, definition: str, position: str | int, batch: str, **values: Any) -> Version:
+    return Version(view=_view(definition), position=_position(position), batch=_tables(batch), **values)
 
 
 def read_version(connection: Connection, view: str, number: int) -> Version:
@@ -82,7 +88,7 @@ def insert_version(connection: Connection, version: Version, fence: int) -> None
         version.next_horizon,
         version.built_to,
         version.applied_to,
-        version.position,
+        position_text(version.position),
         version.newest_us,
         version.applied_at_us,
         version.changed_at_us,
@@ -100,6 +106,18 @@ def insert_version(connection: Connection, version: Version, fence: int) -> None
         f"INSERT INTO versions (view, fence, {FIELDS}) VALUES ({marks})",
         [version.view.name, fence, *values],
     )
+
+
+@lru_cache(maxsize=1024)
+def _position(value: str | int) -> Position | None:
+    """From the column; a number in a file of format 3."""
+    offsets = orjson.loads(value) if isinstance(value, str) else value
+    return None if offsets == UNKNOWN else Position.from_json(offsets)
+
+
+def position_text(position: Position | None) -> str:
+    """A position as the store writes it: JSON."""
+    return orjson.dumps(UNKNOWN if position is None else position.to_json()).decode()
 
 
 def batch_text(tables: Sequence[BatchTable]) -> str:

@@ -19,8 +19,10 @@ import orjson
 from headrace.disk import disk_full, is_disk_full, sync
 from headrace.errors import FencedError, HeadraceError, UnavailableError
 from headrace.faults import fault_point
+from headrace.transport.base import Receipt
 from headrace.transport.journal.ages import Ages
 from headrace.transport.journal.keys import Keys
+from headrace.transport.journal.reader import JournalReader
 from headrace.transport.journal.record import (
     DURABLE,
     DURABLE_FILE,
@@ -35,20 +37,11 @@ from headrace.transport.journal.record import (
     unpack,
 )
 from headrace.transport.journal.recover import look, recover
+from headrace.transport.position import START, Position
 from headrace.transport.sent import FilePiece, SentFiles
 
 SEGMENT_BYTES = 256 << 20
 MOST_GROUP = 16 << 20
-
-
-@dataclass(frozen=True)
-class Receipt:
-    """What was taken in: `end` is the position behind it."""
-
-    end: int
-    accepted: int
-    refused: list[dict[str, object]]
-    digest: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,7 +66,9 @@ class _Order(Enum):
 
 
 class Journal:
-    """The journal of one stream. One thread writes; a group of waiting requests shares one fsync.
+    """The journal of one stream: a Transport of one partition, whose offsets count bytes.
+
+    One thread writes; a group of waiting requests shares one fsync.
 
     `still_mine` raises when another process has taken the workspace over. It is asked after the
     fsync and before the acknowledgement: the taker reads the journal after it took the lease, so it
@@ -83,12 +78,14 @@ class Journal:
     the window of keys go by the monotonic clock as far as this process can know.
     """
 
+    name = "journal"
+
     def __init__(
         self,
         folder: Path,
         *,
         fence: int,
-        lake_end: int = 0,
+        lake_end: Position = START,
         still_mine: Callable[[], None] = lambda: None,
         clock_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         monotonic_s: Callable[[], float] = time.monotonic,
@@ -111,13 +108,23 @@ class Journal:
         self._wanted = 0  # bytes of the group that was refused last
         self.trouble: HeadraceError | None = None  # why the last write failed, until one succeeds
         # A journal that was lost restarts behind the lake: a position is never used twice.
-        self.end = max(recover(folder, lake_end, self._remember), lake_end)
+        self._end = max(recover(folder, lake_end.offset(), self._remember), lake_end.offset())
         self._fd = self._durable_fd = -1
         self._open_segment()
         self._open_durable()
         self._queue: queue.SimpleQueue[_Request | _Order] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write_loop, name=f"journal {folder.name}", daemon=True)
         self._thread.start()
+
+    @property
+    def end(self) -> Position:
+        """The position behind all that is durable."""
+        return Position.at(self._end)
+
+    @property
+    def reader(self) -> JournalReader:
+        """What other processes read it by."""
+        return JournalReader(self.folder)
 
     # Taking in
 
@@ -158,29 +165,32 @@ class Journal:
             return None
         record, meta = found
         said = orjson.loads(meta)
-        return Receipt(record.end, said["accepted"], said["refused"], said["digest"]) if said["key"] == key else None
+        if said["key"] != key:
+            return None
+        return Receipt(Position.at(record.end), said["accepted"], said["refused"], said["digest"])
 
     def now_us(self) -> int:
         """The clock that arrivals are read from."""
         return self._clock_us()
 
-    def age_ms(self, position: int) -> int | None:
+    def age_ms(self, position: Position) -> int | None:
         """How long ago the record at this position came; 0 if all lies before it; None if no clock can tell."""
-        if position >= self.end:
+        offset = position.offset()
+        if offset >= self._end:
             return 0
-        came_s = self._ages.came_s(position)
+        came_s = self._ages.came_s(offset)
         if came_s is not None:
             return int((self._monotonic_s() - came_s) * 1000)
-        found = self._read_record(position)
+        found = self._read_record(offset)
         age_ms = (self._clock_us() - found[0].arrived_us) // 1000 if found else -1
         return age_ms if age_ms >= 0 else None
 
-    def reclaim(self, lake_end: int) -> int:
+    def reclaim(self, lake_end: Position) -> int:
         """Delete the files of which all is in the lake, on disk, and no key need be known any more; how many bytes.
 
         The file being written stays, so what comes next to it is known even if all others are gone.
         """
-        limit, freed = min(lake_end, self.keys.forgotten_to()), 0
+        limit, freed = min(lake_end.offset(), self.keys.forgotten_to()), 0
         for segment in list_segments(self.folder):
             if segment.end > limit or segment.start >= self._start:
                 break
@@ -191,9 +201,9 @@ class Journal:
         return freed
 
     @property
-    def start(self) -> int:
+    def start(self) -> Position:
         """The first position that is still held: what lies before it is in the lake only."""
-        return min((segment.start for segment in list_segments(self.folder)), default=self.end)
+        return Position.at(min((segment.start for segment in list_segments(self.folder)), default=self._end))
 
     def mend(self) -> None:
         """See whether a disk that was full takes a write again, and that the durable end can be read."""
@@ -244,29 +254,29 @@ class Journal:
         self._wanted = sum(len(request.payload) for request in group)
         fault_point("journal.before_write")
         self._cut_off()
-        if self.end - self._start >= self._segment_bytes:
+        if self._end - self._start >= self._segment_bytes:
             self._open_segment()
-        position, chunks, ends = self.end, [], []
+        position, chunks, ends = self._end, [], []
         for request in group:
             head = pack(request.meta, request.payload, request.arrived_us, position)
             chunks += [head, request.payload]
             position += len(head) + len(request.payload)
             ends.append(position)
         self._torn = True
-        _write_all(self._fd, chunks, self.end - self._start)
+        _write_all(self._fd, chunks, self._end - self._start)
         fault_point("journal.before_fsync")
         os.fdatasync(self._fd)
         fault_point("journal.after_fsync")
         self._still_mine()
         self._publish(position)
-        self._ages.note(self.end, group[0].came_s)
-        for request, start, end in zip(group, [self.end, *ends], ends, strict=False):
+        self._ages.note(self._end, group[0].came_s)
+        for request, start, end in zip(group, [self._end, *ends], ends, strict=False):
             self.keys.note(request.key, start, end, request.arrived_us)
             if request.file:
-                self.sent.note(request.file, request.accepted, end, request.arrived_us)
-        self.end, self._torn, self.trouble = position, False, None
+                self.sent.note(request.file, request.accepted, Position.at(end), request.arrived_us)
+        self._end, self._torn, self.trouble = position, False, None
         for request, end in zip(group, ends, strict=True):
-            request.done.set_result(Receipt(end, request.accepted, request.refused, request.digest))
+            request.done.set_result(Receipt(Position.at(end), request.accepted, request.refused, request.digest))
 
     def _refuse(self, error: Exception, group: list[_Request]) -> None:
         """Refuse these requests. What they left behind is cut off: now, or before the next write."""
@@ -297,7 +307,7 @@ class Journal:
     def _cut_off(self) -> None:
         if self._torn:
             self._still_mine()  # who took over may have read what lies there, and counts on it
-            os.ftruncate(self._fd, self.end - self._start)
+            os.ftruncate(self._fd, self._end - self._start)
             self._torn = False
 
     def _mend(self) -> None:
@@ -305,10 +315,10 @@ class Journal:
             if self.trouble is not None and self._failed is None:
                 fault_point("journal.before_write")
                 self._torn = True
-                os.posix_fallocate(self._fd, self.end - self._start, max(self._wanted, 1 << 16))
+                os.posix_fallocate(self._fd, self._end - self._start, max(self._wanted, 1 << 16))
                 self.trouble = None
             self._cut_off()
-            if read_durable(self.folder) != self.end:
+            if read_durable(self.folder) != self._end:
                 self._open_durable()
         except (OSError, FencedError) as error:
             self.trouble = self._explain(error, "nothing is lost")
@@ -317,21 +327,21 @@ class Journal:
 
     def _open_segment(self) -> None:
         """Go on in a new file. If that cannot be made, nothing has changed."""
-        path = self.folder / segment_name(self.end, self._fence)
+        path = self.folder / segment_name(self._end, self._fence)
         opened = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         sync(self.folder)
         if self._fd >= 0:
             os.close(self._fd)
-        self._fd, self._start = opened, self.end
+        self._fd, self._start = opened, self._end
         self._files = [(s.start, s.path) for s in list_segments(self.folder) if s.end > s.start]
-        self._files.append((self.end, path))
+        self._files.append((self._end, path))
 
     def _open_durable(self) -> None:
         opened = os.open(self.folder / DURABLE_FILE, os.O_RDWR | os.O_CREAT, 0o644)
         if self._durable_fd >= 0:
             os.close(self._durable_fd)
         self._durable_fd = opened
-        self._publish(self.end)
+        self._publish(self._end)
         os.ftruncate(opened, DURABLE.size)  # it may have been garbage
 
     def _publish(self, end: int) -> None:
@@ -372,7 +382,7 @@ def _note_sent(sent: SentFiles, segment: Segment, record: Record) -> str | None:
     try:
         said = orjson.loads(meta)
         if "file" in said:
-            sent.note(FilePiece.of(said["file"]), said["accepted"], record.end, record.arrived_us)
+            sent.note(FilePiece.of(said["file"]), said["accepted"], Position.at(record.end), record.arrived_us)
         key: str | None = said["key"]
     except (orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise damaged(segment, record.position) from error

@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-LONGEST_KEY = 255  # characters
 WINDOW_US = 24 * 3600 * 1_000_000  # how long a retried request is recognised, at least
 MARK_US = 60 * 1_000_000  # how exactly the window is kept
 

@@ -1,0 +1,159 @@
+"""What a transport promises: raw events, durable before they are acknowledged, at positions that are used once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from headrace.transport.position import Position, Range
+
+if TYPE_CHECKING:  # loaded where events are read; commands that only look at positions do without
+    import numpy as np
+    import numpy.typing as npt
+
+    from headrace.errors import HeadraceError
+    from headrace.parse.frames import Frames
+    from headrace.transport.sent import FilePiece, SentFiles
+
+LONGEST_KEY = 255  # characters of an idempotency key
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What was accepted. Whoever has read everything before `end` has read this request."""
+
+    end: Position
+    accepted: int
+    refused: list[dict[str, object]]
+    digest: str = ""
+
+
+@dataclass(frozen=True)
+class Events:
+    """Some events of one range: `positions[i]` and `arrived_us[i]` are those of `frames[i]`.
+
+    A position is `event_base(partition)` plus the offset of the event: every event of a transport has another one, and
+    it is the same whenever the event is read. Offsets of one partition ascend in the order of its events; they may
+    have gaps.
+    """
+
+    frames: Frames
+    positions: npt.NDArray[np.int64]
+    arrived_us: npt.NDArray[np.int64]
+
+
+class Reader(Protocol):
+    """Reads a transport in any process. A small value that can be pickled: it describes where the transport is.
+
+    Called by the append (`transport/source.py`, `lake/range.py`): `end` and `ranges` in the process in which Spark
+    plans the micro-batches of a query, many times a second; `read` in Spark's workers.
+    """
+
+    def end(self) -> Position:
+        """The durable end: all before it was or will be acknowledged, unless its writer was replaced meanwhile.
+
+        It may lie before a position that the lake has, if the transport was lost; then there is nothing to read.
+        """
+
+    def bytes_between(self, start: Position, end: Position) -> int:
+        """About how many bytes lie from one position to another: exact or estimated, and quick to say."""
+
+    def ranges(
+        self, start: Position, end: Position, *, target_bytes: int, most_bytes: int | None = None
+    ) -> list[Range]:
+        """Ranges of whole records that begin at `start`: what a micro-batch takes, one task for each.
+
+        In each partition they follow one another without a gap. Without `most_bytes` they end at `end`; with it they
+        end where about so many bytes are reached, but hold at least one record if there is one, and calls that
+        go on from there reach the end of every partition. A range is of about `target_bytes`, or one record if that is
+        larger. Raises CorruptionError if something in between is missing.
+        """
+
+    def read(self, part: Range, stream_format: str) -> Iterator[Events]:
+        """The events of a range, some megabytes at a time: always the same ones, as often as it is read.
+
+        Raises CorruptionError if they are not what was written.
+        """
+
+
+class Transport(Protocol):
+    """One stream's events on their way to its lake, in the one process that holds the workspace's lease.
+
+    It is opened with the position that the lake ends at, and continues at the later of that and its own end: no
+    position is ever used twice, even if the transport lost what it held. It is also given a check that raises when
+    another process has taken over. It calls that between the moment when a request is durable and its
+    acknowledgement: what was acknowledged is seen by the process that takes over.
+
+    Several threads call it.
+    """
+
+    name: str  # `NAME:PARTITION` identifies the offset of a partition in the lake's log, so it is never changed
+
+    # Called by the door of the stream (`ingest/door.py`), for each request
+
+    @property
+    def end(self) -> Position:
+        """The end of what is durable. Also called by the server, for status and freshness."""
+
+    @property
+    def sent(self) -> SentFiles:
+        """How far files were sent: as durable as the requests that hold their pieces."""
+
+    def now_us(self) -> int:
+        """The clock that arrivals are read from, in microseconds since the epoch."""
+
+    def submit(
+        self,
+        payload: bytes,
+        accepted: int,
+        refused: list[dict[str, object]],
+        *,
+        key: str | None = None,
+        digest: str = "",
+        file: FilePiece | None = None,
+    ) -> Future[Receipt]:
+        """Queue a request of `accepted` events, each on a line; the future is done when it is durable.
+
+        It is kept whole or not at all. With a key, `recall` knows it from then on, even if it has no events; with a
+        piece of a file, `sent` does. All pieces of one file go to one partition. Raises UnavailableError once closed.
+        """
+
+    def recall(self, key: str) -> Receipt | None:
+        """The receipt of an earlier request with this idempotency key, if it came within a day."""
+
+    # Called by the server (`server/pipeline.py`)
+
+    @property
+    def reader(self) -> Reader:
+        """What the append reads this transport by."""
+
+    @property
+    def start(self) -> Position:
+        """The first position that is still held: what lies before it is in the lake only."""
+
+    @property
+    def trouble(self) -> HeadraceError | None:
+        """Why the last write failed; None once it would succeed."""
+
+    def age_ms(self, position: Position) -> int | None:
+        """How long ago the oldest event that the position does not cover arrived: the freshness of a view there.
+
+        0 if it covers all of them; None if that cannot be told.
+        """
+
+    def mend(self) -> None:
+        """See whether a transport in trouble can write again; called every second or so."""
+
+    def close(self) -> None:
+        """Make durable what is queued, then stop."""
+
+    # Called by the upkeep of the lake (`lake/upkeep.py`), now and then
+
+    def reclaim(self, lake_end: Position) -> int:
+        """Delete what is no longer needed; how many bytes that were.
+
+        Needed is what `lake_end` does not cover, and a request whose key came within a day. The position that
+        is passed is on disk: what lies before it is never asked for again, but by `recall`.
+        """

@@ -1,0 +1,75 @@
+"""Reads a journal's files in any process: its durable end, ranges of its records, and the events of a range."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from headrace.errors import CorruptionError
+from headrace.parse.frames import frame
+from headrace.transport.base import Events
+from headrace.transport.journal.record import Record, Segment, cut, read_durable, spans, walk
+from headrace.transport.position import Position, Range, event_base
+
+CHUNK_BYTES = 4 << 20
+PARTITION = 0  # the only one
+
+
+@dataclass(frozen=True)
+class JournalReader:
+    """The journal in a folder; an event's offset is that of its first byte."""
+
+    folder: Path
+
+    def end(self) -> Position:
+        return Position.at(read_durable(self.folder) or 0)
+
+    def bytes_between(self, start: Position, end: Position) -> int:
+        return max(0, end.offset() - start.offset())
+
+    def ranges(
+        self, start: Position, end: Position, *, target_bytes: int, most_bytes: int | None = None
+    ) -> list[Range]:
+        most = self.bytes_between(start, end) if most_bytes is None else most_bytes
+        offsets = cut(self.folder, start.offset(), end.offset(), target_bytes, most)
+        return [Range(PARTITION, first, last) for first, last in offsets]
+
+    def read(self, part: Range, stream_format: str) -> Iterator[Events]:
+        for segment, first, last in spans(self.folder, part.start, part.end):
+            with segment.path.open("rb") as file:
+                group: list[Record] = []
+                size = 0
+                for record in walk(segment, first, last):
+                    group.append(record)
+                    size += record.payload_bytes
+                    if size >= CHUNK_BYTES:
+                        yield _events(stream_format, file.fileno(), segment, group)
+                        group, size = [], 0
+                if group:
+                    yield _events(stream_format, file.fileno(), segment, group)
+
+
+def _events(stream_format: str, fd: int, segment: Segment, records: list[Record]) -> Events:
+    first, last = records[0].position, records[-1].end
+    view = memoryview(os.pread(fd, last - first, first - segment.start))
+    payloads = []
+    for record in records:
+        at = record.position - first
+        if zlib.crc32(view[at + 8 : record.end - first]) != record.crc:
+            raise CorruptionError(
+                f"journal file '{segment.path}' is damaged at position {record.position}",
+                fix="its events were not read; restore the file, or move it away to go on without them",
+            )
+        payloads.append(view[record.payload_position - first : record.end - first])
+    frames = frame(stream_format, payloads[0] if len(payloads) == 1 else b"".join(payloads))
+    lengths = np.array([record.payload_bytes for record in records], dtype=np.int64)
+    starts = np.concatenate(([0], np.cumsum(lengths)[:-1]))
+    of = np.searchsorted(starts, frames.starts, side="right") - 1
+    base = np.array([record.payload_position for record in records], dtype=np.int64) - starts
+    arrived = np.array([record.arrived_us for record in records], dtype=np.int64)
+    return Events(frames, frames.starts + base[of] + event_base(PARTITION), arrived[of])
