@@ -27,7 +27,7 @@ from headrace.ingest.receiver import IngestReply
 from headrace.ingest.sending import Sending, SendReply, send_all
 from headrace.transport.journal.journal import Journal
 from headrace.transport.sent import FilePiece
-from tests.unit.transport.test_journal import lines_of
+from tests.unit.transport.journals import lines_of
 
 SIZE = 200  # bytes of a piece
 STREAM = "CREATE STREAM s (a INT, b STRING)"
