@@ -17,9 +17,9 @@ SETTINGS_FILE = "headrace.toml"
 PREFIX = "HEADRACE_"
 
 
-def _setting(default: Any, description: str, ge: float | None = None, le: float | None = None, *words: str) -> Any:
+def _setting(default: Any, description: str, **bounds: Any) -> Any:
     """A setting with its default, what it is for, and the values that it takes."""
-    return field(default=default, metadata={"description": description, "bounds": Bounds(ge, le, words)})
+    return field(default=default, metadata={"description": description, "bounds": Bounds(**bounds)})
 
 
 @dataclass(frozen=True)
@@ -27,35 +27,37 @@ class Settings:
     """Every setting, with its default. A variable HEADRACE_PORT sets `port`. A value that does not fit is refused."""
 
     host: str = _setting("127.0.0.1", "address that HTTP listens on")
-    port: int = _setting(8090, "port that HTTP listens on; 0 takes a free one", 0, 65535)
+    port: int = _setting(8090, "port that HTTP listens on; 0 takes a free one", least=0, most=65535)
     token: str | None = _setting(None, "bearer token that HTTP asks for; needed for any host but loopback")
     data: str = _setting("data", "folder of the log, the store and the journal, below the workspace")
     spark_master: str = _setting("local[*]", "Spark master")
     spark_memory: str = _setting("1g", "memory of the Spark driver's heap")
     spark_java_options: str = _setting(QUICK_JAVA, "options of Spark's Java, for its compiler and memory")
-    max_body_mb: int = _setting(64, "largest body of one request, also when unpacked and when written as JSON", 1, 1024)
-    bodies_mb: int = _setting(
-        96, "most megabytes of bodies in memory at once (and at least one largest); beyond it 429", 1
+    max_body_mb: int = _setting(
+        64, "largest body of one request, also when unpacked and when written as JSON", least=1, most=1024
     )
-    max_connections: int = _setting(2000, "most connections at once; beyond it 429", 10)
-    append_every_ms: int = _setting(700, "shortest time between two lake commits of a stream", 0)
-    append_mb: int = _setting(96, "most megabytes of the journal in one lake commit", 1)
-    upkeep_every_s: float = _setting(30.0, "pause between two rounds of the lake's upkeep", 0.1)
+    bodies_mb: int = _setting(
+        96, "most megabytes of bodies in memory at once (and at least one largest); beyond it 429", least=1
+    )
+    max_connections: int = _setting(2000, "most connections at once; beyond it 429", least=10)
+    append_every_ms: int = _setting(700, "shortest time between two lake commits of a stream", least=0)
+    append_mb: int = _setting(96, "most megabytes of the journal in one lake commit", least=1)
+    upkeep_every_s: float = _setting(30.0, "pause between two rounds of the lake's upkeep", least=0.1)
     lake_grace_s: float = _setting(
-        3600.0, "how long a file that compaction replaced stays, for readers in other processes", 0
+        3600.0, "how long a file that compaction replaced stays, for readers in other processes", least=0
     )
     refresh_every_s: float = _setting(
-        3600.0, "how often the batch layer takes over from the speed layer, where no SCHEDULE says", 1
+        3600.0, "how often the batch layer takes over from the speed layer, where no SCHEDULE says", least=1
     )
     retire_after_s: float = _setting(
-        86400.0, "how long versions that were replaced, the newest five of a view, can be gone back to", 0
+        86400.0, "how long versions that were replaced, the newest five of a view, can be gone back to", least=0
     )
-    sql_timeout_s: float = _setting(10.0, "deadline of one query of `headrace sql`", 0.1, 3600)
-    sql_memory_mb: int = _setting(1024, "most memory of one query of `headrace sql`, its views included", 64)
-    sql_at_once: int = _setting(2, "most queries of `headrace sql` at once; more are refused", 1, 64)
-    lease_s: int = _setting(10, "a process that was silent for so long may be taken over from", 2)
+    sql_timeout_s: float = _setting(10.0, "deadline of one query of `headrace sql`", least=0.1, most=3600)
+    sql_memory_mb: int = _setting(1024, "most memory of one query of `headrace sql`, its views included", least=64)
+    sql_at_once: int = _setting(2, "most queries of `headrace sql` at once; more are refused", least=1, most=64)
+    lease_s: int = _setting(10, "a process that was silent for so long may be taken over from", least=2)
     rehearse: bool = _setting(True, "play an event through all parts at start, so that the first is quick")
-    log_level: str = _setting("info", "least level that is logged", None, None, "debug", "info", "warning", "error")
+    log_level: str = _setting("info", "least level that is logged", words=("debug", "info", "warning", "error"))
 
     def __post_init__(self) -> None:
         for each in fields(self):
