@@ -28,8 +28,8 @@ def newest(folder: Path) -> tuple[int, str, list[str]]:
     runtime = Runtime.open(Workspace.open(folder), "http://127.0.0.1")
     try:
         found, *others = runtime.versions("traffic")
-        assert {version["state"] for version in others} <= {"retired"}
-        return found["version"], found["state"], found["changes"]
+        assert {version.state for version in others} <= {"retired"}
+        return found.version, found.state, list(found.changes)
     finally:
         runtime.stop()
 
