@@ -1,5 +1,4 @@
-# Two commands do everything: `make demo` runs the main job, `make test` passes all tests.
-# Each sets the project up first, in .venv, with uv where it is there and with pip where it is not.
+# `make demo` runs the demo, `make test` runs all tests. Both first install into .venv, with uv if it is available.
 
 PYTHON ?= python3
 VENV := .venv
@@ -8,13 +7,16 @@ READY := $(VENV)/.ready
 ARCHIVE := $(VENV)/spark.jsa
 LANES ?= 2
 
-.PHONY: demo record test test-full test-faults check bench setup clean test-fast prepared browser
+.PHONY: demo record picture test test-full test-faults check bench wheel setup clean test-fast prepared browser
 
 demo: setup
 	@$(BIN)/headrace demo
 
 record: setup
 	@$(BIN)/headrace demo --record docs/demo.svg
+
+picture: setup browser
+	@$(BIN)/python -m tests.surfaces.picture
 
 test: prepared
 	@LANES=$(LANES) $(BIN)/python -m tests.lanes $(ARGS)
@@ -27,9 +29,9 @@ test-faults: setup
 		$(if $(POINTS),tests/faults/test_kill.py -k every_point,tests/faults) $(ARGS)
 
 test-fast: setup
-	@$(BIN)/python -m pytest tests/unit tests/laws tests/docs
+	@$(BIN)/python -m pytest tests/unit tests/contracts tests/laws tests/docs
 
-# Side by side: what tests need, and what is quicker than they are.
+# In parallel: what the tests need, and the checks.
 prepared: setup
 	@$(MAKE) --no-print-directory -j3 --output-sync check browser $(ARCHIVE)
 
@@ -37,7 +39,7 @@ browser:
 	@scripts/browser
 
 $(ARCHIVE): $(READY) tests/java.py
-	@echo "java: keeping Spark's classes in an archive, so that tests start quickly" >&2
+	@echo "java: archiving Spark's classes, so that tests start faster" >&2
 	@$(BIN)/python -m tests.java
 
 check: setup
@@ -47,6 +49,9 @@ check: setup
 
 bench: setup
 	@$(BIN)/headrace bench --write docs/benchmarks.md
+
+wheel: setup
+	@PYTHON="$(PYTHON)" scripts/wheel $(VENV)
 
 setup: $(READY)
 

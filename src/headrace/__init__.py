@@ -1,4 +1,4 @@
-"""Real-time analytics on Apache Spark: declare streams and views once, get live numbers that are right."""
+"""Real-time analytics on Apache Spark: streams of events and materialized views."""
 
 from __future__ import annotations
 

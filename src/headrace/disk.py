@@ -15,17 +15,17 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 # Arrow, DuckDB, delta-rs and Java each wrap the system's words in their own.
 _FULL_TEXT = re.compile(r"no space left on device|disk quota exceeded|os error 28|errno 28\b", re.IGNORECASE)
 _UNUSABLE = {
-    errno.EACCES: "permit this user to write there",
-    errno.EPERM: "permit this user to write there",
-    errno.EROFS: "its file system is read-only: make it writable, or choose another folder by the setting `data`",
-    errno.ENOTDIR: "a file stands where a folder must be: move it away",
-    errno.EEXIST: "a file stands where a folder must be: move it away",
-    errno.EISDIR: "a folder stands where a file must be: move it away",
+    errno.EACCES: "give this user write permission there",
+    errno.EPERM: "give this user write permission there",
+    errno.EROFS: "its file system is read-only: make it writable, or choose another folder with the setting `data`",
+    errno.ENOTDIR: "expected a folder, found a file: move it away",
+    errno.EEXIST: "expected a folder, found a file: move it away",
+    errno.EISDIR: "expected a file, found a folder: move it away",
 }
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Whether a full disk is behind a failure, whichever library tells of it."""
+    """Whether an error of any library was caused by a full disk."""
     for each in chain(error):
         if isinstance(each, OSError) and each.errno in _FULL:
             return True
@@ -34,7 +34,7 @@ def is_disk_full(error: BaseException) -> bool:
     return False
 
 
-def disk_full(what: str, path: Path, fix: str = "free space there; it then goes on by itself") -> DiskFullError:
+def disk_full(what: str, path: Path, fix: str = "free space there; it then continues automatically") -> DiskFullError:
     """The error for a full disk; it names the folder or file that could not be written."""
     return DiskFullError(f"{what}: the disk of '{path}' is full", found=f"{free_bytes(path):,} bytes free", fix=fix)
 

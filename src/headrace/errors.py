@@ -1,4 +1,4 @@
-"""The one shape of every failure that a user sees: what, found, expected, what to do.
+"""All errors that a user sees: message, found, expected, fix.
 
 CLI, HTTP and logging print the same sentence, made by `str(error)`.
 """
@@ -24,7 +24,7 @@ class Location:
 
 
 class HeadraceError(Exception):
-    """A failure with a stable code and a sentence that says what to do about it."""
+    """An error with a stable code and a message that says what to do."""
 
     code: ClassVar[str] = "error"
     http_status: ClassVar[int] = 400
@@ -131,7 +131,7 @@ class NotReadyError(HeadraceError):
 
 
 class StartingError(NotReadyError):
-    """Spark, which the request needs, is being started; the same request goes well in some seconds."""
+    """The request needs Spark, which is starting; retry in some seconds."""
 
     code = "spark_starting"
 
@@ -176,21 +176,21 @@ class TooLargeError(HeadraceError):
 
 
 class OverloadError(HeadraceError):
-    """More comes in than can be taken now; nothing of this request was kept."""
+    """More comes in than can be taken now; nothing of this request was stored."""
 
     code = "overload"
     http_status = 429
 
 
 class DiskFullError(HeadraceError):
-    """The disk takes no more; what was acknowledged is safe, and nothing of this request was kept."""
+    """The disk is full; acknowledged events are safe, and nothing of this request was stored."""
 
     code = "disk_full"
     http_status = 507
 
 
 class WorkspaceError(HeadraceError):
-    """The workspace folder, its settings or its lease stand in the way."""
+    """A problem with the workspace folder, its settings or its lease."""
 
     code = "workspace"
 
@@ -211,7 +211,7 @@ class FencedError(HeadraceError):
 
 
 class CorruptionError(HeadraceError):
-    """A file of ours does not hold what it must; nothing was guessed."""
+    """A data file is damaged; its content is not guessed."""
 
     code = "corruption"
     http_status = 500
@@ -246,14 +246,14 @@ class BadRequestError(HttpError):
 
 
 class UnsupportedError(HttpError):
-    """The body is said to be of a kind that is not taken."""
+    """The content type or encoding of the body is not supported."""
 
     code = "unsupported"
     http_status = 415
 
 
 class SlowError(HttpError):
-    """A request does not come, or too slowly; nothing of it was kept."""
+    """A request does not come, or too slowly; nothing of it was stored."""
 
     code = "too_slow"
     http_status = 408
@@ -302,7 +302,7 @@ class RequestError(HttpError):
 
 
 class InternalError(HttpError):
-    """A fault of ours; the log has the trace."""
+    """An internal error; the log has the stack trace."""
 
     code = "internal"
     http_status = 500

@@ -1,4 +1,4 @@
-"""Named points where a test may kill the process or let the system refuse, to see what survives. Off unless asked for.
+"""Named points where a test can kill the process or inject a system error. Off by default.
 
 HEADRACE_FAULT holds faults, separated by commas:
 

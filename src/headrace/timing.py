@@ -1,4 +1,4 @@
-"""How long something takes, counted into fixed buckets: cheap to note, read at any time."""
+"""Histograms of durations with fixed buckets."""
 
 from __future__ import annotations
 

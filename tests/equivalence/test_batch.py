@@ -83,7 +83,7 @@ def test_a_view_over_history_is_built_and_equals_one_that_saw_it_come(bench: Ben
     assert not list((bench.batch._folder).glob("*")), "slices are gone"
 
 
-def test_a_view_whose_beats_are_always_due_keeps_no_other_from_being_built(bench: Bench) -> None:
+def test_a_view_whose_beats_are_always_due_does_not_block_other_builds(bench: Bench) -> None:
     view = bench.add_view(VIEW)
     feed(bench, 1, 2)
     bench.maintain()

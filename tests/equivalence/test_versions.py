@@ -84,7 +84,7 @@ def test_history_is_read_in_steps_of_whole_commits(spark: Any, tmp_path: Path) -
     bench.close()
 
 
-def test_whoever_is_behind_others_takes_small_steps_and_holds_nobody_up(spark: Any, tmp_path: Path) -> None:
+def test_a_view_that_is_behind_takes_small_steps_and_does_not_delay_others(spark: Any, tmp_path: Path) -> None:
     bench = Bench(spark, tmp_path, STREAM)
     for number in range(3):
         post_and_commit(bench, number)

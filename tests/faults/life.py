@@ -14,10 +14,9 @@ from pathlib import Path
 
 from headrace.faults import VARIABLE
 from headrace.store.base import Audit, BatchTable, Point, Version
-from headrace.store.duckdb.batch_table import make_batch_table
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.position import Position
-from tests.unit.store.test_duckdb import VIEW, counted, step
+from tests.contracts.store.layers import VIEW, counted, step
 
 COMMITS = 6
 KILLED = -9
@@ -33,12 +32,8 @@ def make(
     store: DuckStore, version: Version, file: str, start: int, end: int, earlier: tuple[BatchTable, ...]
 ) -> BatchTable:
     """A batch table of these commits, and of earlier tables."""
-    store.batch_folder.mkdir(exist_ok=True)
-    taken = {path.name for path in store.batch_folder.iterdir()}
-    name = next(f"{version.number}-{i}.duckdb" for i in range(99) if f"{version.number}-{i}.duckdb" not in taken)
-    older = [store.batch_folder / table.file for table in earlier]
-    made = make_batch_table(VIEW, store.batch_folder / name, partials=[Path(file)] * (end - start), earlier=older)
-    return BatchTable(name, earlier[0].from_commit if earlier else start, end, made.rows, made.events)
+    commits = (earlier[0].from_commit if earlier else start, end)
+    return store.make_batch_table(version, commits, [Path(file)] * (end - start), earlier)
 
 
 def live(store: DuckStore, file: str) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 import httpx2
 
 from headrace.faults import VARIABLE
-from headrace.server.stored import open_to_read, store_files
 from headrace.store.duckdb.database import DAMAGED
+from headrace.store.opening import open_to_read
 from headrace.workspace.settings import Workspace
 
 from ..nursery import SLICE_ROWS
@@ -358,8 +358,8 @@ class Scene:
     def _check_left(self) -> None:
         """No file of a batch table, slice or Spark's that nobody needs."""
         data = self._folder / "data"
-        workspace = Workspace.open(self._folder)
-        store = open_to_read(workspace, store_files(workspace)[-1])
+        store = open_to_read(Workspace.open(self._folder))
+        assert store is not None
         with store.snapshot() as snapshot:
             tables = {table.file for version in snapshot.versions() for table in version.batch}
         store.close()

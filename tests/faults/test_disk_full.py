@@ -67,7 +67,7 @@ def test_a_really_full_disk(workspace: Path, small_disk: Callable[[int], Path]) 
     said = refused.json()["error"]
     assert said["code"] == "disk_full"
     assert f"the disk of '{workspace}/data/journal/clicks' is full" in said["message"]
-    assert "nothing of this request was kept" in said["fix"]
+    assert "nothing of this request was stored" in said["fix"]
     assert "is full" in http.get(f"{server.url}/health").json()["reason"]
     (total,) = server.rows("total")  # answers go on
     assert total["n"] >= 20

@@ -1,4 +1,4 @@
-"""Processes killed in the midst of an edit or a rollback: the next one has it done, once."""
+"""Processes killed during an edit or a rollback: the next one completes it, once."""
 
 from __future__ import annotations
 

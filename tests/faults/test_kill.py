@@ -16,8 +16,8 @@ import pytest
 from headrace.faults import POINTS, VARIABLE
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.journal.journal import Journal
+from tests.contracts.store.layers import VIEW, counted, serving
 from tests.unit.store.partial_files import simple_event, write_partials
-from tests.unit.store.test_duckdb import VIEW, counted, serving
 
 from ..warm import Java
 from .scene import WORKER, Scene
@@ -107,7 +107,7 @@ def test_a_writer_of_the_journal_killed(tmp_path: Path, run_python: Callable[...
 MERGE = """
 import sys
 from headrace.store.duckdb.store import DuckStore
-from tests.unit.store.test_duckdb import VIEW, serving, step
+from tests.contracts.store.layers import VIEW, serving, step
 store = DuckStore.open(sys.argv[1], fence=1)
 store.register(VIEW, "a", 5)
 while (at := serving(store).applied_to) < 5:

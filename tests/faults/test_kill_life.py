@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.contracts.store.layers import VIEW
 from tests.unit.store.partial_files import simple_event, write_partials
-from tests.unit.store.test_duckdb import VIEW
 
 from .life import EVENTS
 from .seeds import MANY

@@ -80,7 +80,7 @@ def test_a_file_in_place_of_the_data_folder(
     (inside / "data").write_text("not a folder")
     error = said(command, capsys)
     assert f"'{inside}/data" in error
-    assert "a file stands where a folder must be: move it away" in error
+    assert "expected a folder, found a file: move it away" in error
 
 
 def test_a_file_in_place_of_a_journal(inside: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from tests.real_data.conftest import STATUSES
 
 COMBINED = re.compile(
     r'(\S+) \S+ \S+ \[([^]]+)] "(.*?)" (\d{3}) (\S+) "(.*?)" "([^"]*)"?'
-)  # one line of the file has lost its end
+)  # one line of the file lost its last records
 
 PIECE = 500
 

@@ -152,7 +152,7 @@ def test_a_view_that_ends_java_is_quarantined_and_its_event_is_named(
     assert version_of(bench).stalled is None  # nobody is blamed for one end
     suspects.java_ended(spark.newSession(), bench.stream, version, (0, 3))
     assert version_of(bench).quarantined
-    assert "other views go on" in (version_of(bench).stalled or "")
+    assert "other views continue" in (version_of(bench).stalled or "")
     assert not bench.speed.run_once()  # it is not computed any more
     wait_until(
         lambda: f"the event at position {position} (commit 1)" in (version_of(bench).stalled or ""),

@@ -125,7 +125,7 @@ def test_progress_counts_tasks(workspace: Workspace, spark: Any) -> None:
 
 @pytest.mark.parametrize("query", CHANGES)
 def test_only_a_select_is_taken(ask: Any, query: str) -> None:
-    with pytest.raises(SqlError, match="only SELECT is taken"):
+    with pytest.raises(SqlError, match="only SELECT is supported"):
         ask(query)
 
 
@@ -153,7 +153,7 @@ def test_sparks_errors_are_one_sentence(ask: Any, capfd: pytest.CaptureFixture[s
 
 def test_events_are_read_from_a_folder_where_something_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["sql", "--events", "SELECT 1", "-w", "http://127.0.0.1:1"]) == 2
-    assert "events are read where they lie" in capsys.readouterr().err
+    assert "--events reads the files of a workspace" in capsys.readouterr().err
     (tmp_path / "headrace.toml").write_text("")
-    with pytest.raises(NotReadyError, match="no stream runs in this workspace"):
+    with pytest.raises(NotReadyError, match="no stream is applied in this workspace"):
         running_streams(Workspace.open(tmp_path))

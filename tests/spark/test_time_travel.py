@@ -179,7 +179,7 @@ def test_pages_windows_and_what_is_kept(log: Log) -> None:
         ({"version_as_of": -1}, "version_as_of is not a number of commits"),
         ({"version_as_of": "x"}, "version_as_of is not a number of commits"),
         ({"timestamp_as_of": "now"}, "timestamp_as_of is not a time"),
-        ({"version_as_of": 1, "timestamp_as_of": "2026-03-01"}, "a question is about one past"),
+        ({"version_as_of": 1, "timestamp_as_of": "2026-03-01"}, "a question takes only one of them"),
         ({"version_as_of": 1, "key": {"nope": 1}}, "has no key 'nope'"),
     ],
 )

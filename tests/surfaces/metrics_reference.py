@@ -11,39 +11,39 @@ from headrace.web.metrics import OF_STREAMS, OF_VIEWS, PARTS_OF_VIEWS, TIMES, ma
 _METRICS = """\
 # Metrics
 
-`GET /metrics` on a running server, as Prometheus text or, where the scraper asks for it, OpenMetrics. Numbers are read
-when they are asked for; a scrape starts no job. With the setting `token` it asks for the bearer token as everything
-does. `headrace status --watch` shows the most important ones in a terminal.
+A running server serves `GET /metrics` as Prometheus text, or as OpenMetrics if the scraper accepts it. A scrape reads
+current values and starts no job. If the setting `token` is set, the request needs the bearer token.
+`headrace status --watch` shows the most important metrics in a terminal.
 
 ```yaml
 scrape_configs:
   - job_name: headrace
     static_configs: [{targets: ["127.0.0.1:8090"]}]
-    authorization: {credentials: THE_TOKEN}   # only where a token is set
+    authorization: {credentials: THE_TOKEN}   # only if a token is set
 ```
 
-Counters of requests count since the process began; those of the log (`headrace_events_total`,
-`headrace_commits_total`) count all there ever was. The labels `stream` and `view` take
-only names that are defined, so that no client can make up new series.
+Counters of requests start at 0 with the process. Counters of the log (`headrace_events_total`,
+`headrace_commits_total`) cover its whole history. The labels `stream` and `view` only contain defined names, so
+clients cannot create new series.
 
-| metric | kind | labels | what it is |
+| metric | type | labels | description |
 |---|---|---|---|
 @ROWS
 ## Alerts to start from
 
-| expression | says |
+| expression | meaning |
 |---|---|
-| `headrace_view_stalled == 1` | a view cannot go on; `headrace views` shows its error |
-| `headrace_view_alarm == 1` | the two layers of a view disagree; `headrace audit VIEW` shows where |
-| `time() - headrace_view_audit_timestamp_seconds > 86400` | a view was not checked for a day |
-| `headrace_view_freshness_seconds > 60` | answers are more than a minute behind what was accepted |
-| `headrace_view_freshness_known == 0` for 5 minutes | how fresh a view is cannot be said |
-| `headrace_state{headrace_state="failing"} == 1` or `absent(headrace_up)` | the server fails, or is gone |
+| `headrace_view_stalled == 1` | a view is stalled; `headrace views` shows the error |
+| `headrace_view_alarm == 1` | the batch and speed layers of a view differ; `headrace audit VIEW` shows where |
+| `time() - headrace_view_audit_timestamp_seconds > 86400` | a view had no audit for a day |
+| `headrace_view_freshness_seconds > 60` | a view is more than a minute behind the accepted events |
+| `headrace_view_freshness_known == 0` for 5 minutes | the freshness of a view is unknown |
+| `headrace_state{headrace_state="failing"} == 1` or `absent(headrace_up)` | the server has failed or stopped |
 | `headrace_heartbeat_age_seconds > 5` | Spark does not answer |
-| `delta(headrace_dead_letters[5m]) > 0` | events come that cannot be read; `headrace status` counts them |
-| `rate(headrace_events_refused_total[5m]) / rate(headrace_events_accepted_total[5m]) > 0.01` | events that do not fit |
-| `rate(headrace_ingest_requests_total{status=~"429\\|5.."}[5m]) > 0` | events are turned away |
-| `deriv(headrace_backlog_bytes[10m]) > 0` for 30 minutes | events come faster than they are appended |
+| `delta(headrace_dead_letters[5m]) > 0` | new dead letters; `headrace status` counts them |
+| `rate(headrace_events_refused_total[5m]) / rate(headrace_events_accepted_total[5m]) > 0.01` | many refused events |
+| `rate(headrace_ingest_requests_total{status=~"429\\|5.."}[5m]) > 0` | ingest requests are rejected |
+| `deriv(headrace_backlog_bytes[10m]) > 0` for 30 minutes | events arrive faster than they are appended |
 | `histogram_quantile(0.99, rate(headrace_answer_seconds_bucket[5m])) > 0.25` | slow answers |
 """
 

@@ -14,8 +14,7 @@ from headrace.lake.file import NewFile
 from headrace.lake.range import Work, range_writer
 from headrace.server.reconcile import point_of
 from headrace.server.runtime import Runtime
-from headrace.store.base import Audit, BatchTable, Drift, Step
-from headrace.store.duckdb.batch_table import make_batch_table
+from headrace.store.base import Audit, Drift, Step
 from tests.unit.store.partial_files import Event, write_partials
 
 
@@ -55,17 +54,13 @@ def beat(runtime: Runtime, view: str, *drift: Drift) -> None:
     begun = store.begin_beat(view, version.number)
     assert begun.next_horizon is not None
     at_us = time.time_ns() // 1000
-    store.batch_folder.mkdir(parents=True, exist_ok=True)
     files = [runtime.workspace.data / f"{view}-{k}.parquet" for k in range(begun.horizon, begun.next_horizon)]
-    name = f"{view}-{begun.next_horizon}.duckdb"
-    made = make_batch_table(begun.view, store.batch_folder / name, partials=files, earlier=[])
-    audit = Audit(
-        view, begun.number, begun.horizon, begun.next_horizon, at_us, 12, made.events, made.rows, tuple(drift)
-    )
+    commits = (begun.horizon, begun.next_horizon)
+    table = store.make_batch_table(begun, commits, files)
+    audit = Audit(view, begun.number, *commits, at_us, 12, table.events, table.rows, tuple(drift))
     if drift:
         store.refuse_beat(begun, audit)
     else:
-        table = BatchTable(name, begun.horizon, begun.next_horizon, made.rows, made.events)
         store.end_beat(begun, [*begun.batch, table], audit)
 
 

@@ -21,9 +21,9 @@ INTRODUCTION = """\
 ```python
 import headrace as hr
 
-with hr.connect("my-workspace") as shop:  # a folder, or a URL; through its server if one runs
+with hr.connect("my-workspace") as shop:  # a folder or a URL
     event = {"visitor": "ann", "page": "/home", "status": 200, "bytes": 512, "at": "2026-03-01T12:00:00Z"}
-    reply = shop.send("visits", event)  # or a list of such, a DataFrame, an Arrow table, bytes, a Path
+    reply = shop.send("visits", event)  # or a list, a DataFrame, an Arrow table, bytes, a Path
     shop.wait(reply.token, timeout=10)  # until every view has it
 
     answer = shop.ask("traffic", key={"page": "/home"}, start="-1h", window="5m", order="newest")
@@ -32,42 +32,42 @@ with hr.connect("my-workspace") as shop:  # a folder, or a URL; through its serv
     total = shop.ask("traffic", by=[], window="all").rows()
 ```
 
-Definitions are written with the same package: `hr.Stream`, `hr.View`, `hr.window` and the aggregates, in
-`definitions/*.py` ([definitions](definitions.md)). Every failure is a `HeadraceError` with `code`, `message`, `found`,
-`expected` and `fix`; `str(error)` is the sentence that the command line prints.
+For a folder, the connection uses the server if one is running. Definitions in `definitions/*.py` use the same package:
+`hr.Stream`, `hr.View`, `hr.window` and the aggregates ([definitions](definitions.md)). Every error is a `HeadraceError`
+with `code`, `message`, `found`, `expected` and `fix`; `str(error)` is the line that the command line prints.
 
-## What to ask
+## Queries
 
-| parameter of `ask` | what it does |
+| parameter of `ask` | description |
 |---|---|
-| `key` | `{"page": "/home"}` keeps rows with this key; a list of values means any of them, None is NULL; a list of such mappings means any of these |
-| `by` | keys to keep, the others are merged; `[]` gives the grand total |
-| `start`, `end` | closed-open bounds: a datetime, a date, ISO 8601, or relative to the newest event (`"-1h"`, a negative timedelta, `"now"`) |
-| `window`, `every` | size of the windows and how far apart they start: `"5m"` or a timedelta; `window="all"` is one window over all time, or over `[start, end)` |
-| `order` | `"oldest"` windows first, as without it, or `"newest"`; keys are in ascending order within a window |
-| `limit`, `cursor` | at most so many rows, up to 10,000; go on behind the answer that had this `next_cursor` |
-| `version_as_of`, `timestamp_as_of` | what the view said in the [past](time-travel.md) |
+| `key` | `{"page": "/home"}` selects rows with this key; a list of values selects any of them; None is NULL; a list of mappings selects rows that match any of them |
+| `by` | keys to group by; the others are merged; `[]` gives the grand total |
+| `start`, `end` | start (inclusive) and end (exclusive): a datetime, a date, ISO 8601, or relative to the newest event (`"-1h"`, a negative timedelta, `"now"`) |
+| `window`, `every` | window size and interval between window starts: `"5m"` or a timedelta; `window="all"` is one window from start to end |
+| `order` | which windows come first: `"oldest"` (default) or `"newest"`; within a window rows are ordered by key |
+| `limit`, `cursor` | maximum number of rows, up to 10,000; `next_cursor` of the previous answer |
+| `version_as_of`, `timestamp_as_of` | query an [earlier state](time-travel.md) |
 
-**Answers are whole.** `ask` and `sql` give all rows, unless `limit` is given. `ask` reads them page by page, 10,000 at
-a time. The view goes on meanwhile: a row never comes twice, one that was there from the first page to the last is never
-missing, and each row is as of its own page. `answer.commits` says how many commits of the log all rows have; rows of
-later pages may have more. If the view is edited in between, reading starts again. Where all rows have to be as of one
-moment, `sql("SELECT * FROM traffic")` reads one snapshot; its answer is whole or, above 64 MB, an error. With a `limit`,
-`next_cursor` goes on behind the last row of an `ask`, and `more_rows` says how many follow (None: not counted).
+`ask` and `sql` return all rows unless `limit` is given. `ask` reads pages of 10,000 rows. The view is updated between
+pages: no row comes twice, and a row that exists from the first page to the last is never missing. All rows include at
+least the commits in `answer.commits`; rows of later pages may include more. If the view is edited, reading starts
+again. To read all rows as of one moment, use `sql("SELECT * FROM traffic")`, which fails above 64 MB. With a `limit`,
+`next_cursor` continues after the last row of an `ask`, and `more_rows` is the number of remaining rows (None: not
+counted).
 
-## What to send
+## Sending
 
-`send` takes one event, a mapping of fields; many of them, any iterable; a pandas DataFrame, an Arrow table or record
-batch, or a table of another library that gives Arrow streams, such as Polars; bytes in a [format](formats.md) that is
-told by its looks; a file or a folder by its `Path`. Columns of a table are fields, a missing value is NULL, and the
-index of a DataFrame is a field if it has a name. Tables go in requests of about 4 MB, column by column. Rows that do not
-fit the stream are in `reply.refused` by their number, and the others are kept.
+`send` takes one event (a mapping of fields), an iterable of events, a pandas DataFrame, an Arrow table or record batch,
+a table of another library that exports Arrow streams, such as Polars, bytes in any [format](formats.md), or the `Path`
+of a file or folder. The columns of a table are fields, missing values are NULL, and the index of a DataFrame is a field
+if it has a name. Tables are sent in requests of about 4 MB. Rows that do not match the stream are listed in
+`reply.refused` by row number; the others are stored.
 """  # noqa: E501 - a row of a table is one line
 
 
 def python_reference() -> str:
     """Every public name, with what it does."""
-    parts = [INTRODUCTION, "\n## Names of the package\n"]
+    parts = [INTRODUCTION, "\n## Package\n"]
     for name in sorted(headrace.__all__, key=str.lower):
         value = getattr(headrace, name)
         if inspect.isfunction(value):
@@ -78,7 +78,7 @@ def python_reference() -> str:
         parts.append(f"\n## {of.__name__}\n\n{_text(of.__doc__)}\n")
         fields = _fields(of)
         if fields:
-            parts.append("\n| field | type | what it is |\n|---|---|---|\n")
+            parts.append("\n| field | type | description |\n|---|---|---|\n")
             parts += [f"| `{name}` | `{type_}` | {what} |\n" for name, type_, what in fields]
         parts += [_member(name, value) for name, value in members(of) if name not in {field[0] for field in fields}]
     return "".join(parts)

@@ -25,75 +25,76 @@ DOCS = Path(__file__).parents[2] / "docs"
 _CLI = """\
 # Command line
 
-`headrace COMMAND --help` says the same. Commands that show something take `--json`, which prints one JSON value on
-standard output. `-w` names a workspace by its folder (by default the current one) or by the URL of its server; while a
-server holds a workspace, commands go through it. `headrace --install-completion` installs completion for your shell.
+This is the output of `headrace COMMAND --help`. Commands that print results have an option `--json`, which prints one
+JSON value to standard output. `-w` selects the workspace: its folder (default: the current one) or the URL of its
+server. While a server is running, commands on the folder use that server. `headrace --install-completion` installs
+completion for your shell.
 
-A failure is one line on standard error, `error: …`, with `--json` `{"error": {…}}`, and never a stack trace
-(`HEADRACE_DEBUG=1` shows it). Exit codes:
+Errors are one line on standard error, `error: …`, or with `--json` `{"error": {…}}`. `HEADRACE_DEBUG=1` adds the stack
+trace. Exit codes:
 
-| code | what happened |
+| code | meaning |
 |---|---|
-| 0 | done |
-| 1 | it failed: something does not exist, cannot be reached, is not ready, or was refused by the machine |
-| 2 | what was asked for is wrong: an option or its value, a time, a duration, a question, SQL or a definition |
-| 3 | another process took the workspace over |
+| 0 | success |
+| 1 | failure: something does not exist, cannot be reached, is not ready, or the machine has a problem |
+| 2 | invalid input: an option or its value, a time, a duration, a question, SQL or a definition |
+| 3 | another process took over the workspace |
 | 4 | `plan --exit-code` found changes |
 | 130 | interrupted |
 """
 _SETTINGS = """\
 # Settings
 
-They live in `headrace.toml` of the workspace; a variable of the environment wins over the file, an option of
-`headrace up` over both. `headrace init` writes a file with all of them, commented out. A name that is none of these is
-refused.
+Settings are in `headrace.toml` in the workspace. Environment variables override the file, and options of `headrace up`
+override both. `headrace init` writes a file with all settings, commented out. Unknown names are an error.
 
-The file may hold the token, so `init` makes it for its owner alone (mode 600), and the data folder is made likewise
-(mode 700). Files and folders that are there already stay as they are; `headrace up` and `headrace doctor` warn of a
-data folder, or of a file with a token, that other users of the machine can read, and say the `chmod` that changes it.
+The file may contain the token, so `init` creates it readable only by its owner (mode 600); the data folder has mode
+700. Existing files and folders are not changed. `headrace up` and `headrace doctor` warn if other users can read the
+data folder, or a file with a token, and print the `chmod` command.
 
-| setting | variable | default | what it is |
+| setting | variable | default | description |
 |---|---|---|---|
 """
 _HTTP = """\
 # HTTP
 
-`headrace up` serves it; `/openapi.json` describes it for programs, and `/` is a [page](page.md) for people. All bodies
-and replies are JSON in UTF-8. Times are ISO 8601 in UTC with `Z`; DECIMAL values and integers beyond 64 bits are
+`headrace up` serves this API. `/openapi.json` is its OpenAPI description; `/` is a [page](page.md) for browsers. Bodies
+and replies are JSON in UTF-8. Times are ISO 8601 in UTC with `Z`. DECIMAL values and integers beyond 64 bits are
 strings.
 
-**Who may ask.** Without a token the server listens on loopback only, answers to the names of the machine only
-(`127.0.0.1`, `localhost`), and refuses requests of pages of other sites (by `Origin` and `Sec-Fetch-Site`): they may
-link to `/` and to the page of a view, and nothing else. With the setting `token`, every path but
-`/health` asks for `Authorization: Bearer TOKEN`. A browser cannot send that, so the page asks for the token in a form
-and keeps a cookie for twelve hours (`HttpOnly`, `SameSite=Strict`, signed with the token). The cookie opens the page
-and nothing else: everything below `/v1` and `/metrics` still asks for the header.
+**Access.** Without a token the server listens on loopback only, accepts only local host names (`127.0.0.1`,
+`localhost`), and rejects requests from pages of other sites (by `Origin` and `Sec-Fetch-Site`); those may only link to
+`/` and to the page of a view. With the setting `token`, every path except `/health` requires
+`Authorization: Bearer TOKEN`. The page asks for the token in a form and sets a cookie for twelve hours (`HttpOnly`,
+`SameSite=Strict`, signed with the token). The cookie is valid only for the page; `/v1` and `/metrics` still require the
+header.
 
-**Errors** have one shape; unused parts are null:
+**Errors** all have this form; unused fields are null:
 
 ```json
 {"error": {"code": "not_found", "message": "view 'trafic' does not exist", "found": null, "expected": null,
            "fix": "did you mean 'traffic'?; `headrace views` lists all", "where": null}}
 ```
 
-Codes that only HTTP has: @CODES. 429 and 503 carry `Retry-After`; the code `spark_starting` (503) says that the same
-request goes well in some seconds, and our clients repeat it. A request that fails kept nothing.
+Codes that only HTTP has: @CODES. Replies with 429 and 503 have a `Retry-After` header. `spark_starting` (503) means
+that the request will succeed in some seconds; the command line and the Python client retry it. A failed request stores
+nothing.
 
-**Events** are acknowledged when they are on disk:
+**Events** are on disk before they are acknowledged:
 
 ```json
 {"accepted": 2, "refused": [{"index": 1, "reason": "field 'at' is missing or null"}], "token": "visits.1f4"}
 ```
 
-The content type says the [format](formats.md): `application/json` (an object or an array), `application/x-ndjson`,
-`text/csv`, `application/vnd.apache.parquet`, or `text/plain` for streams of `FORMAT TEXT`; without one the server goes
-by the looks. `Content-Encoding` may be `gzip` or `zstd`. Send an `Idempotency-Key` of at most 255 characters and retry
-as often as you like: for a day, the same key and body give the same reply and add nothing, and the same key with
-another body is a 409. That holds for every request with a reply 200, also if all of its events were refused; a request
-that failed with another status leaves its key free. The token says, through `/v1/tokens/TOKEN?wait=30s`, when every
-view has the events: `{"complete": true, "stalled": []}`.
+The content type gives the [format](formats.md): `application/json` (an object or an array), `application/x-ndjson`,
+`text/csv`, `application/vnd.apache.parquet`, or `text/plain` for streams of `FORMAT TEXT`. Without one the server
+detects the format. `Content-Encoding` may be `gzip` or `zstd`. To retry safely, send an `Idempotency-Key` of at most
+255 characters: for one day, the same key and body return the same reply and add nothing, and the same key with another
+body is a 409. This applies to every request answered with 200, even if all of its events were refused; a request that
+failed does not use up its key. `/v1/tokens/TOKEN?wait=30s` waits until every view has the events:
+`{"complete": true, "stalled": []}`.
 
-**Answers** carry what they stand for:
+**Answers** contain rows and metadata:
 
 ```json
 {"rows": [{"page": "/home", "window_start": "2026-03-01T12:00:00Z", "window_end": "2026-03-01T12:01:00Z",
@@ -106,17 +107,17 @@ view has the events: `{"complete": true, "stalled": []}`.
  "stalled": null, "columns": [{"name": "page", "type": "STRING"}]}
 ```
 
-`freshness_ms` is the age of the oldest accepted event that is not in the answer, 0 when all are, null with
-`freshness_reason` when that is not known. `settled` says that the window is past the stream's patience; a later event
-still counts, as a correction.
+`freshness_ms` is the age of the oldest accepted event that is not in the answer. It is 0 when all are, and null when
+unknown; `freshness_reason` then says why. `settled` means that the window is past the stream's patience; later events
+still count, as corrections.
 
-**Pages.** Rows come by window, the oldest first (`order=newest` turns that), then by key. A reply has at most `limit`
-rows; if there are more, `next_cursor` is set, and the same question with `cursor` goes on behind the last row.
-`more_rows` says how many follow, or null where counting them would take long. Relative bounds are fixed by the first
-page. The view goes on between two pages: a row never comes twice, one that was there all the time is never missing, and
-each row is as of its own page, whose `as_of` names the commits. A new version of the same definition does not end it;
-after an edit of the view a cursor is refused (409), and the first page has to be asked for again. For all rows as of
-one moment, `POST /v1/sql` with `SELECT * FROM view` reads one snapshot.
+**Paging.** Rows are ordered by window, oldest first (`order=newest` reverses this), then by key. A reply has at most
+`limit` rows. If there are more, `next_cursor` is set; repeat the request with it as `cursor` to get the next rows.
+`more_rows` is the number of remaining rows, or null if counting them would take long. Relative bounds are fixed by the
+first page. The view is updated between pages: no row comes twice, and a row that exists from the first page to the last
+is never missing. Each page gives its commits in `as_of`. A cursor stays valid after a rebuild of the same definition;
+after an edit of the view it is refused (409), and reading has to start again. To read all rows as of one moment, use
+`POST /v1/sql` with `SELECT * FROM view`.
 """
 
 
@@ -153,7 +154,7 @@ def http_reference(openapi: dict[str, Any]) -> str:
             named = [p for p in operation.get("parameters", []) if p["in"] != "path"]
             if named:
                 rows = "".join(f"| `{p['name']}` ({p['in']}) | {_cell(p['description'])} |\n" for p in named)
-                parts.append(f"\n| parameter | what it does |\n|---|---|\n{rows}")
+                parts.append(f"\n| parameter | description |\n|---|---|\n{rows}")
             parts.append(_body(operation))
     return "".join(parts)
 
@@ -164,7 +165,7 @@ def _body(operation: dict[str, Any]) -> str:
     if not fields:
         return f"\nBody: {', '.join(f'`{kind}`' for kind in content)}.\n" if content else ""
     rows = "".join(f"| `{name}` | {_cell(field['description'])} |\n" for name, field in fields.items())
-    return f"\n| in the body | what it does |\n|---|---|\n{rows}"
+    return f"\n| body field | description |\n|---|---|\n{rows}"
 
 
 def _clean(text: str | None) -> str:

@@ -145,7 +145,7 @@ def test_the_page_shows_the_two_layers(filled: Served, browser: Any) -> None:
     said = page.get_by_role("article", name="pages").get_by_role("alert").inner_text()
     assert said.startswith("Alarm: drift in hits. Answers go on as they were")
     assert HOSTILE[0] in said
-    assert "headrace refresh pages --full builds the view anew from the log." in said
+    assert "headrace refresh pages --full rebuilds the view from the log." in said
     assert "View pages: drift in hits: the two layers disagree" in page.locator(".trouble").inner_text()
     coming = page.get_by_role("article", name="slowest").locator(".building")
     assert coming.inner_text().strip().startswith("Version 2 is being built: 0 of 1 events")
@@ -299,7 +299,7 @@ def test_a_range_that_is_no_time_is_said_on_the_page(filled: Served, browser: An
     page.get_by_role("combobox", name="from").fill("<b>yesterday")
     page.get_by_role("combobox", name="from").press("Enter")
     page.get_by_role("alert").get_by_text("start is not a time; found '<b>yesterday'").wait_for()
-    page.get_by_role("link", name="Show the view as it is").click()
+    page.get_by_role("link", name="Show the view without parameters").click()
     page.get_by_role("region", name="rows of traffic").wait_for()
     page.get_by_role("combobox", name="from").fill("-1m")
     page.get_by_role("combobox", name="from").press("Enter")

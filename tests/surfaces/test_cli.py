@@ -129,7 +129,7 @@ def test_init_from_a_file_makes_a_workspace_that_takes_it(tmp_path: Path, headra
     assert headrace("send", "-w", folder, "page_views", file).out.startswith("40 events sent")
 
 
-def test_init_from_a_file_of_a_workspace_that_is_served_goes_on_with_apply(
+def test_init_from_a_file_of_a_running_workspace_suggests_apply(
     applied: Path, serve: Callable[..., Served], headrace: Command
 ) -> None:
     served = serve(applied)
@@ -137,7 +137,7 @@ def test_init_from_a_file_of_a_workspace_that_is_served_goes_on_with_apply(
     made = headrace("init", applied, "--from", file)
     assert f"a server runs this workspace already):\n  headrace apply -w {applied}\n" in made.out
     assert "headrace up" not in made.out
-    assert f"The page at {served.url} shows it live." in made.out
+    assert f"Open {served.url} in a browser to watch it." in made.out
     (applied / "definitions" / "prices.sql").unlink()
     assert headrace("init", applied, "--from", file, "--json").json["next"][0] == f"headrace apply -w {applied}"
 
@@ -179,7 +179,7 @@ def test_a_view_that_does_not_run_is_named(folder: Path, applied: Path, headrace
     assert "never been computed" in headrace("ask", "traffic", "-w", applied).err
     sql = "CREATE MATERIALIZED VIEW pages AS SELECT page, count(*) AS n FROM visits GROUP BY page;"
     (folder / "definitions" / "pages.sql").write_text(sql)
-    assert "declared but does not run yet" in headrace("ask", "pages", "-w", folder).err
+    assert "declared but not applied yet" in headrace("ask", "pages", "-w", folder).err
 
 
 def test_init_from_a_bad_file_leaves_nothing(tmp_path: Path, headrace: Command) -> None:
@@ -215,7 +215,7 @@ def test_plan_and_apply(folder: Path, headrace: Command) -> None:
     assert refused.code == 2
     assert "give --yes" in refused.err
     assert headrace("apply", "-w", folder, "--yes").out.endswith("Applied.\n")
-    assert headrace("plan", "-w", folder).out == "Nothing to change: what is defined runs, or is being built.\n"
+    assert headrace("plan", "-w", folder).out == "No changes: all definitions are applied.\n"
     assert headrace("plan", "-w", folder, "--exit-code").code == 0
     assert headrace("apply", "-w", folder, "--json").json["applied"] is False
 
@@ -227,7 +227,7 @@ def test_apply_refuses_what_the_log_cannot_follow(applied: Path, headrace: Comma
     )
     shown = headrace("apply", "-w", applied, "--yes")
     assert shown.code == 2
-    assert "stream 'visits' cannot be changed so" in shown.err
+    assert "stream 'visits' cannot be changed this way" in shown.err
     assert "! stream visits" in shown.out
 
 
@@ -257,7 +257,7 @@ def test_send_without_a_server_writes_to_the_journal(applied: Path, headrace: Co
     assert stream["backlog_bytes"] > 0
     waited = headrace("send", "visits", first, "-w", applied, "--wait")
     assert waited.code == 1
-    assert "no server runs" in waited.err
+    assert "no server is running" in waited.err
 
 
 def test_send_says_what_is_wrong(applied: Path, headrace: Command) -> None:
@@ -265,7 +265,7 @@ def test_send_says_what_is_wrong(applied: Path, headrace: Command) -> None:
     empty = applied / "empty.ndjson"
     empty.write_text("\n \n")
     assert "no such file" in headrace("send", "visits", applied / "none", "-w", applied).err
-    assert "there is no event" in headrace("send", "visits", empty, "-w", applied).err
+    assert "no events found" in headrace("send", "visits", empty, "-w", applied).err
     assert "did you mean 'visits'?" in headrace("send", "visit", file, "-w", applied).err
 
 
@@ -273,7 +273,7 @@ def test_send_applies_definitions_that_only_create_as_up_does(folder: Path, head
     file = write_events(folder / "a.ndjson", visit())
     assert "defined but not applied" in headrace("dead-letters", "visits", "-w", folder).err  # which only reads
     assert "1 event sent" in headrace("send", "visits", file, "-w", folder).out
-    assert headrace("plan", "-w", folder).out.startswith("Nothing to change")
+    assert headrace("plan", "-w", folder).out.startswith("No changes")
 
 
 def test_send_names_a_stream_that_an_edit_has_to_be_confirmed_for(applied: Path, headrace: Command) -> None:
@@ -290,9 +290,9 @@ def test_status_streams_and_views_of_a_stopped_workspace(applied: Path, headrace
 
 
 def test_an_empty_workspace_says_what_to_do(folder: Path, headrace: Command) -> None:
-    assert "no streams run yet" in headrace("streams", "-w", folder).out
-    assert "no views run yet" in headrace("views", "-w", folder).out
-    assert "no views run yet" in headrace("status", "-w", folder).out
+    assert "no streams yet" in headrace("streams", "-w", folder).out
+    assert "no views yet" in headrace("views", "-w", folder).out
+    assert "no views yet" in headrace("status", "-w", folder).out
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_an_unforeseen_failure_shows_no_trace(
 
     monkeypatch.setattr(Workspace, "open", fail)
     shown = headrace("status", "-w", applied)
-    assert shown.err == "error: RuntimeError: out of cheese; HEADRACE_DEBUG=1 shows where; please report it\n"
+    assert shown.err == "error: RuntimeError: out of cheese; HEADRACE_DEBUG=1 shows the stack trace; please report it\n"
     monkeypatch.setenv("HEADRACE_DEBUG", "1")
     assert "Traceback" in headrace("status", "-w", applied).err
 

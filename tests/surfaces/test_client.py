@@ -60,7 +60,7 @@ def test_tables_are_sent_and_other_things_refused_by_name(served: Served, applie
         assert connection.send("visits", table.slice(0, 0)).accepted == 0
         for wrong, words in (
             ("events.csv", "found a str; expected an event .*; a file is sent by its Path, JSON text as bytes"),
-            (5, "this cannot be sent; found a int; expected an event"),
+            (5, "this value cannot be sent; found a int; expected an event"),
             ([visit(), "x"], "found a list whose item 1 is a str"),
             (table.to_pandas()["page"], "found a Series whose item 0 is a str"),
         ):
@@ -76,7 +76,7 @@ def test_a_folder_without_a_server_is_used_straight(applied: Path) -> None:
         assert connection.url is None
         assert connection.send("visits", [visit()]).accepted == 1
         assert connection.status()["state"] == "stopped"
-        with pytest.raises(NotReadyError, match="no server runs"):
+        with pytest.raises(NotReadyError, match="no server is running"):
             connection.wait("visits.1")
         with pytest.raises(NotReadyError, match="has never been computed"):
             connection.ask("traffic")

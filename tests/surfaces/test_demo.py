@@ -76,7 +76,7 @@ def test_a_stopped_run_leaves_no_server_and_no_folder(tmp_path):
     process.send_signal(signal.SIGINT)
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert said.endswith("stopped; nothing was checked\n")
+    assert said.endswith("interrupted; nothing was checked\n")
     assert "Traceback" not in said
     assert not runs(holder.pid)
     assert not list(tmp_path.glob("headrace-demo-*"))
@@ -87,7 +87,7 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
     process = start(tmp_path, "--keep", str(tmp_path))
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert f"folder '{tmp_path}' is not empty; name a new one; nothing was changed" in said.replace("\n", "")
+    assert f"folder '{tmp_path}' is not empty; choose a new folder; nothing was changed" in said.replace("\n", "")
     assert [file.name for file in tmp_path.iterdir()] == ["mine"]
 
 
@@ -97,8 +97,8 @@ def test_a_server_that_cannot_start_is_one_sentence_and_a_log(tmp_path):
     assert done.returncode == 1
     assert "Traceback" not in done.stdout + done.stderr
     assert "the server ended with exit code 1: " in done.stdout
-    assert "'append_mb' has a value that does not fit" in done.stdout
-    assert f"the server's log is {next(tmp_path.glob('headrace-demo-*'))}/up.log" in done.stdout
+    assert "'append_mb' has an invalid value" in done.stdout
+    assert f"the server log in {next(tmp_path.glob('headrace-demo-*'))}/up.log" in done.stdout
 
 
 def test_without_java_nothing_is_begun(tmp_path):

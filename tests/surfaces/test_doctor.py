@@ -143,7 +143,7 @@ def test_settings_and_definitions_that_are_wrong(folder: Path, examine: Command)
 
 
 def test_changes_that_wait_or_cannot_be_made(applied: Path, examine: Command) -> None:
-    assert examine(applied)["changes"]["said"] == "what is declared is what runs"
+    assert examine(applied)["changes"]["said"] == "all definitions are applied"
     sql = applied / "definitions" / "shop.sql"
     text = sql.read_text()
     sql.write_text(text.replace("status <> 304", "status <> 305"))
@@ -298,7 +298,7 @@ def test_a_lease_that_was_left(sent: Path, examine: Command) -> None:
     assert holder is not None
     gone = {**vars(holder), "released": False, "pid": 2**22 - 1, "beat_s": time.monotonic() - 100}
     file.write_bytes(orjson.dumps(gone))
-    assert "ended without stopping in order" in examine(sent)["lease"]["said"]
+    assert "ended without a clean stop" in examine(sent)["lease"]["said"]
     sleeper = subprocess.Popen(["sleep", "100"])
     sleeper.send_signal(signal.SIGSTOP)
     try:

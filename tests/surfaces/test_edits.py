@@ -136,7 +136,7 @@ def _forth_and_back(up: UpServer, headrace: Callable[..., Ran]) -> None:
     assert (asked.code, "give --yes" in asked.err) == (2, True)
     back = headrace("rollback", "shop", "--yes", "-w", up.folder)
     assert back.code == 0, back.err
-    assert f"version {now} → {before}  free: version {before} was of this form and has its rows yet" in back.out
+    assert f"version {now} → {before}  free: version {before} has this definition and still has its rows" in back.out
     assert f"View shop is what it was in version {before}." in back.out
     plan = headrace("plan", "-w", up.folder, "--json").json
     assert [change["details"] for change in plan["changes"]] == [["column added: min(at) AS first"]]
@@ -160,10 +160,10 @@ def _refresh(up: UpServer, headrace: Callable[..., Ran]) -> None:
     full = headrace("refresh", "shop", "--full", "-w", up.folder)
     assert f"Version {newest['version'] + 1} of view shop, built anew from the log, serves." in full.out
     shown = headrace("versions", "shop", "-w", up.folder).out.splitlines()
-    assert "nothing: built anew" in shown[2]
+    assert "nothing: rebuilt" in shown[2]
 
 
-def test_after_a_restart_what_was_gone_back_to_serves_and_the_change_waits(java: Java, up: UpServer) -> None:
+def test_after_a_restart_the_rolled_back_version_serves_and_the_change_is_pending(java: Java, up: UpServer) -> None:
     before = up.get("/v1/views/shop")
     definitions = up.folder / "definitions" / "shop.sql"
     definitions.write_text(definitions.read_text().replace("AS m", "AS visits_seen"))
@@ -172,4 +172,4 @@ def test_after_a_restart_what_was_gone_back_to_serves_and_the_change_waits(java:
     assert again.get("/v1/views/shop")["rows"] == before["rows"]
     assert again.stop() == 0
     assert "column renamed: count(*) AS m → visits_seen" in again.said()
-    assert "These changes wait for `headrace apply`" in again.said()
+    assert "These changes need `headrace apply`" in again.said()

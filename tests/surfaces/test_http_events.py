@@ -69,7 +69,7 @@ def test_keep_bad_accepts_lines_unread(served: Served) -> None:
     [
         ("visit", b"{}", 404, "not_found", "did you mean 'visits'?"),
         ("visits", b"", 400, "ingest", "the body is empty"),
-        ("visits", b"[1, 2", 400, "ingest", "not a JSON array"),
+        ("visits", b"[1, 2", 400, "ingest", "not a valid JSON array"),
         ("visits", b"[{},,{}]", 400, "ingest", "empty element"),
     ],
 )

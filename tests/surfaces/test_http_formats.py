@@ -47,7 +47,9 @@ def test_csv_is_told_its_columns_and_its_delimiter(served: Served) -> None:
     asked = {"fields": "visitor,page,status,bytes,at", "delimiter": "|"}
     said = served.http.post(EVENTS, content=body, params=asked, headers={"content-type": "text/csv"}).json()
     assert (said["accepted"], said["refused"]) == (1, [{"index": 1, "reason": said["refused"][0]["reason"]}])
-    assert "an array of 3 values (a CSV row with more or fewer cells than its header" in said["refused"][0]["reason"]
+    assert (
+        "an array of 3 values (a CSV row whose number of cells differs from the header" in said["refused"][0]["reason"]
+    )
 
 
 def test_lines_of_text_are_taken_by_their_stream_only(served: Served) -> None:
@@ -68,7 +70,7 @@ def test_lines_of_text_are_taken_by_their_stream_only(served: Served) -> None:
         ({"content-encoding": "gzip"}, b"no gzip", 400, "the gzip data cannot be unpacked"),
         ({"content-encoding": "gzip"}, gzip.compress(b"{}")[:-4], 400, "the gzip data cannot be unpacked"),
         ({"content-encoding": "zstd"}, b"", 400, "the body is empty"),
-        ({"content-type": "text/csv"}, b"a,b\n1,2\n", 400, "names no field of the stream"),
+        ({"content-type": "text/csv"}, b"a,b\n1,2\n", 400, "contains no field of the stream"),
         ({"content-type": "text/csv"}, b"", 400, "the body is empty"),
         ({"content-type": "application/vnd.apache.parquet"}, b"x", 400, "the Parquet file cannot be read"),
     ],

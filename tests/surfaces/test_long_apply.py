@@ -105,7 +105,7 @@ def test_a_stop_ends_an_apply_between_two_steps_and_the_next_start_does_the_rest
         reply = applying.result()
     assert reply.status_code == 503
     assert reply.json()["error"]["message"] == "the server is stopping"
-    assert reply.json()["error"]["fix"] == "what was not done yet is done at its next start"
+    assert reply.json()["error"]["fix"] == "the rest is done at the next start"
     served = serve(applied)
     assert served.runtime.plan().empty
     views = served.http.get("/v1/views").json()["views"]

@@ -123,6 +123,6 @@ def test_what_a_server_says_of_itself_is_of_one_moment(served: Served, editing: 
 def test_a_stream_that_is_dropped_refuses_events_that_were_on_their_way(served: Served) -> None:
     journal = served.runtime._pipelines["visits"].transport
     journal.close()  # as the end of an apply does, for those who found the stream before
-    with pytest.raises(UnavailableError, match=r"stream 'visits' takes no more events"):
+    with pytest.raises(UnavailableError, match=r"stream 'visits' accepts no more events"):
         journal.submit(b"{}\n", 1, [])
     assert served.http.post("/v1/streams/visits/events", json=visit()).status_code == 503

@@ -62,7 +62,7 @@ def test_folders_are_sent_with_all_they_hold(headrace: Command, applied: Path, s
     empty.mkdir()
     none = headrace("send", "visits", empty, "-w", applied)
     assert none.code == 1
-    assert "holds no file that can be sent" in none.err
+    assert "contains no file that can be sent" in none.err
 
 
 @pytest.mark.parametrize(
@@ -70,9 +70,9 @@ def test_folders_are_sent_with_all_they_hold(headrace: Command, applied: Path, s
     [
         ("none.ndjson", None, "cannot be read; found no such file"),
         ("empty.csv", b"", "is empty"),
-        ("blank.ndjson", b"\n\n", "there is no event"),
+        ("blank.ndjson", b"\n\n", "no events found"),
         ("broken.ndjson.gz", gzip.compress(b"{}\n" * 100)[:-8], "broken.ndjson.gz': the gzip data cannot be unpacked"),
-        ("odd.csv", b"a,b\n1,2", "odd.csv': the header of the CSV names no field of the stream"),
+        ("odd.csv", b"a,b\n1,2", "odd.csv': the header of the CSV contains no field of the stream"),
     ],
 )
 def test_what_cannot_be_sent_says_why(

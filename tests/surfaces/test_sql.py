@@ -90,10 +90,10 @@ def test_the_command_prints_tables_json_and_csv(
 def test_wrong_calls_of_the_command_say_what_is_expected(applied: Path, headrace: Callable[..., Ran]) -> None:
     fill_stopped(applied)
     for arguments, said in (
-        ([], "there is no query; expected one, as an argument, from a file (-f FILE) or from standard input (-)"),
-        (["SELECT 1", "-f", "x.sql"], "there are two queries"),
+        ([], "no query was given; expected one, as an argument, from a file (-f FILE) or from standard input (-)"),
+        (["SELECT 1", "-f", "x.sql"], "two queries were given"),
         (["-f", "missing.sql"], "file 'missing.sql' cannot be read: No such file or directory"),
-        (["SELECT 1", "--csv", "--json"], "two forms of one output"),
+        (["SELECT 1", "--csv", "--json"], "cannot be combined"),
         (["SELECT 1", "--limit", "0"], "limit does not fit; found 0; expected a number from 1 to 100,000, or all"),
         (["  "], "the query is empty"),
         (["SELECT 1" + " " * 100_000], "the query is too long; found 100,008 bytes; expected at most 100,000"),

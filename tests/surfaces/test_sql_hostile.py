@@ -75,7 +75,7 @@ def ask(served: Served, statement: str) -> tuple[httpx2.Response, float]:
     return reply, time.monotonic() - began
 
 
-def test_every_hostile_statement_is_refused_in_time_while_point_answers_go_on(
+def test_every_hostile_statement_is_refused_while_point_queries_are_answered(
     applied: Path, serve: Callable[..., Served], tmp_path: Path, secret: str
 ) -> None:
     served = serve(applied, sql_timeout_s=TIMEOUT_S, sql_memory_mb=256)

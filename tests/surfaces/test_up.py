@@ -142,7 +142,7 @@ def test_the_events_behind_a_cell_by_all_surfaces(up: Up, connection: Connection
     shown = headrace("explain", "traffic", "-w", up.folder, *cell, "--limit", "1")
     assert shown.code == 0, shown.err
     assert shown.out.startswith("traffic · page=/home · 2026-03-01 12:00:00 to 2026-03-01 12:01:00 UTC\n")
-    assert "2 events of 1 commit: 0 late, 0 corrections · the view counts the same: 0 batch, 2 speed" in shown.out
+    assert "2 events of 1 commit: 0 late, 0 corrections · the view has the same count: 0 batch, 2 speed" in shown.out
     cursor = shown.out.split("more events: --cursor ")[1].split()[0]
     rest = headrace("explain", "traffic", "-w", up.url, *cell, "--cursor", cursor, "--json").json
     assert [orjson.loads(event["value"])["visitor"] for event in rest["events"]] == ["bob"]
@@ -152,7 +152,7 @@ def test_the_events_behind_a_cell_by_all_surfaces(up: Up, connection: Connection
     said = connection.explain("traffic", {"page": None}, at=datetime(2026, 3, 1, 12, 1, tzinfo=UTC))
     assert [event.arguments["bytes"] for event in said.events] == [7]
     page = http.get(f"{up.url}/views/traffic/explain", params=asked).text
-    for words in ("2 events of the log: 0 late, 0 corrections; the view counts the same.", "{&quot;visitor&quot;:"):
+    for words in ("2 events of the log: 0 late, 0 corrections; the view has the same count.", "{&quot;visitor&quot;:"):
         assert words in page
     empty = headrace("explain", "traffic", "-w", up.url, "--key", "page=/home", "--at", "2026-03-01T12:05:00Z").out
     assert "the nearest windows of this key with events: --at 2026-03-01T12:00:00Z" in empty
@@ -170,7 +170,10 @@ def test_the_past_by_all_surfaces(up: Up, connection: Connection, headrace: Call
         2,
         "error: the lake of stream 'visits' has commits 0 to 0; found 9 commits; expected at most 1\n",
     )
-    assert "the past does not change" in headrace("ask", "traffic", "--version-as-of", "1", "--watch", "-w", up.url).err
+    assert (
+        "an answer as of the past does not change"
+        in headrace("ask", "traffic", "--version-as-of", "1", "--watch", "-w", up.url).err
+    )
     asked = {"timestamp_as_of": "2100-01-01", "by": "", "window": "1h"}
     lines = {"accept": "application/x-ndjson"}
     reply = http.get(f"{up.url}/v1/views/traffic", params=asked, headers=lines)
@@ -248,7 +251,7 @@ def test_a_field_added_to_a_running_server_has_the_whole_history(up: Up, headrac
     files["shop.sql"].write_text(before[files["shop.sql"]].replace("page    STRING", "country STRING, page STRING"))
     shown = headrace("apply", "--yes", "-w", up.folder)
     assert shown.code == 0, shown.err
-    assert "~ stream visits  free: older events are read again where a view asks for the new field" in shown.out
+    assert "~ stream visits  free: older events are parsed again where a view uses the new field" in shown.out
     reply = http.post(url, json=[visit(620, country="fr", status=204), visit(0, country=5)]).json()
     assert reply["refused"] == [{"index": 1, "reason": "field 'country' takes STRING, found the number 5"}]
     files["more.sql"].write_text(

@@ -62,7 +62,7 @@ def test_without_java_one_sentence_says_so(applied: Path, tmp_path: Path) -> Non
     assert live_holder(applied / "data" / "lease.json") is None
 
 
-def test_changes_that_are_not_only_new_wait(applied: Path) -> None:
+def test_changes_other_than_creates_need_apply(applied: Path) -> None:
     sql = applied / "definitions" / "shop.sql"
     before = sql.read_text()
     sql.write_text(before.replace("sum(bytes) ", "max(bytes) "))
@@ -70,13 +70,13 @@ def test_changes_that_are_not_only_new_wait(applied: Path) -> None:
     code, _, err = running.stop(signal.SIGINT)
     assert code == 0
     assert "~ view traffic" in err
-    assert "These changes wait for `headrace apply`; serving what ran before." in err
+    assert "These changes need `headrace apply`; serving the applied definitions." in err
     sql.write_text("CREATE nonsense;")
     running = Up(applied)
     code, _, err = running.stop()
     assert code == 0
     assert "shop.sql:1:" in err
-    assert "serving what ran before" in err
+    assert "serving the applied" in err
 
 
 def test_it_stops_when_another_takes_over(applied: Path) -> None:

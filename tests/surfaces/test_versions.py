@@ -30,11 +30,11 @@ def edit(folder: Path, old: str, new: str) -> None:
         ("GET", "trafic/audits", None, 404, "view 'trafic' does not exist"),
         ("POST", "trafic/rollback", None, 404, "view 'trafic' does not exist"),
         ("POST", "trafic/refresh", None, 404, "view 'trafic' does not exist"),
-        ("POST", "traffic/rollback", None, 409, "has no earlier version to go back to"),
+        ("POST", "traffic/rollback", None, 409, "has no earlier version to roll back to"),
         ("POST", "traffic/rollback", b'{"to": 7}', 404, "view 'traffic' has no version 7"),
         ("POST", "traffic/rollback", b'{"to": 1}', 409, "version 1 serves already"),
-        ("POST", "traffic/rollback", b'{"to": "1"}', 422, "'to' does not fit"),
-        ("POST", "traffic/rollback", b'{"too": 1}', 422, "'too' is not known here"),
+        ("POST", "traffic/rollback", b'{"to": "1"}', 422, "'to' has the wrong type"),
+        ("POST", "traffic/rollback", b'{"too": 1}', 422, "'too' is not a parameter"),
         ("POST", "traffic/rollback", b"[]", 422, "the body is not an object"),
         ("POST", "traffic/rollback", b"{", 422, "the body is not JSON"),
         ("POST", "traffic/refresh", b'{"full": 1}', 422, "'full' does not fit"),
@@ -75,7 +75,7 @@ def test_a_free_edit_and_back(served: Served, applied: Path, headrace: Callable[
 
 def test_an_edit_over_no_events_needs_no_spark(served: Served, applied: Path, headrace: Callable[..., Ran]) -> None:
     edit(applied, "sum(bytes)", "max(bytes)")
-    assert "no event is there to be read: it serves at once" in headrace("plan", "-w", applied).out
+    assert "no events yet: it serves at once" in headrace("plan", "-w", applied).out
     assert headrace("apply", "--yes", "-w", applied).code == 0
     assert served.http.get("/v1/views/traffic").json()["version"] == 2
     audits = headrace("audit", "traffic", "-w", applied).out
@@ -91,7 +91,7 @@ def test_without_a_server_what_was_is_shown_and_nothing_moves(
     assert headrace("audit", "traffic", "-w", applied, "--json").json["audits"] == []
     for command in (("rollback", "traffic", "--yes"), ("refresh", "traffic")):
         ran = headrace(*command, "-w", applied)
-        assert (ran.code, "the server is not running; start `headrace up`, then repeat it" in ran.err) == (1, True)
+        assert (ran.code, "the server is not running; start `headrace up`, then try again" in ran.err) == (1, True)
     assert "view 'trafic' does not exist" in headrace("versions", "trafic", "-w", applied).err
 
 
@@ -104,14 +104,14 @@ def test_who_applies_without_a_server_is_told_when_it_is_built(applied: Path, he
     lake.commit(lake.state, 1, None, [NewFile("_dead=false/a.parquet", 9, 2, False, f'{{"numRecords":2,{bounds}}}')])
     edit(applied, "sum(bytes)", "max(bytes)")
     said = headrace("apply", "--yes", "-w", applied)
-    assert said.out.endswith("Applied.\nNo server runs: `headrace up` builds what needs a build.\n"), said
+    assert said.out.endswith("Applied.\nNo server is running: the next `headrace up` runs the builds.\n"), said
 
 
 def test_ctrl_c_ends_the_waiting_and_not_the_work(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit) as ended, going_on("traffic"):
         raise KeyboardInterrupt
     assert ended.value.exit_code == 130
-    said = "The server goes on with it; `headrace versions traffic` shows how far it is.\n"
+    said = "The server continues; `headrace versions traffic` shows how far it is.\n"
     assert capsys.readouterr().err == said
 
 
@@ -130,8 +130,8 @@ def test_who_waits_for_a_version_is_told_what_becomes_of_it() -> None:
         ("traffic", 1, 9, "version 3 of traffic: building"),
         ("traffic", 5, 7, "version 3 of traffic catches up"),
     ]
-    with pytest.raises(ConflictError, match="version 3 was replaced before it served"):
+    with pytest.raises(ConflictError, match="version 3 was replaced before it could serve"):
         serves(1, version=4)
     for trouble in ("stalled", "error"):
-        with pytest.raises(NotReadyError, match="version 3 cannot go on: boom; the server tries it again"):
+        with pytest.raises(NotReadyError, match="version 3 cannot go on: boom; the server retries"):
             serves(1, **{trouble: "boom"})

@@ -55,7 +55,7 @@ def until(process: subprocess.Popen[str], words: str) -> str:
 def test_json_goes_on_through_a_restart(applied: Path, serve: Callable[..., Served], start: Start) -> None:
     process = start("--json", "-w", applied)
     gone = orjson.loads(until(process, '"gone"'))
-    assert gone["error"]["message"] == "no server runs for workspace 'shop'"
+    assert gone["error"]["message"] == "no server is running for workspace 'shop'"
     for _ in range(2):
         served = serve(applied)
         found = orjson.loads(until(process, '"starting"'))

@@ -73,7 +73,7 @@ def test_who_took_over_meanwhile_is_left_alone(file: Path, lease: Lease) -> None
     assert file.read_bytes() == taken
 
 
-def test_without_its_file_a_fence_is_above_those_that_the_data_knows(file: Path) -> None:
+def test_without_a_lease_file_the_next_fence_is_above_all_in_the_data(file: Path) -> None:
     lease = Lease(file, url=None, floor=lambda: 41)
     assert lease.fence == 42
     lease.release()

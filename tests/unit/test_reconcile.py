@@ -119,7 +119,7 @@ def test_a_free_edit_of_what_is_built_goes_on_with_the_build(served: DuckStore) 
     assert (new.home, new.built_to) == (2, 3)
 
 
-def test_a_definition_of_before_is_gone_back_to_while_its_rows_are_kept(served: DuckStore) -> None:
+def test_applying_an_earlier_definition_reuses_its_kept_rows(served: DuckStore) -> None:
     edit(served, OTHER)
     build(served, 2)
     assert choose(served, GROWN) == ("build", None)
@@ -188,7 +188,7 @@ def test_by_default_back_to_the_version_before(served: DuckStore) -> None:
         "from": 2,
         "to": 1,
         "how": "free",
-        "reason": "free: version 1 was of this form and has its rows yet; it is brought up to date and serves",
+        "reason": "free: version 1 has this definition and still has its rows; it catches up and then serves",
         "details": ["column removed: max(id) AS most"],
         "cost": None,
     }
@@ -214,7 +214,7 @@ def test_back_while_a_build_runs_is_to_end_it(served: DuckStore) -> None:
     edit(served, GROWN)
     found = rollback(served)
     assert (found.to.number, found.way.kind) == (1, "stop")
-    with pytest.raises(ConflictError, match="version 2 is on its way already"):
+    with pytest.raises(ConflictError, match="version 2 is already in progress"):
         rollback(served, 2)
 
 
@@ -231,7 +231,7 @@ def test_nothing_to_go_back_to(store: DuckStore) -> None:
     with pytest.raises(ConflictError, match="view 'v' is being built for the first time"):
         rollback(store)
     build(store, 1)
-    with pytest.raises(ConflictError, match="has no earlier version to go back to; found version 1"):
+    with pytest.raises(ConflictError, match="has no earlier version to roll back to; found version 1"):
         rollback(store)
     with pytest.raises(NotFoundError, match="view 'v' has no version 7; found 1; `headrace versions v` lists them"):
         rollback(store, 7)

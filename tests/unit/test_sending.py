@@ -206,7 +206,7 @@ def test_a_last_line_without_an_end(
         out.write(added)
     reply = receiver.send(file)
     assert receiver.lines() == (lines or [b"one", b"two", b"th", b"4"])
-    assert ("its last line was not whole" in "".join(reply.notes)) == bool(lines)
+    assert ("its last line was incomplete" in "".join(reply.notes)) == bool(lines)
     assert receiver.send(file).accepted == 0
 
 
@@ -242,7 +242,7 @@ def test_other_content_under_the_same_name(receive: Callable[..., Receiver], tmp
     rotated = receiver.send(file)
     assert (rotated.accepted, rotated.already_sent) == (1, 0)
     assert (
-        "is not the file that was sent under this name before (2 events): it is sent as a new one" in rotated.notes[0]
+        "is not the file that was sent under this name before (2 events): it is sent as a new file" in rotated.notes[0]
     )
     file.write_bytes(b"monday\nrain\nsun\n")  # as another machine has it under the same path
     assert receiver.send(file).accepted == 1
@@ -266,7 +266,7 @@ def test_a_file_that_was_edited_is_refused_and_others_are_sent(
     assert receiver.send(edited).accepted == 0
 
 
-def test_the_same_content_under_another_name_counts_again_with_a_hint(
+def test_the_same_content_under_another_name_counts_again_with_a_note(
     receive: Callable[..., Receiver], tmp_path: Path
 ) -> None:
     receiver, file, copy = receive(), tmp_path / "a.ndjson", tmp_path / "b.ndjson"

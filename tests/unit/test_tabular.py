@@ -116,7 +116,7 @@ def test_large_tables_go_in_pieces_and_rows_keep_their_numbers() -> None:
 
 def test_who_fails_says_what_was_sent() -> None:
     sizes = {"rows": 10, "piece_bytes": 1}
-    with pytest.raises(UnavailableError, match="gone; 20 rows before it were sent and stay"):
+    with pytest.raises(UnavailableError, match="gone; 20 rows before it were sent and stored"):
         send_table(pa.table({"n": range(100)}), Received(fails_at=2), None, **sizes)
 
 

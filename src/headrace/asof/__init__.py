@@ -1,1 +1,1 @@
-"""Questions that only the lake can answer, by Spark: the events behind a cell, and what a view said in the past."""
+"""Questions answered from the lake by Spark: the events behind a cell, and earlier states of a view."""

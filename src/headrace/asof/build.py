@@ -11,14 +11,12 @@ from headrace.errors import CorruptionError, HeadraceError, UnavailableError
 from headrace.lake.commits import newest_before
 from headrace.lake.table import LakeTable
 from headrace.maintain.batch_job import SLICE_ROWS, BatchJob
-from headrace.maintain.partials import SMALL_BYTES, damage_of
+from headrace.maintain.partials import damage_of
 from headrace.maintain.speed import step_end
 from headrace.spark.failures import from_spark, one_line
 from headrace.spark.jobs import Job
-from headrace.store.base import BatchTable, Point, Version
-from headrace.store.duckdb.apart import make_apart
-from headrace.store.duckdb.batch_table import make_batch_table
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.base import Point, Store, Version
+from headrace.store.opening import open_temporary
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,11 +24,11 @@ if TYPE_CHECKING:
 
 def make_past(
     spark: SparkSession, stream: Stream, table: LakeTable, version: Version, commits: int, folder: Path, job: Job
-) -> DuckStore:
+) -> Store:
     """A store that holds the view alone, with commits [0, commits) in it."""
     try:
         files = _compute(spark, stream, table, version, commits, folder / "partials", job)
-        store = DuckStore.open(folder / "views.duckdb", 1)
+        store = open_temporary(folder)
         try:
             _fill(store, version, Point(commits, None, newest_before(table, commits)), files, job)
         except BaseException:
@@ -47,21 +45,16 @@ def make_past(
         raise said from error
 
 
-def _fill(store: DuckStore, version: Version, at: Point, files: list[str], job: Job) -> None:
+def _fill(store: Store, version: Version, at: Point, files: list[str], job: Job) -> None:
     """Make the view serve from one batch table of these partials, as a build does."""
     view = version.view
     made = store.register(view, version.fingerprint, version.patience_ms, at)
     if not at.commit:
         return  # it serves already, with nothing in it
     store.build(view.name, made.number, at.commit)
-    store.batch_folder.mkdir(exist_ok=True)
     paths = [Path(file) for file in files]
-    target = store.batch_folder / "past.duckdb"
-    if sum(path.stat().st_size for path in paths) < SMALL_BYTES:
-        table = make_batch_table(view, target, partials=paths, earlier=[])
-    else:
-        table = make_apart(view, target, partials=paths, earlier=[], stopping=lambda: job.cancelled)
-    store.fill(view.name, made.number, BatchTable(target.name, 0, at.commit, table.rows, table.events))
+    table = store.make_batch_table(made, (0, at.commit), paths, stopping=lambda: job.cancelled)
+    store.fill(view.name, made.number, table)
     store.promote(view.name, made.number)
 
 
@@ -72,7 +65,7 @@ def _compute(
     folder.mkdir(parents=True)
     batch, written, start = BatchJob(lambda: spark), list[str](), 0
     with table.reading(0, commits) as all_files:
-        damage = damage_of(table.folder, all_files)
+        damage = damage_of(table.storage, all_files)
         if damage:
             raise CorruptionError(damage)
         job.expect(sum(file.rows for file in all_files))

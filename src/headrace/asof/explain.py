@@ -1,4 +1,4 @@
-"""Explains one cell of a view: what the view says, and what the log says of the same events."""
+"""Explains one cell of a view: its row, and the events of the log behind it."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Explainer:
             if not files:
                 return Counts(), [], []
             folder = self._table.folder
-            damage = damage_of(folder, files)
+            damage = damage_of(self._table.storage, files)
             if damage:
                 raise CorruptionError(damage)
             try:

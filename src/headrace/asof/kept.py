@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.store.base import Version
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.base import Store, Version
 
 KEPT = 4
 KEPT_S = 600.0
@@ -23,7 +22,7 @@ Key = tuple[str, int, str, int]  # view, number and fingerprint of its version, 
 class _Past:
     folder: Path
     lock: threading.Lock = field(default_factory=threading.Lock)  # held by whoever makes it
-    store: DuckStore | None = None
+    store: Store | None = None
     users: int = 0
     used_at: float = 0.0
 
@@ -39,8 +38,8 @@ class Pasts:
         self._made = 0
 
     @contextmanager
-    def use(self, version: Version, commits: int, make: Callable[[Path], DuckStore]) -> Iterator[DuckStore]:
-        """The store of a past, made in a new folder if there is none; whoever asks for the same one waits for it."""
+    def use(self, version: Version, commits: int, make: Callable[[Path], Store]) -> Iterator[Store]:
+        """The store of a past, made in a new folder if there is none; a second caller waits for it."""
         key = (version.view.name, version.number, version.fingerprint, commits)
         past = self._take(key)
         try:

@@ -1,4 +1,4 @@
-"""Questions that only the lake can answer, one or two at a time, beside what keeps views fresh."""
+"""Runs questions that need the lake, two at a time, beside the updates of views."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from headrace.serve.plan import plan
 from headrace.serve.question import Question
 from headrace.spark.jobs import Job
 from headrace.store.base import Store, Version
-from headrace.store.duckdb.store import DuckStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +36,7 @@ Lake = tuple[Stream, LakeTable | None]  # None: no event has come yet
 
 
 class History:
-    """The log of a workspace as something to ask. Spark is asked for only once a question has been understood."""
+    """Answers questions from the log of a workspace. Spark is needed only after the question was checked."""
 
     def __init__(
         self,
@@ -92,7 +91,7 @@ class History:
         stream, table = self._lake(version.view.stream)
         commits = find_commits(as_of, stream, table)
 
-        def make(folder: Path) -> DuckStore:
+        def make(folder: Path) -> Store:
             assert table is not None, "only a lake without commits has none"
             _refuse_quarantined(version)
             from headrace.asof.build import make_past  # with it comes PySpark
@@ -100,7 +99,7 @@ class History:
 
             if not reads(stream, version.view):
                 raise NotReadyError(
-                    f"view '{version.view.name}' is being made for the new types of stream '{stream.name}'",
+                    f"view '{version.view.name}' is being rebuilt for the new types of stream '{stream.name}'",
                     fix="ask again when its next version serves",
                 )
             with self._turn():
@@ -112,9 +111,7 @@ class History:
     @contextmanager
     def _turn(self) -> Iterator[None]:
         if not self._turns.acquire(blocking=False):
-            raise OverloadError(
-                f"{AT_ONCE} questions to the log are being answered already", fix="ask again in some seconds"
-            )
+            raise OverloadError(f"{AT_ONCE} such questions are already running", fix="ask again in some seconds")
         try:
             yield
         finally:
@@ -130,7 +127,7 @@ def _refuse_quarantined(version: Version) -> None:
 def find_commits(as_of: AsOf, stream: Stream, table: LakeTable | None) -> int:
     """How many commits are asked for; raises QuestionError if the log has no such past."""
     if table is None or not table.state.next_commit:
-        raise QuestionError(f"the lake of stream '{stream.name}' has no commit yet", fix="ask without a past")
+        raise QuestionError(f"the lake of stream '{stream.name}' has no commit yet", fix="ask without it")
     end = table.state.next_commit
     if as_of.commits is not None:
         if as_of.commits > end:

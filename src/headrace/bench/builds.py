@@ -1,4 +1,4 @@
-"""What the batch layer takes: builds of a growing history, beats over it, answers from it.
+"""Measures the batch layer: builds of a growing history, beats, and answers from it.
 
 The product's own parts run in this process, over one lake; a version built at commit n sees the first n million events.
 """
@@ -32,7 +32,7 @@ from headrace.server.describe import memory_mb
 from headrace.server.reconcile import point_of
 from headrace.spark.session import build_session
 from headrace.store.base import Point, Step, Version
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.opening import open_temporary
 
 Tell = Callable[[str], None]
 SIZES = (5, 10, 20)  # commits of a million events each
@@ -53,14 +53,14 @@ VIEWS = parse(STREAM + ONE_VIEW + MORE_VIEWS).views
 
 
 class Layers:
-    """A lake of so many million events, with a store and a batch layer over it."""
+    """A lake of this many million events, with a store and a batch layer."""
 
     def __init__(self, folder: Path, commits: int) -> None:
         self.table = LakeTable(folder / "lake" / VISITS.name, VISITS, fence=1)
         extend(self.table, commits * COMMIT_ROWS)
         self._scratch = folder / "scratch"
         self.spark = build_session(self._scratch)
-        self.store = DuckStore.open(folder / "store.duckdb", 1, batch_folder=folder / "batch")
+        self.store = open_temporary(folder)
         alone = Sizes(near_events=commits * COMMIT_ROWS)  # a version stays where it was built: nothing is caught up
         self.batch = Batch(lambda: self.spark, VISITS, self.table, self.store, folder / "builds", sizes=alone)
 

@@ -28,7 +28,7 @@ GROUP_ROWS = CHUNK_BYTES // EVENT_BYTES  # the append writes a row group per chu
 
 
 def extend(table: LakeTable, events: int) -> None:
-    """Add so many visits, those that follow on the ones that are there."""
+    """Append this many visits."""
     last = table.rows() + events
     with ThreadPoolExecutor(FILES) as threads:
         while (first := table.rows()) < last:
@@ -41,7 +41,7 @@ def extend(table: LakeTable, events: int) -> None:
 
 
 def _write(table: LakeTable, at: LakeState, first: int, end: int) -> NewFile:
-    writer = LakeFileWriter(table.folder, at.next_commit, dead=False)
+    writer = LakeFileWriter(table.storage, at.next_commit, dead=False)
     for start in range(first, end, GROUP_ROWS):
         writer.write(_rows(at, start, min(start + GROUP_ROWS, end)))
     file = writer.close()

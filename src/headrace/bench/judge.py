@@ -1,4 +1,4 @@
-"""Judges answers against the lake: each must say exactly what its definition gives over the commits that it names."""
+"""Checks answers against the lake: each must equal its definition computed over the commits that it names."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Definition:
 
     @property
     def sql(self) -> str:
-        """The stream and the view, as somebody writes them."""
+        """The stream and the view in SQL."""
         selected = ", ".join([*self.keys, *(f"{sql} AS {name}" for name, sql in self.columns)])
         return (
             "CREATE STREAM visits (\n"

@@ -59,7 +59,7 @@ def add_commit(table: LakeTable, stream: Stream, count: int, *, dead: int = 0) -
         files = []
         start = at.position.offset()
         for first, rows, is_dead in ((start, count, False), (start + count, dead, True)):
-            writer = LakeFileWriter(table.folder, at.next_commit, dead=is_dead)
+            writer = LakeFileWriter(table.storage, at.next_commit, dead=is_dead)
             writer.write(event_rows(stream, at.next_commit, first, rows))
             files.append(writer.close())
         table.commit(at, Position.at(start + count + dead), start, [file for file in files if file])

@@ -13,24 +13,24 @@ from headrace.cli.output import print_error
 from headrace.errors import UsageError
 
 COMMANDS = {  # the module of each, and the first sentence of its help, so that --help needs none of them
-    "init": ("init", "Make a workspace; with --from, for the events of a file."),
+    "init": ("init", "Create a workspace."),
     "plan": ("plan", "Show what `apply` would change."),
-    "apply": ("plan", "Make what the definitions declare run."),
-    "up": ("up", "Run the workspace until Ctrl-C."),
-    "send": ("send", "Send files of events to a stream."),
-    "ask": ("ask", "Ask a view: rows, and how fresh and how complete they are."),
+    "apply": ("plan", "Apply the definitions folder."),
+    "up": ("up", "Run the server of a workspace until Ctrl-C."),
+    "send": ("send", "Send files to a stream."),
+    "ask": ("ask", "Query a view."),
     "explain": ("explain", "Show the events behind one cell of a view."),
     "sql": ("sql", "Run a SELECT over the views."),
-    "status": ("overview", "Show the workspace at a glance."),
+    "status": ("overview", "Show the state of the server, streams and views."),
     "streams": ("overview", "List the streams: fields, events, dead letters, backlog."),
     "views": ("overview", "List the views: keys, columns, version, freshness."),
     "versions": ("versions", "List the versions of a view."),
-    "rollback": ("versions", "Go back to an earlier version of a view."),
-    "refresh": ("audit", "Read a view's new events again, and compare."),
-    "audit": ("audit", "Show how the two layers of a view compared."),
-    "dead-letters": ("dead_letters", "Show what a stream could not read, and why."),
-    "doctor": ("doctor", "Say what is wrong here, and what mends it."),
-    "demo": ("demo", "Run the traffic of a web shop and check every row."),
+    "rollback": ("versions", "Roll a view back to an earlier version."),
+    "refresh": ("audit", "Refresh a view."),
+    "audit": ("audit", "List the audits of a view."),
+    "dead-letters": ("dead_letters", "List events that could not be parsed, or replay them."),
+    "doctor": ("doctor", "Check the workspace."),
+    "demo": ("demo", "Run a web shop's traffic and check every row of every view."),
     "bench": ("demo", "Measure this machine."),
 }
 
@@ -58,7 +58,7 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     name="headrace",
     cls=_Commands,
-    help="Real-time analytics on Apache Spark: declare streams and views once, get live numbers that are right.",
+    help="Real-time analytics on Apache Spark: streams of events and materialized views.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -80,7 +80,7 @@ def options(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Real-time analytics on Apache Spark: declare streams and views once, get live numbers that are right."""
+    """Real-time analytics on Apache Spark: streams of events and materialized views."""
 
 
 def main() -> NoReturn:
@@ -105,11 +105,11 @@ def run(arguments: list[str]) -> int:
 
 
 def _as_usage(error: Exception) -> UsageError | None:
-    """A mistake in options or arguments, which the parser reports with a message of its own."""
+    """The error for invalid options or arguments."""
     message = getattr(error, "format_message", None)
     if message is None:
         return None
     said = " ".join(str(message()).split())
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "headrace"
-    return UsageError(said[:1].lower() + said[1:].rstrip("."), fix=f"`{path} --help` shows how")
+    return UsageError(said[:1].lower() + said[1:].rstrip("."), fix=f"see `{path} --help`")

@@ -28,52 +28,53 @@ AROUND_ROWS = 12  # lines of the screen for titles and footer
 
 
 def ask(
-    view: Annotated[str, typer.Argument(help="View to ask.", metavar="VIEW", autocompletion=complete_view)],
+    view: Annotated[str, typer.Argument(help="View to query.", metavar="VIEW", autocompletion=complete_view)],
     key: Annotated[
         list[str] | None,
         typer.Option(
-            "--key", "-k", metavar="NAME=VALUE", help="Only rows with this key; may be given again. \\N is NULL."
+            "--key", "-k", metavar="NAME=VALUE", help="Only rows with this key; can be repeated. \\N is NULL."
         ),
     ] = None,
     by: Annotated[
         str | None,
-        typer.Option(metavar="NAME,...", help="Keys to keep, the others are merged; '' for the grand total."),
+        typer.Option(metavar="NAME,...", help="Keys to group by; the others are merged. '' gives the grand total."),
     ] = None,
     start: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Closed bound: ISO 8601, or -1h before the newest event.")
+        str | None,
+        typer.Option(metavar="TIME", help="Start, inclusive: ISO 8601, or relative to the newest event, such as -1h."),
     ] = None,
-    end: Annotated[str | None, typer.Option(metavar="TIME", help="Open bound, of the same forms.")] = None,
+    end: Annotated[str | None, typer.Option(metavar="TIME", help="End, exclusive; same formats as --start.")] = None,
     window: Annotated[
         str | None,
-        typer.Option(metavar="SPAN", help="Size of the windows, such as 1h; all is one window over all time."),
+        typer.Option(metavar="SPAN", help="Window size, such as 1h; 'all' is one window over all time."),
     ] = None,
-    every: Annotated[str | None, typer.Option(metavar="SPAN", help="How far apart windows start, such as 5m.")] = None,
-    oldest_first: Annotated[
-        bool, typer.Option("--oldest-first", help="Begin with the oldest windows instead of the newest.")
-    ] = False,
+    every: Annotated[
+        str | None, typer.Option(metavar="SPAN", help="Interval between window starts, such as 5m.")
+    ] = None,
+    oldest_first: Annotated[bool, typer.Option("--oldest-first", help="Show the oldest windows first.")] = False,
     limit: Annotated[
         str | None,
         typer.Option(
             metavar="N",
-            help=f"Most rows to show, or all; {SCREENFUL} on a terminal, else 1,000, if not said.",
+            help=f"Maximum number of rows, or all; default: {SCREENFUL} on a terminal, else 1,000.",
             show_default=False,
         ),
     ] = None,
-    cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Go on where an answer ended.")] = None,
+    cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Continue after an earlier answer.")] = None,
     version_as_of: Annotated[
         str | None,
-        typer.Option(metavar="N", help="What the view said when N commits, not versions of it, were in the answer."),
+        typer.Option(metavar="N", help="Answer as of the first N commits of the log (not versions of the view)."),
     ] = None,
     timestamp_as_of: Annotated[
-        str | None, typer.Option(metavar="TIME", help="The same by the time of a commit: ISO 8601.")
+        str | None, typer.Option(metavar="TIME", help="Answer as of a commit time: ISO 8601.")
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Ask again every second until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Repeat every second until Ctrl-C.")] = False,
     workspace: WorkspaceOption = ".",
     as_json: JsonOption = False,
 ) -> None:
-    """Ask a view: rows, and how fresh and how complete they are.
+    """Query a view. Prints rows, their freshness, and which of them are settled.
 
-    The newest windows come first.
+    The newest windows are printed first.
     """
     from headrace.serve.question import Question  # with it come the parts that read answers
 
@@ -104,7 +105,7 @@ def ask(
 
 def _ask_past(read: Callable[[Question, Job], Answer], question: Question, watch: bool) -> Answer:
     if watch:
-        raise QuestionError("the past does not change", found="--watch", fix="leave it out")
+        raise QuestionError("an answer as of the past does not change", found="--watch", fix="leave it out")
     from headrace.spark.jobs import Job
 
     job = Job()
@@ -131,7 +132,7 @@ def _watch(answer: Callable[[], Answer], *, as_json: bool) -> None:
 
 
 def _fitting(out: Console) -> int:
-    """How many rows fit on the screen with what is said around them."""
+    """How many rows fit on the screen."""
     return max(1, out.height - AROUND_ROWS)
 
 
@@ -144,7 +145,7 @@ def read_key_option(text: str) -> tuple[str, str]:
 
 
 def render(answer: Answer, most: int | None = None) -> RenderableType:
-    """The rows as a table, at most so many of them, with what they stand for below."""
+    """Print at most this many rows as a table, with version and freshness below."""
     from rich.console import Group
     from rich.text import Text
 

@@ -21,15 +21,15 @@ DRIFT_EXIT_CODE = 1
 def refresh(
     view: ViewArgument,
     full: Annotated[
-        bool, typer.Option("--full", help="Build the view anew from the whole log, beside the version that serves.")
+        bool, typer.Option("--full", help="Rebuild the view from the whole log; the current version serves until then.")
     ] = False,
     no_wait: NoWaitOption = False,
     workspace: WorkspaceOption = ".",
     as_json: JsonOption = False,
 ) -> None:
-    """Read a view's new events again, and compare. The batch layer takes over what the speed layer made of them.
+    """Refresh a view. The batch layer reads the new events again and compares its rows with the speed layer.
 
-    Exits with 1 if the two do not agree; then nothing is taken over.
+    If they agree, the batch rows replace the speed rows. Exits with 1 if they do not agree.
     """
     with open_connection(workspace) as connection:
         before = next(iter(connection.verbs.audits(view)), None)
@@ -49,12 +49,12 @@ def refresh(
 
 def _say(view: str, begun: RefreshStatus, audit: AuditStatus | None, *, full: bool, no_wait: bool) -> None:
     if full:
-        serves = "is on its way" if no_wait else "serves"
-        typer.echo(f"Version {begun.version} of view {view}, built anew from the log, {serves}.")
+        serves = "is being built" if no_wait else "serves"
+        typer.echo(f"Version {begun.version} of view {view}, rebuilt from the log, {serves}.")
     elif begun.applied_to <= begun.horizon:
         typer.echo(f"View {view} has nothing new: the batch layer has all its {count(begun.horizon)} commits.")
     elif no_wait:
-        typer.echo(f"The refresh of view {view} has begun; `headrace audit {view}` tells what came of it.")
+        typer.echo(f"The refresh of view {view} has started; `headrace audit {view}` shows the result.")
     elif audit and audit.agreed:
         typer.echo(
             f"View {view}: {count(audit.events)} events of commits {audit.from_commit} to "
@@ -62,12 +62,12 @@ def _say(view: str, begun: RefreshStatus, audit: AuditStatus | None, *, full: bo
             f"{count(audit.rows)} rows compared, drift 0"
         )
     elif audit:
-        typer.echo(f"View {view}: the two layers do not agree; nothing was taken over.", err=True)
+        typer.echo(f"View {view}: the two layers do not agree; nothing was replaced.", err=True)
         _print_drift(audit)
 
 
 def audit(view: ViewArgument, workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
-    """Show how the two layers of a view compared. Newest first. Exits with 1 while an alarm stands."""
+    """List the audits of a view. Newest first; exits with 1 while there is an alarm."""
     with open_connection(workspace) as connection:
         found = connection.verbs.audits(view)
         serving = next((v for v in connection.verbs.versions(view) if v.state == "serving"), None)

@@ -27,33 +27,35 @@ class Action(StrEnum):
 
 def dead_letters(
     stream: Annotated[
-        str, typer.Argument(help="Stream that could not read them.", metavar="STREAM", autocompletion=complete_stream)
+        str, typer.Argument(help="Stream of the dead letters.", metavar="STREAM", autocompletion=complete_stream)
     ],
     action: Annotated[
         Action,
         typer.Argument(
-            help="list: the newest first. count: how many of each reason. show: the one at POSITION, whole. "
-            "replay: read all again by the stream's definition as it is now; what is readable becomes an event, once.",
+            help="list: newest first. count: number per reason. show: the complete event at POSITION. "
+            "replay: parse all of them again with the current definition.",
             show_default=True,
         ),
     ] = Action.LIST,
     position: Annotated[int | None, typer.Argument(help="For show.", metavar="POSITION", min=0)] = None,
     workspace: WorkspaceOption = ".",
-    limit: Annotated[int, typer.Option(help="list: most to print.", min=1, max=1000)] = 20,
-    cursor: Annotated[int | None, typer.Option(help="list: those before this position.", min=0)] = None,
-    reason: Annotated[str | None, typer.Option(help="list: only those whose reason has this text.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="replay: only count what is readable now.")] = False,
+    limit: Annotated[int, typer.Option(help="list: maximum number to print.", min=1, max=1000)] = 20,
+    cursor: Annotated[int | None, typer.Option(help="list: start before this position.", min=0)] = None,
+    reason: Annotated[str | None, typer.Option(help="list: only reasons that contain this text.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="replay: only count what can be parsed now.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="replay: return when every view has the events.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a stream could not read, and why. Replay reads it again.
+    """List events that could not be parsed, or replay them.
 
-    After `headrace apply` of a looser definition, `headrace dead-letters STREAM replay` makes events of those that it
-    can read. Stopped half way, even by kill -9, it loses none and doubles none: start it again.
+    After `headrace apply` of a loosened definition, `headrace dead-letters STREAM replay` turns those that can now be
+    parsed into events, each exactly once. If it is interrupted or killed, run it again.
     """
     if (action is Action.SHOW) != (position is not None):
         raise UsageError(
-            "a position goes with show", expected=f"headrace dead-letters {stream} show POSITION", fix="`list` has them"
+            "show takes a position, other actions do not",
+            expected=f"headrace dead-letters {stream} show POSITION",
+            fix="`list` shows positions",
         )
     with open_connection(workspace) as connection:
         letters = connection.dead_letters(stream)
@@ -76,7 +78,7 @@ def _print_page(page: dict[str, Any], stream: str) -> None:
     rows = page["dead_letters"]
     if not rows:
         total = page["total"]
-        typer.echo(f"none of {count(total)} dead letters fits" if total else f"stream {stream} has no dead letters")
+        typer.echo(f"none of {count(total)} dead letters matches" if total else f"stream {stream} has no dead letters")
         return
     out = console()
     shown = [[str(row["position"]), row["arrived"][:19], printable(row["reason"]), _first(row)] for row in rows]

@@ -1,4 +1,4 @@
-"""`headrace doctor`: what is wrong with this machine or workspace, and what mends it."""
+"""`headrace doctor`: checks of the machine and the workspace, with fixes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "r
 
 def doctor(
     workspace: FolderOption = Path(),
-    deep: Annotated[bool, typer.Option("--deep", help="Also read every file of the lake whole.")] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="Also read every file of the lake completely.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what is wrong here, and what mends it.
+    """Check the workspace. Reports problems and how to fix them.
 
-    Looks at the machine, folders, settings, definitions, lake, journal and store.
-    Changes nothing, starts no Spark, and works beside a running server. Exit code 1 if something is wrong.
+    Checks the machine, folders, settings, definitions, lake, journal and store.
+    Changes nothing, does not start Spark, and works while a server is running. Exits with 1 if there is a problem.
     """
     from headrace.doctor import examine  # brings the readers of all data, which --help need not wait for
 
@@ -57,4 +57,4 @@ def _print(findings: list[Finding], errors: int, warnings: int) -> None:
         )
         out.print(f"\n{said}", markup=False)
     else:
-        out.print("\nAll is well.", markup=False)
+        out.print("\nNo problems found.", markup=False)

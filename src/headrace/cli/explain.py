@@ -24,29 +24,36 @@ def explain(
     view: Annotated[str, typer.Argument(help="View to explain.", metavar="VIEW", autocompletion=complete_view)],
     key: Annotated[
         list[str] | None,
-        typer.Option("--key", "-k", metavar="NAME=VALUE", help="One for each key of the view. \\N is NULL."),
+        typer.Option(
+            "--key",
+            "-k",
+            metavar="NAME=VALUE",
+            help="Value of a key; one option for each key of the view. \\N is NULL.",
+        ),
     ] = None,
     at: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Any time in the window: ISO 8601, or -1h before the newest event. Where windows overlap, the last "
-            "one that holds it.",
+            help="Any time in the window: ISO 8601, or relative to the newest event, such as -1h. If windows overlap, "
+            "the last one that contains it.",
         ),
     ] = None,
     window: Annotated[
-        str | None, typer.Option(metavar="SPAN", help="Size of the window, such as 1h; by default the view's own.")
+        str | None, typer.Option(metavar="SPAN", help="Window size, such as 1h; default: that of the view.")
     ] = None,
-    every: Annotated[str | None, typer.Option(metavar="SPAN", help="How far apart windows start, such as 5m.")] = None,
-    limit: Annotated[str | None, typer.Option(metavar="N", help="Most events to show.", show_default="50")] = None,
-    cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Go on where a page ended.")] = None,
+    every: Annotated[
+        str | None, typer.Option(metavar="SPAN", help="Interval between window starts, such as 5m.")
+    ] = None,
+    limit: Annotated[str | None, typer.Option(metavar="N", help="Maximum number of events.", show_default="50")] = None,
+    cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Continue after an earlier page.")] = None,
     workspace: WorkspaceOption = ".",
     as_json: JsonOption = False,
 ) -> None:
     """Show the events behind one cell of a view.
 
-    Each with its arrival and delay, what it brought, and whether it came late or is a correction. Spark reads them
-    from the lake: in the server if one runs, else in a Spark of its own, which takes some seconds to start.
+    Shows arrival, delay and contribution of each event, and whether it is late or a correction. Spark reads the events
+    from the lake: in the running server, else in the command itself, where it takes some seconds to start.
     """
     from headrace.serve.cell_question import CellQuestion
     from headrace.spark.jobs import Job
@@ -116,7 +123,7 @@ def footer(explanation: Explanation) -> list[str]:
     """What the events add up to, and what is to be known of it."""
     answer = explanation.cell
     batch, speed = answer.events.get("batch", 0), answer.events.get("speed", 0)
-    agrees = "the view counts the same" if explanation.agrees else "the view counts another number"
+    agrees = "the view has the same count" if explanation.agrees else "the view has a different count"
     lines = [
         f"{plural(explanation.found, 'event')} of {plural(explanation.commits, 'commit')}: {explanation.late:,} late, "
         f"{plural(explanation.corrections, 'correction')} · {agrees}: {batch:,} batch, {speed:,} speed · version "

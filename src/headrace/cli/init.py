@@ -45,22 +45,19 @@ SETTINGS, IGNORED = "headrace.toml", ".gitignore"
 def init(
     places: Annotated[
         list[Path] | None,
-        typer.Argument(help="Where to make it.", metavar="FOLDER", show_default="the current folder"),
+        typer.Argument(help="Folder to create.", metavar="FOLDER", show_default="the current folder"),
     ] = None,
     sources: Annotated[
         list[Path] | None,
-        typer.Option("--from", help="Infer the definition from a file of events; may be given again.", metavar="FILE"),
+        typer.Option("--from", help="Infer the definition from a file of events; can be repeated.", metavar="FILE"),
     ] = None,
-    fields: Annotated[
-        str | None, typer.Option(metavar="A,B,C", help="Names of the columns of a CSV whose first row is no header.")
-    ] = None,
+    fields: Annotated[str | None, typer.Option(metavar="A,B,C", help="Column names of a CSV without a header.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a workspace; with --from, for the events of a file.
+    """Create a workspace. With --from, infer its definitions from a file of events.
 
-    It gets settings, a definition (an example, or one inferred from the file: NDJSON, JSON, CSV with a header, Parquet,
-    or lines of text such as an access log) and a .gitignore for its data. In a folder that is a workspace already,
-    --from adds a definition.
+    Writes settings, a definition file (an example, or inferred from NDJSON, JSON, CSV with a header, Parquet or lines
+    of text such as an access log) and a .gitignore. In an existing workspace, --from adds a definition file.
     """
     folder, files = _places(places or [], sources or [])
     if fields is not None and not files:
@@ -93,7 +90,7 @@ def init(
         )
         return
     shown = ", ".join(name for name in names if name != IGNORED)
-    typer.echo(f"Made {'a workspace in ' if len(written) > len(inferred) else ''}{folder.resolve()}: {shown}")
+    typer.echo(f"Created {'a workspace in ' if len(written) > len(inferred) else ''}{folder.resolve()}: {shown}")
     for one in inferred:
         typer.echo("")
         for line in one.lines():
@@ -159,12 +156,12 @@ def _print_next(where: str, commands: list[str], running: str | None, url: str) 
         typer.echo("and in a second one:")
     for command in commands:
         typer.echo(f"  {command}")
-    typer.echo(f"The page at {running or url} shows it live.")
+    typer.echo(f"Open {running or url} in a browser to watch it.")
 
 
 def settings_text() -> str:
     """`headrace.toml` with every setting, commented out, at its default."""
-    lines = ["# Settings of this workspace. A variable such as HEADRACE_PORT wins over this file.", ""]
+    lines = ["# Settings of this workspace. Environment variables such as HEADRACE_PORT take precedence.", ""]
     for each in fields_of(Settings):
         lines += [f"# {each.metadata['description']}", f"# {each.name} = {toml_value(each.default)}", ""]
     return "\n".join(lines)

@@ -28,8 +28,8 @@ FolderOption = Annotated[
         "-w", "--workspace", help="Folder of the workspace.", metavar="FOLDER", show_default="the current folder"
     ),
 ]
-NoWaitOption = Annotated[bool, typer.Option("--no-wait", help="Return when it has begun.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+NoWaitOption = Annotated[bool, typer.Option("--no-wait", help="Return once it has started.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def complete_view(context: typer.Context, incomplete: str) -> list[str]:

@@ -89,7 +89,7 @@ def print_error(error: BaseException, *, as_json: bool) -> int:
         said = str(error).strip().splitlines()
         name = type(error).__name__
         shown = HeadraceError(
-            f"{name}: {said[0]}" if said else name, fix="HEADRACE_DEBUG=1 shows where; please report it"
+            f"{name}: {said[0]}" if said else name, fix="HEADRACE_DEBUG=1 shows the stack trace; please report it"
         )
         code = 1
     if as_json:

@@ -1,4 +1,4 @@
-"""`headrace status`, `streams` and `views`: what there is and how it goes."""
+"""`headrace status`, `streams` and `views`."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 EVERY_S = 1.0
 WIDE = 120  # columns of a screen that has room for everything
-NO_STREAMS = "no streams run yet: `headrace up` runs what definitions/ declares"
-NO_VIEWS = "no views run yet: `headrace up` runs what definitions/ declares"
+NO_STREAMS = "no streams yet: `headrace up` starts those in definitions/"
+NO_VIEWS = "no views yet: `headrace up` starts those in definitions/"
 
 
 def status(
     workspace: WorkspaceOption = ".",
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again and again until q or Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Update continuously until q or Ctrl-C.")] = False,
     every: Annotated[
-        float, typer.Option(metavar="SECONDS", help="With --watch: how often.", min=0.1, max=3600)
+        float, typer.Option(metavar="SECONDS", help="With --watch: interval.", min=0.1, max=3600)
     ] = EVERY_S,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the workspace at a glance. Server, streams, views."""
+    """Show the state of the server, streams and views."""
     if watch:
         _watch(workspace, every, as_json=as_json)
         return
@@ -58,7 +58,7 @@ def _watch(workspace: str, every_s: float, *, as_json: bool) -> None:
 
 
 def render_status(found: WorkspaceStatus, width: int) -> RenderableType:
-    """The whole workspace for so many columns of a screen."""
+    """The status of the workspace for a screen of this width."""
     from rich.console import Group
     from rich.text import Text
 
@@ -122,11 +122,11 @@ def _streams_table(found: Sequence[StreamStatus], width: int) -> Table:
             "files": count(s.lake_files),
             "backlog": size(s.backlog_bytes),
             "newest event": _time(s.newest_event),
-            "trouble": s.error or "–",
+            "problem": s.error or "–",
         }
         for s in found
     ]
-    left = ("stream", "newest event", "trouble")
+    left = ("stream", "newest event", "problem")
     return fit_table(cells, width, left=left, wide=("commit time", "maintain time", "files"))
 
 
@@ -145,11 +145,11 @@ def _views_table(found: Sequence[ViewStatus], width: int) -> Table:
             "freshness": freshness(v.freshness_ms, v.freshness_reason),
             "batch": _batch_share(v),
             "checked": checked(v, now).removeprefix("checked "),
-            "trouble": v.stalled or _alarm(v) or building(v) or "–",
+            "problem": v.stalled or _alarm(v) or building(v) or "–",
         }
         for v in found
     ]
-    left = ("view", "stream", "keys", "window", "freshness", "checked", "trouble")
+    left = ("view", "stream", "keys", "window", "freshness", "checked", "problem")
     return fit_table(cells, width, left=left, wide=("rows", "behind", "batch", "checked"))
 
 

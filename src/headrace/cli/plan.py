@@ -26,12 +26,12 @@ def plan(
     workspace: WorkspaceOption = ".",
     as_json: JsonOption = False,
     exit_code: Annotated[
-        bool, typer.Option("--exit-code", help=f"Exit with {CHANGES_EXIT_CODE} if there is something to apply.")
+        bool, typer.Option("--exit-code", help=f"Exit with {CHANGES_EXIT_CODE} if there are changes.")
     ] = False,
 ) -> None:
-    """Show what `apply` would change. Compares the definitions folder with what runs; changes nothing.
+    """Show what `apply` would change. Compares the definitions folder with the applied definitions.
 
-    Exits with 0 whether or not there are changes, with 2 if a definition is wrong or a change is refused.
+    Changes nothing. Exits with 2 if a definition has an error or a change is refused, else with 0.
     """
     with open_connection(workspace) as connection:
         found = connection.plan()
@@ -47,13 +47,13 @@ def plan(
 
 def apply(
     workspace: WorkspaceOption = ".",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     no_wait: NoWaitOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make what the definitions declare run. On a running server too; asks first on a terminal.
+    """Apply the definitions folder. Works on a running server; asks for confirmation on a terminal.
 
-    Waits until what needs a build serves; the old version does until then. Ctrl-C ends the waiting, not the build.
+    Waits until all builds are done; the old versions serve until then. Ctrl-C stops waiting, not the builds.
     """
     with open_connection(workspace) as connection:
         offline = connection.url is None
@@ -63,7 +63,7 @@ def apply(
         if found.refused:
             first = found.refused[0]
             raise DefinitionError(
-                f"{first.what} '{first.name}' cannot be changed so", fix=f"nothing was changed; {first.reason}"
+                f"{first.what} '{first.name}' cannot be changed this way", fix=f"nothing was changed; {first.reason}"
             )
         readable: dict[str, int] = {}
         coming: dict[str, int] = {}
@@ -81,14 +81,14 @@ def apply(
     elif not found.empty:
         typer.echo("Applied.")
         if offline and found.reading:
-            typer.echo("No server runs: `headrace up` builds what needs a build.")
+            typer.echo("No server is running: the next `headrace up` runs the builds.")
         for view, version in coming.items():
             typer.echo(
-                f"Version {version} of view {view} is being built: `headrace versions {view}` shows how far it is."
+                f"Version {version} of view {view} is being built: `headrace versions {view}` shows the progress."
             )
         for stream, dead in readable.items():
             typer.echo(
-                f"{dead:,} dead letters of stream {stream} may be readable now: `headrace dead-letters {stream} replay`"
+                f"{dead:,} dead letters of stream {stream} may be valid now: `headrace dead-letters {stream} replay`"
             )
 
 
@@ -112,9 +112,7 @@ def agree(command: str, question: str, *, yes: bool, as_json: bool) -> None:
     if yes:
         return
     if as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError(
-            f"{command} asks before it changes something, and there is no terminal to ask on", fix="give --yes"
-        )
+        raise UsageError(f"{command} asks for confirmation, but there is no terminal", fix="give --yes")
     if not typer.confirm(question):
         typer.echo("Nothing was changed.")
         raise typer.Exit(1)
@@ -126,7 +124,7 @@ def print_plan(found: Plan, *, stderr: bool = False) -> None:
 
     out = console(stderr=stderr)
     if found.empty:
-        out.print("Nothing to change: what is defined runs, or is being built.")
+        out.print("No changes: all definitions are applied.")
         return
     for change in found.changes:
         mark, style = _MARKS[change.kind]

@@ -1,4 +1,4 @@
-"""How sending goes, on standard error: a bar if that is a terminal, else a line now and then."""
+"""Progress of sending, on standard error: a bar on a terminal, else a line every few seconds."""
 
 from __future__ import annotations
 

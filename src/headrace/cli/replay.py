@@ -44,12 +44,12 @@ def print_replay(done: dict[str, Any], stream: str) -> None:
     if not read:
         typer.echo(f"stream {stream} has no dead letters")
     elif not readable:
-        typer.echo(f"none of {count(read)} dead letters is readable by the definition that runs; {why}")
-        typer.echo("A definition that was edited runs when it is applied: `headrace plan` shows what waits.")
+        typer.echo(f"none of {count(read)} dead letters can be parsed with the applied definition; {why}")
+        typer.echo("An edited definition has to be applied first: see `headrace plan`.")
     elif done["dry_run"]:
-        typer.echo(f"{count(readable)} of {count(read)} dead letters are readable now; nothing was changed")
+        typer.echo(f"{count(readable)} of {count(read)} dead letters can be parsed now; nothing was changed")
     else:
-        rest = f"; {count(read - readable)} stay dead letters: {why}" if read > readable else ""
+        rest = f"; {count(read - readable)} remain dead letters: {why}" if read > readable else ""
         typer.echo(f"{count(readable)} of {count(read)} dead letters are events now{rest}")
 
 
@@ -66,7 +66,7 @@ def _wait(connection: Connection, stream: str, commits: int, *, quiet: bool) -> 
             if stalled or time.monotonic() > deadline:
                 raise NotReadyError(
                     f"the events are in the log, but not yet in: {', '.join(stalled or behind)}",
-                    fix="`headrace views` shows how far each view is",
+                    fix="`headrace views` shows the progress of each view",
                 )
             time.sleep(LOOK_S)
 

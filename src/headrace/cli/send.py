@@ -38,36 +38,32 @@ class FileFormat(StrEnum):
 
 
 def send(
-    stream: Annotated[
-        str, typer.Argument(help="Stream that the events are of.", metavar="STREAM", autocompletion=complete_stream)
-    ],
+    stream: Annotated[str, typer.Argument(help="Stream to send to.", metavar="STREAM", autocompletion=complete_stream)],
     paths: Annotated[list[Path], typer.Argument(help="Files, folders, or - for standard input.", metavar="PATH")],
     workspace: WorkspaceOption = ".",
     format: Annotated[
-        FileFormat, typer.Option("--format", help="Format of the files; auto goes by name, then by looks.")
+        FileFormat, typer.Option("--format", help="Format of the files; auto uses the file name, then the content.")
     ] = FileFormat.AUTO,
     delimiter: Annotated[
-        str | None, typer.Option(metavar="MARK", help="What separates the cells of CSV: , ; | or tab; else guessed.")
+        str | None, typer.Option(metavar="MARK", help="CSV delimiter: , ; | or tab; detected by default.")
     ] = None,
-    fields: Annotated[
-        str | None, typer.Option(metavar="A,B,C", help="Names of the columns of CSV whose first row is no header.")
-    ] = None,
+    fields: Annotated[str | None, typer.Option(metavar="A,B,C", help="Column names of CSV without a header.")] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Go on sending what is added to one file of NDJSON or text.")
+        bool, typer.Option("--follow", help="Keep sending what is appended to a file of NDJSON or text.")
     ] = False,
     again: Annotated[
-        bool, typer.Option("--again", help="Send all of the files, also what was sent before: it counts again.")
+        bool, typer.Option("--again", help="Send everything, including what was sent before; it counts again.")
     ] = False,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Return when every view has the events; says how many could not be read.")
+        bool, typer.Option("--wait", help="Wait until every view has the events; prints how many could not be parsed.")
     ] = False,
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long --wait waits at most.")] = 600.0,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Timeout of --wait.")] = 600.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Send files of events to a stream. NDJSON, JSON, CSV, Parquet or lines of text, also packed by gzip or zstd.
+    """Send files to a stream. NDJSON, JSON, CSV, Parquet or lines of text, also compressed with gzip or zstd.
 
-    An event that cannot be read is kept as a dead letter. Of a file that was sent before, only what was added to it is
-    sent: after an interruption, the same command continues where it stopped.
+    Events that cannot be parsed are stored as dead letters. If a file was sent before, only new events are sent; after
+    an interruption, the same command continues where it stopped.
     """
     from headrace.cli.progress import WaitLines, show_progress
     from headrace.ingest.files import find_files
@@ -88,7 +84,7 @@ def send(
                 reply = connection.send_files(stream, files, progress, layout, again=again)
         took = time.monotonic() - began
         if not reply.accepted and not reply.already_sent and not follow:
-            raise IngestError("there is no event in what was to be sent", fix="nothing was sent")
+            raise IngestError("no events found in the input", fix="nothing was sent")
         if not as_json:
             _say(reply, took, files)
         state = _wait(connection, reply.token, timeout, quiet=as_json) if wait and reply.token else None
@@ -97,11 +93,11 @@ def send(
         print_json({**reply.as_dict(), "seconds": round(took, 3), **(state.as_dict() if state else {})})
     if state and not state.complete:
         why = f"stalled: {', '.join(state.stalled)}" if state.stalled else f"not all views had them after {timeout:g} s"
-        raise NotReadyError(f"the events are safe, but {why}", fix="`headrace views` shows how far each view is")
+        raise NotReadyError(f"the events are stored, but {why}", fix="`headrace views` shows the progress of each view")
     if state and not as_json:
         typer.echo("All views have them.")
         if dead > 0:
-            typer.echo(f"{dead:,} could not be read: `headrace dead-letters {stream}` says why", err=True)
+            typer.echo(f"{dead:,} could not be parsed: `headrace dead-letters {stream}` shows why", err=True)
 
 
 def _dead_letters(connection: Connection, stream: str) -> int:
@@ -113,7 +109,7 @@ def _say(reply: SendReply, took_s: float, files: list[Path]) -> None:
     if reply.already_sent and not reply.accepted:
         what = f"'{files[0]}'" if len(files) == 1 else f"{len(files):,} files"
         events = many(reply.already_sent, "event")
-        typer.echo(f"Nothing new in {what}: {events} sent before (`--again` sends all of it again)")
+        typer.echo(f"Nothing new in {what}: {events} sent before (`--again` sends everything again)")
         return
     rate = reply.accepted / max(took_s, 1e-3)
     token = f"; token {reply.token}" if reply.token else ""
@@ -156,7 +152,7 @@ def _follow(
 
 
 def _wait(connection: Connection, token: str, timeout_s: float, *, quiet: bool) -> TokenState:
-    """Until every view has the events, or will not have them before someone mends it."""
+    """Wait until every view has the events, or is stalled."""
     out = console(stderr=True)
     deadline = time.monotonic() + timeout_s
     with nullcontext() if quiet else out.status("waiting until every view has them"):

@@ -23,31 +23,33 @@ NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "UBIGINT", "FLOAT", "DOUBLE",
 def sql(
     query: Annotated[
         str | None,
-        typer.Argument(help="A SELECT; - reads it from standard input.", metavar="[QUERY]", show_default=False),
+        typer.Argument(
+            help="A SELECT statement; - reads it from standard input.", metavar="[QUERY]", show_default=False
+        ),
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("-f", "--file", metavar="FILE", help="Read the SELECT from a file.")
+        Path | None, typer.Option("-f", "--file", metavar="FILE", help="Read the statement from a file.")
     ] = None,
     events: Annotated[
-        bool, typer.Option("--events", help="Over the events of the lake, by Spark; the workspace must be a folder.")
+        bool, typer.Option("--events", help="Query the stored events with Spark; needs the workspace folder.")
     ] = False,
     limit: Annotated[
-        str | None, typer.Option(metavar="N", help="Most rows to show, or all.", show_default="1000")
+        str | None, typer.Option(metavar="N", help="Maximum number of rows, or all.", show_default="1000")
     ] = None,
     workspace: WorkspaceOption = ".",
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, with a line of names.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a SELECT over the views. Each is a table: keys, window_start, window_end, columns, settled.
+    """Run a SELECT over the views. Each view is a table: keys, window_start, window_end, columns, settled.
 
-    VIEW VERSION AS OF N and VIEW TIMESTAMP AS OF 'TIME' are what a view said then, computed by Spark from the lake.
+    VIEW VERSION AS OF N and VIEW TIMESTAMP AS OF 'TIME' query an earlier state; Spark computes it from the lake.
 
     With --events each stream is a table: its fields, _commit, _committed_at, _arrived, _position and _value, the event
-    as it came; and NAME_dead_letters has what could not be read, with its _reason. Spark takes some seconds to start.
+    as received. NAME_dead_letters contains the dead letters with their _reason. Spark takes some seconds to start.
     """
     text, most = _read_query(query, file), _read_limit(limit)
     if as_csv and as_json:
-        raise UsageError("--csv and --json are two forms of one output", fix="give one of them")
+        raise UsageError("--csv and --json cannot be combined", fix="give one of them")
     if events:
         answer = _ask_events(workspace, text, most)
     else:
@@ -76,7 +78,7 @@ def _read_limit(text: str | None) -> SqlLimit:
 def _ask_events(workspace: str, text: str, limit: SqlLimit) -> SqlAnswer:
     if workspace.startswith(("http://", "https://")):
         raise UsageError(
-            "events are read where they lie",
+            "--events reads the files of a workspace",
             found=f"URL {workspace}",
             expected="the folder of a workspace on this machine",
         )
@@ -93,7 +95,7 @@ def _ask_events(workspace: str, text: str, limit: SqlLimit) -> SqlAnswer:
 def _read_query(query: str | None, file: Path | None) -> str:
     if (query is None) == (file is None):
         raise UsageError(
-            "there is no query" if query is None else "there are two queries",
+            "no query was given" if query is None else "two queries were given",
             expected="one, as an argument, from a file (-f FILE) or from standard input (-)",
         )
     if query == "-":

@@ -1,4 +1,4 @@
-"""Waits until versions serve, or a refresh is through, with a progress bar; Ctrl-C leaves the work going on."""
+"""Waits for versions to serve or a refresh to finish, with a progress bar; Ctrl-C does not stop the work."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def _serves(view: ViewStatus | None, name: str, number: int, show: Show) -> bool
     coming = view.building if view else None
     if view is None or coming is None or coming.version != number:
         raise ConflictError(
-            f"view '{name}': version {number} was replaced before it served",
-            fix=f"`headrace versions {name}` shows what came in its place",
+            f"view '{name}': version {number} was replaced before it could serve",
+            fix=f"`headrace versions {name}` shows which version replaced it",
         )
     _check(name, number, coming)
     if coming.state == "ready":
@@ -52,12 +52,12 @@ def _serves(view: ViewStatus | None, name: str, number: int, show: Show) -> bool
 
 
 def _check(view: str, number: int, said: BuildStatus | VersionStatus) -> None:
-    """Whoever waits is told what the work waits for."""
+    """Report what the work is waiting for."""
     trouble = said.stalled or said.error
     if trouble:
         raise NotReadyError(
-            f"view '{view}': version {number} cannot go on: {trouble}",
-            fix="the server tries it again; what served before serves on",
+            f"view '{view}': version {number} cannot be completed: {trouble}",
+            fix="the server retries; the previous version keeps serving",
         )
 
 
@@ -75,7 +75,7 @@ def wait_until_refreshed(
             if version.horizon >= to_commit or (version.alarm and newest != before):
                 return newest if newest != before else None
             _check(view, begun.version, version)
-            show(view, 0, None, f"{view}: commits {version.horizon} to {to_commit - 1} are read again and compared")
+            show(view, 0, None, f"{view}: commits {version.horizon} to {to_commit - 1} are being compared")
             time.sleep(LOOK_S)
 
 
@@ -86,7 +86,7 @@ def going_on(*views: str) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         look = f"`headrace versions {views[0]}` shows" if len(views) == 1 else "`headrace views` shows"
-        typer.echo(f"The server goes on with it; {look} how far it is.", err=True)
+        typer.echo(f"The server continues; {look} the progress.", err=True)
         raise typer.Exit(130) from None
 
 

@@ -33,11 +33,11 @@ def up(
     workspace: FolderOption = Path(),
     port: Annotated[
         int | None,
-        typer.Option(metavar="PORT", help="Port that HTTP listens on; 0 takes a free one.", min=0, max=65535),
+        typer.Option(metavar="PORT", help="Port to listen on; 0 selects a free port.", min=0, max=65535),
     ] = None,
-    host: Annotated[str | None, typer.Option(metavar="HOST", help="Address that HTTP listens on.")] = None,
+    host: Annotated[str | None, typer.Option(metavar="HOST", help="Address to listen on.")] = None,
 ) -> None:
-    """Run the workspace until Ctrl-C. Takes events in, keeps views up to date, answers."""
+    """Run the server of a workspace until Ctrl-C."""
     # All of the server: what --help and the other commands need not load.
     import pandas  # noqa: F401 - Arrow loads it with its first array: not while the first event waits
 
@@ -93,10 +93,10 @@ def _apply_definitions(runtime: Runtime) -> None:
         if not runtime.streams():
             raise  # nothing runs yet: there is nothing to serve
         print_error(error, as_json=False)
-        typer.echo("The definitions are wrong; serving what ran before.", err=True)
+        typer.echo("The definitions have errors; serving the applied ones.", err=True)
         return
     print_plan(plan, stderr=True)
-    typer.echo("These changes wait for `headrace apply`; serving what ran before.", err=True)
+    typer.echo("These changes need `headrace apply`; serving the applied definitions.", err=True)
 
 
 def _stop_on_signals(server: Server) -> None:
@@ -120,7 +120,7 @@ def _tell(runtime: Runtime, server: Server) -> None:
         pass
     began = time.monotonic()
     out.print(f"Headrace serves '{runtime.workspace.name}' at {runtime.url} (Ctrl-C stops it)", markup=False)
-    out.print("Events are accepted from now on, and kept until Spark has started", markup=False)
+    out.print("Events are accepted now and processed when Spark has started", markup=False)
     shown = None
     while not runtime.stopped.wait(0.1):
         missing = runtime.monitor.warming_up
@@ -128,7 +128,7 @@ def _tell(runtime: Runtime, server: Server) -> None:
             out.print(f"{missing} …", markup=False)
             shown = missing
         if not missing:
-            out.print(f"Ready after {time.monotonic() - began:.1f} s: views follow their streams", markup=False)
+            out.print(f"Ready after {time.monotonic() - began:.1f} s: views are being updated", markup=False)
             for line in _hints(runtime):
                 out.print(line, markup=False)
             runtime.stopped.wait()
@@ -136,11 +136,11 @@ def _tell(runtime: Runtime, server: Server) -> None:
 
 
 def _hints(runtime: Runtime) -> list[str]:
-    """What to do now, for somebody who is new here."""
+    """Next steps for a new user."""
     where = "" if runtime.workspace.folder == Path.cwd() else f" -w {runtime.workspace.folder}"
     streams, views = runtime.streams(), runtime.views()
     if not streams:
-        return ["Nothing is declared yet: `headrace init --from FILE` infers a definition, `headrace apply` runs it"]
+        return ["No definitions yet: `headrace init --from FILE` infers one, `headrace apply` applies it"]
     lines = [f"Open {runtime.url} in a browser, or in another terminal:"]
     lines.append(f"  headrace send{where} {streams[0].name} FILE --wait")
     return lines + [f"  headrace ask{where} {view.name}" for view in views[:1]]
@@ -157,7 +157,7 @@ def _exit_late_at(deadline: float) -> None:
 
     def watch() -> None:
         time.sleep(max(0.0, deadline - time.monotonic()))
-        print_error(HeadraceError("the server did not stop in time and was ended"), as_json=False)
+        print_error(HeadraceError("the server did not stop in time and was killed"), as_json=False)
         os._exit(1)
 
     threading.Thread(target=watch, name="deadline", daemon=True).start()

@@ -1,4 +1,4 @@
-"""`headrace versions` and `headrace rollback`: what a view has been, and going back to it."""
+"""`headrace versions` and `headrace rollback`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ViewArgument = Annotated[str, typer.Argument(help="View.", metavar="VIEW", autoc
 
 
 def versions(view: ViewArgument, workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
-    """List the versions of a view. Newest first, with how far each is, which one it replaced and what it changed."""
+    """List the versions of a view. Newest first, with progress and changes."""
     with open_connection(workspace) as connection:
         found = connection.verbs.versions(view)
     if as_json:
@@ -52,7 +52,7 @@ def _cells(version: VersionStatus) -> dict[str, str]:
 
 
 def _changes(version: VersionStatus) -> str:
-    said = "; ".join(version.changes) or "nothing: built anew"
+    said = "; ".join(version.changes) or "nothing: rebuilt"
     if version.changed_from is None:
         said = "–" if version.replaces is None else f"version {version.replaces} is no longer kept"
     return said if version.has_rows else f"{said} (a free edit took its rows)"
@@ -62,16 +62,16 @@ def rollback(
     view: ViewArgument,
     to: Annotated[
         int | None,
-        typer.Option("--to", metavar="VERSION", help="Version to go back to.", show_default="the one before"),
+        typer.Option("--to", metavar="VERSION", help="Version to roll back to.", show_default="the previous one"),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     no_wait: NoWaitOption = False,
     workspace: WorkspaceOption = ".",
     as_json: JsonOption = False,
 ) -> None:
-    """Go back to an earlier version of a view. What serves goes on until then; asks first on a terminal.
+    """Roll a view back to an earlier version. The current version serves until then; asks on a terminal.
 
-    The definitions folder stays as it is: `headrace plan` shows how it differs from what runs.
+    The definitions folder is not changed; `headrace plan` shows how it differs from what is applied.
     """
     with open_connection(workspace) as connection:
         found = connection.verbs.rollback(view, to, dry_run=True)
@@ -87,9 +87,9 @@ def rollback(
     if as_json:
         print_json(done.as_dict())
     elif coming:
-        typer.echo(f"Version {coming.version} is on its way: `headrace versions {view}` shows how far it is.")
+        typer.echo(f"Version {coming.version} is on its way: `headrace versions {view}` shows the progress.")
     else:
-        typer.echo(f"View {view} is what it was in version {done.to}.")
+        typer.echo(f"View {view} is rolled back to version {done.to}.")
 
 
 def _print(found: RollbackStep) -> None:

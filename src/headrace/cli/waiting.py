@@ -1,4 +1,4 @@
-"""What whoever waits is shown, on standard error: a line when the server has to be waited for, a bar for long work."""
+"""Shown while waiting, on standard error: a line when the server is not ready, a progress bar for long work."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def say_waits() -> Callable[[HeadraceError, float], None]:
 
 @contextmanager
 def waiting(what: str) -> Iterator[Callable[[Follow], None]]:
-    """While the block runs: first that it is waited for, then how far it is, once it is told whom to ask."""
+    """Show progress while the block runs, once a job to ask for it is set."""
     out = console(stderr=True)
     if not out.is_terminal:
         yield lambda follow: None

@@ -1,4 +1,4 @@
-"""`headrace status --watch`: the workspace again and again, through restarts of its server, until q or Ctrl-C."""
+"""`headrace status --watch`: updates continuously, across restarts of the server, until q or Ctrl-C."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def watch_status(workspace: str, every_s: float, out: Console, shown: Shown) -> 
 def read_status(workspace: str) -> WorkspaceStatus:
     """The status of a server, by a connection of its own.
 
-    A folder without a server is not opened: whoever holds its store keeps a server from starting.
+    A folder without a server is not opened: an open store would keep a server from starting.
     """
     from headrace.client.connect import connect
     from headrace.workspace.holder import live_holder
@@ -64,7 +64,9 @@ def read_status(workspace: str) -> WorkspaceStatus:
         folder = Workspace.open(workspace)
         holder = live_holder(folder.lease_file)
         if holder is None or holder.url is None:
-            raise UnavailableError(f"no server runs for workspace '{folder.name}'", fix="`headrace up` starts one")
+            raise UnavailableError(
+                f"no server is running for workspace '{folder.name}'", fix="`headrace up` starts one"
+            )
     with connect(workspace) as connection:
         return connection.verbs.status()
 
@@ -85,7 +87,7 @@ class _Watch:
         now = datetime.now(UTC)
         try:
             self._last, self._at = read_status(self._workspace), now
-            top = Text(f"{now:%H:%M:%S} UTC · q or Ctrl-C leaves", style="dim")
+            top = Text(f"{now:%H:%M:%S} UTC · q or Ctrl-C quits", style="dim")
         except UnavailableError as error:
             old = f"; numbers from {self._at:%H:%M:%S} UTC" if self._at else ""
             top = Text(f"{now:%H:%M:%S} UTC · {error.message}{old}; trying again", style="bold red")

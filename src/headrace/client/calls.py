@@ -119,7 +119,7 @@ class Calls:
                 if "error" in said:
                     raise read_error(said["error"], reply.status)
                 job.tell(Progress(**said["progress"]))
-        raise UnavailableError(f"the server at {self.url} has gone before it answered", fix="ask again")
+        raise UnavailableError(f"the server at {self.url} closed the connection before it answered", fix="ask again")
 
     def call(self, method: str, path: str, **request: Any) -> Any:
         """One request; what the server says, or its error."""
@@ -139,7 +139,7 @@ class Calls:
             self._reached = True
         except TimeoutError as error:
             raise UnavailableError(
-                f"the server at {self.url} does not answer", fix="is it very busy? its log may tell"
+                f"the server at {self.url} does not answer", fix="it may be busy; see its log"
             ) from error
         except ConnectionError as error:
             kind = UnreachableError if isinstance(error, ConnectError) else UnavailableError

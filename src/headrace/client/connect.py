@@ -33,7 +33,7 @@ Events: TypeAlias = Mapping[str, Any] | Iterable[Mapping[str, Any]] | Table | by
 
 
 class Connection:
-    """A workspace to send to and to ask. Close it, or use it in a `with` block."""
+    """A connection to a workspace. Close it, or use it in a `with` block."""
 
     def __init__(self, backend: Backend, reconnect: Callable[[], Backend | None] | None = None) -> None:
         self._backend = backend
@@ -41,7 +41,7 @@ class Connection:
 
     @property
     def url(self) -> str | None:
-        """The server that is used; None if there is none."""
+        """URL of the server in use; None without a server."""
         return self._backend.url
 
     @property
@@ -50,7 +50,7 @@ class Connection:
         return self._backend
 
     def on_wait(self, hear: Callable[[HeadraceError, float], None]) -> None:
-        """Have somebody hear of each pause: a server that starts or is busy, another process that comes first."""
+        """Set a function to call on each wait: for a server that is starting or busy, or for another process."""
         self._backend.on_wait = hear
 
     def ask(
@@ -68,16 +68,16 @@ class Connection:
         timestamp_as_of: Any = None,
         order: str | None = None,
     ) -> Answer:
-        """What a view says now, or said in the past; docs/python.md has the parameters.
+        """Query a view; docs/python.md describes the parameters.
 
-        All rows, unless a limit is given: then at most so many, and `next_cursor` goes on behind them.
+        Returns all rows unless a limit is given; `next_cursor` then continues after the last row.
         """
         past = (version_as_of, timestamp_as_of)
         question = Question.of(view, key, by, start, end, window, every, limit, cursor, *past, order)
         return self.whole(question) if limit is None else self.answer(question)
 
     def answer(self, question: Question, job: Job | None = None) -> Answer:
-        """One page of the answer to a question that is already put; about the past, a job tells how far it is."""
+        """One page of the answer to a question; the job reports progress of a question about an earlier state."""
         return self._backend.ask(question, job)
 
     def whole(self, question: Question, job: Job | None = None) -> Answer:
@@ -94,27 +94,27 @@ class Connection:
         limit: int | None = None,
         cursor: int | None = None,
     ) -> Explanation:
-        """The events of the log behind one cell of a view; see `CellQuestion` for the parameters."""
+        """The events behind one cell of a view; `CellQuestion` describes the parameters."""
         return self.explained(CellQuestion.of(view, key, at, window, every, limit, cursor))
 
     def explained(self, asked: CellQuestion, job: Job | None = None) -> Explanation:
-        """The same for a question that is already put; a job tells how far its own Spark is, where there is one."""
+        """The same for a CellQuestion; the job reports progress when no server is running."""
         return self._backend.explain(asked, job)
 
     def sql(self, query: str, *, limit: int | None = None, job: Job | None = None) -> SqlAnswer:
-        """The rows of a SELECT over the views, each of them a table of its name; with a limit at most so many."""
+        """Run a SELECT over the views; each view is a table. Returns all rows unless a limit is given."""
         return self.select(query, "all" if limit is None else limit, job)
 
     def select(self, query: str, limit: SqlLimit, job: Job | None = None) -> SqlAnswer:
-        """The same with the limit as HTTP takes it: a number, 'all', or None for a page of 1,000 rows."""
+        """The same with a limit as in HTTP: a number, 'all', or None for 1,000 rows."""
         return self._backend.sql(query, limit, job)
 
     def send(self, stream: str, events: Events, *, key: str | None = None, again: bool = False) -> IngestReply:
-        """Send one event, many, a table, bytes in any format that can be told by its looks, or a file or folder.
+        """Send one event, several events, a table, bytes in any format, or a file or folder.
 
-        An event is a mapping; a table a pandas DataFrame, an Arrow table, or another one that gives Arrow streams; a
-        file or folder is a `Path`. From a file, what cannot be read becomes a dead letter; else it is refused, and the
-        reply says why. Of a file that was sent before, only what was added to it is sent, unless `again`.
+        An event is a mapping. A table is a pandas DataFrame, an Arrow table, or another object that exports Arrow
+        streams. A file or folder is a `Path`. Events of a file that cannot be parsed become dead letters; others are
+        refused, and the reply says why. If a file was sent before, only new events are sent, unless `again` is true.
         """
         if isinstance(events, Path):
             return self.send_files(stream, [events], again=again)
@@ -129,11 +129,11 @@ class Connection:
         *,
         again: bool = False,
     ) -> SendReply:
-        """Send files and folders, each from where it stood when it was sent last. The token covers all of them."""
+        """Send files and folders; of each file, only what was not sent before. The token covers all of them."""
         return self._sender(progress).files(stream, paths, progress, layout, again=again)
 
     def sending(self, stream: str, progress: SendProgress | None = None, *, again: bool = False) -> Sending:
-        """A run of sending, file by file; what cannot be read becomes a dead letter."""
+        """Send several files step by step; events that cannot be parsed become dead letters."""
         return self._sender(progress).sending(stream, progress, again=again)
 
     def _sender(self, progress: SendProgress | None = None) -> Sender:
@@ -165,34 +165,34 @@ class Connection:
         return self._backend.plan()
 
     def apply(self, expect: str | None = None) -> Plan:
-        """Make the definitions folder what runs; `expect` is the fingerprint of the plan that was agreed to."""
+        """Apply the definitions folder; `expect` is the fingerprint of the plan to apply."""
         return self._backend.apply(expect)
 
     def dead_letters(self, stream: str) -> DeadLetterVerbs:
-        """The events of files that a stream could not read: `page()`, `reasons()`, `show(position)`, `replay()`."""
+        """The dead letters of a stream: `page()`, `reasons()`, `show(position)`, `replay()`."""
         return self._backend.dead_letters(stream)
 
     def versions(self, view: str) -> list[dict[str, Any]]:
-        """The versions of a view, newest first: state, how far each is, what differs from the one it replaced."""
+        """The versions of a view, newest first: state, progress, and changes from the version it replaced."""
         return [version.as_dict() for version in self._backend.versions(view)]
 
     def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> dict[str, Any]:
-        """Go back to an earlier version, by default the one that served before; with `dry_run` only say how."""
+        """Roll back to an earlier version (default: the previous one); `dry_run` only reports what it would do."""
         return self._backend.rollback(view, to, dry_run=dry_run).as_dict()
 
     def refresh(self, view: str, *, full: bool = False) -> dict[str, Any]:
-        """Have the batch layer read again what the speed layer has, compare and take over; `full`: build all anew.
+        """Start a refresh of a view; `full` rebuilds it from the whole log.
 
-        It has begun when this returns; `versions` and `audits` tell what became of it.
+        `versions` and `audits` show the progress and the result.
         """
         return self._backend.refresh(view, full=full).as_dict()
 
     def audits(self, view: str) -> list[dict[str, Any]]:
-        """How the two layers of a view compared, newest first."""
+        """The audits of a view, newest first."""
         return [audit.as_dict() for audit in self._backend.audits(view)]
 
     def streams(self) -> list[dict[str, Any]]:
-        """All streams with their numbers."""
+        """All streams and their metrics."""
         return [stream.as_dict() for stream in self._backend.streams()]
 
     def views(self) -> list[dict[str, Any]]:
@@ -200,11 +200,11 @@ class Connection:
         return [view.as_dict() for view in self._backend.views()]
 
     def status(self) -> dict[str, Any]:
-        """The whole workspace at a glance."""
+        """State of the server, streams and views."""
         return self._backend.status().as_dict()
 
     def close(self) -> None:
-        """Let go of the workspace."""
+        """Close the connection."""
         self._backend.close()
 
     def __enter__(self) -> Self:
@@ -215,7 +215,7 @@ class Connection:
 
 
 def connect(target: str | Path | None = None, *, token: str | None = None) -> Connection:
-    """The workspace in a folder (by default the current one) or behind a URL; the token defaults to HEADRACE_TOKEN."""
+    """Connect to a workspace folder (default: the current one) or a server URL; token defaults to HEADRACE_TOKEN."""
     text = str(target or ".")
     if text.startswith(("http://", "https://")):
         return Connection(Remote(text, token or os.environ.get("HEADRACE_TOKEN")))

@@ -148,7 +148,7 @@ class Remote(Calls):
         return _read_plan(self.call("POST", "/v1/plan"))
 
     def apply(self, expect: str | None = None) -> Plan:
-        """Make the definitions folder what runs."""
+        """Apply the definitions folder."""
         return _read_plan(self.call("POST", "/v1/apply", content=orjson.dumps({"expect": expect})))
 
     def stream(self, name: str) -> StreamDefinition:
@@ -162,7 +162,7 @@ class Remote(Calls):
         return known[name]
 
     def streams(self) -> list[StreamStatus]:
-        """All streams with their numbers."""
+        """All streams and their metrics."""
         return [StreamStatus.from_dict(shown) for shown in self.call("GET", "/v1/streams")["streams"]]
 
     def views(self) -> list[ViewStatus]:
@@ -170,7 +170,7 @@ class Remote(Calls):
         return [ViewStatus.from_dict(shown) for shown in self.call("GET", "/v1/views")["views"]]
 
     def status(self) -> WorkspaceStatus:
-        """The whole workspace at a glance."""
+        """State of the server, streams and views."""
         return WorkspaceStatus.from_dict(self.call("GET", "/v1/status"))
 
     def versions(self, view: str) -> list[VersionStatus]:
@@ -179,7 +179,7 @@ class Remote(Calls):
         return [VersionStatus.from_dict(shown) for shown in reply["versions"]]
 
     def audits(self, view: str) -> list[AuditStatus]:
-        """How the two layers of a view compared, newest first."""
+        """The audits of a view, newest first."""
         reply = self.call("GET", f"/v1/views/{_quote(view)}/audits")
         return [AuditStatus.from_dict(shown) for shown in reply["audits"]]
 

@@ -52,13 +52,13 @@ from headrace.server.state import (
     ViewStatus,
     WorkspaceStatus,
 )
-from headrace.server.stored import open_to_read, store_files, take_lease
+from headrace.server.stored import take_lease
 from headrace.spark.jobs import Job
 from headrace.sql.answer import SqlAnswer, SqlLimit
 from headrace.sql.children import Children
 from headrace.sql.query import run_sql
-from headrace.store.base import Version
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.base import Store, Version
+from headrace.store.opening import open_to_read
 from headrace.transport.journal.journal import Journal
 from headrace.transport.journal.record import read_durable
 from headrace.transport.position import START
@@ -91,11 +91,10 @@ class Offline:
         self._ingests: dict[str, Ingest] = {}
 
     @cached_property
-    def _store(self) -> DuckStore | None:
+    def _store(self) -> Store | None:
         """What views hold. Opened when it is asked for: a server that starts must not find it held by a sender."""
-        files = store_files(self.workspace)
         try:
-            return open_to_read(self.workspace, files[-1]) if files else None
+            return open_to_read(self.workspace)
         except CorruptionError as error:
             self._damage = error
             return None
@@ -139,7 +138,7 @@ class Offline:
             self._opened.callback(self._asks.close)
         return self._asks
 
-    def _store_of(self, view: str) -> DuckStore:
+    def _store_of(self, view: str) -> Store:
         """The store, if it can answer for a view."""
         if view not in self._catalog.views:
             raise self._unknown_view(view)
@@ -147,7 +146,7 @@ class Offline:
         if self._damage is not None:
             raise self._damage
         if store is None:
-            raise NotReadyError(f"view '{view}' has never been computed", fix="start `headrace up` once")
+            raise NotReadyError(f"view '{view}' has never been computed", fix="run `headrace up` first")
         return store
 
     def _lake_of(self, stream: str) -> tuple[Stream, LakeTable | None]:
@@ -162,7 +161,7 @@ class Offline:
     def sql(self, query: str, limit: SqlLimit = None, job: Job | None = None) -> SqlAnswer:
         """Run a SELECT over the views as the server left them."""
         if self._store is None:
-            raise NotReadyError("no view has ever been computed", fix="start `headrace up` once")
+            raise NotReadyError("no view has ever been computed", fix="run `headrace up` first")
         children, past = Children.of(self.workspace.settings), partial(self._history().past, job=job)
         try:
             return run_sql(self._store, children, query, limit, self._freshness, datetime.now(UTC), past)
@@ -171,7 +170,7 @@ class Offline:
 
     def _unknown_view(self, name: str) -> NotFoundError:
         if name in load(self.workspace.definitions).views:
-            return NotFoundError(f"view '{name}' is declared but does not run yet", fix="`headrace up` runs it")
+            return NotFoundError(f"view '{name}' is declared but not applied yet", fix="`headrace up` applies it")
         hint = did_you_mean(name, self._catalog.views)
         return NotFoundError(
             f"view '{name}' does not exist", fix=f"{hint + ' ' if hint else ''}`headrace views` lists all"
@@ -216,12 +215,12 @@ class Offline:
     def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> RollbackStep:
         """Nothing moves without a server."""
         self._store_of(view)
-        raise NotReadyError(f"view '{view}' cannot go back: {DOWN}", fix="start `headrace up`, then repeat it")
+        raise NotReadyError(f"view '{view}' cannot be rolled back: {DOWN}", fix="start `headrace up`, then try again")
 
     def refresh(self, view: str, *, full: bool = False) -> RefreshStatus:
         """Nothing moves without a server."""
         self._store_of(view)
-        raise NotReadyError(f"view '{view}' cannot be refreshed: {DOWN}", fix="start `headrace up`, then repeat it")
+        raise NotReadyError(f"view '{view}' cannot be refreshed: {DOWN}", fix="start `headrace up`, then try again")
 
     def ingest(
         self,

@@ -50,7 +50,7 @@ class Sender:
         return send_all(sending, (SourceFile(file, sending.declared, layout) for file in files))
 
     def sending(self, stream: str, progress: SendProgress | None, *, again: bool) -> Sending:
-        """A run of sending, file by file; what cannot be read becomes a dead letter."""
+        """Send several files step by step; events that cannot be parsed become dead letters."""
         return Sending(self._workspace, _shape(self._workspace.stream(stream)), progress, again=again)
 
 
@@ -71,4 +71,4 @@ def _check_events(events: Any) -> Any:
             return many
         found += f" whose item {wrong} is a {type(many[wrong]).__name__}"
     fix = "a file is sent by its Path, JSON text as bytes" if isinstance(events, str) else None
-    raise IngestError("this cannot be sent", found=found, expected=SENDABLE, fix=fix)
+    raise IngestError("this value cannot be sent", found=found, expected=SENDABLE, fix=fix)

@@ -83,7 +83,7 @@ class Verbs(Protocol):
         """What `apply` would change."""
 
     def apply(self, expect: str | None = None) -> Plan:
-        """Make the definitions folder what runs."""
+        """Apply the definitions folder."""
 
     def dead_letters(self, stream: str) -> DeadLetterVerbs:
         """What a stream could not read."""
@@ -92,7 +92,7 @@ class Verbs(Protocol):
         """The versions of a view, newest first."""
 
     def audits(self, view: str) -> list[AuditStatus]:
-        """How the two layers of a view compared, newest first."""
+        """The audits of a view, newest first."""
 
     def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> RollbackStep:
         """Go back to an earlier version."""
@@ -104,13 +104,13 @@ class Verbs(Protocol):
         """What a stream is declared to be."""
 
     def streams(self) -> list[StreamStatus]:
-        """All streams with their numbers."""
+        """All streams and their metrics."""
 
     def views(self) -> list[ViewStatus]:
         """All views with their versions and freshness."""
 
     def status(self) -> WorkspaceStatus:
-        """The whole workspace at a glance."""
+        """State of the server, streams and views."""
 
 
 class Backend(Verbs, Receiver, Protocol):

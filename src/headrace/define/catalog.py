@@ -112,9 +112,7 @@ def parse(text: str, file: str = "<sql>", known: Catalog | None = None) -> Catal
 def _declared_twice(definition: Definition, first: Location) -> DefinitionError:
     name, where = definition.what.name, definition.where
     if where == first:
-        return DefinitionError(
-            f"'{name}' is declared twice by this line", fix="give each a name of its own", where=where
-        )
+        return DefinitionError(f"'{name}' is declared twice by this line", fix="give each a unique name", where=where)
     return DefinitionError(f"'{name}' is declared twice, also at {first}", fix="rename one", where=where)
 
 

@@ -27,16 +27,16 @@ from headrace.types import Expression
 _EXACT_ORDER = "cannot be merged from partials without keeping every value"
 _NOT_YET = "is not available yet"
 REFUSED = {
-    "median": (_EXACT_ORDER, "min, max and avg are there today"),
-    "percentile": (_EXACT_ORDER, "min, max and avg are there today"),
-    "percentile_cont": (_EXACT_ORDER, "min, max and avg are there today"),
-    "percentile_disc": (_EXACT_ORDER, "min, max and avg are there today"),
+    "median": (_EXACT_ORDER, "min, max and avg are available"),
+    "percentile": (_EXACT_ORDER, "min, max and avg are available"),
+    "percentile_cont": (_EXACT_ORDER, "min, max and avg are available"),
+    "percentile_disc": (_EXACT_ORDER, "min, max and avg are available"),
     "mode": (_EXACT_ORDER, "make the value a key and count"),
-    "approx_percentile": (_NOT_YET, "min, max and avg are there today"),
-    "percentile_approx": (_NOT_YET, "min, max and avg are there today"),
-    "approx_distinct": ("goes by another name here", "write approx_count_distinct(x)"),
+    "approx_percentile": (_NOT_YET, "min, max and avg are available"),
+    "percentile_approx": (_NOT_YET, "min, max and avg are available"),
+    "approx_distinct": ("has another name here", "write approx_count_distinct(x)"),
     "count_if": (_NOT_YET, "write count(*) FILTER (WHERE …)"),
-    "mean": ("goes by another name here", "write avg(x)"),
+    "mean": ("has another name here", "write avg(x)"),
     **dict.fromkeys(
         (
             "stddev", "stddev_pop", "stddev_samp", "std", "variance", "var_pop", "var_samp", "corr", "covar_pop",
@@ -72,7 +72,7 @@ def make_column(source: Source, scope: Scope, node: Node, alias: str | None) -> 
         raise source.error(
             node.at,
             "an expression over aggregates cannot be merged from partials",
-            fix="make each aggregate a column of its own and compute with them where the answer is read",
+            fix="make each aggregate a separate column and compute the expression from the answer",
         )
     aggregate = _aggregate(source, scope, node)
     name = alias or _default_name(source, node)
@@ -101,7 +101,7 @@ def _aggregate(source: Source, scope: Scope, call: Call) -> Aggregate:
         raise source.error(call.at, f"the aggregate {name} {reason}", fix=fix)
     if call.distinct:
         instead = "approx_count_distinct(x)" if name == "count" else f"{name}(x) without DISTINCT"
-        raise source.error(call.at, f"{name}(DISTINCT …) needs every value to be kept", fix=f"write {instead}")
+        raise source.error(call.at, f"{name}(DISTINCT …) would have to store every value", fix=f"write {instead}")
     where = check_condition(source, call.where, scope, "FILTER") if call.where else None
     with located(source, call.at):
         return make_aggregate(name, _argument(source, scope, call), where)
@@ -118,7 +118,7 @@ def _argument(source: Source, scope: Scope, call: Call) -> Expression | None:
     if call.name.lower() == "count" and (not call.args or counts_all(call.args[0])):
         return None
     if call.args and contains_aggregate(call.args[0]):
-        raise source.error(call.args[0].at, "an aggregate of an aggregate cannot be kept up to date", fix="remove one")
+        raise source.error(call.args[0].at, "nested aggregates are not supported", fix="remove one")
     return check(source, call.args[0], scope) if call.args else None
 
 

@@ -69,7 +69,7 @@ def _count_ms(text: str, count: str, unit: str) -> Decimal:
     if size is None:
         if _CALENDAR.match(unit):
             raise DefinitionError(
-                f"the duration {text!r} has no fixed length: a {_single(unit)} is longer or shorter than the next",
+                f"the duration {text!r} has no fixed length: a {_single(unit)} has no fixed number of days",
                 fix=f"write days, such as '1 day'; a calendar {_single(unit)} is asked for by its bounds, as in "
                 + _BOUNDS[_single(unit)],
             )

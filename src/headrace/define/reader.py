@@ -101,7 +101,7 @@ class Reader:
         """The error of a token that does not fit here."""
         token = self.next
         fix = f"write `{token.text}` in backticks if it is a name" if token.upper in RESERVED else None
-        return self.error(token.start, "this does not read on", found=token.describe(), expected=expected, fix=fix)
+        return self.error(token.start, "syntax error", found=token.describe(), expected=expected, fix=fix)
 
     def error(
         self, at: int, message: str, *, found: str | None = None, expected: str | None = None, fix: str | None = None
@@ -121,7 +121,7 @@ class Reader:
                 fix="declare the inner part STRING and use get_json_object",
             )
         if self.sees_symbol("["):
-            raise self.error(self.next.start, "a type has no [ ] here", fix=f"write ARRAY<{read}>")
+            raise self.error(self.next.start, "[ ] is not allowed after a type", fix=f"write ARRAY<{read}>")
         return read
 
     def _read_type(self) -> Type:
@@ -165,7 +165,7 @@ class Reader:
         key = self._read_type()
         if key != STRING_TYPE:
             raise self.error(
-                at, "the keys of a MAP are texts, as those of a JSON object are", found=str(key), fix="MAP<STRING, …>"
+                at, "the keys of a MAP are STRING, as in a JSON object", found=str(key), fix="MAP<STRING, …>"
             )
         self.expect_symbol(",", "the type of the keys of a MAP")
         return map_of(self._read_type())
@@ -179,7 +179,9 @@ class Reader:
                     token.start, f"'{token.text}' cannot name a part of a STRUCT", expected="letters, digits and _"
                 )
             if any(token.text.lower() == name.lower() for name, _ in parts):
-                raise self.error(token.start, f"the part '{token.text}' of the STRUCT is there twice", fix="rename one")
+                raise self.error(
+                    token.start, f"the part '{token.text}' of the STRUCT is declared twice", fix="rename one"
+                )
             self.accept_symbol(":")
             parts.append((token.text, self._read_type()))
             if self.sees("NOT", "NULL"):

@@ -27,14 +27,14 @@ def located(source: Source, at: int) -> AbstractContextManager[None]:
 def check_name(name: str, what: str) -> None:
     """Refuse what cannot name a stream, view, field, key or column."""
     if not _NAME.fullmatch(name):
-        reason = "names that begin with _ are ours" if name.startswith("_") else "a name has letters, digits and _"
+        reason = "names that begin with _ are reserved" if name.startswith("_") else "a name has letters, digits and _"
         raise DefinitionError(f"'{name}' cannot name a {what}: {reason}", expected="a letter first, as in page_views")
     if len(name) > LONGEST_NAME:
         raise DefinitionError(
             f"the name of the {what} '{name[:20]}…' has {len(name)} characters", expected="at most 63"
         )
     if "__" in name:
-        raise DefinitionError(f"'{name}' cannot name a {what}: names with __ are ours", fix="write a single _")
+        raise DefinitionError(f"'{name}' cannot name a {what}: names with __ are reserved", fix="write a single _")
     taken = {"key": OURS, "column": OURS, "field": WINDOW_COLUMNS}.get(what, frozenset())
     if name.lower() in taken:
         raise DefinitionError(
@@ -48,7 +48,7 @@ def check_distinct(names: Iterable[str], what: str) -> None:
     for name in names:
         if name.lower() in seen:
             twice = f"'{name}'" if name == seen[name.lower()] else f"'{seen[name.lower()]}' and '{name}'"
-            raise DefinitionError(f"{what} {twice} is there twice", fix="rename one")
+            raise DefinitionError(f"{what} {twice} is declared twice", fix="rename one")
         seen[name.lower()] = name
 
 
@@ -61,7 +61,7 @@ def make_window(size_ms: int, slide_ms: int | None = None) -> Window:
             fix="the slide is at most the size; the size comes first in window(…), last in HOP(…)",
         )
     if not slide_ms or not size_ms:
-        raise DefinitionError("a window of no length holds nothing", expected="at least 1 second")
+        raise DefinitionError("the size of a window must be greater than 0", expected="at least 1 second")
     window = Window(size_ms, slide_ms)
     if window.pane_ms % SECOND_MS:
         raise DefinitionError(
@@ -94,7 +94,7 @@ def check_format(format_: str, fields: Iterable[Field], stream: str) -> str:
     known = format_.lower() if isinstance(format_, str) else format_
     if known not in FORMATS:
         raise DefinitionError(
-            f"stream '{stream}': the format is not known",
+            f"stream '{stream}': unknown format",
             found=f"{format_}",
             expected="JSON or TEXT",
             fix="CSV, Parquet and compressed files are sent to a stream of format JSON",

@@ -1,4 +1,4 @@
-"""Cuts definition text into tokens that know their place; comments are dropped here."""
+"""Splits definition text into tokens with their offsets; drops comments."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _unescape(source: Source, start: int, body: str) -> str:
 
     value = _ESCAPE.sub(replace, body)
     if "\0" in value or any(0xD800 <= ord(c) < 0xE000 for c in value):
-        raise source.error(start, "a text holds a NUL or half of a surrogate pair", fix="leave that character out")
+        raise source.error(start, "a text holds a NUL or half of a surrogate pair", fix="remove that character")
     return value
 
 
@@ -146,4 +146,4 @@ def _unreadable(source: Source, offset: int) -> DefinitionError:
         )
     if char in "'`":
         return source.error(offset, "a quote is not closed", expected=f"a closing {char}")
-    return source.error(offset, f"the character {char!r} has no meaning here", fix="remove it")
+    return source.error(offset, f"the character {char!r} is not allowed here", fix="remove it")

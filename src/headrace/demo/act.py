@@ -1,4 +1,4 @@
-"""The second act in the terminal: the steps of the edit, and the late event with the cell that it changed."""
+"""The edit on the demo's screen: its steps, and the late event with the cell that it changed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def render_edit(edit: Edit) -> RenderableType:
             said,
             Text(f"{took:.1f} s", style=QUIET),
         )
-    title = Text(f"second act: view '{VIEW}' gets a column while it answers", style="bold")
+    title = Text(f"view '{VIEW}' gets a column while it serves", style="bold")
     return Group(title, table, _asked(edit))
 
 
@@ -43,7 +43,7 @@ def _asked(edit: Edit) -> Text:
     failed = (f"{asking.failed:,} failed", "green" if asking.failed == 0 else "bold red")
     waited = f", the longest took {span(asking.longest_ms)}" if asking.given else ""
     shares = ", ".join(f"{count:,} by version {number}" for number, count in sorted(asking.by_version.items()))
-    return Text.assemble(f"asked meanwhile: {asking.given:,} answers ({shares or 'none yet'}), ", failed, waited)
+    return Text.assemble(f"queries meanwhile: {asking.given:,} answers ({shares or 'none yet'}), ", failed, waited)
 
 
 def render_late(late: Late) -> RenderableType:
@@ -82,7 +82,7 @@ def _events(late: Late) -> Table:
 
 def _sentence(late: Late) -> str:
     explained = late.explained
-    agrees = "the view counts the same" if explained["agrees"] else "the view counts another number"
+    agrees = "the view has the same count" if explained["agrees"] else "the view has a different count"
     return (
         f"headrace explain {VIEW}: {explained['found']:,} events of {explained['commits']:,} commits, "
         f"{explained['corrections']:,} of them corrections; {agrees}"

@@ -1,4 +1,4 @@
-"""Events that no parser may take: each kind breaks one rule of its stream."""
+"""Invalid events for the demo: each kind breaks one rule of its stream."""
 
 from __future__ import annotations
 

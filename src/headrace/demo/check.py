@@ -16,7 +16,7 @@ from headrace.demo.traffic import PATIENCE_US
 
 @dataclass(frozen=True)
 class Account:
-    """One thing that must hold beside the rows of views."""
+    """A check other than the rows of views."""
 
     claim: str
     ok: bool
@@ -36,7 +36,7 @@ class Report:
 
     def add_stop(self, stopped: bool, seconds: float) -> None:
         """Note how the server ended."""
-        self.accounts.append(Account("the server stops when asked", stopped, f"{seconds:.1f} s"))
+        self.accounts.append(Account("the server stops cleanly", stopped, f"{seconds:.1f} s"))
 
     def as_dict(self) -> dict[str, Any]:
         """The report for `--json`."""
@@ -82,14 +82,16 @@ def _accounts(figures: Figures) -> Iterable[Account]:
             stream.events + stream.dead_letters + tally.refused == tally.events,
             f"{stream.events:,} + {stream.dead_letters:,} + {tally.refused:,} = {tally.events:,}",
         )
-        yield Account(f"{name}: every good event is in, once", stream.events == good, f"{stream.events:,} of {good:,}")
         yield Account(
-            f"{name}: dead letters are the broken ones kept",
+            f"{name}: every valid event is stored once", stream.events == good, f"{stream.events:,} of {good:,}"
+        )
+        yield Account(
+            f"{name}: dead letters are the invalid events",
             stream.dead_letters == tally.kept_bad,
             f"{stream.dead_letters:,} of {tally.kept_bad:,}",
         )
         yield Account(
-            f"{name}: refused by index, repeated posts answered alike",
+            f"{name}: refused by index; retries get the same reply",
             not tally.problems,
             tally.problems[0] if tally.problems else f"{tally.refused:,} refused, {tally.repeats:,} posts repeated",
         )
@@ -101,7 +103,7 @@ def _second_act(figures: Figures) -> Iterable[Account]:
         return  # there was no second act
     asking, (before, after) = edit.asking, edit.versions
     yield Account(
-        f"view '{VIEW}': every answer came while column '{COLUMN}' was added",
+        f"view '{VIEW}': no query failed while column '{COLUMN}' was added",
         asking.failed == 0 and set(asking.by_version) == {before, after},
         asking.first_failure or f"{asking.given:,} answers, {asking.failed:,} failed, in {edit.took_s:.1f} s",
     )

@@ -42,7 +42,7 @@ class Comparison:
 
 
 def compare(rule: Rule, expected: dict[tuple[Any, ...], Row], served: Iterable[Row], newest_us: int) -> Comparison:
-    """Every row that is there, every one that is missing, every one too many, every one that came twice."""
+    """Compare all rows: wrong, missing, extra and duplicate ones."""
     result = Comparison(rule.view)
     seen: set[tuple[Any, ...]] = set()
     for row in served:

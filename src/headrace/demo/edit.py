@@ -1,4 +1,4 @@
-"""The second act: a view that answers gets one more column, as a user would do it, and somebody asks all the time."""
+"""The edit in the demo: a serving view gets one more column while it is queried continuously."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Step:
 
 
 class Edit(threading.Thread):
-    """Edits the definitions when it is told to, and follows the new version until the two layers were compared."""
+    """Edits the definitions when `begin` is set, and follows the new version until its first audit."""
 
     def __init__(self, url: str, definitions: Path, *, begin: threading.Event, stopping: threading.Event) -> None:
         super().__init__(name="edit", daemon=True)
@@ -91,11 +91,11 @@ class Edit(threading.Thread):
             self._reader.post("/v1/apply", {"expect": plan["fingerprint"]})
             self._wait(lambda view: self._follow(step, view, before["version"]))
             step.said = f"{self.events_read:,} events read from the log, while version {before['version']} answered"
-        with self._step("swap", "it takes over as soon as it has what the other has") as step:
+        with self._step("swap", "it replaces version 1 when it has caught up") as step:
             now = self._wait(lambda view: view["version"] != before["version"])
             self.versions = (before["version"], now["version"])
             step.said = f"version {now['version']} answers, with '{COLUMN}' for all of history"
-        with self._step("compare", "the batch layer reads again what the speed layer has added") as step:
+        with self._step("compare", "the batch layer reads again what the speed layer has") as step:
             # A refresh of nothing compares nothing: it waits for what came behind the horizon.
             self._wait(lambda view: view["applied_to"] > view["horizon"])
             self._reader.post(f"/v1/views/{VIEW}/refresh", {})

@@ -36,7 +36,7 @@ class StreamFigures:
 
 @dataclass
 class Figures:
-    """Everything that the page shows. Other threads write the tallies; all else is ours."""
+    """Everything that the page shows. Other threads write the tallies; this thread writes the rest."""
 
     seed: int
     flow_s: float

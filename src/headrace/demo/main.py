@@ -73,7 +73,7 @@ def run(
         print_failure(console, error, folder, json=json)
     except KeyboardInterrupt:
         code = INTERRUPTED
-        console.print("stopped; nothing was checked", style="yellow")
+        console.print("interrupted; nothing was checked", style="yellow")
     finally:
         if server is not None:
             server.stop()
@@ -81,7 +81,7 @@ def run(
         if not kept:
             shutil.rmtree(folder, ignore_errors=True)
     if kept and server is not None and not json:
-        console.print(f"the workspace stays in {folder}, the server's log is {server.log}", soft_wrap=True)
+        console.print(f"the workspace is in {folder}, the server log in {server.log}", soft_wrap=True)
     return code
 
 
@@ -96,14 +96,14 @@ def _flow_and_check(server: Server, traffic: Traffic, figures: Figures, show: Sh
     edit = Edit(server.url, server.folder / "definitions" / "shop.sql", begin=edit_begins, stopping=stopping)
     figures.edit = edit
     try:
-        _note(figures, "the first events go through", show)
+        _note(figures, "sending the first events", show)
         for sender in senders:
             sender.start()
         for sender in senders:
             sender.begun.wait()
         _raise_first(senders)
         _wait(server, figures, reader, show)
-        _note(figures, "events flow", show)
+        _note(figures, "sending events", show)
         figures.flowing_since = time.monotonic()
         edit.start()
         go.set()
@@ -113,7 +113,7 @@ def _flow_and_check(server: Server, traffic: Traffic, figures: Figures, show: Sh
             if figures.flowed >= EDIT_AT:
                 edit_begins.set()
             if figures.flowed == 1 and edit.is_alive():
-                figures.phase = "events have flowed, the edit goes on"
+                figures.phase = "events are sent, waiting for the edit"
             time.sleep(LOOK_S)
         _raise_first([*senders, edit])
         _note(figures, "waiting for the views", show)
@@ -227,7 +227,7 @@ def _make_folder(keep: Path | None) -> Path:
     if keep is None:
         return Path(tempfile.mkdtemp(prefix="headrace-demo-"))
     if keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
-        raise WorkspaceError(f"folder '{keep}' is not empty", fix="name a new one; nothing was changed")
+        raise WorkspaceError(f"folder '{keep}' is not empty", fix="choose a new folder; nothing was changed")
     keep.mkdir(parents=True, exist_ok=True)
     return keep.resolve()
 

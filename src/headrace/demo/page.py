@@ -60,7 +60,7 @@ def _head(figures: Figures) -> RenderableType:
     grid = Table.grid(expand=True)
     grid.add_column(ratio=1)
     grid.add_column(justify="right")
-    title = Text.assemble(("Headrace demo", "bold"), f"  a web shop at {SPEED} times its pace, seed {figures.seed}")
+    title = Text.assemble(("Headrace demo", "bold"), f"  a web shop at {SPEED} times real speed, seed {figures.seed}")
     grid.add_row(title, Text(figures.url, style="cyan"))
     bar = Table.grid(padding=(0, 2))
     bar.add_row(

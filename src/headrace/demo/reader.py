@@ -42,7 +42,7 @@ class Reader:
         return reply
 
     def status(self) -> dict[str, Any]:
-        """The whole workspace at a glance."""
+        """State of the server, streams and views."""
         return self.get("/v1/status")
 
     def ask(self, view: str, **parameters: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Prints how a run came out: a table for people, one object for programs."""
+"""Prints the result of a run: a table, or JSON."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def print_failure(console: Console, error: HeadraceError, workspace: Path, *, js
 
 
 def _views(report: Report) -> Table:
-    table = Table(title="every view, row by row, against the generator's own answers", title_justify="left")
+    table = Table(title="every row of every view, compared with the generator", title_justify="left")
     table.add_column("view")
     for name in ("rows", "cells", "mismatches", "estimates", f"within {STATED_ERROR:.1%}", "largest error"):
         table.add_column(name, justify="right")
@@ -69,7 +69,7 @@ def _verdict(report: Report, figures: Figures) -> Text:
     said = f"{figures.sent:,} events in {shown['seconds']:.0f} s; {cells:,} cells compared"
     if fresh["p50"] is not None:
         said += f"; freshness {fresh['p50'] / 1000:.1f} s (median), {fresh['max'] / 1000:.1f} s (most)"
-    verdict = ("all answers are right", "bold green") if report.ok else ("answers differ", "bold red")
+    verdict = ("all rows are correct", "bold green") if report.ok else ("answers differ", "bold red")
     return Text.assemble(verdict, f": {said}")
 
 

@@ -35,7 +35,7 @@ class Tally:
     problems: list[str] = field(default_factory=list)
 
     def add(self, truth: Visit | Order, token: str) -> None:
-        """One late event that was sent by somebody else."""
+        """One late event that another thread sent."""
         self.events, self.accepted, self.late = self.events + 1, self.accepted + 1, self.late + 1
         self.truths.append(truth)
         self.token = token

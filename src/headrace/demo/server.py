@@ -108,4 +108,4 @@ class Server:
 
     def _last_words(self) -> str:
         lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
-        return lines[-1][:TEXT_SHOWN] if lines else "it said nothing"
+        return lines[-1][:TEXT_SHOWN] if lines else "no output"

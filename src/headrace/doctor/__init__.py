@@ -1,4 +1,4 @@
-"""What is wrong with this machine or workspace, and what mends it. Looks at everything, changes nothing."""
+"""Checks of the machine, the workspace and its data, each with a fix. Changes nothing."""
 
 from __future__ import annotations
 

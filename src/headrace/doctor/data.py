@@ -17,15 +17,13 @@ from headrace.format import many
 from headrace.lake.health import check_contents, check_files, check_footers, check_log
 from headrace.lake.table import LakeTable
 from headrace.maintain.slices import damaged_slices
-from headrace.server.stored import batch_folder, fault_of, open_to_read, store_files
-from headrace.store.duckdb.batch_table import check_batch_table
-from headrace.store.duckdb.database import read_whole
+from headrace.store.opening import check_batch_tables, open_to_read
 from headrace.workspace.applied import read_running
 from headrace.workspace.holder import live_holder
 from headrace.workspace.settings import Workspace
 
 AHEAD_S = 60  # a clock may differ by so much from the one that wrote
-AGAIN = "start `headrace up` anew: its view is built again from the lake; nothing is lost"
+AGAIN = "restart `headrace up`: its view is built again from the lake; nothing is lost"
 
 
 def check_lakes_and_store(workspace: Workspace, *, deep: bool = False) -> list[Finding]:
@@ -45,7 +43,7 @@ def check_lakes_and_store(workspace: Workspace, *, deep: bool = False) -> list[F
             continue
         state = table.state if table else None
         commits[name] = state.next_commit if state else 0
-        lake = _check_lake(name, table, deep) if table else good(f"lake {name}", "no event has come yet")
+        lake = _check_lake(name, table, deep) if table else good(f"lake {name}", "no events yet")
         if lake.level == "error":
             # A server may have put other files in their place meanwhile: what is missing now too is missing.
             again = _open(workspace, catalog.streams[name])
@@ -64,20 +62,20 @@ def _open(workspace: Workspace, stream: Stream) -> LakeTable | Finding | None:
     except HeadraceError as error:
         return Finding.of(f"lake {stream.name}", error)
     except (DeltaError, OSError) as error:
-        fix = "restore the folder from a copy; nothing was changed"
+        fix = "restore the folder from a backup; nothing was changed"
         return bad(f"lake {stream.name}", f"it cannot be read: {str(error).splitlines()[0]}", fix)
 
 
 def _check_lake(name: str, table: LakeTable, deep: bool) -> Finding:
     """Whether the log is whole, and each file that it names is there as it was written."""
     check, files = f"lake {name}", table.all_files()
-    wrong = [*check_log(table.folder), *check_files(table.folder, files)]
-    wrong = wrong or (check_contents if deep else check_footers)(table.folder, files)
+    wrong = [*check_log(table.storage), *check_files(table.storage, files)]
+    wrong = wrong or (check_contents if deep else check_footers)(table.storage, files)
     if wrong:
         more = f" (and {len(wrong) - 1:,} more files)" if len(wrong) > 1 else ""
         return bad(check, f"file '{wrong[0].file}' {wrong[0].what}{more}", wrong[0].fix)
     rows, dead_rows = table.rows(), table.rows(dead=True)
-    how = "each read whole" if deep else "all there"
+    how = "each read completely" if deep else "all there"
     said = f"{many(rows, 'event')} in {many(table.state.next_commit, 'commit')}, {many(len(files), 'file')}, {how}"
     if dead_rows:
         return warn(check, f"{said}; {many(dead_rows, 'dead letter')}", f"`headrace dead-letters {name}` says why")
@@ -93,7 +91,7 @@ def check_clock(workspace: Workspace) -> Finding:
     if ahead_s > AHEAD_S:
         fix = "set the clock: arrival is taken from it, and events would count as late or as of the future"
         return bad("clock", f"the newest data was written {ahead_s:,.0f} s in the future", fix)
-    return good("clock", "nothing was written in the future")
+    return good("clock", "no data is from the future")
 
 
 def _newest_of(folder: Path) -> list[Path]:
@@ -106,10 +104,9 @@ def _check_store(workspace: Workspace, catalog: Catalog, commits: dict[str, int]
     try:
         if holder:
             return _check_served(workspace) if holder.url else [good("store", f"process {holder.pid} has it")]
-        files = store_files(workspace)
-        if not files:
+        store = open_to_read(workspace)
+        if store is None:
             return [good("store", "no views are stored yet: the next `headrace up` computes them from the lake")]
-        store = open_to_read(workspace, files[-1])
         try:
             with store.snapshot() as snapshot:
                 versions = [version for version in snapshot.versions() if version.serving]
@@ -150,28 +147,23 @@ def _check_view(name: str, applied_to: int, commits: int, stalled: str | None) -
         return bad(
             check,
             f"the store has {many(applied_to, 'commit')}, the lake only {commits:,}",
-            "the lake was lost or put back: stop the server and move data/store away; `headrace up` computes it again",
+            "the lake lost commits: stop the server and move data/store away; `headrace up` computes the views again",
         )
     if stalled:
-        return bad(check, f"stalled: {stalled}", "mend its definition, then `headrace apply`")
+        return bad(check, f"stalled: {stalled}", "fix its definition, then `headrace apply`")
     if applied_to < commits:
         said = f"it lacks {commits - applied_to:,} of {many(commits, 'commit')}"
-        return warn(check, said, "a running server catches up by itself: `headrace views` shows how far it is")
+        return warn(check, said, "a running server catches up automatically: `headrace views` shows how far it is")
     return good(check, f"has all of its stream: {many(commits, 'commit')}")
 
 
 def check_batch_layer(workspace: Workspace, *, deep: bool) -> list[Finding]:
     """Whether all that was computed from the lake can be read; `deep` reads every batch table whole."""
-    folder = batch_folder(workspace.data)
-    wrong = _missed(workspace, folder) if live_holder(workspace.lease_file) is None else []
-    files = sorted(folder.glob("*.duckdb"))
-    for file in files:
-        fault = check_batch_table(file) or _unreadable(file, deep)
-        if fault and file.exists():  # a server may have let it go meanwhile
-            wrong.append(fault)
-    found = [bad("batch tables", fault, AGAIN) for fault in dict.fromkeys(wrong)]
-    if not found and files:
-        found = [good("batch tables", f"{many(len(files), 'file')}, {'each read whole' if deep else 'all there'}")]
+    missed = _missed(workspace) if live_holder(workspace.lease_file) is None else []
+    tables, wrong = check_batch_tables(workspace, deep=deep)
+    found = [bad("batch tables", fault, AGAIN) for fault in dict.fromkeys([*missed, *wrong])]
+    if not found and tables:
+        found = [good("batch tables", f"{many(tables, 'file')}, {'each read completely' if deep else 'all there'}")]
     slices = damaged_slices(workspace.builds)
     return found + [
         warn("builds", f"slice '{path}' is not as it was written", "nothing: it is computed again from the lake")
@@ -179,21 +171,17 @@ def check_batch_layer(workspace: Workspace, *, deep: bool) -> list[Finding]:
     ]
 
 
-def _missed(workspace: Workspace, folder: Path) -> list[str]:
+def _missed(workspace: Workspace) -> list[str]:
     """What is wrong with the batch tables that the store speaks of."""
     try:
-        store = open_to_read(workspace, store_files(workspace)[-1])
-    except (HeadraceError, IndexError):
+        store = open_to_read(workspace)
+    except HeadraceError:
         return []  # the check of the store tells
+    if store is None:
+        return []
     try:
         with store.snapshot() as snapshot:
             versions = snapshot.versions()
+        return [fault for version in versions for fault in store.faults_of(version)]
     finally:
         store.close()
-    faults = (fault_of(folder, version, table) for version in versions for table in version.batch)
-    return [fault for fault in faults if fault]
-
-
-def _unreadable(file: Path, deep: bool) -> str | None:
-    said = read_whole(file) if deep else None
-    return f"batch table '{file}' cannot be read: {said}" if said else None

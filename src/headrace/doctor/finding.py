@@ -1,4 +1,4 @@
-"""A finding: one thing that was looked at, how it is, and what to do about it."""
+"""A finding: one check, its result, and what to do."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Finding:
 
 
 def good(check: str, said: str) -> Finding:
-    """All is well."""
+    """No problems found."""
     return Finding(check, "ok", said)
 
 

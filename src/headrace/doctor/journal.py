@@ -1,4 +1,4 @@
-"""Checks of a stream's journal: its ends are whole, and it goes on where the lake ends."""
+"""Checks of a stream's journal: its ends are intact, and it continues where the lake ends."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ def check_journal(name: str, folder: Path, lake_end: int) -> Finding:
     try:
         segments = list_segments(folder)
     except ValueError:
-        return bad(check, f"folder '{folder}' holds a file that is not ours", "move the file away")
+        return bad(check, f"folder '{folder}' contains an unknown file", "move the file away")
     durable = read_durable(folder)
     if not segments or durable is None:
         return _missing(check, folder, lake_end)
     if durable < lake_end:
         return warn(
             check,
-            f"it ends at position {durable:,}, before the lake's {lake_end:,}: it was lost or put back",
-            "nothing is to be done: the lake has these events, and new ones go on behind it",
+            f"it ends at position {durable:,}, before the lake's {lake_end:,}: it was lost or is an old copy",
+            "no action needed: the lake has these events, and new ones are appended after them",
         )
     ahead = durable - lake_end
     if ahead and not any(segment.start <= lake_end < segment.end for segment in segments):
         return bad(
             check,
-            f"the events from position {lake_end:,} on, which the lake has not yet, are in no segment",
-            f"restore the segment files of '{folder}' from a copy",
+            f"the events from position {lake_end:,} on, which are not in the lake yet, are in no segment",
+            f"restore the segment files of '{folder}' from a backup",
         )
     wrong = _damage(segments, durable)
     if wrong:
         return bad(check, wrong, "restore the file; what the lake has already is safe")
     return good(
-        check, f"{many(len(segments), 'segment')}, whole at the ends; {many(ahead, 'byte')} not in the lake yet"
+        check, f"{many(len(segments), 'segment')}, intact at both ends; {many(ahead, 'byte')} not in the lake yet"
     )
 
 
@@ -52,7 +52,7 @@ def _missing(check: str, folder: Path, lake_end: int) -> Finding:
     return warn(
         check,
         f"'{folder}' holds none, though the lake has events",
-        "nothing is to be done, if the lake has all of them",
+        "no action needed if the lake has all of them",
     )
 
 

@@ -49,7 +49,7 @@ def _check_packages(requirements: list[str]) -> Finding:
             wrong.append(f"{match[1]} {found} is not {match[2].strip()}")
     if wrong:
         return bad("packages", "; ".join(wrong), f"`{sys.executable} -m pip install --upgrade headrace` brings them")
-    return good("packages", f"{checked} packages, all in versions that fit")
+    return good("packages", f"{checked} packages, all versions match")
 
 
 def _applies(marker: str) -> bool:

@@ -38,7 +38,7 @@ def check_disk(folder: Path) -> Finding:
     """Whether there is room where the data lies."""
     usage = shutil.disk_usage(_nearest(folder))
     said = f"{usage.free / 1e9:,.1f} GB of {usage.total / 1e9:,.1f} GB are free at '{folder}'"
-    fix = "make room, or set `data` in headrace.toml to a larger disk and move the folder there"
+    fix = "free space, or set `data` in headrace.toml to a larger disk and move the folder there"
     if usage.free < FULL_BYTES:
         return bad("disk", said, fix)
     if usage.free < LEAST_FREE_BYTES or usage.free < LEAST_FREE_SHARE * usage.total:
@@ -63,9 +63,7 @@ def check_folders(workspace: Workspace) -> Finding:
             return bad(
                 "folders",
                 f"folder '{nearest}' cannot be written: {error.strerror or error}",
-                "make room"
-                if error.errno == errno.ENOSPC
-                else f"give this user the right to: chown -R $USER '{nearest}'",
+                "make room" if error.errno == errno.ENOSPC else f"change the owner: chown -R $USER '{nearest}'",
             )
     return good("folders", f"files can be written in {many(len(tried), 'folder')}")
 
@@ -92,16 +90,14 @@ def check_lease(workspace: Workspace) -> Finding:
     if holder.is_alive():
         return good("lease", f"process {holder.pid} holds the workspace{f' at {holder.url}' if holder.url else ''}")
     if holder.released:
-        return good("lease", "free: the last server stopped in order")
+        return good("lease", "free: the last server stopped cleanly")
     if _runs(holder.pid):
         return warn(
             "lease",
             f"process {holder.pid} holds the workspace but was silent for {holder.silent_s():,.0f} s",
             "if it is suspended or hangs, end it; the next `headrace up` takes over",
         )
-    return good(
-        "lease", f"free: process {holder.pid} ended without stopping in order; the next `up` takes over at once"
-    )
+    return good("lease", f"free: process {holder.pid} ended without a clean stop; the next `up` takes over at once")
 
 
 def check_port(workspace: Workspace) -> Finding:
@@ -152,21 +148,21 @@ def _check_changes(workspace: Workspace, wanted: Catalog) -> Finding:
     except HeadraceError as error:
         return Finding.of("changes", error)
     if plan.empty:
-        return good("changes", "what is declared is what runs")
+        return good("changes", "all definitions are applied")
     names = ", ".join(f"{change.kind} {change.what} {change.name}" for change in plan.changes[:5])
     if plan.refused:
         first = plan.refused[0]
         return bad(
             "changes",
             f"{first.what} '{first.name}' cannot be changed as its definition says: {first.reason}",
-            "undo that change, or give the thing a new name",
+            "undo that change, or use a new name",
         )
     if plan.only_creates and live_holder(workspace.lease_file) is None:
         return good("changes", f"the next `headrace up` applies: {names}")
     return warn(
         "changes",
         f"{many(len(plan.changes), 'change')} not applied: {names}",
-        "`headrace plan` shows them, `headrace apply` does",
+        "`headrace plan` shows them, `headrace apply` applies them",
     )
 
 

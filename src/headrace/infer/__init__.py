@@ -1,4 +1,4 @@
-"""A definition from a file: what its events hold, which of it is the event time, and a first view to ask."""
+"""Infers a definition from a file: fields, event time and a first view."""
 
 from headrace.infer.draft import Drafted, draft
 

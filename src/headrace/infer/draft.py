@@ -180,9 +180,9 @@ def _heading(samples: list[Sample], span: Span | None) -> str:
     names = ", ".join(sample.path.name for sample in samples[:3]) + (" and more" if len(samples) > 3 else "")
     when = f", from {_day(span.first_us)} to {_day(span.last_us)}" if span else ""
     return (
-        f"-- Inferred from {names}: {rows:,} events looked at{when}. It is yours now: edit it as you like.\n"
-        "-- NOT NULL stands only at the event time and at identities that every event had; an event without them is\n"
-        "-- refused. What no field takes is still kept with the event."
+        f"-- Inferred from {names}: {rows:,} events sampled{when}. Edit it as needed.\n"
+        "-- NOT NULL is set only for the event time and for identifiers that every event has; events without them are\n"
+        "-- refused. Undeclared values are still stored with the event."
     )
 
 
@@ -213,7 +213,7 @@ def _notes(fields: Fields, reading: Reading | None, span: Span | None, refused: 
     elif "check" in reading.said:
         notes.append(f"event time '{reading.field}': {reading.said}")
     if span and span.newest_first:
-        notes.append("the file has its newest events first: sent so, the rest count as late corrections, which is fine")
+        notes.append("the newest events come first in the file: the others count as late, which is fine")
     if any(reason.startswith("not UTF-8") for reason in refused):
         notes.append(
             "some text is not UTF-8; `iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW` converts what older programs write"

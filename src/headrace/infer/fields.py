@@ -1,4 +1,4 @@
-"""The fields of a stream to be, found in samples; and what cannot be one, with the reason."""
+"""Infers the fields of a stream from samples; names what cannot be a field, with the reason."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def find_fields(samples: list[Sample]) -> Fields:
     if not found.declared:
         reasons = "; ".join(f"'{name}': {why}" for name, why in list(found.left_out.items())[:3])
         raise IngestError(
-            f"file '{samples[0].path}' holds nothing that can be a field", found=reasons or "events without fields"
+            f"file '{samples[0].path}' has no field that can be declared", found=reasons or "events without fields"
         )
     return found
 

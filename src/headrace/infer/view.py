@@ -1,4 +1,4 @@
-"""A first view: what to count by, what to add up, whom to count once."""
+"""A first view: its keys, sums and distinct counts."""
 
 from __future__ import annotations
 

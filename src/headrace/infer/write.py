@@ -65,7 +65,7 @@ def describe(seen: Seen) -> str:
         said = f"{min(sizes):,} to {max(sizes):,} elements" if sizes else "an object"
         return said + (f"; {seen.nulls:,} of {seen.rows:,} are null" if seen.nulls else "")
     many = f"{MOST_DISTINCT:,} or more" if seen.distinct >= MOST_DISTINCT else f"{seen.distinct:,}"
-    said = "never the same twice" if seen.distinct == len(seen.values) > 1 else f"{many} different"
+    said = "unique" if seen.distinct == len(seen.values) > 1 else f"{many} different"
     if seen.distinct <= 4 and seen.kind in ("string", "boolean") and all(len(str(v)) <= 12 for v in seen.values[:100]):
         said = ", ".join(_one_line(str(value)) or "an empty text" for value in dict.fromkeys(map(str, seen.values)))
     return said + (f"; {seen.nulls:,} of {seen.rows:,} are null" if seen.nulls else "")

@@ -1,1 +1,1 @@
-"""Where the outside world ends: files, folders and requests become the lines that a transport keeps."""
+"""Input: files, folders and requests are converted to the lines that a transport stores."""

@@ -1,6 +1,6 @@
-"""How far a file was read, as a mark: so many lines, made from so many bytes with this hash.
+"""Marks: how much of a file was read, as a number of lines, a number of bytes, and their hash.
 
-The bytes are those of the file, unpacked; for a JSON array and for Parquet, which are written anew when they grow,
+The bytes are those of the file, unpacked; for a JSON array and for Parquet, which are rewritten when they grow,
 those of the lines that are made from it. In both cases a file that has grown begins with what it was before.
 """
 
@@ -28,7 +28,7 @@ class End(StrEnum):
 
 @dataclass(frozen=True)
 class Mark:
-    """Where reading stands: behind `lines` lines, which were made from no more than the first `bytes` bytes."""
+    """The reading position: after `lines` lines, which were made from at most the first `bytes` bytes."""
 
     lines: int
     bytes: int

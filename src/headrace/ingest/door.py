@@ -58,7 +58,7 @@ class Ingest:
         if self.transport.reader.bytes_between(self.lake_position, self.transport.end) > self.most_backlog_bytes:
             raise OverloadError(
                 f"stream '{self.stream.name}' is {self.most_backlog_bytes >> 30} GiB behind",
-                fix="nothing of this request was kept; try again later",
+                fix="nothing of this request was stored; try again later",
             )
         if key is None and file is None:
             return self._accept(body, layout, None, "", keep_bad)
@@ -67,9 +67,9 @@ class Ingest:
                 f"stream '{self.stream.name}': the Idempotency-Key is {'too long' if key else 'empty'}",
                 found=f"{len(key):,} characters",
                 expected=f"1 to {LONGEST_KEY}",
-                fix="nothing of this request was kept; send it with a shorter key, such as a hash of this one"
+                fix="nothing of this request was stored; send it with a shorter key, such as a hash of this one"
                 if key
-                else "nothing of this request was kept; send it with a key, or without the header",
+                else "nothing of this request was stored; send it with a key, or without the header",
             )
         return self._once(body, layout, key or uuid.uuid4().hex, keep_bad, file)
 
@@ -144,8 +144,8 @@ class Ingest:
     def _same(self, key: str, digest: str, earlier: str) -> None:
         if digest != earlier:
             raise ConflictError(
-                f"stream '{self.stream.name}': Idempotency-Key '{key}' came before with another body",
-                fix="use a new key for new events; nothing of this request was kept",
+                f"stream '{self.stream.name}': Idempotency-Key '{key}' was used before with another body",
+                fix="use a new key for new events; nothing of this request was stored",
             )
 
     def _accept(

@@ -69,7 +69,7 @@ def find_files(paths: Iterable[Path]) -> list[Path]:
             inside = sorted(file for file in path.rglob("*") if _is_meant(file, path))
             if not inside:
                 raise IngestError(
-                    f"folder '{path}' holds no file that can be sent",
+                    f"folder '{path}' contains no file that can be sent",
                     expected=f"files named {', '.join('*' + suffix for suffix in SUFFIXES)}, also with .gz or .zst",
                 )
             found += inside
@@ -204,7 +204,7 @@ def _name(path: Path) -> str:
 
 
 def _standard_input() -> BinaryIO:
-    """Without a buffer of its own: what a slow pipe gives can be looked at before all of it has come."""
+    """Unbuffered, so that the first bytes of a slow pipe can be inspected before the rest arrives."""
     return cast(BinaryIO, getattr(sys.stdin.buffer, "raw", sys.stdin.buffer))
 
 

@@ -1,4 +1,4 @@
-"""A growing file as pieces of whole lines, for as long as somebody wants to know; a rotated one is followed on."""
+"""Follows a growing file in parts of complete lines; also after rotation."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class Judge:
                     "the body is too large",
                     found=f"more than {self._most_bytes:,} bytes when its events are written as JSON",
                     expected=f"at most {self._most_bytes:,} bytes (setting max_body_mb)",
-                    fix="send it in parts; nothing of it was kept",
+                    fix="send it in parts; nothing was stored",
                 )
             yield piece
 
@@ -99,7 +99,7 @@ class Judge:
             raise IngestError(
                 f"stream '{self._stream.name}': more than {MOST_REFUSED:,} events of the request are refused",
                 found=f"first at index {first['index']}: {first['reason']}",
-                fix="nothing of this request was kept; with keep_bad=true bad events become dead letters",
+                fix="nothing of this request was stored; with keep_bad=true bad events become dead letters",
             )
         told = max(0, MOST_REASONS - len(judged.refused))
         judged.refused += [{"index": before + i, "reason": reasons[i].as_py()} for i in bad[:told]]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class IngestReply:
-    """What became of a request. The token tells when every view has it."""
+    """The reply to an ingest request. Use the token to wait until every view has the events."""
 
     accepted: int
     refused: list[dict[str, Any]]
@@ -27,7 +27,7 @@ class IngestReply:
 
 @dataclass(frozen=True)
 class TokenState:
-    """Whether every serving view has what a token stands for."""
+    """Whether every serving view has the events of a token."""
 
     complete: bool
     stalled: list[str]

@@ -1,4 +1,4 @@
-"""Files on their way to a stream, piece by piece: each continues where it stood when it was sent last.
+"""Sends files to a stream in parts; each file continues at its stored mark.
 
 A piece carries the mark of where its file stands before it and behind it, and the stream takes it only if the file
 stands there: so an event of a file is kept once, however often sending it is interrupted, repeated or done twice at
@@ -178,7 +178,7 @@ class Sending:
     def wait_for_other(self, error: StaleMarkError) -> None:
         """Another process sends the same file: wait a moment, then look where it stands."""
         if self._again:
-            error.fix = "another process is sending this file; wait for it, then send it again"
+            error.fix = "another process is sending this file; wait for it, then retry"
             raise error
         if self._progress:
             self._progress.waits(error, STALE_PAUSE_S)
@@ -190,7 +190,7 @@ class Sending:
         return InterruptedSendError("interrupted", fix=self._say_kept(kept, unsure) or "nothing was sent")
 
     def stop(self) -> tuple[int, int]:
-        """Send no more: how many events of the files are kept, and how many more may be."""
+        """Stop sending; returns how many events are stored, and how many more may be."""
         self._receiver.give_up()
         return self._count_kept()
 
@@ -213,7 +213,9 @@ class Sending:
         if match:
             known = by_mark[match.mark]
             if match.line_went_on:
-                self._note(f"'{file.path}': its last line was not whole when it was sent; the whole line is sent now")
+                self._note(
+                    f"'{file.path}': its last line was incomplete when it was sent; the complete line is sent now"
+                )
             return _Course(
                 file.name,
                 known["mark"],
@@ -231,7 +233,7 @@ class Sending:
         if contents:
             events = many(sum(content["events"] for content in contents), "event")
             before = f"'{file.path}' is not the file that was sent under this name before ({events})"
-            self._note(f"{before}: it is sent as a new one")
+            self._note(f"{before}: it is sent as a new file")
         self._hint_same(file, standing["same"])
         return _Course(file.name, "", version, first, start=True)
 
@@ -241,7 +243,7 @@ class Sending:
         if match:
             other = by_mark[match.mark]
             begins = f"'{file.path}' begins with what was sent as '{other['name']}' ({many(other['events'], 'event')})"
-            self._note(f"{begins}: under another name it counts again")
+            self._note(f"{begins}: under another name its events count again")
 
     # On the way
 
@@ -324,7 +326,7 @@ class Sending:
         if unsure:
             events = f"at least {events}, and {unsure:,} more may be"
         if self._course is None:
-            return f"{events}; what has no name cannot be continued: send only what follows them"
+            return f"{events}; this input cannot be resumed: send only what comes after them"
         without = " without --again" if self._again else ""
         return f"{events}; the same command{without} continues where it stopped"
 
@@ -353,7 +355,7 @@ def send_all(sending: Sending, files: Iterable[SourceFile]) -> SendReply:
 def _changed(file: SourceFile, earlier: dict[str, Any]) -> ChangedFileError:
     return ChangedFileError(
         f"file '{file.path}' has changed since {many(earlier['events'], 'event')} of it were sent",
-        found="other content before the place where it stopped",
-        expected="what was sent, and more behind it",
+        found="different content in the part that was already sent",
+        expected="the same content, with new events at the end",
         fix="send new events in a file of their own; to send all of this one as well: `--again` with this file",
     )

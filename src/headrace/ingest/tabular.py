@@ -77,7 +77,7 @@ def send_table(
             reply = _settle(reply, waiting, send)
     except HeadraceError as error:
         if reply.accepted:
-            sent = f"{reply.accepted:,} rows before it were sent and stay"
+            sent = f"{reply.accepted:,} rows before it were sent and stored"
             error.fix = f"{error.fix}; {sent}" if error.fix else sent
         raise
     return reply

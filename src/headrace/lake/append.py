@@ -160,7 +160,7 @@ class Append:
         except (DiskFullError, UnavailableError):
             for file in files:
                 with suppress(OSError):
-                    (self._table.folder / file.path).unlink()
+                    self._table.storage.remove(file.path)
             raise
         fault_point("append.after_commit")
 
@@ -172,10 +172,10 @@ def _tiled_end(at: LakeState, told: list[Any]) -> Position:
         if part.start != position.offset(part.partition):
             of = f" of partition {part.partition}" if part.partition else ""
             raise CorruptionError(
-                "the ranges of a micro-batch do not follow on the lake",
+                "the ranges of a micro-batch do not continue the lake",
                 found=f"a range from {part.start}{of}",
                 expected=f"one from {position.offset(part.partition)}",
-                fix="nothing was committed; the append starts again where the lake ends",
+                fix="nothing was committed; the append restarts at the end of the lake",
             )
         position = position.merge(Position.at(part.end, part.partition))
     return position

@@ -60,7 +60,9 @@ class CommitReader:
 
     def _first(self, file: LakeFile, commit: int) -> CommitFacts | None:
         if file.path not in self._read:
-            self._read[file.path] = pq.read_table(self._table.folder / file.path, columns=COLUMNS, partitioning=None)
+            self._read[file.path] = pq.read_table(
+                self._table.storage.locate(file.path), columns=COLUMNS, partitioning=None
+            )
         rows = self._read[file.path]
         fitting = rows.filter(pc.greater_equal(rows.column(COMMIT), commit))
         if not fitting.num_rows:

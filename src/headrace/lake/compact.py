@@ -6,8 +6,6 @@ so a row is written again a few times in its life, however long the log grows.
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from itertools import groupby
@@ -88,14 +86,14 @@ class Compaction:
         return level
 
     def _path(self, file: LakeFile) -> Path:
-        return self._table.folder / file.path
+        return Path(self._table.storage.locate(file.path))
 
     def _write(self, group: Sequence[LakeFile], stopping: Callable[[], bool]) -> NewFile | None:
         """A file with the rows of the group, by commit; None if it is time to stop."""
         schema = pq.read_schema(self._path(group[0]))
         times = [field.name for field in schema if field.type == UTC_US and not field.name.startswith("_")]
         writer = LakeFileWriter(
-            self._table.folder,
+            self._table.storage,
             group[0].first_commit,
             dead=group[0].dead,
             statistics=[COMMIT, POSITION, ARRIVED, *times],
@@ -112,7 +110,7 @@ class Compaction:
         except BaseException:
             writer.abandon()
             raise
-        if new is None or before != _sums_of(self._table.folder / new.path):
+        if new is None or before != _sums_of(Path(self._table.storage.locate(new.path))):
             raise CorruptionError(
                 f"lake '{self._table.folder.name}': a compacted file does not hold the rows of the {len(group)} files "
                 "that it was made of",
@@ -122,9 +120,8 @@ class Compaction:
 
     def _commit(self, group: Sequence[LakeFile], new: NewFile) -> None:
         # From here on the files may be gone from the table; how long they must stay for readers counts from now.
-        now = time.time()
         for file in group:
-            os.utime(self._path(file), (now, now))
+            self._table.storage.touch(file.path)
         fault_point("compact.before_commit")
         # Who holds the turn and reads dead letters to replay them finds the same files when it commits.
         with self._table.turn if new.dead else nullcontext():

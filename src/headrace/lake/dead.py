@@ -96,7 +96,7 @@ class DeadLetters:
             yield []
             return
         with self._table.reading(0, self._table.state.next_commit, dead=True) as files:
-            yield [str(self._table.folder / file.path) for file in files]
+            yield [self._table.storage.locate(file.path) for file in files]
 
 
 def _find(files: Iterable[str], count: int, before: int | None, reason: str | None) -> list[tuple[Any, ...]]:

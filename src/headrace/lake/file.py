@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 
 from headrace.lake.health import footer_crc
 from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, DEAD, NEWEST, POSITION, VALUE
+from headrace.lake.storage import Storage
 from headrace.parse.schema import UTC_US
 
 TOLD = (COMMIT, POSITION)  # columns whose smallest and largest value the log keeps
@@ -35,13 +35,14 @@ class NewFile:
 class LakeFileWriter:
     """Comes to be with its first rows, durable when closed. It counts only once a commit adds it."""
 
-    def __init__(self, folder: Path, commit: int, *, dead: bool, statistics: Sequence[str] = ()) -> None:
+    def __init__(self, storage: Storage, commit: int, *, dead: bool, statistics: Sequence[str] = ()) -> None:
         """`commit` is the first whose rows it holds; `statistics` are columns whose bounds each row group tells."""
-        self._folder = folder
+        self._storage = storage
         self._statistics = list(statistics)
         self._dead = dead
         self._name = f"{DEAD}={'true' if dead else 'false'}/{commit:012d}-{uuid.uuid4().hex}.parquet"
-        self._path = folder / self._name
+        self._draft: Path | None = None
+        self._finished = False
         self._writer: pq.ParquetWriter | None = None
         self._rows = 0
         self._low: dict[str, int] = {}
@@ -52,9 +53,9 @@ class LakeFileWriter:
         if not len(rows):
             return
         if self._writer is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._draft = self._storage.draft(self._name)
             self._writer = pq.ParquetWriter(
-                self._path,
+                self._draft,
                 rows.schema,
                 compression="zstd",
                 compression_level=1,
@@ -75,28 +76,31 @@ class LakeFileWriter:
             with suppress(OSError, pa.ArrowException):  # a full disk may be why it is abandoned
                 self._writer.close()
             self._writer = None
-        with suppress(OSError):  # also one that came to be without its writer
-            self._path.unlink()
+        with suppress(OSError):
+            if self._finished:
+                self._storage.remove(self._name)
+            elif self._draft is not None:  # also one that came to be without its writer
+                self._draft.unlink()
 
     def close(self) -> NewFile | None:
         """Make it durable; None if it has no rows, and then there is no file."""
-        if self._writer is None:
+        if self._writer is None or self._draft is None:
             return None
         self._writer.close()
-        fd = os.open(self._path, os.O_RDONLY)
-        os.fsync(fd)
-        os.close(fd)
+        size = self._draft.stat().st_size
+        with self._draft.open("rb") as file:
+            crc = footer_crc(file)
         # Parquet protects pages, not its footer: the name does.
-        name = f"{self._name.removesuffix('.parquet')}-{footer_crc(self._path):08x}.parquet"
-        self._path = self._path.rename(self._folder / name)
+        self._name = f"{self._name.removesuffix('.parquet')}-{crc:08x}.parquet"
+        self._storage.finish(self._draft, self._name)
+        self._finished = True
         stats = {
             "numRecords": self._rows,
             "minValues": self._low,
             "maxValues": self._high,
             "nullCount": dict.fromkeys(TOLD, 0),
         }
-        size = self._path.stat().st_size
-        return NewFile(name, size, self._rows, self._dead, orjson.dumps(stats).decode())
+        return NewFile(self._name, size, self._rows, self._dead, orjson.dumps(stats).decode())
 
 
 def _encodings(schema: pa.Schema) -> dict[str, object]:

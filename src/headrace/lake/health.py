@@ -10,20 +10,22 @@ import re
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.lake.schema import DEAD
+from headrace.lake.storage import Storage
+
 LOG = "_delta_log"
 _ENTRY = re.compile(r"\d{20}\.json")
 _CRC = re.compile(r"-([0-9a-f]{8})\.parquet$")  # of the footer, in a file's name
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
-_RESTORE = "restore it from a copy: its events are in no other place"
+_RESTORE = "restore it from a backup: its events are stored nowhere else"
 _RESTORE_LOG = (
-    "restore it from a copy; if it is the newest entry and the journal still has its events, move it away: "
+    "restore it from a backup; if it is the newest entry and the journal still has its events, move it away: "
     "they are then read again from the journal"
 )
 
@@ -32,7 +34,7 @@ _RESTORE_LOG = (
 class Finding:
     """One thing that is wrong with a file of a lake."""
 
-    file: Path
+    file: str
     what: str
     fix: str
 
@@ -51,96 +53,100 @@ class Listed(Protocol):
     def rows(self) -> int: ...
 
 
-def check_files(folder: Path, files: Iterable[Listed]) -> list[Finding]:
+def check_files(storage: Storage, files: Iterable[Listed]) -> list[Finding]:
     """Whether each listed file is there in its size. Cheap: one look at each."""
     found = []
     for file in files:
-        path = folder / file.path
-        try:
-            size = path.stat().st_size
-        except OSError:
+        path, stored = storage.locate(file.path), storage.stat(file.path)
+        if stored is None:
             found.append(Finding(path, "is listed in the log and is gone", _RESTORE))
-            continue
-        if size != file.size:
-            found.append(Finding(path, f"has {size:,} bytes instead of {file.size:,}", _RESTORE))
+        elif stored.size != file.size:
+            found.append(Finding(path, f"has {stored.size:,} bytes instead of {file.size:,}", _RESTORE))
     return found
 
 
-def check_footers(folder: Path, files: Iterable[Listed]) -> list[Finding]:
+def check_footers(storage: Storage, files: Iterable[Listed]) -> list[Finding]:
     """Whether the footer of each listed file is the one that was written: without it a column could be lost unseen."""
     found = []
     for file in files:
         named = _CRC.search(file.path)
-        if named and footer_crc(folder / file.path) != int(named.group(1), 16):
-            found.append(Finding(folder / file.path, "has a damaged footer", _RESTORE))
+        if named and _footer_of(storage, file.path) != int(named.group(1), 16):
+            found.append(Finding(storage.locate(file.path), "has a damaged footer", _RESTORE))
     return found
 
 
-def footer_crc(path: Path) -> int | None:
-    """The checksum of a Parquet file's footer; None if it has none."""
+def _footer_of(storage: Storage, name: str) -> int | None:
     try:
-        with path.open("rb") as file:
-            file.seek(-8, os.SEEK_END)
-            length = int.from_bytes(file.read(4), "little")
-            file.seek(-8 - length, os.SEEK_END)
-            return zlib.crc32(file.read(length))
+        with storage.open(name) as file:
+            return footer_crc(file)
     except OSError:
         return None
 
 
-def check_contents(folder: Path, files: Iterable[Listed]) -> list[Finding]:
+def footer_crc(file: BinaryIO) -> int:
+    """The checksum of a Parquet file's footer; OSError if it has none."""
+    file.seek(-8, os.SEEK_END)
+    length = int.from_bytes(file.read(4), "little")
+    file.seek(-8 - length, os.SEEK_END)
+    return zlib.crc32(file.read(length))
+
+
+def check_contents(storage: Storage, files: Iterable[Listed]) -> list[Finding]:
     """Whether each listed file can be read whole, its checksums agree and it has as many rows as the log says."""
     found = []
     for file in files:
-        path = folder / file.path
+        path = storage.locate(file.path)
         try:
             with pq.ParquetFile(path, page_checksum_verification=True) as parquet:
                 rows = sum(batch.num_rows for batch in parquet.iter_batches())
         except (OSError, pa.ArrowException) as error:
             found.append(Finding(path, f"cannot be read: {str(error).splitlines()[0]}", _RESTORE))
             continue
-        found += check_footers(folder, [file])
+        found += check_footers(storage, [file])
         if rows != file.rows:
             found.append(Finding(path, f"has {rows:,} rows instead of {file.rows:,}", _RESTORE))
     return found
 
 
-def check_log(folder: Path) -> list[Finding]:
+def check_log(storage: Storage) -> list[Finding]:
     """Whether the entries of a log behind its newest checkpoint are all there and can be read."""
-    log = folder / LOG
-    names = sorted(path.name for path in log.iterdir()) if log.is_dir() else []
+    names = [file.name.removeprefix(f"{LOG}/") for file in storage.list(f"{LOG}/")]
     checkpoints = [name for name in names if _CHECKPOINT.fullmatch(name)]
     newest = int(checkpoints[-1][:20]) if checkpoints else -1
     entries = [name for name in names if _ENTRY.fullmatch(name) and int(name[:20]) > newest]
-    found = _check_checkpoint(log / checkpoints[-1]) if checkpoints else []
+    found = _check_checkpoint(storage, f"{LOG}/{checkpoints[-1]}") if checkpoints else []
     expected = newest + 1
     for name in entries:
         for number in range(expected, int(name[:20])):
-            found.append(Finding(log / f"{number:020d}.json", "is missing", _RESTORE_LOG))
+            found.append(Finding(storage.locate(f"{LOG}/{number:020d}.json"), "is missing", _RESTORE_LOG))
         expected = int(name[:20]) + 1
-        found += _check_entry(log / name)
+        found += _check_entry(storage, f"{LOG}/{name}")
     if not names:
-        found.append(Finding(log, "is gone or empty", "restore it from a copy: without it the events cannot be told"))
+        fix = "restore it from a backup: without it the events cannot be read"
+        found.append(Finding(storage.locate(LOG), "is gone or empty", fix))
     return found
 
 
-def has_events(folder: Path) -> bool:
-    """Whether data files lie in a lake's folder, whatever its log says."""
-    return any(folder.glob("_dead=*/*.parquet"))
+def has_events(storage: Storage) -> bool:
+    """Whether there are data files, whatever the log says."""
+    files = (file for dead in ("false", "true") for file in storage.list(f"{DEAD}={dead}/"))
+    return any(file.name.endswith(".parquet") for file in files)
 
 
-def _check_entry(path: Path) -> list[Finding]:
-    lines = path.read_bytes().splitlines()
+def _check_entry(storage: Storage, name: str) -> list[Finding]:
+    with storage.open(name) as file:
+        lines = file.read().splitlines()
     try:
         whole = bool(lines) and all(isinstance(orjson.loads(line), dict) for line in lines if line)
     except orjson.JSONDecodeError:
         whole = False
-    return [] if whole else [Finding(path, "is empty, cut off or not JSON", _RESTORE_LOG)]
+    return [] if whole else [Finding(storage.locate(name), "is empty, cut off or not JSON", _RESTORE_LOG)]
 
 
-def _check_checkpoint(path: Path) -> list[Finding]:
+def _check_checkpoint(storage: Storage, name: str) -> list[Finding]:
+    path = storage.locate(name)
     try:
         pq.ParquetFile(path).close()
     except (OSError, pa.ArrowException) as error:
-        return [Finding(path, f"cannot be read: {str(error).splitlines()[0]}", "restore it from a copy")]
+        return [Finding(path, f"cannot be read: {str(error).splitlines()[0]}", "restore it from a backup")]
     return []

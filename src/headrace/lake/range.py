@@ -19,6 +19,7 @@ from headrace.faults import fault_point
 from headrace.lake.file import LakeFileWriter
 from headrace.lake.schema import ARRIVED, DEAD, table_schema
 from headrace.lake.since import Since, parse_since
+from headrace.lake.storage import LocalStorage
 from headrace.parse.parser import Parsed
 from headrace.parse.schema import UTC_US
 from headrace.transport.base import Events, Reader
@@ -62,7 +63,7 @@ def range_writer(work: Work) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
 
 
 def _write_range(work: Work, part: Range) -> dict[str, object]:
-    live, dead = (LakeFileWriter(Path(work.table), work.commit, dead=dead) for dead in (False, True))
+    live, dead = (LakeFileWriter(LocalStorage(work.table), work.commit, dead=dead) for dead in (False, True))
     try:
         return _write_files(work, part, live, dead)
     except BaseException as error:

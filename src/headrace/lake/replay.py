@@ -89,7 +89,7 @@ class Replay:
         """Read the next files again; `dry_run` only says how many of their letters can be read now."""
         start, end = _read_cursor(cursor, self._table.state.next_commit)
         if not self._one.acquire(blocking=False):
-            raise ConflictError(f"stream '{stream.name}': a replay is under way", fix="wait until it has ended")
+            raise ConflictError(f"stream '{stream.name}': a replay is already running", fix="wait until it has ended")
         try:
             for _ in range(TRIES):
                 try:
@@ -146,9 +146,9 @@ class Replay:
         removes = [file for file in group if file.path in paths]
         rest = [NewFile(**orjson.loads(t.rest)) for t in changed if t.rest]
         for file in rest:
-            shutil.move(aside / file.path, self._table.folder / file.path)
+            self._table.storage.finish(aside / file.path, file.path)
         for old in removes:  # how long they must stay for readers counts from now
-            (self._table.folder / old.path).touch()
+            self._table.storage.touch(old.path)
         if not any(t.readable for t in changed):
             if removes:  # the same dead letters, with the reasons of today
                 self._table.rewrite(removes, rest)
@@ -166,7 +166,7 @@ class Replay:
     def _stamp(self, at: LakeState, aside: Sequence[str]) -> list[NewFile]:
         """The readable events as a file of the commit that is next now."""
         stamps = {COMMIT: at.next_commit, COMMITTED_AT: time.time_ns() // 1000, NEWEST: at.newest_us}
-        live = LakeFileWriter(self._table.folder, at.next_commit, dead=False)
+        live = LakeFileWriter(self._table.storage, at.next_commit, dead=False)
         for path in aside:
             for rows in batches(Path(path), most_bytes=self._batch_bytes):
                 stamped = rows
@@ -196,7 +196,7 @@ def _check_rows(table: LakeTable, before: dict[str, int], after: dict[str, int])
     """Rows in = rows out."""
     if before != after:
         raise CorruptionError(
-            f"lake '{table.folder.name}': dead letters were read again that do not add up",
+            f"lake '{table.folder.name}': the row counts of the replay do not match",
             found=f"{sum(after.values())} rows",
             expected=f"{sum(before.values())} rows",
             fix="nothing was changed; `headrace doctor` looks at the lake's files",
@@ -209,5 +209,5 @@ def _read_cursor(cursor: str | None, next_commit: int) -> tuple[int, int]:
     try:
         start, end = (int(part) for part in cursor.split("-"))
     except ValueError:
-        raise QuestionError("'cursor' is none of a replay's", found=repr(cursor)[:80]) from None
+        raise QuestionError("'cursor' is not a cursor of a replay", found=repr(cursor)[:80]) from None
     return start, min(end, next_commit)

@@ -22,6 +22,7 @@ from headrace.lake.file import LakeFileWriter
 from headrace.lake.range import later, newest_of
 from headrace.lake.schema import ARRIVED, COMMIT, DEAD, OURS, POSITION, REASON, VALUE
 from headrace.lake.since import Since, parse_since
+from headrace.lake.storage import LocalStorage
 from headrace.parse.frames import frame_values
 from headrace.parse.parser import Parsed
 
@@ -75,7 +76,7 @@ def _reread(work: Reread, path: str) -> dict[str, object]:
         newest = later(newest, newest_of(work.stream, good))
         new_reasons += pc.sum(pc.not_equal(now.column(REASON), before.column(REASON))).as_py() or 0
         if work.aside is not None:
-            rest = rest or LakeFileWriter(Path(work.aside), before.column(COMMIT)[0].as_py(), dead=True)
+            rest = rest or LakeFileWriter(LocalStorage(work.aside), before.column(COMMIT)[0].as_py(), dead=True)
             aside.write(good)
             rest.write(bad)
     left = rest.close() if rest else None

@@ -18,13 +18,14 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headrace.define.model import Stream
-from headrace.disk import disk_full, is_disk_full, sync
+from headrace.disk import disk_full, is_disk_full
 from headrace.errors import ConflictError, CorruptionError, FencedError, HeadraceError, UnavailableError
 from headrace.lake.file import NewFile
 from headrace.lake.health import check_log, has_events
-from headrace.lake.log import Action, DeltaLog, sync_folders
+from headrace.lake.log import Action, DeltaLog
 from headrace.lake.metadata import schema_change
 from headrace.lake.schema import COMMIT, DEAD, table_schema
+from headrace.lake.storage import LocalStorage, Storage
 from headrace.spark.failures import one_line
 from headrace.transport.position import Position
 
@@ -40,6 +41,7 @@ REWRITE_ID = "headrace:rewrite"
 SINCE_ID = "headrace:since:"  # and the name of a field that was added: events before this offset came without it
 SINCE_PARTITION_ID = "headrace:since@"  # the same in another partition than 0: its number, a colon and the name
 JOURNAL = "journal"  # the transport that is used unless another one is named
+DATA = (f"{DEAD}=false/", f"{DEAD}=true/")  # how names of data files begin: events, dead letters
 RECENT = 10_000  # commits whose end is kept in memory
 
 
@@ -73,15 +75,16 @@ class LakeTable:
 
     def __init__(self, folder: Path, stream: Stream, fence: int | None, *, transport: str = JOURNAL) -> None:
         self.folder = folder
+        self.storage: Storage = LocalStorage(folder)
         self._transport = transport  # its name, which is in the ids of its offsets
         self._schema = table_schema(stream)
         self._fence = fence
         self.turn = threading.RLock()
         self._lock = threading.Lock()
         table = self._open()
-        self.log = DeltaLog(folder, table.version(), f"{fence or 0:08d}")
+        self.log = DeltaLog(self.storage, table.version())
         if fence is not None:
-            self._make_folders()
+            self.storage.prepare(*DATA)
             self._raise_fence(fence, table)
         self.state = _read_state(table, transport)
         self.since = _read_since(table, stream)
@@ -110,10 +113,10 @@ class LakeTable:
         with self._lock:
             if self.state != at:
                 raise FencedError(
-                    f"lake '{self.folder.name}' has moved on without this process",
+                    f"lake '{self.folder.name}' was changed by another process",
                     found=f"{self.state}",
                     expected=f"{at}",
-                    fix="this process stops; the other one goes on",
+                    fix="this process stops; the other one continues",
                 )
             self._check_present(removes)
             after = LakeState(at.next_commit + 1, position, newest_us)
@@ -144,7 +147,7 @@ class LakeTable:
         """
         schema = table_schema(stream)
         with self._lock:
-            table = DeltaTable(self.folder)
+            table = DeltaTable(self.storage.location)
             change = schema_change(table, schema)
             if change is not None:
                 known = {field.name for field in table.schema().fields}
@@ -231,9 +234,9 @@ class LakeTable:
 
     def _open(self) -> DeltaTable:
         try:
-            return DeltaTable(self.folder)
+            return DeltaTable(self.storage.location)
         except TableNotFoundError:
-            if has_events(self.folder):
+            if has_events(self.storage):
                 raise self._damaged("its log is gone") from None
             if self._fence is None:
                 raise
@@ -242,10 +245,10 @@ class LakeTable:
             raise self._damaged(str(error).splitlines()[0][:200]) from error
 
     def _create(self) -> DeltaTable:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.storage.prepare()
         try:
             return DeltaTable.create(
-                self.folder,
+                self.storage.location,
                 schema=self._schema,
                 partition_by=[DEAD],
                 configuration={
@@ -259,11 +262,11 @@ class LakeTable:
 
     def _damaged(self, found: str) -> CorruptionError:
         """The error for a log that cannot be trusted; it names the file that is wrong, if that can be told."""
-        wrong = next(iter(check_log(self.folder)), None)
+        wrong = next(iter(check_log(self.storage)), None)
         return CorruptionError(
             f"lake '{self.folder}' cannot be read",
             found=f"'{wrong.file}' {wrong.what}" if wrong else found,
-            fix=f"nothing was changed; {wrong.fix if wrong else 'restore its _delta_log folder from a copy'}",
+            fix=f"nothing was changed; {wrong.fix if wrong else 'restore its _delta_log folder from a backup'}",
         )
 
     def _check_rows(self, expected: int | None) -> None:
@@ -277,12 +280,6 @@ class LakeTable:
         return UnavailableError(
             f"the lake '{self.folder}' cannot be written: {one_line(error)}", fix="nothing was changed; see its folder"
         )
-
-    def _make_folders(self) -> None:
-        for dead in ("false", "true"):
-            (self.folder / f"{DEAD}={dead}").mkdir(exist_ok=True)
-        sync(self.folder)
-        sync(self.folder.parent)
 
     def _raise_fence(self, fence: int, table: DeltaTable) -> None:
         """From here on a process with a lower fence cannot commit, nor can this one by a table opened before.
@@ -315,7 +312,7 @@ class LakeTable:
         if self._fence is None:
             raise FencedError(f"lake '{self.folder.name}' was opened for reading", fix="nothing was written")
         for file in add:
-            if file.path in self._doomed or not (self.folder / file.path).exists():
+            if file.path in self._doomed or not self.storage.stat(file.path):
                 raise ConflictError(
                     f"lake '{self.folder.name}': file '{file.path}' was cleaned up before it was committed",
                     fix="nothing was written; repeat what made it",
@@ -323,7 +320,7 @@ class LakeTable:
         actions = _actions(add, remove, data_change=data_change)
         try:
             # A name must be on disk before the log speaks of it: then all that the log holds outlives a loss of power.
-            sync_folders(self.folder, (file.path for file in add))
+            self.storage.sync_names(file.path for file in add)
             self.log.put([*actions, *(_mark(name, value) for name, value in marks.items() if value is not None)])
         except OSError as error:
             raise self._unwritten(error) from error

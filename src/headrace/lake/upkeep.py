@@ -5,7 +5,6 @@ Safe at any point against a kill, against readers and against the append; nothin
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,8 +12,7 @@ from pathlib import Path
 
 from headrace.faults import fault_point
 from headrace.lake.compact import TARGET_BYTES, Compaction
-from headrace.lake.schema import DEAD
-from headrace.lake.table import LakeTable
+from headrace.lake.table import DATA, LakeTable
 from headrace.transport.base import Transport
 
 GRACE_S = 3600.0  # a file that left the table stays so long, for readers in other processes
@@ -64,15 +62,14 @@ class Upkeep:
             doomed = self._table.doom({*old, *failed})  # after listing: who took over has written none of it
         for path in doomed:
             fault_point("upkeep.before_delete")
-            (self._table.folder / path).unlink(missing_ok=True)
+            self._table.storage.remove(path)
             self._table.forget(path)
         return len(doomed)
 
     def _found(self) -> dict[str, float]:
-        """The Parquet files on disk, with the time of their last modification."""
-        folders = [self._table.folder / f"{DEAD}={dead}" for dead in ("false", "true")]
-        entries = [entry for folder in folders for entry in os.scandir(folder) if entry.name.endswith(".parquet")]
-        return {os.path.relpath(entry.path, self._table.folder): entry.stat().st_mtime for entry in entries}
+        """The Parquet files that are stored, with the time of their last modification."""
+        files = [file for prefix in DATA for file in self._table.storage.list(prefix)]
+        return {file.name: file.modified_s for file in files if file.name.endswith(".parquet")}
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ else is remembered that counts, so a process that dies anywhere goes on where it
 
 from __future__ import annotations
 
-import secrets
 import threading
 import time
 from collections import Counter
@@ -31,12 +30,7 @@ from headrace.maintain.suspects import Suspects
 from headrace.spark.failures import is_transient, one_line
 from headrace.spark.session import Session, is_alive
 from headrace.store.base import Audit, BatchTable, Store, Version, VersionId
-from headrace.store.duckdb.apart import compare_apart, make_apart
-from headrace.store.duckdb.batch_table import make_batch_table
-from headrace.store.duckdb.compare import compare
-from headrace.store.duckdb.tables import plain_name
 
-HERE_ROWS = 10_000  # that are folded or compared in this process; more are in one of their own
 OUTGROWN_ROWS = 100_000  # speed rows that a version may always have
 OUTGROWN_SHARE = 4  # … and beyond that, one for so many rows of its batch tables
 WORTH_A_STEP = 0.9  # of the events that were missing before: where more than that is missing still, no step helps
@@ -203,7 +197,7 @@ class Batch:
             return
         if self._catch_up(version, slices):
             return
-        table = self._make_table(version, files, [], (0, version.horizon))
+        table = self._store.make_batch_table(version, (0, version.horizon), files, stopping=self.stopping.is_set)
         self._store.fill(version.view.name, version.number, table)
         slices.remove()
         log.info("built", view=version.view.name, version=version.number, rows=table.rows, events=table.events)
@@ -231,7 +225,7 @@ class Batch:
     def _compute(
         self, version: Version, files: Sequence[LakeFile], commits: tuple[int, int], target: Path
     ) -> list[str]:
-        damage = damage_of(self._table.folder, files)
+        damage = damage_of(self._table.storage, files)
         if damage:
             raise HeadraceError(damage)
         if not files:
@@ -276,24 +270,6 @@ class Batch:
             self._compute(version, files, (start, end), draft)
         fault_point("build.after_slice")
         return None
-
-    def _make_table(
-        self, version: Version, files: Sequence[Path], earlier: Sequence[BatchTable], commits: tuple[int, int]
-    ) -> BatchTable:
-        folder = self._store.batch_folder
-        folder.mkdir(parents=True, exist_ok=True)
-        name = f"{plain_name(version.view.name)}-{version.home}-{commits[0]}-{commits[1]}-{secrets.token_hex(4)}.duckdb"
-        older = [folder / table.file for table in earlier]
-        if self._is_much(files, earlier):
-            stopping = self.stopping.is_set
-            made = make_apart(version.view, folder / name, partials=files, earlier=older, stopping=stopping)
-        else:
-            made = make_batch_table(version.view, folder / name, partials=files, earlier=older)
-        return BatchTable(name, *commits, made.rows, made.events)
-
-    def _is_much(self, files: Sequence[Path], earlier: Sequence[BatchTable] = ()) -> bool:
-        """Whether so many rows are worth a process of their own, which takes half a second to start."""
-        return _rows(files) + sum(table.rows for table in earlier) > HERE_ROWS
 
     # Beats
 
@@ -346,24 +322,16 @@ class Batch:
             return
         kept, merged = _to_merge(version.batch, _rows(files), self._sizes)
         start = merged[0].from_commit if merged else version.horizon
-        table = self._make_table(version, files, merged, (start, version.next_horizon))
+        commits = (start, version.next_horizon)
+        table = self._store.make_batch_table(version, commits, files, merged, stopping=self.stopping.is_set)
         self._store.end_beat(version, [*kept, table], audit)
         slices.remove()
         log.info("beat", view=version.view.name, version=version.number, horizon=version.next_horizon)
 
     def _audit(self, version: Version, files: Sequence[Path], began: float) -> Audit:
         assert version.next_horizon is not None, "a beat was begun"
-        said = self._slices_folder(version) / "speed.parquet"
-        with self._store.snapshot() as snapshot:
-            snapshot.export_speed(version, said)
-        same_patience = version.patience_from <= version.horizon
-        if self._is_much(files):
-            stopping = self.stopping.is_set
-            found = compare_apart(version.view, said, files, corrections=same_patience, stopping=stopping)
-        else:
-            found = compare(version.view, said, files, corrections=same_patience)
-        if not found.drift:
-            said.unlink()
+        evidence = self._slices_folder(version) / "speed.parquet"
+        comparison = self._store.compare(version, files, evidence, stopping=self.stopping.is_set)
         return Audit(
             version.view.name,
             version.number,
@@ -371,9 +339,9 @@ class Batch:
             version.next_horizon,
             int(self._now() * 1e6),
             int((time.monotonic() - began) * 1000),
-            found.events,
-            found.rows,
-            found.drift,
+            comparison.events,
+            comparison.rows,
+            comparison.drift,
         )
 
     # Retiring

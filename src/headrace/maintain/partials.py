@@ -13,12 +13,13 @@ from headrace.define.model import Stream, View
 from headrace.lake.events import event_columns, read_files
 from headrace.lake.health import check_files, check_footers
 from headrace.lake.schema import ARRIVED, COMMIT, NEWEST
+from headrace.lake.storage import Storage
 from headrace.lake.table import LakeFile
 from headrace.maintain.matches import with_matches
 from headrace.spark.session import is_alive
 from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE, Version
-from headrace.store.duckdb.tables import partial_columns
-from headrace.types import DOUBLE, Type
+from headrace.store.columns import partial_columns
+from headrace.store.key_ids import key_id_sql
 
 SMALL_BYTES = 8 << 20  # of Parquet: below it one task, without an exchange, is quickest
 WRITTEN = {f"parquet.enable.dictionary#{KEY_ID}": "false"}  # each of its values is there once per pane at most
@@ -53,9 +54,9 @@ def reads(stream: Stream, view: View) -> bool:
     return all(types.get(name) == of for name, of in view.reads)
 
 
-def damage_of(folder: Path, files: Sequence[LakeFile]) -> str | None:
+def damage_of(storage: Storage, files: Sequence[LakeFile]) -> str | None:
     """What is wrong with files that are about to be read: a number made of them would be wrong."""
-    damage = next(iter(check_files(folder, files) or check_footers(folder, files)), None)
+    damage = next(iter(check_files(storage, files) or check_footers(storage, files)), None)
     return f"lake file {damage}" if damage else None
 
 
@@ -84,7 +85,7 @@ def partials(events: DataFrame, stream: Stream, view: View, patience_ms: int) ->
     columns += [F.expr(sql).alias(name) for name, sql in lifted.items()]
     keys = [F.expr(key.expression.sql).alias(key.name) for key in face.view.keys]
     grouped = events.groupBy(*keys, F.expr(pane).alias(PANE)).agg(*columns)
-    return grouped.select(F.expr(_key_id(view)).alias(KEY_ID), "*")
+    return grouped.select(F.expr(key_id_sql(view)).alias(KEY_ID), "*")
 
 
 def settled_when(stream: Stream, view: View, patience_ms: int) -> str:
@@ -100,18 +101,6 @@ def _pane(stream: Stream, view: View) -> tuple[str, str | None]:
     us, size_us = f"unix_micros(`{stream.time_column}`)", view.window.pane_ms * 1000
     start_us = f"({us} - {us} % {size_us}L)"
     return f"{start_us} div 1000L", f"{start_us} + {size_us}L"
-
-
-def _key_id(view: View) -> str:
-    """SQL for 128 bits of a canonical text of the keys: equal keys, and no others, have equal texts."""
-    parts = [_canonical(f"`{key.name}`", key.expression.type) for key in view.keys]
-    return f"md5(concat({', '.join(parts)}))" if parts else "md5('')"
-
-
-def _canonical(name: str, of: Type) -> str:
-    # Adding 0.0 makes -0.0 and 0.0 one key, as grouping has done already. NaN is one text.
-    text = f"CAST({name} + 0.0D AS STRING)" if of == DOUBLE else f"CAST({name} AS STRING)"
-    return f"coalesce(concat(length({text}), ':', {text}), 'n')"
 
 
 def analyse(spark: SparkSession, stream: Stream, view: View) -> str | None:

@@ -16,7 +16,7 @@ import orjson
 
 from headrace.disk import remove
 from headrace.store.base import Version
-from headrace.store.duckdb.tables import plain_name
+from headrace.store.columns import plain_name
 
 DRIFT = "drift-"  # before the name of what did not agree and is kept
 DRAFT = "draft-"

@@ -172,7 +172,7 @@ class Speed:
         with self._table.reading(*commits) as files:
             if not files:
                 return [_Computed(version, [], None) for version in versions]
-            damage = damage_of(self._table.folder, files)
+            damage = damage_of(self._table.storage, files)
             if damage:
                 return [_Computed(version, [], damage) for version in versions]
             named = {name for version in versions for name, _ in version.view.reads}
@@ -191,7 +191,7 @@ class Speed:
             if self.stopping.is_set() or is_transient(error) or not is_alive(spark):
                 raise  # not the view's fault: all of the step is retried soon
             if is_disk_full(error):  # the machine's fault, not the view's: all of the step is tried again soon
-                raise disk_full("views cannot be brought on", self._scratch) from error
+                raise disk_full("views cannot be updated", self._scratch) from error
             return _Computed(version, [], one_line(error), by_event=True)
 
     def _settle(self, step: Step, computed: _Computed) -> None:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 ENDS = 2  # of Java during the same version's computation, before it is quarantined
 BEYOND = 1 << 62  # every position
 RELEASES = 2  # by trials that could not confirm it; after more ends than that it stays quarantined
-FIX = "change the view so that it can read such an event, or drop it, then `headrace apply`; other views go on"
-MEMORY = "raise the setting `spark_memory` and restart, or change the view, then `headrace apply`; other views go on"
+FIX = "change the view so that it can process this event, or drop it, then `headrace apply`; other views continue"
+MEMORY = "raise the setting `spark_memory` and restart, or change the view, then `headrace apply`; other views continue"
 
 log = structlog.get_logger("headrace.suspects")
 
@@ -78,7 +78,7 @@ class Suspects:
             return
         span = f"commits {commits[0]} to {commits[1] - 1}" if commits[1] - commits[0] > 1 else f"commit {commits[0]}"
         looking = f"Java ended {ends} times while {span} of stream '{stream.name}' were computed for this view; "
-        self._stall(version, f"{looking}the event is being searched for; other views go on", quarantined=True)
+        self._stall(version, f"{looking}the event is being searched for; other views continue", quarantined=True)
         self._search(partial(self._try, stream, version, commits))
 
     def computed(self, version: Version) -> None:

@@ -1,4 +1,4 @@
-"""The fast parser: all frames at once, column by column. Where it is not sure of one of them, it says nothing.
+"""The fast parser: all events at once, column by column. If it is not sure of one of them, it gives no result.
 
 What it accepts, the second parser (`verdict.py`) accepts with the same values.
 """

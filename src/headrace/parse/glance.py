@@ -1,4 +1,4 @@
-"""A quick look at one event, which saves the second parser from spelling out what is plainly good."""
+"""A fast check of one event, so that the second parser handles only those that are not clearly valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How deep and how full one event may be: limits that both parsers keep, found before anything is built from it."""
+"""Limits on nesting and number of values of one event, checked by both parsers before parsing."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class ObjectReader:
         return self._were_bad
 
     def _judged(self, frames: Frames) -> Read:
-        """One by one; what is good is read columnar all the same, if that can be done."""
+        """Parse one event at a time; valid events are still read columnar where possible."""
         judge = self._second.judge
         reasons = [judge(frame) for frame in frames]
         good = np.array([reason is None for reason in reasons], dtype=bool)

@@ -131,11 +131,11 @@ def _decode(frame: bytes, *, in_doubt: bool) -> _Object:
 
 
 def _of_cells(event: Any) -> str:
-    """What to add for somebody who sent CSV and sees an array."""
+    """A hint for CSV, where the array is unexpected."""
     if not isinstance(event, list) or not event or not all(type(cell) is str for cell in event):
         return ""
     values = "1 value" if len(event) == 1 else f"{len(event):,} values"
-    return f" of {values} (a CSV row with more or fewer cells than its header is kept so)"
+    return f" of {values} (a CSV row whose number of cells differs from the header)"
 
 
 def _loads(text: str, scan: _Scan) -> Any:
@@ -143,7 +143,7 @@ def _loads(text: str, scan: _Scan) -> Any:
         event, end = scan(text, 0)
         if end == len(text):
             return event
-        message, at = "something follows it", end
+        message, at = "extra characters after it", end
     except StopIteration as stopped:
         message, at = "expecting value", stopped.value
     except json.JSONDecodeError as error:
@@ -157,7 +157,7 @@ def _loads(text: str, scan: _Scan) -> Any:
 
 def _check_once(event: dict[str, Any], name: str, path: str) -> None:
     if type(event) is _Object and name in event.twice:
-        raise Refused(f"field '{path}' is there twice")
+        raise Refused(f"field '{path}' appears twice")
 
 
 def _kind(value: Any) -> str:
@@ -190,7 +190,7 @@ def _string(name: str, of: Type, value: Any) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise Refused(f"field '{name}' holds half of a surrogate pair") from None
+        raise Refused(f"field '{name}' contains half of a surrogate pair") from None
     return value
 
 

@@ -1,1 +1,1 @@
-"""What an edit would change, what it takes, and the cheapest way to it. Inert: no Spark, no I/O."""
+"""What an edit would change, its cost, and the cheapest way to do it. No Spark, no I/O."""

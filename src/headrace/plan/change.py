@@ -55,12 +55,12 @@ class Plan:
 
     @property
     def empty(self) -> bool:
-        """Whether what runs is what is wanted."""
+        """Whether there is nothing to change."""
         return not self.changes
 
     @property
     def only_creates(self) -> bool:
-        """Whether nothing that runs is touched."""
+        """Whether the plan only creates."""
         return all(change.kind == "create" for change in self.changes)
 
     @property

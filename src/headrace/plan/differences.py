@@ -1,4 +1,4 @@
-"""The plan: what must change so that what runs becomes what is wanted, as data."""
+"""The plan: the differences between the applied and the wanted definitions."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from headrace.plan.cost import UNKNOWN, Costs, Way
 from headrace.plan.edits import Edit, classify, describe_view
 
 FREE = "free: no event is read again, the rows stay"
-_LOOSENED = "what was read stays as it is"
-_ADDED = "older events are read again where a view asks for the new field"
+_LOOSENED = "stored events do not change"
+_ADDED = "older events are parsed again where a view uses the new field"
 _NOT_NULL = "the log holds events that may be without the new field; add it as nullable: leave out NOT NULL"
 _REFUSED = (
-    "the log holds events with the old fields; declare the new form as a stream of another name and send to that, "
-    "or put the old form back"
+    "the log holds events with the old fields; declare the new fields as a stream with another name and send to that, "
+    "or restore the old fields"
 )
 
 
@@ -37,7 +37,8 @@ def checked_plan(running: Catalog, wanted: Catalog, expect: str | None, costs: C
     if plan.refused:
         first = plan.refused[0]
         raise DefinitionError(
-            f"{first.what} '{first.name}' cannot be changed so: {first.reason}", where=wanted.locations.get(first.name)
+            f"{first.what} '{first.name}' cannot be changed this way: {first.reason}",
+            where=wanted.locations.get(first.name),
         )
     if expect is not None and expect != plan.fingerprint:
         raise ConflictError("the definitions have changed since the plan was shown", fix="look at the plan again")
@@ -56,7 +57,7 @@ def _streams(running: Catalog, wanted: Catalog) -> Iterator[Change]:
     for name, stream in wanted.streams.items():
         before = running.streams.get(name)
         if before is None:
-            yield Change("create", "stream", name, "a new log begins", tuple(describe_stream(stream)))
+            yield Change("create", "stream", name, "with a new log", tuple(describe_stream(stream)))
         elif before != stream:
             yield _changed_stream(before, stream)
 
@@ -78,7 +79,7 @@ def _changed_stream(before: Stream, after: Stream) -> Change:
     if before.patience_ms != after.patience_ms:
         details.append(f"patience: {format_duration(before.patience_ms)} → {format_duration(after.patience_ms)}")
     if not refused:
-        reasons = [_LOOSENED] * bool(loosened) + [_ADDED] * bool(added) or ["its views go on with their rows"]
+        reasons = [_LOOSENED] * bool(loosened) + [_ADDED] * bool(added) or ["its views keep their rows"]
         return Change("change", "stream", after.name, f"free: {'; '.join(reasons)}", tuple(details))
     reason = _NOT_NULL if refused == len(not_null) else _REFUSED
     return Change("refuse", "stream", after.name, reason, tuple(details), "refused")
@@ -138,9 +139,9 @@ def _edited(view: View, edit: Edit, way: Way, costs: Costs) -> Change:
 def free_reason(way: Way) -> str:
     """What is done instead of a build."""
     if way.kind == "stop":
-        return f"free: what serves is of this form; the build of version {way.number} ends"
+        return f"free: the serving version has this definition; the build of version {way.number} is cancelled"
     if way.kind == "revive":
-        return f"free: version {way.number} was of this form and has its rows yet; it is brought up to date and serves"
+        return f"free: version {way.number} has this definition and still has its rows; it catches up and then serves"
     return FREE
 
 
@@ -157,7 +158,7 @@ def build_change(kind: Kind, view: View, costs: Costs, details: tuple[str, ...])
     if cost is None:
         reason = f"a build reads the whole log; {until}"
     elif not cost.events:
-        reason = "no event is there to be read: it serves at once"
+        reason = "no events yet: it serves at once"
     else:
         reason = f"a build reads {cost}; {until}"
     return Change(kind, "view", view.name, reason, details, "build", cost)
@@ -166,10 +167,10 @@ def build_change(kind: Kind, view: View, costs: Costs, details: tuple[str, ...])
 def _drops(running: Catalog, wanted: Catalog) -> Iterator[Change]:
     for name in running.views:
         if name not in wanted.views:
-            yield Change("drop", "view", name, "its numbers are deleted; the log keeps every event")
+            yield Change("drop", "view", name, "its rows are deleted; the log keeps every event")
     for name in running.streams:
         if name not in wanted.streams:
-            yield Change("drop", "stream", name, "it takes no more events; its log stays on disk")
+            yield Change("drop", "stream", name, "it accepts no more events; its log stays on disk")
 
 
 def describe_stream(stream: Stream) -> Iterator[str]:

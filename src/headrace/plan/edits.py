@@ -1,4 +1,4 @@
-"""An edit of a view, before and after: what differs, and whether the rows that are there can go on under the new form.
+"""An edit of a view: what differs, and whether the stored rows can be reused for the new definition.
 
 A row holds partials by what they compute, not by what an output is called, and panes compose any window of their size:
 what only names, orders or leaves out what is there reads no event again.
@@ -16,7 +16,7 @@ from headrace.plan.cost import How
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that an edit changes, in words, and what it takes."""
+    """One change of an edit: its description and its cost."""
 
     text: str
     how: How
@@ -35,7 +35,7 @@ class Edit:
 
     @property
     def how(self) -> How:
-        """What it takes as a whole: one thing that needs a build makes a build of all of it."""
+        """The cost of the whole edit: a build if any change needs one."""
         return "free" if self.free else "build"
 
     @property
@@ -47,7 +47,7 @@ class Edit:
     def details(self) -> tuple[str, ...]:
         """The differences; in an edit that mixes them, each free one is marked."""
         mixed = not self.free and any(difference.how == "free" for difference in self.differences)
-        return tuple(f"{d.text} (free by itself)" if mixed and d.how == "free" else d.text for d in self.differences)
+        return tuple(f"{d.text} (free on its own)" if mixed and d.how == "free" else d.text for d in self.differences)
 
 
 def classify(before: View, after: View, patience_ms: tuple[int, int] = (0, 0)) -> Edit:

@@ -1,4 +1,4 @@
-"""Going back to an earlier version of a view: which one, and what that takes."""
+"""Rollback to an earlier version of a view: which one, and its cost."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def plan_rollback(
     serving = next((version for version in own if version.serving), None)
     if serving is None:
         raise ConflictError(
-            f"view '{view}' is being built for the first time", fix="there is no version to go back to yet"
+            f"view '{view}' is being built for the first time", fix="there is no version to roll back to yet"
         )
     to = _chosen(own, serving, number)
     _check_types(to, catalog)
@@ -46,8 +46,8 @@ def plan_rollback(
     way = Way("revive", to.number) if can_return(to) else choose_way(own, to.view, patience_ms)
     if way is None:
         raise ConflictError(
-            f"view '{view}': version {to.number} is of the form that serves, and its rows are gone",
-            fix="there is nothing to go back to; `headrace refresh --full` builds the view anew",
+            f"view '{view}': version {to.number} has the definition of the serving version, and its rows are gone",
+            fix="there is nothing to roll back; `headrace refresh --full` rebuilds the view",
         )
     edit = classify(serving.view, to.view, (serving.patience_ms, patience_ms))
     if way.kind == "build":
@@ -66,9 +66,9 @@ def _chosen(own: Sequence[Version], serving: Version, number: int | None) -> Ver
         retired = [version for version in own if version.state == "retired"]
         if not retired:
             raise ConflictError(
-                f"view '{view}' has no earlier version to go back to",
+                f"view '{view}' has no earlier version to roll back to",
                 found=f"version {serving.number}, which serves, only",
-                fix="versions that were replaced are kept for a day (`retire_after_s`), the newest five of a view",
+                fix="replaced versions are kept for a day (`retire_after_s`), at most five per view",
             )
         return max(retired, key=lambda version: version.changed_at_us)
     found = next((version for version in own if version.number == number), None)
@@ -79,8 +79,8 @@ def _chosen(own: Sequence[Version], serving: Version, number: int | None) -> Ver
         )
     if found in coming or (found is serving and not coming):
         raise ConflictError(
-            f"view '{view}': version {number} {'serves already' if found is serving else 'is on its way already'}",
-            fix=f"`headrace versions {view}` lists those that were replaced",
+            f"view '{view}': version {number} {'serves already' if found is serving else 'is already in progress'}",
+            fix=f"`headrace versions {view}` lists the replaced versions",
         )
     return found
 

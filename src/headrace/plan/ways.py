@@ -1,4 +1,4 @@
-"""The cheapest way from the versions that a store has to the rows of a view as it is wanted."""
+"""Chooses the cheapest way from the stored versions to the rows of a wanted definition."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.store.base import Version
 
 
 def choose_way(versions: Sequence[Version], view: View, patience_ms: int) -> Way | None:
-    """How to come by the rows of a view as it is wanted now; None if the version for it is there or on its way."""
+    """How to get the rows of a wanted view; None if its version exists or is being made."""
     own = [version for version in versions if version.view.name == view.name]
     serving = next((version for version in own if version.serving), None)
     coming = next((version for version in own if version.live and not version.serving), None)

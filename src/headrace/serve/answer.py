@@ -1,4 +1,4 @@
-"""An answer: rows with the version, freshness and completeness that they stand for."""
+"""An answer: rows with version, freshness and settled flags."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a view says now, and how good that is."""
+    """The rows of a question to a view, with metadata."""
 
     view: str
     version: int
     columns: tuple[tuple[str, Type], ...]
     values: list[tuple[Value, ...]]  # one per row, in the order of columns
     next_cursor: str | None
-    more_rows: int | None  # how many follow these; None: there are more, and how many was not counted
-    commits: Mapping[str, int]  # per stream, how many of its commits are in the answer
+    more_rows: int | None  # remaining rows; None: there are more, not counted
+    commits: Mapping[str, int]  # per stream, the number of its commits in the answer
     newest_event: datetime | None
     at: datetime
     freshness_ms: int | None
     freshness_reason: str | None
-    events: Mapping[str, int]  # events in these rows, by the layer that they were read from
+    events: Mapping[str, int]  # events in these rows, by layer
     corrections: int
     approximate: Mapping[str, str]  # the stated error of each approximate column
-    windows: Mapping[str, Any] | None  # the bounds and spans as they were understood
-    stalled: str | None  # the error that keeps the view from going on
+    windows: Mapping[str, Any] | None  # the time bounds and durations that were used
+    stalled: str | None  # why the view cannot be updated
 
     def rows(self) -> list[dict[str, Value]]:
         """A dictionary per row: keys, window_start, window_end, columns, settled."""
@@ -59,7 +59,7 @@ class Answer:
         return self.arrow().to_pandas()
 
     def as_dict(self) -> dict[str, Any]:
-        """The answer as HTTP and `--json` show it; `from_dict` gives an equal answer back."""
+        """The answer as HTTP and `--json` show it; `from_dict` is the inverse."""
         return {
             "rows": self._encoded_rows(),
             "next_cursor": self.next_cursor,
@@ -93,7 +93,7 @@ class Answer:
 
     @classmethod
     def from_dict(cls, shown: Mapping[str, Any]) -> Answer:
-        """The answer that `as_dict` showed, its values typed again."""
+        """The answer from the output of `as_dict`."""
         columns = tuple((column["name"], parse_type(column["type"])) for column in shown["columns"])
         decoders = [(name, decoder(of)) for name, of in columns]
         values = [

@@ -1,4 +1,4 @@
-"""Which past is asked about: so many commits of the log, or what was committed by some time."""
+"""VERSION AS OF and TIMESTAMP AS OF in questions: a number of commits, or a commit time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read_as_of(version: Any, timestamp: Any) -> AsOf | None:
     has_version, has_timestamp = version is not None, timestamp is not None
     if has_version and has_timestamp:
         raise QuestionError(
-            "a question is about one past", found=f"{VERSION} and {TIMESTAMP}", fix="leave one of them out"
+            "a question takes only one of them", found=f"{VERSION} and {TIMESTAMP}", fix="leave one of them out"
         )
     if has_version:
         return AsOf(commits=_read_commits(version))
@@ -47,7 +47,7 @@ def _read_commits(value: Any) -> int:
         raise QuestionError(
             f"{VERSION} is not a number of commits",
             found=repr(value)[:60],
-            expected="how many commits of the log are to be in the answer, such as 12",
+            expected="the number of commits to include, such as 12",
         )
     return number
 

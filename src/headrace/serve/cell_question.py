@@ -61,7 +61,7 @@ class CellQuestion:
             window_ms=parse_span("window", window),
             every_ms=parse_span("every", every),
             limit=_number("limit", limit, 1, HIGHEST_LIMIT, "take the rest with next_cursor") or DEFAULT_LIMIT,
-            cursor=_number("cursor", cursor, 0, LAST_POSITION, "leave it out to start from the first event"),
+            cursor=_number("cursor", cursor, 0, LAST_POSITION, "omit it to start from the first event"),
         )
 
     @classmethod
@@ -99,7 +99,7 @@ class CellQuestion:
 
 
 def _parse_at(value: Any) -> Bound | None:
-    """A time need not fall on anything: an event's own, to the microsecond, will do."""
+    """Any time, to the microsecond; it need not be a pane start."""
     time = parse_instant(value) if isinstance(value, str) and not value.strip().isdigit() else value
     if isinstance(time, datetime):
         whole = time.replace(tzinfo=UTC) if time.tzinfo is None else time

@@ -1,4 +1,4 @@
-"""Partials of many rows at once as what a reader sees: the values of `present`, column by column."""
+"""`present` for many rows at once, column by column."""
 
 from __future__ import annotations
 

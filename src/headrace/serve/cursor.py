@@ -1,4 +1,4 @@
-"""The cursor of an answer: where its page ended, and which question it belongs to."""
+"""The cursor of an answer: the end of its page, and the question it belongs to."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def read_cursor(question: Question, version: Version, types: Sequence[Type]) -> 
         if mark == _mark(question) and definition != _definition(version):
             raise ConflictError(
                 f"view '{version.view.name}' was edited after the page that the cursor came from",
-                fix="leave the cursor out to start from the first page",
+                fix="omit the cursor to start from the first page",
             )
         last = [_apply(decoder(of), value) for of, value in zip(types, keys, strict=True)]
         cursor = Cursor(_ms(start_ms), _ms(end_ms), (int(window), *last))
@@ -50,14 +50,14 @@ def read_cursor(question: Question, version: Version, types: Sequence[Type]) -> 
         raise QuestionError(
             "the cursor cannot be read",
             found=repr(text[:60]),
-            expected="next_cursor of an answer, as it came",
-            fix="leave it out to start from the first page",
+            expected="the next_cursor of an answer, unchanged",
+            fix="omit it to start from the first page",
         ) from error
     if mark != _mark(question):
         raise QuestionError(
             "the cursor belongs to another question",
-            expected="the question that it came from, with nothing but the limit changed",
-            fix="leave it out to start from the first page",
+            expected="the same question, except for the limit",
+            fix="omit it to start from the first page",
         )
     return cursor
 

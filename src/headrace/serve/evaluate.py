@@ -28,7 +28,7 @@ def answer(store: Store, question: Question, freshness: Freshness, now: datetime
 def answer_from(
     snapshot: Snapshot, version: Version, question: Question, freshness: Freshness, now: datetime
 ) -> Answer:
-    """The same from a snapshot that somebody holds, by one of its versions."""
+    """The same from an open snapshot and one of its versions."""
     planned = plan(question, version)
     rows = read(snapshot, version, planned, question.limit + 1)
     page = rows[: question.limit]

@@ -1,4 +1,4 @@
-"""What is behind a cell: the events of the log that made it, late ones and corrections marked."""
+"""The events behind a cell, with late events and corrections marked."""
 
 from __future__ import annotations
 
@@ -21,39 +21,39 @@ US = timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class ExplainedEvent:
-    """One event of the log, with what it brought to the cell."""
+    """One event behind a cell, with its contribution."""
 
     position: int
     commit: int
     arrived: datetime
     event_time: datetime
-    delay_ms: int  # from the event to its arrival
-    behind_ms: int  # how far the stream's newest event was ahead of it when it came; 0 if it was not
-    late: bool  # an earlier commit had brought a newer event; `behind_ms` says by how much
-    correction: bool  # it came when its pane was settled
+    delay_ms: int  # arrival minus event time
+    behind_ms: int  # how far it was behind the newest event at its arrival; 0 if it was not
+    late: bool  # an earlier commit has a newer event; `behind_ms` says by how much
+    correction: bool  # its pane was settled at its arrival
     in_view: bool  # the view has it already
-    value: str  # the event as it came; what is not UTF-8 is escaped
-    bytes: int  # the size of the event; `value` may show less of a large one
-    whole: bool  # whether `value` is all of it
-    arguments: Mapping[str, Value]  # per column, what its aggregate was given; without those whose FILTER left it out
+    value: str  # the event as received; bytes that are not UTF-8 are escaped
+    bytes: int  # size of the event; `value` is cut if it is large
+    whole: bool  # whether `value` is complete
+    arguments: Mapping[str, Value]  # per column, the aggregate's input; without columns whose FILTER excludes it
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """A cell as its view shows it now, and a page of the events behind it, in the order of their arrival."""
+    """A cell of a view and a page of the events behind it, in order of arrival."""
 
-    cell: Answer  # a question whose answer is the cell alone: one row, or none
+    cell: Answer  # the answer for this cell: one row, or none
     key: Mapping[str, Value]
     window_start: datetime | None
     window_end: datetime | None
     found: int  # events of the log that belong to the cell
-    found_in_view: int  # those of them in the commits that the view has
+    found_in_view: int  # those in commits that the view has applied
     late: int
     corrections: int
-    commits: int  # of the log that were read
-    agrees: bool  # the view counts exactly the events that were found in its commits
-    note: str | None  # what to know about these numbers
-    nearest: tuple[datetime, ...]  # starts of the nearest windows of this key that hold events, if this one holds none
+    commits: int  # number of commits read
+    agrees: bool  # the view counts exactly the events found in its commits
+    note: str | None  # a remark about these numbers
+    nearest: tuple[datetime, ...]  # if there are no events: starts of the nearest windows with events
     events: list[ExplainedEvent]
     columns: tuple[tuple[str, Type], ...]  # of arguments
     keys: tuple[tuple[str, Type], ...]
@@ -61,7 +61,7 @@ class Explanation:
     took_ms: int
 
     def as_dict(self) -> dict[str, Any]:
-        """As HTTP and `--json` show it; `from_dict` gives an equal one back."""
+        """As HTTP and `--json` show it; `from_dict` is the inverse."""
         keys, columns = dict(self.keys), dict(self.columns)
         shown: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
         return {
@@ -86,7 +86,7 @@ class Explanation:
 
     @classmethod
     def from_dict(cls, shown: Mapping[str, Any]) -> Explanation:
-        """The explanation that `as_dict` showed, its values typed again."""
+        """The explanation from the output of `as_dict`."""
         keys, columns = _types(shown["keys"]), _types(shown["columns"])
         events = [
             replace(

@@ -1,4 +1,4 @@
-"""A question made definite for one version of its view: bounds, windows, and what to read."""
+"""Resolves a question for one version of its view: bounds, windows, and what to read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of a view, from Python values or from the text of a URL or command line.
+"""A question to a view, from Python values or from the text of a URL or command line.
 
 A question is checked against the view only when it is answered (`plan`): its keys, bounds and
 windows make sense for one version of one view.

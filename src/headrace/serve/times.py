@@ -72,10 +72,10 @@ def parse_span(name: str, value: Any) -> int | None:
         span = _duration(name, value)
     else:
         raise QuestionError(
-            f"{name} takes a span of time", found=repr(value), expected="text such as '5 minutes', or a timedelta"
+            f"{name} is a duration", found=repr(value), expected="text such as '5 minutes', or a timedelta"
         )
     if span <= 0:
-        raise QuestionError(f"{name} must be longer than nothing", found=repr(value), expected="such as '5 minutes'")
+        raise QuestionError(f"{name} must be greater than 0", found=repr(value), expected="such as '5 minutes'")
     return span
 
 

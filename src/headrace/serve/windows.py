@@ -13,7 +13,7 @@ from typing import Any
 from headrace.aggregate import SUM, Value
 from headrace.serve.plan import Windows
 from headrace.store.base import COUNTED
-from headrace.store.duckdb.few import rank
+from headrace.store.few import rank
 
 Row = tuple[Any, ...]
 Pair = Callable[[Any, Any], Any]

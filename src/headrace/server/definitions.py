@@ -107,7 +107,7 @@ class Definitions:
 
     def _go_on(self) -> None:
         """Between two steps once the catalog is written: a server that stops leaves the rest to its next start."""
-        self._refuse_if_stopping("what was not done yet is done at its next start")
+        self._refuse_if_stopping("the rest is done at the next start")
 
     def _analyse(self, wanted: Catalog) -> None:
         """Let Spark look at each new view before anything changes."""

@@ -46,8 +46,8 @@ def alarm(view: ViewStatus) -> str | None:
 def what_to_do(view: str) -> str:
     """The way out of an alarm."""
     return (
-        f"`headrace audit {view}` shows what differs, `headrace refresh {view}` compares once more, "
-        f"`headrace refresh {view} --full` builds the view anew from the log"
+        f"`headrace audit {view}` shows what differs, `headrace refresh {view}` compares again, "
+        f"`headrace refresh {view} --full` rebuilds the view from the log"
     )
 
 

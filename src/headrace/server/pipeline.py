@@ -103,7 +103,7 @@ class Pipeline:
 
     def _look(self) -> str | None:
         """What is wrong with the lake's files. New events go on either way; what needs those files says so."""
-        found = [*check_log(self.table.folder), *check_files(self.table.folder, self.table.all_files())]
+        found = [*check_log(self.table.storage), *check_files(self.table.storage, self.table.all_files())]
         if not found:
             return None
         log.error("the lake is damaged", stream=self.stream.name, files=[str(each.file) for each in found[:100]])
@@ -307,8 +307,8 @@ class Pipeline:
         if age_ms is not None:
             return age_ms, None
         if not version.position.covers(self.transport.start):
-            return None, "the events that wait came so long ago that the journal has them no more"
-        return None, "the clock was set back behind the arrival of the events that wait"
+            return None, "the waiting events are no longer in the journal"
+        return None, "the clock was set back to before the arrival of the waiting events"
 
     def progress(self, version: Version) -> BuildStatus:
         """How far the build of a version is."""
@@ -391,16 +391,14 @@ class Pipeline:
                 log.error("maintain failed", stream=self.stream.name, error=str(error))
             except Exception as error:  # Spark's: the next round tries again
                 if not speed.stopping.is_set():
-                    full = (
-                        disk_full("views cannot be brought on", self._workspace.data) if is_disk_full(error) else None
-                    )
+                    full = disk_full("views cannot be updated", self._workspace.data) if is_disk_full(error) else None
                     self._maintain_error = one_line(full or error)
                     log.exception("maintain failed", stream=self.stream.name)
             self._news.wait(RETRY_S if self._maintain_error else IDLE_S)
 
 
 class _Rate:
-    """Events per second over the last seconds."""
+    """Recent events per second."""
 
     SPAN_S = 5.0
 

@@ -42,7 +42,7 @@ def reconcile_views(
     versions = _versions(store)
     unbacked = {version.view.name for version in versions if _is_ahead(version, lakes.get(version.view.stream))}
     for name in sorted(unbacked & set(catalog.views)):
-        log.error("the lake has lost commits that this view had; it is computed anew from what the lake has", view=name)
+        log.error("the lake has lost commits that this view had; it is recomputed from the lake", view=name)
     for name in sorted({v.view.name for v in versions} - set(catalog.views) | unbacked):
         go_on()
         store.drop(name)

@@ -19,7 +19,7 @@ from headrace.ingest.formats.layout import Format, Layout
 from headrace.lake.append import Append
 from headrace.lake.table import LakeTable
 from headrace.maintain.speed import Speed
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.opening import open_temporary
 from headrace.transport.journal.journal import Journal
 
 _PLAY = """
@@ -40,7 +40,7 @@ def rehearse(spark: SparkSession, scratch: Path, stopped: threading.Event) -> No
     stream, view = catalog.streams["rehearsal"], catalog.views["rehearsed"]
     table = LakeTable(folder / "lake", stream, fence=1)
     journal = Journal(folder / "journal", fence=1)
-    store = DuckStore.open(folder / "views.duckdb", 1)
+    store = open_temporary(folder)
     store.register(view, fingerprint(view), stream.patience_ms)
     append = Append(lambda: spark, stream, journal.reader, table, folder)
     speed = Speed(lambda: spark, stream, table, store, folder)

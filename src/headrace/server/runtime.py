@@ -42,7 +42,7 @@ from headrace.server.state import (
     ViewStatus,
     WorkspaceStatus,
 )
-from headrace.server.stored import clean, open_store, take_lease
+from headrace.server.stored import clean, take_lease
 from headrace.server.stream import RunningStream
 from headrace.server.threads import join_all
 from headrace.spark.failures import one_line
@@ -51,6 +51,7 @@ from headrace.spark.process import SparkProcess
 from headrace.sql.answer import SqlAnswer, SqlLimit
 from headrace.sql.children import Children
 from headrace.sql.query import run_sql
+from headrace.store.opening import open_store
 from headrace.transport.sent import FilePiece
 from headrace.workspace.lease import Lease
 from headrace.workspace.settings import Workspace
@@ -225,7 +226,7 @@ class Runtime:
         """Make the first real events quick. They may come meanwhile: pipelines run already."""
         if not self.workspace.settings.rehearse:
             return
-        self.monitor.warming_up = "Spark has started and tries a first event"
+        self.monitor.warming_up = "Spark has started and processes a test event"
         from headrace.server.rehearsal import rehearse
 
         began = time.monotonic()
@@ -378,7 +379,7 @@ class Runtime:
         pipeline = self._pipelines.get(read[0]) if read else None
         if read is None or pipeline is None:
             raise NotFoundError(
-                f"token '{token}' is not one of this workspace's", expected="the token of an ingest reply"
+                f"token '{token}' is not a token of this workspace", expected="the token of an ingest reply"
             )
         stream, position = read
         with self._store.snapshot() as snapshot:

@@ -67,7 +67,9 @@ class Versions:
         if pipeline is None:
             raise unknown_view(view, ())  # dropped with its stream, just now
         if pipeline.batch is None:
-            raise StartingError(f"view '{view}' cannot be refreshed yet: Spark is starting", fix="repeat it soon")
+            raise StartingError(
+                f"view '{view}' cannot be refreshed yet: Spark is starting", fix="retry in some seconds"
+            )
         if full:
             at = point_of(pipeline.table.state)
             version = self._store.register(version.view, version.fingerprint, version.patience_ms, at)

@@ -1,4 +1,4 @@
-"""Spark's Python daemon with our imports done: workers are forked from it ready, and share its pages."""
+"""Spark's Python daemon with all imports done, so that forked workers start at once and share its memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a failure within a Spark job means: one of our errors, one that is worth a retry, or any as one line."""
+"""Classifies failures of Spark jobs: a Headrace error, one to retry, or any other as one line."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _TRANSIENT = re.compile(r"Python worker failed to connect back|waiting for the P
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether a job failed for want of time to start, so that it is worth a retry without a word."""
+    """Whether a job failed only because a worker did not start in time; it is then retried silently."""
     return any(_TRANSIENT.search(str(each)) for each in chain(error))
 
 
 def from_spark(error: BaseException) -> HeadraceError | None:
-    """The error of ours that a Spark worker raised: it comes back as text within Spark's own."""
+    """The Headrace error that a Spark worker raised: Spark returns it as text within its own error."""
     for each in chain(error):
         if isinstance(each, HeadraceError):
             return each
@@ -38,7 +38,7 @@ def one_line(error: BaseException) -> str:
         return str(error)
     unreadable = _UNREADABLE.search(str(error))  # Spark names it deep within a stack trace
     if unreadable:
-        return f"file '{unreadable.group(1)}' cannot be read; restore it from a copy"
+        return f"file '{unreadable.group(1)}' cannot be read; restore it from a backup"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = _CAUSE.findall(str(error)) if lines and lines[0].startswith(_CALL) else []
     return causes[-1] if causes else lines[0] if lines else type(error).__name__

@@ -29,7 +29,7 @@ class Progress:
 
 
 class Job:
-    """What somebody waits for. `cancel` and `progress` may be called from any thread."""
+    """Work that a caller waits for. `cancel` and `progress` may be called from any thread."""
 
     def __init__(self) -> None:
         self._spark: SparkSession | None = None

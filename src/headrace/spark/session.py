@@ -51,7 +51,7 @@ appender.file.strategy.max = 2
 
 
 def java_command() -> str:
-    """The Java that Spark will run on. Raises, in one sentence, if there is none that will do."""
+    """The Java command for Spark. Raises if there is none, or it is too old."""
     home = os.environ.get("JAVA_HOME")
     command = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if not command or not Path(command).exists():
@@ -135,7 +135,7 @@ def _start_java(settings: Mapping[str, str], output: Path) -> None:
 
 
 def _silence_pyspark() -> None:
-    """PySpark prints a stack trace as JSON for each error that it raises; whoever catches it says what is wrong."""
+    """PySpark prints a stack trace as JSON for each error that it raises; the code that catches it reports it."""
     from pyspark.logger import PySparkLogger
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -148,7 +148,7 @@ def java_process(session: SparkSession) -> subprocess.Popen[bytes] | None:
 
 
 def is_alive(session: SparkSession) -> bool:
-    """Whether Java still runs and answers. Asked after a failure: it tells a fault of a job from the end of Java."""
+    """Whether Java still runs and answers; distinguishes a failed job from a crash of Java."""
     java = java_process(session)
     if java is not None and java.poll() is not None:
         return False

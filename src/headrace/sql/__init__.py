@@ -1,1 +1,1 @@
-"""SQL that people write: over the views in a child process, over the lake's events in Spark."""
+"""SQL of users: over views in a child process, over events in Spark."""

@@ -31,16 +31,16 @@ STANDING = b"headrace"  # where Arrow's own metadata keeps what the rows stand f
 
 @dataclass(frozen=True)
 class SqlAnswer:
-    """The rows of one SELECT, and what they stand for."""
+    """The rows of a SELECT, with metadata."""
 
     columns: tuple[tuple[str, str], ...]  # name and type, as SQL writes it
     table: pa.Table
-    truncated: bool  # there were more rows than the limit
+    truncated: bool  # there are more rows than the limit
     more_rows: int | None  # how many; None: not counted
     views: Mapping[
         str, Mapping[str, Any]
     ]  # those that were read: version, commits, freshness and what they approximate
-    commits: Mapping[str, int]  # per stream, how many of its commits are in all views that were read
+    commits: Mapping[str, int]  # per stream, the number of its commits in all views that were read
     at: str
     freshness_ms: int | None
     freshness_reason: str | None
@@ -66,7 +66,7 @@ class SqlAnswer:
         return {"rows": rows, **self._standing()}
 
     def as_arrow(self) -> bytes:
-        """The answer as one Arrow stream; `from_arrow` gives an equal answer back."""
+        """The answer as one Arrow stream; `from_arrow` is the inverse."""
         table = self.table.replace_schema_metadata({STANDING: orjson.dumps(self._standing())})
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as stream:
@@ -75,7 +75,7 @@ class SqlAnswer:
 
     @classmethod
     def from_arrow(cls, content: bytes) -> SqlAnswer:
-        """The answer that `as_arrow` wrote."""
+        """The answer from the output of `as_arrow`."""
         table = pa.ipc.open_stream(content).read_all()
         standing = orjson.loads(table.schema.metadata[STANDING])
         return cls(

@@ -1,4 +1,4 @@
-"""VERSION AS OF and TIMESTAMP AS OF behind a view's name, taken apart before DuckDB reads the query.
+"""Extracts VERSION AS OF and TIMESTAMP AS OF from a query before DuckDB parses it.
 
 `traffic VERSION AS OF 12` becomes a table of that very name, in quotes. Only in the child: it reads what people wrote.
 """
@@ -58,8 +58,8 @@ def take_apart(query: str) -> tuple[str, list[AsOfTable]]:
         as_of = _as_of_table(tokens[at], tokens[at + 1], value)
         tables[as_of.table] = as_of
         behind = [token for token in tokens[at + 5 :] if token.start >= value.end]
-        alias = b"" if _has_alias(behind) else f" AS {_quoted(as_of.view)}".encode()
-        plain += raw[rest : tokens[at].start] + _quoted(as_of.table).encode() + alias
+        alias = b"" if _has_alias(behind) else f" AS {quoted(as_of.view)}".encode()
+        plain += raw[rest : tokens[at].start] + quoted(as_of.table).encode() + alias
         rest = value.end
     return (plain + raw[rest:]).decode(), list(tables.values())
 
@@ -105,7 +105,7 @@ def _has_alias(tokens: list[_Token]) -> bool:
 
 
 def _tokens(query: str) -> list[_Token]:
-    """DuckDB's own: what stands in strings and comments is in none of ours."""
+    """DuckDB's tokens, so that text in strings and comments is not matched."""
     raw, found = query.encode(), duckdb.tokenize(query)
     ends = [*(start for start, _ in found[1:]), len(raw)]
     tokens = [
@@ -115,5 +115,6 @@ def _tokens(query: str) -> list[_Token]:
     return [token for token in tokens if token.kind != duckdb.token_type.comment]
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A name as an identifier."""
     return '"' + name.replace('"', '""') + '"'

@@ -1,4 +1,4 @@
-"""Which SQL is taken: one SELECT over tables by name, with functions that stay inside the query.
+"""Checks SQL: one SELECT over tables by name, without functions that access anything outside the query.
 
 It is the first fence, not the only one: the database has no way out even if something passes here.
 """
@@ -58,25 +58,25 @@ def check(connection: duckdb.DuckDBPyConnection, query: str) -> Tables:
         raise Refused("one statement at a time", found=f"{len(statements)} statements", expected=EXAMPLE)
     kind = statements[0].type.name
     if kind != "SELECT":
-        raise Refused("only SELECT is taken: views are changed by events alone", found=kind, expected=EXAMPLE)
+        raise Refused("only SELECT is supported: views change only by events", found=kind, expected=EXAMPLE)
     ((said,),) = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
     try:
         tree = orjson.loads(said)
     except orjson.JSONDecodeError as error:  # its depth has a limit, which no query of a person reaches
         raise Refused("the query is nested too deeply", fix="give parts of it names, in WITH") from error
     if tree.get("error", True):
-        raise Refused("only a plain SELECT is taken", found=str(tree.get("error_message")), expected=EXAMPLE)
+        raise Refused("only a plain SELECT is supported", found=str(tree.get("error_message")), expected=EXAMPLE)
     named: dict[str, None] = {}
     own: dict[str, None] = {}
     for node in _nodes(tree):
         _check_function(node)
         kind = str(node.get("type"))
         if kind.endswith("_NODE") and kind not in READING_NODES:
-            raise Refused("only SELECT is taken, in WITH too", found=kind.split("_")[0], expected=EXAMPLE)
+            raise Refused("only SELECT is supported, also in WITH", found=kind.split("_")[0], expected=EXAMPLE)
         if kind == "BASE_TABLE":
             named[_table(node)] = None
         elif kind == "SHOW_REF" and node.get("query") is None:
-            raise Refused("the catalogue cannot be asked", found="SHOW", fix="`headrace views` lists the views")
+            raise Refused("catalog tables cannot be queried", found="SHOW", fix="`headrace views` lists the views")
         for entry in (node.get("cte_map") or {}).get("map", ()):
             own[entry["key"]] = None
     return Tables(list(named), list(own))

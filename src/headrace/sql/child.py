@@ -1,4 +1,4 @@
-"""The process that runs a user's SELECT: gets the views over its socket, shuts itself in, answers, ends.
+"""The process that runs a user's SELECT: receives the views over its socket, sandboxes itself, answers, exits.
 
 Started as `python -m headrace.sql.child` with that socket as standard input. It takes queries until one has run.
 """
@@ -147,7 +147,7 @@ def _answer(wire: Wire, connection: duckdb.DuckDBPyConnection, request: dict[str
 
 
 def _count(reader: pa.RecordBatchReader, first: int) -> int | None:
-    """How many rows are left out: `first` and all that the reader has yet; None if that takes long."""
+    """How many rows are left out: `first` and all that the reader still has; None if counting takes long."""
     count, deadline = first, time.monotonic() + COUNTING_S
     for piece in reader:
         count += piece.num_rows

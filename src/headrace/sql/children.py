@@ -30,7 +30,7 @@ log = structlog.get_logger("headrace.sql")
 
 
 class Child:
-    """One process, with nothing of ours: no environment, no open file, a folder that is gone once it runs."""
+    """A child process without the server's environment and open files, in a folder that is removed once it runs."""
 
     def __init__(self) -> None:
         ours, its = socket.socketpair()
@@ -67,7 +67,7 @@ class Child:
         return self._process.poll() is None
 
     def stop_late(self) -> None:
-        """Kill it at its deadline: whoever waits for it finds its socket closed."""
+        """Kill it at its deadline; its socket is then closed for the waiting thread."""
         self.late = True
         self.kill()
 
@@ -169,7 +169,7 @@ class Children:
         return Child()
 
     def _keep(self, child: Child) -> bool:
-        """Make a child that has run nothing the spare one, if that is wanted."""
+        """Keep a child that has run nothing as the spare one, if none is there."""
         with self._lock:
             wanted = child.again and not child.late and not self._closed and self._spare is None
             if wanted:
@@ -201,7 +201,7 @@ class Children:
             )
         log.warning("a process for SQL broke off", code=code)
         if code >= 0:
-            return SqlError("the query broke the process that ran it", found=_name(code), fix="please report it")
+            return SqlError("the query crashed its process", found=_name(code), fix="please report it")
         return self.out_of_memory(f"its process ended with {_name(code)}")
 
     def out_of_memory(self, found: str | None = None) -> SqlLimitError:

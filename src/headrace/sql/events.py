@@ -49,7 +49,7 @@ _COLUMN = re.compile(r"\[UNRESOLVED_COLUMN\b.*?with name ((?:`[^`]+`\.?)+)")
 
 
 class Events:
-    """The streams of a workspace as tables of a Spark session. Spark is started by whoever makes one, and stopped."""
+    """The streams of a workspace as tables of a Spark session. The caller starts and stops Spark."""
 
     def __init__(self, workspace: Workspace, spark: SparkSession) -> None:
         self._workspace = workspace
@@ -138,7 +138,7 @@ class Events:
             plan = rest.pop()
             if any(kind.isInstance(plan) for kind in refused):
                 raise SqlError(
-                    "only SELECT is taken: events are kept as they came",
+                    "only SELECT is supported: events are immutable",
                     found=str(plan.getClass().getSimpleName()),
                     expected="such as SELECT count(*) FROM visits WHERE status >= 500",
                 )
@@ -161,10 +161,10 @@ class Events:
 
     def _unknown_table(self, name: str) -> SqlError:
         if name in self._catalog.views:
-            return SqlError(f"stream '{name}' does not exist", found=f"view '{name}'", fix="ask it without --events")
+            return SqlError(f"stream '{name}' does not exist", found=f"view '{name}'", fix="query it without --events")
         streams = list(self._catalog.streams)
         hint = did_you_mean(name, streams) or f"there are: {', '.join(streams)}"
-        more = f"each also has a table NAME{DEAD_LETTERS}; views are asked without --events"
+        more = f"each also has a table NAME{DEAD_LETTERS}; query views without --events"
         return SqlError(f"stream '{name}' does not exist", fix=f"{hint}; {more}")
 
     def _unknown_column(self, name: str) -> SqlError:
@@ -178,7 +178,7 @@ def running_streams(workspace: Workspace) -> Catalog:
     """What runs in a workspace, if anything does."""
     catalog = read_running(workspace.catalog_file)
     if not catalog.streams:
-        raise NotReadyError("no stream runs in this workspace", fix="`headrace up` or `headrace apply` once")
+        raise NotReadyError("no stream is applied in this workspace", fix="run `headrace up` or `headrace apply` first")
     return catalog
 
 

@@ -1,4 +1,4 @@
-"""What a child takes away from itself before it runs SQL: memory, time, files, processes."""
+"""Limits that a child sets on itself before it runs SQL: memory, time, files, processes."""
 
 from __future__ import annotations
 

@@ -15,9 +15,9 @@ from headrace.serve.columnar import present_columns
 from headrace.serve.plan import ReadPlan, plan
 from headrace.serve.question import Question
 from headrace.serve.windows import COUNTS, slide
+from headrace.sql.as_of import quoted
 from headrace.sql.check import Refused
 from headrace.store.base import Version
-from headrace.store.duckdb.tables import quoted
 
 MOST_ROWS = 5_000_000  # of a view
 ROWS_AT_ONCE = 20_000  # composed windows that become one piece
@@ -31,7 +31,7 @@ def describe_version(version: Version) -> dict[str, Any]:
 
 
 def default_plan(version: Version) -> ReadPlan:
-    """The question that a view answers when nothing is said but its name."""
+    """The default question of a view: all of its own windows."""
     return plan(Question(version.view.name), version)
 
 

@@ -185,12 +185,12 @@ def _named(snapshot: Snapshot, names: Sequence[str], own: Sequence[str]) -> list
             hint = did_you_mean(name, serving) or f"there are: {', '.join(sorted(serving)) or 'none yet'}"
             raise NotFoundError(
                 f"view '{name}' does not exist",
-                fix=f"{hint}; events of a stream are asked with `headrace sql --events`",
+                fix=f"{hint}; query the events of a stream with `headrace sql --events`",
             )
         other = found.setdefault(view.lower(), serving[view])
         if other.view.name != view:
             raise SqlError(
-                f"views '{other.view.name}' and '{view}' differ only in case, which SQL does not tell apart",
+                f"views '{other.view.name}' and '{view}' differ only in case, which SQL does not distinguish",
                 fix="use them in two queries",
             )
     return list(found.values())

@@ -1,4 +1,4 @@
-"""What a server and its child say to each other over a socket: JSON and Arrow in frames of stated length."""
+"""The protocol between a server and its SQL child over a socket: length-prefixed JSON and Arrow frames."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class BrokenFrameError(Exception):
 
 @dataclass(frozen=True)
 class Frame:
-    """One thing that was said."""
+    """One message."""
 
     kind: bytes
     payload: pa.Buffer

@@ -1,15 +1,18 @@
 """What a store promises: the tables of view versions, merged into and read from atomically.
 
-A store knows views and partials; it knows neither Spark nor the lake.
+A store knows views and partials; it knows neither Spark nor the lake. Who calls it: `store/opening.py` opens it and
+discards what is damaged; `server/` registers, adopts, revives, forgets and drops versions as definitions change, and
+cleans at start; `maintain/speed.py` applies and stalls; `maintain/batch.py` builds, compares, moves horizons, promotes
+and forgets; `serve/`, `asof/` and `sql/` read snapshots. Every store has to pass `tests/contracts/store/`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import pyarrow as pa
 
@@ -17,6 +20,9 @@ from headrace.aggregate import Value
 from headrace.define.model import View
 from headrace.transport.position import START as TRANSPORT_START
 from headrace.transport.position import Position
+
+if TYPE_CHECKING:
+    from headrace.store.changes import Changes
 
 # Names with a leading underscore are ours: `count(*) AS events` must not meet them.
 KEY_ID = "_key_id"  # 32 hex digits in partials; a 128-bit column in the store
@@ -34,9 +40,9 @@ State = Literal["registered", "building", "ready", "serving", "retired"]
 
 @dataclass(frozen=True)
 class BatchTable:
-    """The partials of commits [from_commit, to_commit), in a file of its own that never changes."""
+    """The partials of commits [from_commit, to_commit), in a table of its own that never changes."""
 
-    file: str  # its name in the folder of batch tables
+    file: str  # the name by which its store knows it; DuckDB's is a file
     from_commit: int
     to_commit: int
     rows: int
@@ -125,6 +131,15 @@ class Drift:
 
 
 @dataclass(frozen=True)
+class Comparison:
+    """How many rows were compared, how many events the batch layer has in them, and what disagrees."""
+
+    rows: int
+    events: int
+    drift: tuple[Drift, ...]
+
+
+@dataclass(frozen=True)
 class Audit:
     """What came of comparing the two layers over commits [from_commit, to_commit)."""
 
@@ -170,6 +185,11 @@ class Selection:
     newest_first: bool = False  # the order of the buckets; keys are in ascending order
 
 
+def never() -> bool:
+    """Nobody asks to stop."""
+    return False
+
+
 class Snapshot(Protocol):
     """One consistent sight of the store."""
 
@@ -203,16 +223,13 @@ class Snapshot(Protocol):
     def rows(self, version: Version, selection: Selection) -> list[tuple[Any, ...]]:
         """What `fold` gives, as tuples: the quick way to a few rows."""
 
-    def export_speed(self, version: Version, target: Path) -> None:
-        """Write the speed rows of commits [horizon, next_horizon) as Parquet."""
-
 
 class Store(Protocol):
-    """Where views live. Each method is one transaction; FencedError says that nothing was changed."""
+    """Where views live. Each method is one transaction; FencedError says that nothing was changed.
 
-    @property
-    def batch_folder(self) -> Path:
-        """Where batch tables lie."""
+    Partials reach it as Parquet files with the columns that `columns.py` names: KEY_ID, PANE, the keys, EVENTS,
+    CORRECTIONS and each partial column; several files, or one, may hold several rows of a (key, pane).
+    """
 
     def register(self, view: View, fingerprint: str, patience_ms: int, at: Point = START) -> Version:
         """A new version whose horizon is `at`; without history it is ready, and the first one serves at once.
@@ -226,8 +243,8 @@ class Store(Protocol):
         Over those of the one that serves it takes the place of any that does not serve yet.
         """
 
-    def apply(self, step: Step, partials: Mapping[VersionId, Sequence[str]]) -> None:
-        """Merge each version's Parquet files and move it from step.from_commit to step.to_commit.
+    def apply(self, step: Step, partials: Mapping[VersionId, Sequence[str]]) -> Changes:
+        """Merge each version's Parquet files and move it from step.from_commit to step.to_commit; what that changed.
 
         Raises FencedError, with nothing changed, if a version is not where the step starts or another
         writer has fenced this one.
@@ -235,6 +252,21 @@ class Store(Protocol):
 
     def build(self, view: str, number: int, built_to: int) -> None:
         """A build has begun, or come so far."""
+
+    def make_batch_table(
+        self,
+        version: Version,
+        commits: tuple[int, int],
+        partials: Sequence[Path],
+        earlier: Sequence[BatchTable] = (),
+        *,
+        stopping: Callable[[], bool] = never,
+    ) -> BatchTable:
+        """Fold files of partials and earlier batch tables of the version into a new one, whole or not at all.
+
+        No version reads it before `fill` or `end_beat` says so, and `clean` removes it if neither does. It may take
+        long, beside readers and steps; when `stopping` says so it ends with UnavailableError.
+        """
 
     def fill(self, view: str, number: int, table: BatchTable) -> None:
         """The batch table of commits [0, horizon) is there: the version is ready."""
@@ -248,6 +280,15 @@ class Store(Protocol):
     def begin_beat(self, view: str, number: int) -> Version:
         """Fix the next horizon where the version is now; later commits go to a speed table of their own."""
 
+    def compare(
+        self, version: Version, partials: Sequence[Path], evidence: Path, *, stopping: Callable[[], bool] = never
+    ) -> Comparison:
+        """Compare the speed rows of commits [horizon, next_horizon) with the batch layer's partials of the same.
+
+        If they disagree, `evidence` is then a Parquet file of these speed rows. Corrections are not compared where
+        the patience has changed since the horizon. `stopping` as in `make_batch_table`.
+        """
+
     def end_beat(self, version: Version, tables: Sequence[BatchTable], audit: Audit) -> None:
         """Move the horizon on, onto these batch tables; the speed rows in front of it are dropped."""
 
@@ -259,6 +300,15 @@ class Store(Protocol):
 
     def drop(self, view: str) -> None:
         """Forget a view with all its versions."""
+
+    def faults_of(self, version: Version) -> list[str]:
+        """What is wrong with batch tables of a version, as far as a glance or an earlier failure tells."""
+
+    def discard(self, view: str, number: int) -> None:
+        """Remove a version that cannot be read, whatever its state; nobody answers for its view then."""
+
+    def clean(self) -> None:
+        """Remove batch tables that no version has, which a process that died left. Only while none is being made."""
 
     def stall(self, view: str, number: int, error: str | None, *, quarantined: bool = False) -> None:
         """Record why a version cannot go on, or that it can again. A quarantined one must not be computed."""

@@ -172,6 +172,6 @@ def _version(end: Position) -> int:
 def stale(name: str) -> StaleMarkError:
     """The error for a piece that does not begin where its file stands."""
     return StaleMarkError(
-        f"file '{name}' does not stand where this piece of it begins",
-        fix="nothing of this request was kept; ask where the file stands and continue from there",
+        f"file '{name}': this part does not begin at the stored mark",
+        fix="nothing of this request was stored; read the stored mark and continue from there",
     )

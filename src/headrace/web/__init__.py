@@ -1,1 +1,1 @@
-"""HTTP: endpoints over a runtime, and the one page. Thin: no rule of the product lives here."""
+"""HTTP: endpoints over a runtime, and the page. No business rules."""

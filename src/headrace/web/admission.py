@@ -1,4 +1,4 @@
-"""How much of the bodies of requests is in memory at once: beyond that, a request is told to come back."""
+"""Limits the memory for request bodies; above the limit, requests get a 429."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Admission:
             self._held -= claim.size
 
     def take(self, size: int) -> None:
-        """Count so many bytes more, or refuse."""
+        """Reserve this many more bytes, or refuse."""
         if self._held + size > self._most_bytes:
             raise OverloadError(
-                "too much is being sent at once",
+                "too many bytes of requests are in flight",
                 found=f"{self._held:,} bytes of requests in memory",
                 expected=f"at most {self._most_bytes:,} (setting bodies_mb)",
-                fix="nothing of this request was kept; try again in a moment",
+                fix="nothing of this request was stored; try again in a moment",
             )
         self._held += size
 

@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 EXAMPLE = {"key": [{"page": "/home"}]}
 _WHAT = {
-    "by": "keys to keep, separated by commas; the others are merged. Empty: the grand total",
-    "start": "closed bound, ISO 8601 or relative to the newest event (-1h)",
-    "end": "open bound, of the same forms",
-    "window": "size of the windows, such as 1h; all is one window over all time between start and end",
-    "every": "how far apart windows start, such as 5m",
-    "order": "which windows come first: oldest, as without it, or newest; keys are in ascending order within a window",
-    "limit": f"most rows of the reply: {DEFAULT_LIMIT:,} if not said, at most {HIGHEST_LIMIT:,}",
-    "cursor": "next_cursor of the reply before; the rest of the question must be the same, but for the limit",
-    "version_as_of": "how many commits are to be in the answer: what the view said then, computed from the lake",
-    "timestamp_as_of": "the same by the time of a commit, ISO 8601",
+    "by": "keys to group by, separated by commas; the others are merged. Empty: grand total",
+    "start": "start, inclusive: ISO 8601, or relative to the newest event, such as -1h",
+    "end": "end, exclusive; same formats as start",
+    "window": "window size, such as 1h; all is one window from start to end",
+    "every": "interval between window starts, such as 5m",
+    "order": "which windows come first: oldest (default) or newest; within a window rows are ordered by key",
+    "limit": f"maximum number of rows: default {DEFAULT_LIMIT:,}, at most {HIGHEST_LIMIT:,}",
+    "cursor": "next_cursor of the previous reply; other parameters except limit must be the same",
+    "version_as_of": "answer as of the first N commits of the log, computed from the lake",
+    "timestamp_as_of": "answer as of a commit time, ISO 8601",
 }
 _ASK_DOC: dict[str, Any] = {
     "parameters": asked_parameters(
-        r"`key.NAME=value` keeps rows with this key; given twice it means either; \N is NULL.",
+        r"`key.NAME=value` selects rows with this key; repeat it for several values; \N is NULL.",
         {name: _WHAT[name] for name in PARAMETERS},
     )
 }
@@ -47,7 +47,7 @@ _LOOKUP_DOC: dict[str, Any] = {
                     "type": "object",
                     "properties": {
                         "key": {
-                            "description": "one object of key: value (or a list of values), or a list of such objects",
+                            "description": "an object of keys and values (or lists of values), or a list of them",
                             "oneOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}],
                         },
                         **{name: {"description": _WHAT[name]} for name in PARAMETERS},
@@ -74,23 +74,23 @@ def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
 
     @routes.get("/v1/views/{view}", response_class=Response, openapi_extra=_ASK_DOC)
     async def answer(view: str, request: Request) -> Response:
-        """Rows of a view, with how fresh and how complete they are.
+        """Query a view: rows, freshness and settled flags.
 
-        About the past Spark computes them from the lake, which may take minutes: with `Accept: application/x-ndjson`
-        the reply is lines, `{"progress": {"done", "known", "unit"}}` twice a second, and at the end `{"answer": {…}}`
-        or `{"error": {…}}`. A client that goes away ends the work.
+        With `version_as_of` or `timestamp_as_of` Spark computes the rows from the lake, which may take minutes. With
+        `Accept: application/x-ndjson` the reply is then a sequence of lines: `{"progress": {"done", "known", "unit"}}`
+        twice a second, and finally `{"answer": {…}}` or `{"error": {…}}`. Disconnecting cancels the query.
         """
         question = Question.from_text(view, request.query_params.multi_items())
         return await ask(question, request)
 
     @routes.post("/v1/views/{view}/lookup", response_class=Response, openapi_extra=_LOOKUP_DOC)
     async def lookup(view: str, request: Request) -> Response:
-        """The same question for many keys at once, as JSON."""
+        """Query many keys of a view in one request."""
         asked = read_object(await read_body(request, max_body), QuestionError, EXAMPLE)
         for name in asked:
             if name not in ("key", *PARAMETERS):
                 raise QuestionError(
-                    f"'{name}' is not part of a question",
+                    f"'{name}' is not a parameter of a question",
                     expected=f"key, {', '.join(PARAMETERS)}",
                     fix=did_you_mean(name, ("key", *PARAMETERS)),
                 )

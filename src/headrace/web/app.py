@@ -30,7 +30,7 @@ QUESTION_BYTES = 1 << 20
 
 
 def create_app(runtime: Runtime, patience: Patience = PATIENCE) -> FastAPI:
-    """All endpoints. Whoever serves it sets `app.state.stopping` so that waiting requests let go."""
+    """All endpoints. The server sets `app.state.stopping` so that waiting requests end."""
     settings = runtime.workspace.settings
     max_body = settings.max_body_mb << 20
     app = FastAPI(

@@ -1,4 +1,4 @@
-"""The body of a request: read within its limit, unpacked within its limit, and what format it says it has."""
+"""The body of a request: reads and decompresses it within limits, and determines its format."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def read_file_piece(request: Request) -> FilePiece | None:
 
 
 def read_compression(request: Request) -> Compression | None:
-    """How the body is packed."""
+    """Compression of the body."""
     kind = request.headers.get("content-encoding", "").strip().lower()
     if kind in ("", "identity"):
         return None
@@ -109,10 +109,10 @@ async def read_body(request: Request, limit: int, claim: Claim | None = None) ->
             chunks.append(chunk)
     except TimeoutError as error:
         raise SlowError(
-            "the body comes too slowly",
+            "the body is sent too slowly",
             found=f"{size:,} bytes in {grace_s + size / SLOWEST_BYTES_PER_S:.0f} s",
             expected=f"{SLOWEST_BYTES_PER_S >> 10} kB a second, after {grace_s:g} s of grace",
-            fix="send smaller bodies; nothing of it was kept",
+            fix="send smaller bodies; nothing was stored",
         ) from error
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
@@ -139,7 +139,7 @@ def _too_large(size: int, limit: int) -> TooLargeError:
         "the body is too large",
         found=f"at least {size:,} bytes",
         expected=f"at most {limit:,} bytes (setting max_body_mb)",
-        fix="send it in parts; nothing of it was kept",
+        fix="send it in parts; nothing was stored",
     )
 
 

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from headrace.server.runtime import Runtime
 
 _LARGEST = (1 << 62) - 1
-Limit = Annotated[int, Query(ge=1, le=MOST_LIMIT, description=f"most dead letters of the reply, at most {MOST_LIMIT}")]
-Cursor = Annotated[int | None, Query(ge=0, le=_LARGEST, description="next_cursor of the reply before")]
-Reason = Annotated[str | None, Query(description="words that the reason must have, whatever their case")]
-ReplayCursor = Annotated[str | None, Query(description="cursor of the reply before; none begins with the oldest")]
-DryRun = Annotated[bool, Query(description="only count how many are readable now")]
+Limit = Annotated[int, Query(ge=1, le=MOST_LIMIT, description=f"maximum number of dead letters, at most {MOST_LIMIT}")]
+Cursor = Annotated[int | None, Query(ge=0, le=_LARGEST, description="next_cursor of the previous reply")]
+Reason = Annotated[str | None, Query(description="only reasons that contain this text (case-insensitive)")]
+ReplayCursor = Annotated[str | None, Query(description="cursor of the previous reply; none starts with the oldest")]
+DryRun = Annotated[bool, Query(description="only count how many can be parsed now")]
 Position = Annotated[int, Path(ge=0, le=_LARGEST, description="of the dead letter, as a page shows it")]
 
 
@@ -28,25 +28,25 @@ def dead_letter_routes(runtime: Runtime) -> APIRouter:
 
     @routes.get("/v1/streams/{stream}/dead-letters", response_class=Response)
     def page(stream: str, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None, reason: Reason = None) -> Response:
-        """The stream's dead letters, the newest first, each with its position, arrival, reason and first bytes."""
+        """Dead letters of a stream, newest first: position, arrival, reason and first bytes."""
         return reply_json(runtime.dead_letters(stream).page(limit, cursor, reason))
 
     @routes.get("/v1/streams/{stream}/dead-letters/reasons", response_class=Response)
     def reasons(stream: str) -> Response:
-        """How many dead letters there are of each reason, values left out, with the newest of each."""
+        """Number of dead letters per reason (without values), with the newest of each."""
         return reply_json({"reasons": runtime.dead_letters(stream).reasons()})
 
     @routes.post("/v1/streams/{stream}/dead-letters/replay", response_class=Response)
     def replay(stream: str, cursor: ReplayCursor = None, dry_run: DryRun = False) -> Response:
-        """Read some dead letters again, by the definition as it is now; the readable ones become events, exactly once.
+        """Parse a batch of dead letters again. Those that can now be parsed become events, exactly once.
 
-        Repeat with the reply's `cursor` until that is null: then all were read.
+        Repeat with the `cursor` of the reply until it is null.
         """
         return reply_json(runtime.dead_letters(stream).replay(cursor, dry_run=dry_run))
 
     @routes.get("/v1/streams/{stream}/dead-letters/{position}", response_class=Response)
     def show(stream: str, position: Position) -> Response:
-        """One dead letter, whole. What is not UTF-8 is escaped, and `base64` then has the exact bytes."""
+        """One complete dead letter. Bytes that are not UTF-8 are escaped; `base64` then has the exact bytes."""
         return reply_json(runtime.dead_letters(stream).show(position))
 
     return routes

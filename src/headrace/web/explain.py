@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from headrace.server.runtime import Runtime
 
 _WHAT = {
-    "at": "any time in the window, ISO 8601 or relative to the newest event (-1h); views without window take none",
-    "window": "size of the window, such as 1h; the view's own if not said",
-    "every": "how far apart windows start, such as 5m",
-    "limit": f"most events of the reply: {DEFAULT_LIMIT} if not said, at most {HIGHEST_LIMIT:,}",
-    "cursor": "next_cursor of the reply before",
+    "at": "any time in the window: ISO 8601, or relative to the newest event, such as -1h; not without a window",
+    "window": "window size, such as 1h; default: that of the view",
+    "every": "interval between window starts, such as 5m",
+    "limit": f"maximum number of events: default {DEFAULT_LIMIT}, at most {HIGHEST_LIMIT:,}",
+    "cursor": "next_cursor of the previous reply",
 }
 _DOC: dict[str, Any] = {
     "parameters": asked_parameters(
@@ -35,10 +35,10 @@ def explain_routes(runtime: Runtime) -> APIRouter:
 
     @routes.get("/v1/views/{view}/explain", response_class=Response, openapi_extra=_DOC)
     async def explain(view: str, request: Request) -> Response:
-        """The events of the log behind one cell, in the order of their arrival; late ones and corrections are marked.
+        """The events behind one cell, in order of arrival, with late events and corrections marked.
 
-        Spark finds them in the lake, which takes from half a second to minutes; a client that goes away ends it. 429
-        when two such questions are being answered already, 503 while Spark starts.
+        Spark reads them from the lake, which takes from half a second to minutes. Disconnecting cancels the query. 429
+        when two such queries are running, 503 while Spark is starting.
         """
         asked = CellQuestion.from_text(view, request.query_params.multi_items())
         return await reply_when_done(request, lambda job: runtime.explain(asked, job).as_dict())

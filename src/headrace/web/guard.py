@@ -1,4 +1,4 @@
-"""Around every request: who may ask, and a fault of ours becomes a plain 500 with its trace in the log."""
+"""Checks access of every request, and turns an unexpected exception into a 500 with the stack trace in the log."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Guard:
             log.exception("request failed", method=scope["method"], path=scope["path"])
             if not started:
                 failure = from_system(error) if isinstance(error, OSError) else None
-                failure = failure or InternalError("the server made a mistake", fix="its log has the details")
+                failure = failure or InternalError("internal error", fix="its log has the details")
                 await reply_error(failure)(scope, receive, send)
 
     def _refuse(self, scope: Scope) -> HeadraceError | None:
@@ -77,7 +77,7 @@ class Guard:
         if shows or is_open(scope["path"]):
             return _refuse_other_site(scope, headers)
         return UnauthorizedError(
-            "this server asks for a token",
+            "a token is required",
             expected="a header 'Authorization: Bearer …'",
             fix="the token is the setting `token` of its workspace",
         )
@@ -88,10 +88,10 @@ class Guard:
         if is_loopback(name) or name == self._host:
             return None
         return ForbiddenError(
-            "without a token this server answers to the names of this machine only",
+            "without a token this server accepts only local host names",
             found=f"host '{host}'",
             expected="127.0.0.1 or localhost",
-            fix="set `token` in headrace.toml to use it by another name",
+            fix="set `token` in headrace.toml to use another host name",
         )
 
 
@@ -106,7 +106,7 @@ def host_name(host: str) -> str | None:
 
 
 def _refuse_other_site(scope: Scope, headers: Headers) -> HeadraceError | None:
-    """What a page of another site sends on behalf of whoever has it open; it may link to our pages and nothing else.
+    """The error for a request from a page of another site; such pages may only link to ours.
 
     Browsers send Origin with requests that change something or read the reply, and Sec-Fetch-Site with all.
     """

@@ -44,34 +44,34 @@ _EVENTS_DOC: dict[str, Any] = {
             "name": "Headrace-File",
             "in": "header",
             "schema": {"type": "string"},
-            "description": "Which piece of which file the events are, as JSON: `name`; `mark`, where the file stands "
-            "with this piece; `after`, the mark where it stands before it, or for a first piece `seen`, the version of "
-            "the name; `first`, what stands for the first event; `start`, true to count its events anew. A piece that "
-            "does not begin where the file stands is a 409 `stale_mark`.",
+            "description": "Which part of which file the events are, as JSON: `name`; `mark`, the mark after "
+            "this part; `after`, the mark before it, or for a first part `seen`, the version of the name; `first`, a "
+            "hash of the first event; `start`, true to count the events again. 409 `stale_mark` if the part does not "
+            "begin at the stored mark.",
         },
         {
             "name": "keep_bad",
             "in": "query",
             "schema": {"type": "boolean"},
-            "description": "Accept every event unread; what cannot be read becomes a dead letter.",
+            "description": "Accept all events; those that cannot be parsed become dead letters.",
         },
         {
             "name": "delimiter",
             "in": "query",
             "schema": {"type": "string"},
-            "description": "What separates the cells of CSV: , ; | or tab. By default it is guessed.",
+            "description": "CSV delimiter: , ; | or tab; detected by default.",
         },
         {
             "name": "fields",
             "in": "query",
             "schema": {"type": "string"},
-            "description": "Names of the columns of CSV without a header, with commas between them.",
+            "description": "Column names of CSV without a header, separated by commas.",
         },
         {
             "name": "Content-Encoding",
             "in": "header",
             "schema": {"type": "string", "enum": ["gzip", "zstd"]},
-            "description": "How the body is packed.",
+            "description": "Compression of the body.",
         },
     ],
     "requestBody": {
@@ -95,7 +95,7 @@ def ingest_routes(runtime: Runtime, max_body: int, admission: Admission) -> APIR
 
     @routes.post("/v1/streams/{stream}/events", response_class=Response, openapi_extra=_EVENTS_DOC)
     async def take_events(stream: str, request: Request) -> Response:
-        """Take events in, in any of the formats. Acknowledged when they are on disk."""
+        """Send events in any supported format. They are on disk when the reply comes."""
         keep_bad = _flag(request, "keep_bad")
         layout, compression = read_layout(request), read_compression(request)
         key = request.headers.get("idempotency-key")
@@ -120,9 +120,9 @@ def ingest_routes(runtime: Runtime, max_body: int, admission: Admission) -> APIR
 
     @routes.get("/v1/streams/{stream}/files", response_class=Response, openapi_extra=_FILES_DOC)
     async def sent(stream: str, request: Request) -> Response:
-        """How far a file was sent: each content that came under its name, by mark, with how many events of it are kept.
+        """How much of a file was sent: its marks under this name, with the number of stored events of each.
 
-        `version` changes with each piece; `same` has what came under other names and begins with the same event.
+        `version` changes with each part; `same` lists files with other names that begin with the same event.
         """
         name, first = (request.query_params.get(asked, "") for asked in ("name", "first"))
         if not name:
@@ -131,7 +131,7 @@ def ingest_routes(runtime: Runtime, max_body: int, admission: Admission) -> APIR
 
     @routes.get("/v1/tokens/{token}", response_class=Response, openapi_extra=_WAIT_DOC)
     async def follow(token: str, request: Request) -> Response:
-        """Whether every serving view has the events of an ingest reply; stalled views are named."""
+        """Whether every serving view has the events of an ingest reply; lists stalled views."""
         deadline = time.monotonic() + _wait_s(request)
         state: TokenState = runtime.token(token)
         while not state.complete and (left := deadline - time.monotonic()) > 0:
@@ -147,7 +147,7 @@ def ingest_routes(runtime: Runtime, max_body: int, admission: Admission) -> APIR
 _FILES_DOC: dict[str, Any] = {
     "parameters": [
         {"name": name, "in": "query", "schema": {"type": "string"}, "description": what}
-        for name, what in (("name", "Name of the file."), ("first", "What stands for its first event."))
+        for name, what in (("name", "Name of the file."), ("first", "Hash of its first event."))
     ]
 }
 _WAIT_DOC: dict[str, Any] = {
@@ -165,7 +165,7 @@ _WAIT_DOC: dict[str, Any] = {
 def _flag(request: Request, name: str) -> bool:
     text = request.query_params.get(name, "false").lower()
     if text not in ("true", "false", "1", "0", ""):
-        raise RequestError(f"parameter '{name}' is not a truth value", found=repr(text), expected="true or false")
+        raise RequestError(f"parameter '{name}' is not a boolean", found=repr(text), expected="true or false")
     return text in ("true", "1")
 
 

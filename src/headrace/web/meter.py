@@ -20,31 +20,29 @@ class RequestNumbers:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.requests = Counter(
             "headrace_http_requests",
-            "HTTP requests by endpoint (empty: none, or refused before) and status.",
+            "HTTP requests by endpoint (empty: unknown, or rejected earlier) and status.",
             ["endpoint", "status"],
             registry=registry,
         )
         self.ingest_requests = Counter(
             "headrace_ingest_requests",
-            "Requests that brought events, by stream (empty: no such stream) and status.",
+            "Ingest requests by stream (empty: no such stream) and status.",
             ["stream", "status"],
             registry=registry,
         )
         self.ingest_bytes = Counter(
-            "headrace_ingest_bytes", "Bytes of bodies that brought events.", ["stream"], registry=registry
+            "headrace_ingest_bytes", "Bytes of ingest request bodies.", ["stream"], registry=registry
         )
         self.accepted = Counter(
             "headrace_events_accepted",
-            "Events acknowledged over HTTP; a repeated request counts again.",
+            "Events acknowledged over HTTP; retried requests are counted again.",
             ["stream"],
             registry=registry,
         )
-        self.refused = Counter(
-            "headrace_events_refused", "Events refused over HTTP, each with its reason.", ["stream"], registry=registry
-        )
+        self.refused = Counter("headrace_events_refused", "Events refused over HTTP.", ["stream"], registry=registry)
         self.ingest_seconds = Histogram(
             "headrace_ingest_seconds",
-            "Time from a request with events to its acknowledgement.",
+            "Time to acknowledge an ingest request.",
             registry=registry,
             buckets=SECONDS,
         )

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 STATES = ("ok", "starting", "restarting", "failing")
 TIMES = {
     "commit": ("headrace_commit_seconds", "Time of one lake commit: read, parse, write, commit."),
-    "maintain": ("headrace_maintain_seconds", "Time of one step that brings views up to the lake."),
+    "maintain": ("headrace_maintain_seconds", "Time to apply new commits to the views."),
 }
 
 Of = TypeVar("Of", StreamStatus, ViewStatus)
@@ -40,7 +40,7 @@ Of = TypeVar("Of", StreamStatus, ViewStatus)
 
 @dataclass(frozen=True)
 class Number(Generic[Of]):
-    """A number that a stream or a view says of itself; None is left out."""
+    """A metric of a stream or a view; None is omitted."""
 
     name: str
     what: str
@@ -50,18 +50,18 @@ class Number(Generic[Of]):
 
 OF_STREAMS: tuple[Number[StreamStatus], ...] = (
     Number("headrace_events", "Events in the log of a stream.", lambda s: s.events, counts=True),
-    Number("headrace_dead_letters", "Dead letters of a stream; a replay takes some away.", lambda s: s.dead_letters),
+    Number("headrace_dead_letters", "Dead letters of a stream; a replay can reduce them.", lambda s: s.dead_letters),
     Number("headrace_commits", "Lake commits of a stream.", lambda s: s.commits, counts=True),
-    Number("headrace_events_per_second", "Events per second over the last seconds.", lambda s: s.events_per_second),
-    Number("headrace_backlog_bytes", "Bytes of the journal that the lake has not.", lambda s: s.backlog_bytes),
+    Number("headrace_events_per_second", "Recent events per second.", lambda s: s.events_per_second),
+    Number("headrace_backlog_bytes", "Bytes of the journal that are not in the lake yet.", lambda s: s.backlog_bytes),
     Number("headrace_lake_files", "Files of a stream's lake.", lambda s: s.lake_files),
     Number("headrace_lake_bytes", "Bytes of a stream's lake.", lambda s: s.lake_bytes),
-    Number("headrace_stream_failing", "1 while a stream is in trouble.", lambda s: int(s.error is not None)),
+    Number("headrace_stream_failing", "1 while a stream has an error.", lambda s: int(s.error is not None)),
 )
 OF_VIEWS: tuple[Number[ViewStatus], ...] = (
     Number(
         "headrace_view_freshness_seconds",
-        "Age of the oldest accepted event that a view has not; 0 when it has all; absent when not known.",
+        "Age of the oldest accepted event that a view does not have; 0 when it has all; absent when unknown.",
         lambda v: None if v.freshness_ms is None else v.freshness_ms / 1000,
     ),
     Number(
@@ -69,35 +69,35 @@ OF_VIEWS: tuple[Number[ViewStatus], ...] = (
         "1 when the freshness of a view is known.",
         lambda v: int(v.freshness_ms is not None),
     ),
-    Number("headrace_view_lag_commits", "Lake commits that a view has not.", lambda v: _lag_commits(v)),
-    Number("headrace_view_lag_bytes", "Bytes of the journal that a view has not.", lambda v: v.lag_bytes),
-    Number("headrace_view_stalled", "1 while a view cannot go on.", lambda v: int(v.stalled is not None)),
-    Number("headrace_view_building", "1 while a new version is built.", lambda v: int(v.building is not None)),
-    Number("headrace_view_version", "The version that answers.", lambda v: v.version),
-    Number("headrace_view_horizon", "The commit from which on the speed layer answers.", lambda v: v.horizon),
+    Number("headrace_view_lag_commits", "Commits that a view does not have yet.", lambda v: _lag_commits(v)),
+    Number("headrace_view_lag_bytes", "Bytes of the journal that a view does not have yet.", lambda v: v.lag_bytes),
+    Number("headrace_view_stalled", "1 while a view is stalled.", lambda v: int(v.stalled is not None)),
+    Number("headrace_view_building", "1 while a new version is being built.", lambda v: int(v.building is not None)),
+    Number("headrace_view_version", "The serving version.", lambda v: v.version),
+    Number("headrace_view_horizon", "The first commit of the speed layer.", lambda v: v.horizon),
     Number("headrace_view_batch_tables", "Batch tables of a view.", lambda v: v.batch_tables),
     Number("headrace_view_batch_rows", "Rows of a view in its batch tables.", lambda v: v.batch_rows),
     Number("headrace_view_speed_rows", "Rows of a view in the speed layer.", lambda v: v.speed_rows),
-    Number("headrace_view_audits", "Comparisons of a view's two layers.", lambda v: v.audits_run, counts=True),
+    Number("headrace_view_audits", "Audits of a view.", lambda v: v.audits_run, counts=True),
     Number(
         "headrace_view_audit_timestamp_seconds",
-        "When the two layers of the version that answers were last compared; absent before the first time.",
+        "Time of the last audit of the serving version; absent before the first.",
         lambda v: datetime.fromisoformat(v.last_audit.at).timestamp() if v.last_audit else None,
     ),
     Number(
         "headrace_view_audit_rows",
-        "Rows that the last comparison looked at.",
+        "Rows compared in the last audit.",
         lambda v: v.last_audit.rows if v.last_audit else None,
     ),
-    Number("headrace_view_alarm", "1 while the two layers of a view disagree.", lambda v: int(v.alarm is not None)),
+    Number("headrace_view_alarm", "1 while the two layers of a view differ.", lambda v: int(v.alarm is not None)),
     Number(
         "headrace_view_build_events",
-        "Events that the build under way has to read; absent while there is none.",
+        "Events that the current build has to read; absent without a build.",
         lambda v: v.building.events if v.building else None,
     ),
     Number(
         "headrace_view_build_events_done",
-        "Events that the build under way has read; absent while there is none.",
+        "Events that the current build has read; absent without a build.",
         lambda v: v.building.events_done if v.building else None,
     ),
 )
@@ -105,7 +105,7 @@ OF_VIEWS: tuple[Number[ViewStatus], ...] = (
 PARTS_OF_VIEWS: tuple[tuple[str, str, str, Callable[[ViewStatus], Mapping[str, int]]], ...] = (
     (
         "headrace_view_drift_rows",
-        "Rows for which the two layers disagreed when they were last compared, by column; 0 where they agree.",
+        "Rows that differed in the last audit, by column.",
         "column",
         lambda v: v.drift or {},
     ),
@@ -159,18 +159,20 @@ def metrics_routes(registry: CollectorRegistry) -> APIRouter:
 def _of_process(status: WorkspaceStatus) -> Iterator[Metric]:
     parts = {name: version(name) for name in ("headrace", "pyspark", "deltalake", "duckdb")}
     parts["version"] = parts.pop("headrace")
-    yield InfoMetricFamily("headrace_build", "Versions of what runs.", {**parts, "python": platform.python_version()})
-    yield StateSetMetricFamily(
-        "headrace_state", "Whether events flow.", {state: state == status.state for state in STATES}
+    yield InfoMetricFamily(
+        "headrace_build", "Versions of Headrace and its dependencies.", {**parts, "python": platform.python_version()}
     )
-    yield GaugeMetricFamily("headrace_up", "1: the server answers.", 1)
+    yield StateSetMetricFamily(
+        "headrace_state", "State of the server.", {state: state == status.state for state in STATES}
+    )
+    yield GaugeMetricFamily("headrace_up", "1 while the server answers.", 1)
     yield GaugeMetricFamily(
-        "headrace_memory_bytes", "Memory of the server and all that it started.", (status.memory_mb or 0) << 20
+        "headrace_memory_bytes", "Memory of the server and its child processes.", (status.memory_mb or 0) << 20
     )
     if status.heartbeat_ms is not None:
         yield GaugeMetricFamily(
             "headrace_heartbeat_age_seconds",
-            "Time since Spark was last seen to answer; absent while it starts.",
+            "Time since the last heartbeat of Spark; absent while it starts.",
             status.heartbeat_ms / 1000,
         )
 

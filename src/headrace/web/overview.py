@@ -1,4 +1,4 @@
-"""Endpoints that tell what there is and how it goes: streams, views, status, health, plan and apply."""
+"""Endpoints for streams, views, status, health, plan and apply."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _APPLY_DOC: dict[str, Any] = {
                     "properties": {
                         "expect": {
                             "type": ["string", "null"],
-                            "description": "fingerprint of the plan that was agreed to; another plan now is a 409",
+                            "description": "fingerprint of the plan to apply; 409 if the plan has changed",
                         }
                     },
                 }
@@ -47,28 +47,28 @@ def overview_routes(runtime: Runtime) -> APIRouter:
 
     @routes.get("/v1/views", response_class=Response)
     def views() -> Response:
-        """All views: keys, columns, version, freshness, what each layer has, audits, alarm, stalled or building."""
+        """All views: keys, columns, version, freshness, rows per layer, audits, alarm, stalled or building."""
         return reply_json({"views": runtime.views()})
 
     @routes.get("/v1/status", response_class=Response)
     def status() -> Response:
-        """The whole workspace at a glance."""
+        """State of the server, streams and views."""
         return reply_json(runtime.status())
 
     @routes.post("/v1/plan", response_class=Response)
     def plan() -> Response:
-        """What `apply` would change: the definitions folder against what runs. It runs Python definitions."""
+        """What `apply` would change. Executes the Python definition files."""
         return reply_json(runtime.plan().as_dict())
 
     @routes.post("/v1/apply", response_class=Response, openapi_extra=_APPLY_DOC)
     async def apply(request: Request) -> Response:
-        """Make the definitions folder what runs."""
+        """Apply the definitions folder."""
         expect = _read_expect(await read_body(request, _SMALL_BODY))
         return reply_json((await run_in_threadpool(runtime.apply, expect)).as_dict())
 
     @routes.get("/health", response_class=Response)
     def health() -> Response:
-        """200 while the server does its work or is about to, 503 when it fails; drift is among its warnings."""
+        """200 while the server works or is starting, 503 when it fails; drift is reported as a warning."""
         state = runtime.monitor.health()
         return reply_json(state, 503 if state.status == "failing" else 200)
 

@@ -1,4 +1,4 @@
-"""Replies that take long: their work ends with the client, and as lines of JSON they tell how far it is."""
+"""Long-running replies: cancelled when the client disconnects, with progress as lines of JSON."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def _lines(working: asyncio.Task[dict[str, Any]], job: Job) -> AsyncIterat
     except HeadraceError as error:
         yield _line({"error": error.as_dict()})
     except Exception as error:
-        yield _line({"error": InternalError(f"a fault of ours: {type(error).__name__}").as_dict()})
+        yield _line({"error": InternalError(f"internal error: {type(error).__name__}").as_dict()})
         raise
     finally:
         if not working.done():  # the client has gone, and nobody will hear of how it ends

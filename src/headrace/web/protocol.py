@@ -1,4 +1,4 @@
-"""Connections: how many there may be, and how long and how much they may take to say what they want."""
+"""Limits on connections: their number, and the time and size of headers."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class LimitedProtocol(HttpToolsProtocol):
             super().on_headers_complete()
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(RequestError("this is not a request in HTTP/1.1"))
+        self._refuse(RequestError("not an HTTP/1.1 request"))
 
     def _expect_headers(self) -> None:
         if self._deadline is None:
@@ -81,7 +81,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _too_slow(self) -> None:
         self._deadline = None
-        self._refuse(SlowError("the headers did not come", expected=f"all of them within {self._headers_s:g} s"))
+        self._refuse(SlowError("the headers were not received", expected=f"all of them within {self._headers_s:g} s"))
 
     def _refuse(self, error: HeadraceError) -> None:
         """Say why and close, at once: whatever else was sent is not read."""

@@ -54,7 +54,7 @@ def url_of(bound: socket.socket) -> str:
 
 
 def raise_file_limit(connections: int) -> int:
-    """Let this process open so many connections beside its files; how many the system allows."""
+    """Raise the limit of open files for this many connections; returns how many the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + OTHER_FILES
     if soft < wanted:
@@ -76,7 +76,7 @@ def give_memory_back() -> None:
 
 
 class Server(uvicorn.Server):
-    """A server that leaves signals to whoever runs it."""
+    """A server that does not handle signals itself."""
 
     def __init__(self, app: FastAPI, most_connections: int) -> None:
         allowed = raise_file_limit(most_connections)
@@ -97,7 +97,7 @@ class Server(uvicorn.Server):
         self.on_stop: Callable[[], None] = lambda: None  # called when it begins to stop, before requests in flight end
 
     def stop(self) -> None:
-        """Take no more requests, let those in flight end, then return from `run`. From any thread."""
+        """Accept no more requests, finish those in flight, then return from `run`. Callable from any thread."""
         self._app.state.stopping = True
         self.should_exit = True
 

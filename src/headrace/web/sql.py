@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 PARAMETERS = ("query", "limit")
 EXAMPLE = {"query": "SELECT page, sum(hits) AS hits FROM traffic GROUP BY page ORDER BY hits DESC", "limit": 10}
 _LIMIT = (
-    f"most rows of the reply: {DEFAULT_LIMIT:,} if not said, at most {HIGHEST_LIMIT:,}, or all: then the reply is "
-    f"whole or, above {MOST_BYTES >> 20} MB, an error"
+    f"maximum number of rows: default {DEFAULT_LIMIT:,}, at most {HIGHEST_LIMIT:,}, or all; all fails if the reply "
+    f"is larger than {MOST_BYTES >> 20} MB"
 )
 _DOC: dict[str, Any] = {
     "requestBody": {
@@ -35,7 +35,7 @@ _DOC: dict[str, Any] = {
                     "type": "object",
                     "required": ["query"],
                     "properties": {
-                        "query": {"type": "string", "description": "one SELECT; each view is a table of its name"},
+                        "query": {"type": "string", "description": "one SELECT statement; each view is a table"},
                         "limit": {"type": ["integer", "string"], "description": _LIMIT},
                     },
                 },
@@ -52,12 +52,12 @@ def sql_routes(runtime: Runtime, max_body: int) -> APIRouter:
 
     @routes.post("/v1/sql", response_class=Response, openapi_extra=_DOC)
     async def sql(request: Request) -> Response:
-        """Rows of a SELECT over the views, with how fresh they are.
+        """Run a SELECT over the views: rows and freshness.
 
-        `Accept: application/vnd.apache.arrow.stream` gives Arrow instead of JSON. A query runs in a process of its
-        own with a deadline and a memory limit (settings `sql_*`); 429 when too many run already. A view in the past,
-        `traffic VERSION AS OF 12` or `traffic TIMESTAMP AS OF '2026-03-01T12:00:00Z'`, is computed first, by Spark from
-        the lake, which may take minutes; a client that goes away ends it.
+        `Accept: application/vnd.apache.arrow.stream` returns Arrow instead of JSON. Each query runs in a separate
+        process with a timeout and a memory limit (settings `sql_*`); 429 when too many are running. For
+        `traffic VERSION AS OF 12` and `traffic TIMESTAMP AS OF '2026-03-01T12:00:00Z'` Spark first computes the view
+        from the lake, which may take minutes. Disconnecting cancels the query.
         """
         asked = _read_query(await read_body(request, max_body))
         as_arrow = ARROW_STREAM in request.headers.get("accept", "")

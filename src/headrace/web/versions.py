@@ -1,4 +1,4 @@
-"""Endpoints for the versions of a view: list them, go back, refresh, and how the two layers compared."""
+"""Endpoints for the versions of a view: list, rollback, refresh, audits."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def _doc(**fields: tuple[str, str]) -> dict[str, Any]:
 
 
 _ROLLBACK = _doc(
-    to=("integer", "number of the version to go back to; by default the one that served before"),
-    dry_run=("boolean", "only say what it would take"),
+    to=("integer", "version to roll back to; default: the previous one"),
+    dry_run=("boolean", "only report what it would do"),
 )
-_REFRESH = _doc(full=("boolean", "build the view anew from the whole log, beside the version that serves"))
+_REFRESH = _doc(full=("boolean", "rebuild the view from the whole log; the current version serves until then"))
 
 
 def version_routes(runtime: Runtime) -> APIRouter:
@@ -39,23 +39,23 @@ def version_routes(runtime: Runtime) -> APIRouter:
 
     @routes.get("/v1/views/{view}/versions", response_class=Response)
     def versions(view: str) -> Response:
-        """The versions of a view, newest first: state, horizon, commits, rows, events, which one it replaced.
+        """The versions of a view, newest first: state, horizon, commits, rows, events, and the version it replaced.
 
-        `changes` compares with that version, unless it is no longer kept: then `changed_from` is null.
+        `changes` lists the differences from the replaced version; `changed_from` is null if that is no longer stored.
         """
         return reply_json({"view": view, "versions": runtime.versions(view)})
 
     @routes.get("/v1/views/{view}/audits", response_class=Response)
     def audits(view: str) -> Response:
-        """What came of comparing the batch layer with the speed layer, newest first: commits, rows, drift."""
+        """Comparisons of the batch layer with the speed layer, newest first: commits, rows, drift."""
         return reply_json({"view": view, "audits": runtime.audits(view)})
 
     @routes.post("/v1/views/{view}/rollback", response_class=Response, openapi_extra=_ROLLBACK)
     async def rollback(view: str, request: Request) -> Response:
-        """Go back to an earlier version of a view.
+        """Roll a view back to an earlier version.
 
-        One that has its rows yet is brought up to date and serves; else it is an edit back to that definition. The
-        reply says `how` and with how many events; what serves goes on until then.
+        If its rows are still stored, it catches up and then serves; else the view is edited back to its definition.
+        The reply gives `how` and the number of events to read. The current version serves until then.
         """
         asked = _read(await read_body(request, _SMALL_BODY), to=int, dry_run=bool)
 
@@ -66,10 +66,10 @@ def version_routes(runtime: Runtime) -> APIRouter:
 
     @routes.post("/v1/views/{view}/refresh", response_class=Response, openapi_extra=_REFRESH)
     async def refresh(view: str, request: Request) -> Response:
-        """Have the batch layer read again what the speed layer has, compare, and take over.
+        """Start a refresh: the batch layer reads the commits of the speed layer again, compares, and replaces them.
 
-        The reply comes at once: version, horizon, and the commit up to which it will be taken over; the view's
-        audits tell what came of it.
+        The reply comes at once with version, horizon and the commit up to which rows are replaced. The audits of the
+        view show the result.
         """
         asked = _read(await read_body(request, _SMALL_BODY), full=bool)
         return reply_json(await run_in_threadpool(lambda: runtime.refresh(view, full=bool(asked["full"]))))
@@ -87,7 +87,7 @@ def _read(body: bytes, **types: type) -> dict[str, Any]:
         raise RequestError("the body is not an object", found=repr(said)[:80], expected="an object, or nothing")
     for name, value in said.items():
         if name not in types:
-            raise RequestError(f"'{name}' is not known here", expected=", ".join(types))
+            raise RequestError(f"'{name}' is not a parameter", expected=", ".join(types))
         if value is not None and type(value) is not types[name]:
-            raise RequestError(f"'{name}' does not fit", found=repr(value)[:80], expected=types[name].__name__)
+            raise RequestError(f"'{name}' has the wrong type", found=repr(value)[:80], expected=types[name].__name__)
     return {name: said.get(name) for name in types}

@@ -37,7 +37,7 @@ class Holder:
 
 @cache
 def boot_id() -> str:
-    """What tells this run of the machine from others; empty where the system does not say."""
+    """Identifies this boot of the machine; empty if the system does not provide it."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

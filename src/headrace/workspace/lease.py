@@ -1,4 +1,4 @@
-"""The lease of a workspace: which process writes. A courtesy to people; fences keep the data right."""
+"""The lease of a workspace: which process may write. It is advisory; fences protect the data."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def refuse_if_held(file: Path) -> None:
         where = f" at {holder.url}" if holder.url else ""
         raise InUseError(
             f"workspace '{file.parent.parent}' is in use by process {holder.pid}{where}",
-            fix="use that one, or stop it first",
+            fix="use that server, or stop it first",
         )
 
 
@@ -104,7 +104,7 @@ class Lease:
     def _restored(self) -> Holder | None:
         """What the lease says once it was written again: it was lost or is garbage, but nobody has taken over.
 
-        Whoever comes later finds it, or has found none and has taken a higher fence.
+        A later process finds it, or has found none and taken a higher fence.
         """
         with self._locked():
             found = read_holder(self._file)

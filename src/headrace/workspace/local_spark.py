@@ -1,4 +1,4 @@
-"""A Spark of one's own, for a workspace whose server is not there to lend its."""
+"""A local Spark session for a workspace without a running server."""
 
 from __future__ import annotations
 

@@ -26,38 +26,32 @@ def _setting(default: Any, description: str, **bounds: Any) -> Any:
 class Settings:
     """Every setting, with its default. A variable HEADRACE_PORT sets `port`. A value that does not fit is refused."""
 
-    host: str = _setting("127.0.0.1", "address that HTTP listens on")
-    port: int = _setting(8090, "port that HTTP listens on; 0 takes a free one", least=0, most=65535)
-    token: str | None = _setting(None, "bearer token that HTTP asks for; needed for any host but loopback")
-    data: str = _setting("data", "folder of the log, the store and the journal, below the workspace")
+    host: str = _setting("127.0.0.1", "address to listen on")
+    port: int = _setting(8090, "port to listen on; 0 selects a free port", least=0, most=65535)
+    token: str | None = _setting(None, "bearer token of HTTP requests; required unless host is loopback")
+    data: str = _setting("data", "data folder: lakes, store and journals; relative to the workspace")
     spark_master: str = _setting("local[*]", "Spark master")
-    spark_memory: str = _setting("1g", "memory of the Spark driver's heap")
-    spark_java_options: str = _setting(QUICK_JAVA, "options of Spark's Java, for its compiler and memory")
-    max_body_mb: int = _setting(
-        64, "largest body of one request, also when unpacked and when written as JSON", least=1, most=1024
-    )
-    bodies_mb: int = _setting(
-        96, "most megabytes of bodies in memory at once (and at least one largest); beyond it 429", least=1
-    )
-    max_connections: int = _setting(2000, "most connections at once; beyond it 429", least=10)
-    append_every_ms: int = _setting(700, "shortest time between two lake commits of a stream", least=0)
-    append_mb: int = _setting(96, "most megabytes of the journal in one lake commit", least=1)
-    upkeep_every_s: float = _setting(30.0, "pause between two rounds of the lake's upkeep", least=0.1)
+    spark_memory: str = _setting("1g", "heap size of the Spark driver")
+    spark_java_options: str = _setting(QUICK_JAVA, "JVM options of Spark")
+    max_body_mb: int = _setting(64, "maximum request body, also decompressed and as JSON", least=1, most=1024)
+    bodies_mb: int = _setting(96, "maximum memory for request bodies (at least `max_body_mb`); above it 429", least=1)
+    max_connections: int = _setting(2000, "maximum number of connections; above it 429", least=10)
+    append_every_ms: int = _setting(700, "minimum time between two commits of a stream", least=0)
+    append_mb: int = _setting(96, "maximum journal bytes in one commit", least=1)
+    upkeep_every_s: float = _setting(30.0, "pause between two runs of lake upkeep", least=0.1)
     lake_grace_s: float = _setting(
-        3600.0, "how long a file that compaction replaced stays, for readers in other processes", least=0
+        3600.0, "how long files replaced by compaction are kept for readers in other processes", least=0
     )
-    refresh_every_s: float = _setting(
-        3600.0, "how often the batch layer takes over from the speed layer, where no SCHEDULE says", least=1
-    )
+    refresh_every_s: float = _setting(3600.0, "refresh interval of views without a SCHEDULE", least=1)
     retire_after_s: float = _setting(
-        86400.0, "how long versions that were replaced, the newest five of a view, can be gone back to", least=0
+        86400.0, "how long replaced versions can be rolled back to (at most five per view)", least=0
     )
-    sql_timeout_s: float = _setting(10.0, "deadline of one query of `headrace sql`", least=0.1, most=3600)
-    sql_memory_mb: int = _setting(1024, "most memory of one query of `headrace sql`, its views included", least=64)
-    sql_at_once: int = _setting(2, "most queries of `headrace sql` at once; more are refused", least=1, most=64)
-    lease_s: int = _setting(10, "a process that was silent for so long may be taken over from", least=2)
-    rehearse: bool = _setting(True, "play an event through all parts at start, so that the first is quick")
-    log_level: str = _setting("info", "least level that is logged", words=("debug", "info", "warning", "error"))
+    sql_timeout_s: float = _setting(10.0, "timeout of a `headrace sql` query", least=0.1, most=3600)
+    sql_memory_mb: int = _setting(1024, "memory limit of a `headrace sql` query, including its views", least=64)
+    sql_at_once: int = _setting(2, "maximum number of concurrent `headrace sql` queries", least=1, most=64)
+    lease_s: int = _setting(10, "another process may take over after this time without a heartbeat", least=2)
+    rehearse: bool = _setting(True, "process a test event at start, so that the first real one is fast")
+    log_level: str = _setting("info", "minimum log level", words=("debug", "info", "warning", "error"))
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -66,7 +60,7 @@ class Settings:
                 typed = check_value(str(each.type), value, each.metadata["bounds"])
             except ValueError as error:
                 raise WorkspaceError(
-                    f"'{each.name}' has a value that does not fit", found=repr(value), expected=str(error)
+                    f"'{each.name}' has an invalid value", found=repr(value), expected=str(error)
                 ) from error
             object.__setattr__(self, each.name, typed)  # the one moment at which it may change: it is being made
 
@@ -95,7 +89,7 @@ class Workspace:
         return cls(path, _change(settings, given, "options"))
 
     def make_data(self) -> None:
-        """Make the data folder, for this user alone. One that is there stays as it is: somebody may share it."""
+        """Make the data folder, for this user alone. An existing one is not changed: it may be shared."""
         if not self.data.exists():
             self.data.parent.mkdir(parents=True, exist_ok=True)
             self.data.mkdir(mode=0o700, exist_ok=True)
@@ -139,16 +133,16 @@ def _read_settings(file: Path) -> Settings:
     except PermissionError as error:
         raise WorkspaceError(
             f"settings '{file}' cannot be read: permission denied",
-            fix="run this as the user who owns the workspace, or permit this user to read them",
+            fix="run this as the user who owns the workspace, or give this user read permission",
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise WorkspaceError(f"settings '{file}' are not TOML: {error}", fix="mend the line that it names") from error
+        raise WorkspaceError(f"settings '{file}' are not TOML: {error}", fix="fix that line") from error
     names = [each.name for each in fields(Settings)]
     for name in given:
         if name not in names:
             raise WorkspaceError(
                 f"settings '{file}': '{name}' is not a setting",
-                fix=did_you_mean(name, names) or f"there are: {', '.join(names)}",
+                fix=did_you_mean(name, names) or f"settings are: {', '.join(names)}",
             )
     variables = _environment(names)
     from_file = {name: value for name, value in given.items() if name not in variables}

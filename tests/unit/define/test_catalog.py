@@ -61,10 +61,10 @@ def test_places_are_no_part_of_equality(tmp_path):
 @pytest.mark.parametrize(
     ("text", "line", "says"),
     [
-        ("x = (", 1, "this is not Python"),
-        ("\n\n1 / 0", 3, "the file failed with ZeroDivisionError: division by zero"),
-        ("def f():\n    return {}['x']\nf()", 2, "the file failed with KeyError: 'x'"),
-        ("import sys\nsys.exit(1)", 2, "the file failed with SystemExit: 1"),
+        ("x = (", 1, "not valid Python"),
+        ("\n\n1 / 0", 3, "the file raised ZeroDivisionError: division by zero"),
+        ("def f():\n    return {}['x']\nf()", 2, "the file raised KeyError: 'x'"),
+        ("import sys\nsys.exit(1)", 2, "the file raised SystemExit: 1"),
         (
             "from headrace.define.python import fluent as hr\nhr.Stream('s', 'a FLOAT')",
             2,
@@ -114,7 +114,11 @@ def test_every_stream_and_view_that_a_python_file_makes_is_declared(tmp_path):
 @pytest.mark.parametrize(
     ("text", "line", "says"),
     [
-        ("for i in range(2):\n    hr.Stream('s', 'a INT')", 3, "'s' is declared twice by this line; give each a name"),
+        (
+            "for i in range(2):\n    hr.Stream('s', 'a INT')",
+            3,
+            "'s' is declared twice by this line; give each a unique name",
+        ),
         ("a = hr.Stream('s', 'a INT')\n\na = hr.Stream('S', 'b INT')", 4, "'S' is declared twice, also at {file}:2:5"),
     ],
 )

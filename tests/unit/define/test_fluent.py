@@ -140,7 +140,7 @@ def test_python_and_sql_say_the_same(where, keys, window, columns):
         (lambda v: hr.window("1m", start="settled"), "'settled' cannot name a column"),
         (
             lambda v: hr.View("v", v.group_by(hr.window("1m", end="n")).agg(n=hr.count())),
-            "the column 'n' is there twice",
+            "the column 'n' is declared twice",
         ),
         (lambda v: hr.View("v__x", v.agg(n=hr.count())), "'v__x' cannot name a view"),
         (lambda v: hr.View("v", v), "view 'v' is not given a query; found Stream"),
@@ -152,11 +152,11 @@ def test_python_and_sql_say_the_same(where, keys, window, columns):
         (lambda v: hr.View("v", v.agg(events=hr.count())), "'events' cannot name a column"),
         (
             lambda v: hr.View("v", v.group_by("page").agg(Page=hr.count())),
-            "the column 'page' and 'Page' is there twice",
+            "the column 'page' and 'Page' is declared twice",
         ),
         (lambda v: hr.View("v", v.agg(n="count")), "the column 'n' is not an aggregate; found 'count'"),
         (lambda v: hr.View("v", v.where(5).agg(n=hr.count())), "a condition is a text; found int"),
-        (lambda v: hr.View("v", v.where("status >").agg(n=hr.count())), "this does not read on, in 'status >'"),
+        (lambda v: hr.View("v", v.where("status >").agg(n=hr.count())), "syntax error, in 'status >'"),
         (lambda v: hr.View("v", v.group_by(5).agg(n=hr.count())), "a key is a text or hr.window(…); found 5"),
         (lambda v: hr.View("v", v.group_by(w=hr.window("1m")).agg(n=hr.count())), "a key is a text or hr.window(…)"),
         (lambda v: hr.View("v", v.group_by("lower(page)").agg(n=hr.count())), 'write group_by(name="lower(page)")'),

@@ -1,4 +1,4 @@
-"""Which patterns definitions take, and what is said of the others."""
+"""Which patterns definitions accept, and the errors for the others."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def test_valid_patterns_and_their_groups(pattern, count):
     [
         ("a++", "possessive quantifiers are not available", "a+ instead of a++"),
         ("[a-z]{2}+", "possessive quantifiers are not available", "leave out"),
-        ("a(?=b)", "look-around is not available", "take the part by a group"),
-        ("(?<!a)b", "look-around is not available", "take the part by a group"),
+        ("a(?=b)", "look-around is not available", "extract the part with a group"),
+        ("(?<!a)b", "look-around is not available", "extract the part with a group"),
         (r"(a)\1", "a reference back to a group is not available", "write out"),
         (r"(?<q>a)\k<q>", "a reference back to a group is not available", "write out"),
         ("(?>a)", "an atomic group is not available", "write (?:"),
-        ("(?x) a", "the flag x is not available", "i, m and s"),
-        ("(?iU)a", "the flag U is not available", "i, m and s"),
+        ("(?x) a", "the flag x is not available", "i, m or s"),
+        ("(?iU)a", "the flag U is not available", "i, m or s"),
         (r"\h+", r"\h is not available", r"[ \t]"),
         (r"[\h_]", r"\h is not available", r"[ \t]"),
         (r"a\Z", r"\Z is not available", "write $"),

@@ -98,14 +98,14 @@ def test_an_edit_of_both_kinds_is_a_build_and_names_each():
     change = only(STREAM + VIEW.replace("count(*) AS n", "count(*) AS hits, max(bytes) AS most"))
     assert change.how == "build"
     assert change.details == (
-        "column renamed: count(*) AS n → hits (free by itself)",
+        "column renamed: count(*) AS n → hits (free on its own)",
         "column added: max(bytes) AS most",
     )
 
 
 def test_a_view_over_no_events_serves_at_once():
     changes = compare(Catalog(), RUNNING, Costs(lambda _: Size(0, 0))).changes
-    assert changes[1].reason == "no event is there to be read: it serves at once"
+    assert changes[1].reason == "no events yet: it serves at once"
 
 
 def test_a_view_of_another_stream():
@@ -125,7 +125,7 @@ def test_a_view_of_another_stream():
 def test_a_changed_stream_is_refused_with_the_way_out(old, new, detail):
     plan = compare(parse(STREAM), parse(STREAM.replace(old, new)))
     assert plan.refused[0].details[0] == detail
-    assert "declare the new form as a stream of another name" in plan.refused[0].reason
+    assert "declare the new fields as a stream with another name" in plan.refused[0].reason
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_changed_stream_is_refused_with_the_way_out(old, new, detail):
 def test_an_added_field_is_free_wherever_it_stands(fields):
     change = only_stream("x STRING, y INT", f"{fields}, y INT, z INT")
     assert (change.kind, change.how) == ("change", "free")
-    assert change.reason == "free: older events are read again where a view asks for the new field"
+    assert change.reason == "free: older events are parsed again where a view uses the new field"
     added = [f"field added: {field}" for field in re.split(", (?![^<]*>)", fields) if field != "x STRING"]
     assert change.details == (*added, "field added: z INT")
 
@@ -148,7 +148,7 @@ def test_an_added_field_is_free_wherever_it_stands(fields):
 def test_fields_are_added_and_loosened_at_once():
     change = only_stream("x INT", "y STRING AS CAST(x AS STRING), x BIGINT, z INT")
     assert change.reason == (
-        "free: what was read stays as it is; older events are read again where a view asks for the new field"
+        "free: stored events do not change; older events are parsed again where a view uses the new field"
     )
     assert change.details == (
         "field loosened: x INT → x BIGINT",
@@ -161,7 +161,7 @@ def test_an_added_field_is_nullable_or_refused():
     change = only_stream("x INT", "x INT, y INT, code INT NOT NULL")
     assert (change.kind, change.details) == ("refuse", ("field added: code INT NOT NULL", "field added: y INT"))
     assert "add it as nullable: leave out NOT NULL" in change.reason
-    assert "declare the new form" in only_stream("x INT", "x STRING, code INT NOT NULL").reason
+    assert "declare the new fields" in only_stream("x INT", "x STRING, code INT NOT NULL").reason
     assert only_stream("x INT, y INT", "y INT, z INT, x INT").details[0] == "the order of the fields"
 
 
@@ -174,7 +174,7 @@ def test_patience_is_free_for_the_stream_and_each_of_its_views():
     changes = compare(RUNNING, parse(STREAM.replace("1 MINUTE", "5 MINUTES") + VIEW)).changes
     assert [(c.what, c.name, c.how) for c in changes] == [("stream", "visits", "free"), ("view", "hits", "free")]
     assert {c.details for c in changes} == {("patience: 1 minute → 5 minutes",)}
-    assert changes[0].reason == "free: its views go on with their rows"
+    assert changes[0].reason == "free: its views keep their rows"
 
 
 def test_a_plan_is_json():
@@ -184,7 +184,7 @@ def test_a_plan_is_json():
         "what": "view",
         "name": "hits",
         "how": "free",
-        "reason": "its numbers are deleted; the log keeps every event",
+        "reason": "its rows are deleted; the log keeps every event",
         "details": [],
         "cost": None,
     }
@@ -220,7 +220,7 @@ def test_a_yes_to_one_plan_is_not_a_yes_to_another():
 )
 def test_a_loosened_field_is_free(old, new):
     change = only_stream(f"x {old}", f"x {new}")
-    assert (change.kind, change.reason) == ("change", "free: what was read stays as it is")
+    assert (change.kind, change.reason) == ("change", "free: stored events do not change")
     assert change.details == (f"field loosened: x {old} → x {new}",)
 
 

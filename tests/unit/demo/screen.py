@@ -13,7 +13,7 @@ AUDIENCE = {"visitors": 432, "at_checkout": 21, "window_end": "2025-11-28T09:10:
 
 def figures():
     tally = Tally(events=9_876, accepted=9_800, refused=76, late=321, repeats=3)
-    made = Figures(seed=7, flow_s=20, phase="events flow", url="http://127.0.0.1:1234")
+    made = Figures(seed=7, flow_s=20, phase="sending events", url="http://127.0.0.1:1234")
     made.streams = [StreamFigures("visits", tally, events=9_700, dead_letters=44, per_second=3_456, newest="09:12:13")]
     made.rates.extend([10, 4_000, 2_000])
     made.freshness_ms, made.corrections = 870, 210

@@ -21,7 +21,7 @@ def edit():
         Step("plan", "+ max(load_ms) AS slowest: a build, 23,433 events, under a second", took_s=0.1),
         Step("build", "23,433 events read from the log, while version 1 answered", took_s=4.2),
         Step("swap", "version 2 answers, with 'slowest' for all of history", took_s=0.4),
-        Step("compare", "the batch layer reads again what the speed layer has added"),
+        Step("compare", "the batch layer reads again what the speed layer has"),
     ]
     made.asking.given, made.asking.by_version, made.asking.longest_ms = 321, {1: 300, 2: 21}, 87
     return made

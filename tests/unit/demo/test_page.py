@@ -51,7 +51,7 @@ def test_the_result_of_a_good_run():
     console = Console(file=io.StringIO(), width=120)
     views = [Comparison("pulse", rows=3, cells=9, estimates=3, within_stated=3, largest_error=0.0123)]
     print_result(console, Report(views, []), figures(), json=False)
-    assert "all answers are right" in console.file.getvalue()
+    assert "all rows are correct" in console.file.getvalue()
     assert "1.2%" in console.file.getvalue()
 
 

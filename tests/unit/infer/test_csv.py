@@ -59,7 +59,7 @@ def test_cells_that_are_empty_missing_or_padded_with_zeros(tmp_path: Path) -> No
 def test_rows_of_another_width_are_counted(tmp_path: Path) -> None:
     found = drafted(tmp_path, "a,b\n1,2\n1,2\n1,2\n1\n")
     [(reason, count)] = found.refused.items()
-    assert "a CSV row with more or fewer cells than its header" in reason
+    assert "a CSV row whose number of cells differs from the header" in reason
     assert count == 1
     with pytest.raises(IngestError, match="most events would be refused"):
         drafted(tmp_path, "a,b\n1,2\n1\n2\n3\n")

@@ -113,7 +113,7 @@ def test_newest_first_is_seen(tmp_path: Path) -> None:
     assert found.span is not None
     assert found.span.newest_first
     assert found.stream.patience_ms == 60_000
-    assert any("newest events first" in note for note in found.notes)
+    assert any("newest events come first" in note for note in found.notes)
 
 
 def test_the_view_counts_adds_up_and_counts_once(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_names_that_are_keywords_and_comments_that_are_data(tmp_path: Path) -> N
         (b"\x89PNG\0\0\0", "is not text"),
         (b"{broken\n{also", "no event that can be read"),
         (b"[1, 2, 3]", "no event that can be read"),
-        (b"{}\n{}", "nothing that can be a field"),
+        (b"{}\n{}", "no field that can be declared"),
     ],
 )
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path, content: bytes, words: str) -> None:
@@ -274,6 +274,6 @@ JSON = st.recursive(
         st.dictionaries(st.sampled_from(["a", "A", "at", "id", "x y", "end"]), JSON), min_size=1, max_size=8
     )
 )
-def test_whatever_json_holds_what_is_inferred_takes_it_or_leaves_it_out(tmp_path: Path, events: list[Any]) -> None:
+def test_an_inferred_definition_accepts_any_json_of_its_sample(tmp_path: Path, events: list[Any]) -> None:
     found = drafted(tmp_path, *({**event, "plain": 1} for event in events))
     assert found.fitting == found.sampled, (found.sql, found.refused)

@@ -119,7 +119,7 @@ def render_table() -> str:
     """The first table of docs/parsing.md."""
     lines = ["| JSON | " + " | ".join(f"`{of}`" for of in TYPES) + " |", "|---" * (len(TYPES) + 1) + "|"]
     for form in FORMS:
-        title = f"`{form}`" if form else "not there"
+        title = f"`{form}`" if form else "missing"
         lines.append(f"| {title} | " + " | ".join(cell(stream_of(of), form) for of in TYPES) + " |")
     return "\n".join(lines)
 

@@ -151,7 +151,7 @@ def test_lines_of_text_have_computed_fields_only(tmp_path: Path) -> None:
     lake.close()
 
 
-def test_the_door_knows_behind_which_position_the_new_definition_judges(lake: DeadLake) -> None:
+def test_the_new_definition_applies_from_a_known_position(lake: DeadLake) -> None:
     """Requests come all the while; none that the old definition let in lies behind that position."""
     started, ends, refused = threading.Event(), list[int](), list[Any]()
 

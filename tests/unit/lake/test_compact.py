@@ -1,4 +1,4 @@
-"""Compaction keeps every row once, in its commit, whoever appends, reads or takes over meanwhile."""
+"""Compaction keeps every row once, in its commit, during appends, reads and takeovers."""
 
 from __future__ import annotations
 

@@ -29,12 +29,12 @@ CELLS = [(type_, row[0], said) for row in FIRST for type_, said in zip(TYPES, ro
 
 
 def test_every_form_is_in_the_table() -> None:
-    assert [row[0] for row in FIRST] == [f"`{form}`" if form else "not there" for form in FORMS]
+    assert [row[0] for row in FIRST] == [f"`{form}`" if form else "missing" for form in FORMS]
 
 
 @pytest.mark.parametrize(("type_", "title", "said"), CELLS)
 def test_a_cell_is_what_both_parsers_say(type_: str, title: str, said: str) -> None:
-    form = "" if title == "not there" else title.strip("`")
+    form = "" if title == "missing" else title.strip("`")
     stream, frame = stream_of(type_), line(form)
     assert cell(stream, form) == said
     assert fast(stream, frame) == (None if said == REFUSED else second(stream, frame))

@@ -17,6 +17,7 @@ from headrace.disk import free_bytes
 from headrace.errors import CorruptionError, DiskFullError
 from headrace.lake.file import LakeFileWriter
 from headrace.lake.health import check_contents, check_files, check_log
+from headrace.lake.storage import LocalStorage
 from headrace.lake.table import LakeTable
 from headrace.transport.position import Position
 
@@ -25,7 +26,7 @@ COMMITS, ROWS = 5, 1000
 
 
 def write_file(table: LakeTable, commit: int) -> None:
-    writer = LakeFileWriter(table.folder, commit, dead=False)
+    writer = LakeFileWriter(table.storage, commit, dead=False)
     numbers = pa.array(range(ROWS), pa.int64())
     writer.write(pa.table({"_commit": pa.repeat(pa.scalar(commit), ROWS), "_position": numbers, "id": numbers}))
     file = writer.close()
@@ -50,8 +51,8 @@ def entries(lake: Path) -> list[Path]:
 
 
 def test_a_whole_lake_has_no_findings(lake: Path) -> None:
-    files = reopen(lake).files(0, COMMITS)
-    assert [*check_log(lake), *check_files(lake, files), *check_contents(lake, files)] == []
+    storage, files = LocalStorage(lake), reopen(lake).files(0, COMMITS)
+    assert [*check_log(storage), *check_files(storage, files), *check_contents(storage, files)] == []
 
 
 def cut_short(path: Path) -> None:
@@ -122,11 +123,11 @@ def test_a_garbled_hint_at_the_checkpoint_does_not_matter(lake: Path) -> None:
 def test_a_lost_or_shortened_file_is_named(lake: Path, damage: Callable[[Path], None], what: str) -> None:
     files = reopen(lake).files(0, COMMITS)
     damage(lake / files[2].path)
-    (found,) = check_files(lake, files)
-    assert found.file == lake / files[2].path
+    (found,) = check_files(LocalStorage(lake), files)
+    assert found.file == str(lake / files[2].path)
     assert what in found.what
-    assert "restore it from a copy" in str(found)
-    assert [each.file for each in check_contents(lake, files)] == [found.file]
+    assert "restore it from a backup" in str(found)
+    assert [each.file for each in check_contents(LocalStorage(lake), files)] == [found.file]
 
 
 def test_a_flipped_bit_never_gives_another_value(lake: Path) -> None:
@@ -136,9 +137,9 @@ def test_a_flipped_bit_never_gives_another_value(lake: Path) -> None:
     unseen = 0
     for at in range(4, len(whole), 3):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
-        assert check_files(lake, files) == []
-        found = [each.file for each in check_contents(lake, files)]
-        assert found in ([], [path])
+        assert check_files(LocalStorage(lake), files) == []
+        found = [each.file for each in check_contents(LocalStorage(lake), files)]
+        assert found in ([], [str(path)])
         if not found:
             unseen += 1
             assert pq.read_table(path) == rows
@@ -152,7 +153,7 @@ def test_a_full_disk_commits_nothing_and_goes_on(small_disk: Callable[[int], Pat
         write_file(table, commit)
     before, ballast = table.state, disk / "ballast"
     fill(ballast)
-    writer = LakeFileWriter(table.folder, before.next_commit, dead=False)
+    writer = LakeFileWriter(table.storage, before.next_commit, dead=False)
     numbers = pa.array(range(10**5), pa.int64())
     rows = pa.table({"_commit": numbers, "_position": numbers, "id": numbers})
     with pytest.raises(OSError, match="No space left"):

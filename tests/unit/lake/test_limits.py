@@ -1,4 +1,4 @@
-"""What one event may hold has a limit that both parsers keep, and no event of 10 MB is dear to judge."""
+"""Both parsers apply the same limits to one event, and an event of 10 MB is cheap to check."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.lake.forms import ARRIVED_US, fast, second
 SIZE = 10 << 20
 MOST_MB, MOST_CPU_S = 150, 2.0  # it takes half a second on a core that is busy otherwise
 FULL = f"more than {MOST_VALUES:,} values in one event"
-TWICE = "field 'id' is there twice"
+TWICE = "field 'id' appears twice"
 (LINES,) = parse("CREATE STREAM s (id BIGINT NOT NULL, word STRING)").streams.values()
 (STREAM,) = parse(
     """CREATE STREAM s (id BIGINT NOT NULL, word STRING, price DECIMAL(8,2), tags ARRAY<STRING>,

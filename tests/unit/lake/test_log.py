@@ -45,7 +45,7 @@ def test_the_log_stays_short_and_says_the_same(tmp_path: Path) -> None:
     append(Table(tmp_path, STREAM, fence=2), 3)
 
 
-def test_a_writer_that_slept_while_its_place_was_cleaned_up_is_refused(tmp_path: Path) -> None:
+def test_a_paused_writer_whose_log_entries_were_cleaned_up_is_refused(tmp_path: Path) -> None:
     slept = table_of(tmp_path, 3)
     new = Table(tmp_path, STREAM, fence=2)
     for _ in range(2):
@@ -62,7 +62,7 @@ def test_a_writer_that_slept_while_its_place_was_cleaned_up_is_refused(tmp_path:
     assert Table(tmp_path, STREAM, fence=None).files(0, 10_000) == new.files(0, 10_000)
 
 
-def test_what_a_writer_left_that_died_before_it_found_out_is_not_read(tmp_path: Path) -> None:
+def test_what_a_fenced_writer_left_is_not_read(tmp_path: Path) -> None:
     """It linked an entry, or wrote a checkpoint, where the log was cleaned up already, and was killed."""
     table = table_of(tmp_path, EVERY)
     DeltaTable(tmp_path).create_checkpoint()
@@ -95,7 +95,7 @@ def test_a_table_opened_again_by_the_same_process_takes_over_from_the_one_before
 
 def test_a_draft_that_a_killed_process_left_is_in_nobodys_way(tmp_path: Path) -> None:
     table = table_of(tmp_path, 1)
-    table.log._draft.write_bytes(b"half an en")
+    (tmp_path / ".entry-00000001").write_bytes(b"half an en")
     append(table, 1)
     assert Table(tmp_path, STREAM, fence=None).state.next_commit == 2
 

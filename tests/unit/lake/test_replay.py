@@ -121,7 +121,7 @@ def test_compaction_in_the_middle_is_met_by_another_try(lake: DeadLake, tmp_path
 def compact(lake: DeadLake) -> None:
     """All dead letters in one file, as upkeep does it."""
     files = lake.table.files(0, lake.table.state.next_commit, dead=True)
-    writer = LakeFileWriter(lake.table.folder, files[0].first_commit, dead=True)
+    writer = LakeFileWriter(lake.table.storage, files[0].first_commit, dead=True)
     ours = ["_commit", "_committed_at", "_arrived", "_newest", "_position", "_reason", "_value"]
     for file in files:
         writer.write(pq.read_table(lake.table.folder / file.path, columns=ours, partitioning=None))
@@ -203,12 +203,12 @@ def test_failures_say_what_to_do(lake: DeadLake, tmp_path: Path) -> None:
 
     with pytest.raises(UnavailableError, match="a worker died; nothing of this step was changed; replay again"):
         Replay(broken, lake.table, tmp_path).step(LOOSE)
-    with pytest.raises(QuestionError, match="'cursor' is none of a replay's"):
+    with pytest.raises(QuestionError, match="'cursor' is not a cursor of a replay"):
         Replay(in_this_process, lake.table, tmp_path).step(LOOSE, "x")
     with pytest.raises(NotReadyError, match="replayed by a server"):
         DeadLetters("s", lake.table).replay()
     running = Replay(in_this_process, lake.table, tmp_path)
-    with running._one, pytest.raises(ConflictError, match="a replay is under way"):
+    with running._one, pytest.raises(ConflictError, match="a replay is already running"):
         running.step(LOOSE)
 
 

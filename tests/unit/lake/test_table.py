@@ -31,7 +31,7 @@ def test_a_stale_writer_is_refused(tmp_path: Path) -> None:
     table = Table(tmp_path, STREAM, fence=1)
     start = table.state
     table.commit(start, 10, None, [new_file("a", 0)])
-    with pytest.raises(FencedError, match="moved on without this process"):
+    with pytest.raises(FencedError, match="was changed by another process"):
         table.commit(start, 10, None, [new_file("b", 0)])
     assert Table(tmp_path, STREAM, fence=2).rows() == 5
 

@@ -1,4 +1,4 @@
-"""Upkeep killed at any point loses nothing and leaves nothing; files stay while somebody may need them."""
+"""Upkeep killed at any point loses nothing and leaves nothing; files stay while a reader may need them."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_while_events_wait_only_what_is_quick_is_done(tmp_path: Path) -> None:
     assert upkeep.last_us is not None
 
 
-def test_the_journal_gives_back_what_the_lake_holds_and_no_key_needs(tmp_path: Path) -> None:
+def test_the_journal_deletes_what_is_in_the_lake_and_needed_by_no_key(tmp_path: Path) -> None:
     clock = [10**15]
     journal = Journal(
         tmp_path / "j", fence=1, segment_bytes=1, clock_us=lambda: clock[0], monotonic_s=lambda: clock[0] / 1e6

@@ -45,7 +45,7 @@ def test_two_files_of_one_commit_stay_together() -> None:
     assert step_end([], 3, 9, 1) == 9  # commits without live events
 
 
-def test_a_step_ends_where_it_is_told_although_its_file_reaches_beyond() -> None:
+def test_a_step_ends_at_its_commit_even_if_the_file_has_later_ones() -> None:
     compacted = [LakeFile("a", 1, 400, False, 0, 39)]
     assert step_end(compacted, 20, 31, 130) == 31  # there is room for 13 commits, but a build ends at its horizon
     assert step_end(compacted, 20, 31, 50) == 25

@@ -70,7 +70,7 @@ def test_all_rows_come(store: DuckStore, tmp_path: Path) -> None:
     assert len(rest.rows()) == 13, "from the cursor on, if one is given"
 
 
-def test_a_view_that_goes_on_between_two_pages_gives_each_row_once(store: DuckStore, tmp_path: Path) -> None:
+def test_a_view_that_is_updated_between_two_pages_gives_each_row_once(store: DuckStore, tmp_path: Path) -> None:
     merge(store, tmp_path, *(simple_event(f"/{n}", 1 * MINUTE, 1) for n in range(9)))
 
     def go_on() -> None:  # one key that was read, one that will be, and two that are new: before and behind

@@ -33,7 +33,7 @@ def test_a_past_becomes_a_table(query: str, made: str) -> None:
 @pytest.mark.parametrize(
     ("past", "words"),
     [
-        ("VERSION AS OF -1", "version_as_of is not a number of commits; found '-1'; expected how many commits"),
+        ("VERSION AS OF -1", "version_as_of is not a number of commits; found '-1'; expected the number of commits"),
         ("VERSION AS OF - 1", "version_as_of is not a number of commits; found '- 1'"),
         ("VERSION AS OF 1.5", "version_as_of is not a number of commits; found '1.5'"),
         ("VERSION AS OF 'text'", "version_as_of is not a number of commits; found 'text'"),

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from headrace.aggregate import REGISTRY
 from headrace.define.model import Column, Key, View, Window
 from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE
-from headrace.store.duckdb.key_ids import key_id_of
-from headrace.store.duckdb.tables import partial_columns
+from headrace.store.columns import partial_columns
+from headrace.store.key_ids import key_id_of
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Expression, Type, decimal
 
 TYPES = (STRING, BOOLEAN, INT, BIGINT, DOUBLE, decimal(10, 2), DATE, TIMESTAMP)

@@ -21,10 +21,11 @@ from headrace.define.model import View, Window
 from headrace.errors import CorruptionError, DiskFullError, HeadraceError, UnavailableError
 from headrace.faults import VARIABLE
 from headrace.store.base import EVENTS, KEY_ID, PANE
+from headrace.store.columns import partials_of
 from headrace.store.duckdb.apart import make_apart
 from headrace.store.duckdb.batch_table import Made, check_batch_table, make_batch_table
 from headrace.store.duckdb.portions import cut
-from headrace.store.duckdb.tables import partials_of, quoted
+from headrace.store.duckdb.tables import quoted
 from headrace.types import STRING
 from tests.unit.store.partial_files import Event, make_view, partials, simple_event, write_partials
 

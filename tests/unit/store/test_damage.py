@@ -17,13 +17,14 @@ from headrace.errors import CorruptionError, DiskFullError, WorkspaceError
 from headrace.faults import VARIABLE
 from headrace.lake.table import LakeState
 from headrace.server.reconcile import reconcile_views
-from headrace.server.stored import highest_fence, open_store
+from headrace.server.stored import highest_fence
 from headrace.store.duckdb import database
 from headrace.store.duckdb.store import DuckStore
+from headrace.store.opening import open_store
 from headrace.transport.position import Position
 from headrace.workspace.settings import Settings, Workspace
+from tests.contracts.store.layers import VIEW, counted, serving, step
 from tests.unit.store.partial_files import simple_event, write_partials
-from tests.unit.store.test_duckdb import VIEW, counted, serving, step
 
 SOME = 2000  # rows of a step
 
@@ -51,7 +52,7 @@ def test_a_full_disk_merges_nothing_and_goes_on(tmp_path: Path, monkeypatch: pyt
     store.register(VIEW, "a", 5)
     file = write_partials(tmp_path / "p", VIEW, [simple_event("/a", 0)])
     monkeypatch.setenv(VARIABLE, f"{point}=ENOSPC")
-    with pytest.raises(DiskFullError, match=f"views cannot be brought on: the disk of '{tmp_path}/store' is full"):
+    with pytest.raises(DiskFullError, match=f"views cannot be updated: the disk of '{tmp_path}/store' is full"):
         store.apply(step(0, 1), {("traffic", 1): [file]})
     assert (serving(store).applied_to, counted(store, serving(store))) == (0, 0)
     monkeypatch.delenv(VARIABLE)
@@ -157,7 +158,7 @@ def test_a_lost_store_is_begun_anew(workspace: Workspace) -> None:
 CRASH = """
 import os, sys
 from headrace.store.duckdb.store import DuckStore
-from tests.unit.store.test_duckdb import VIEW, step
+from tests.contracts.store.layers import VIEW, step
 store = DuckStore.open(sys.argv[1], fence=1)
 store.register(VIEW, "a", 5)
 for commit in range(5):

@@ -20,15 +20,15 @@ from headrace.errors import CorruptionError
 from headrace.lake.table import LakeState
 from headrace.maintain.slices import Slices, slices_folder
 from headrace.server.reconcile import reconcile_views
-from headrace.server.stored import clean, open_store
-from headrace.store.base import BatchTable, Point
+from headrace.server.stored import clean
+from headrace.store.base import Point, Store
 from headrace.store.duckdb.batch_table import make_batch_table
 from headrace.store.duckdb.database import DAMAGED
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.opening import open_store
 from headrace.transport.position import Position
 from headrace.workspace.settings import Settings, Workspace
+from tests.contracts.store.layers import counted, serving
 from tests.unit.store.partial_files import make_view, simple_event, write_partials
-from tests.unit.store.test_duckdb import counted, serving
 
 VIEW = make_view("traffic")
 ROWS = 3_000
@@ -44,16 +44,15 @@ def workspace(tmp_path: Path) -> Workspace:
 def fill(workspace: Workspace, fence: int = 1) -> Path:
     """A store whose view answers from one batch table; that file."""
     store = open_store(workspace, fence)
-    store.register(VIEW, fingerprint(VIEW), 5, Point(3, Position.at(30), None))
+    version = store.register(VIEW, fingerprint(VIEW), 5, Point(3, Position.at(30), None))
     file = write_partials(workspace.folder / "p", VIEW, [simple_event(f"/{i}", 0) for i in range(ROWS)])
-    store.batch_folder.mkdir()
-    made = make_batch_table(VIEW, store.batch_folder / "t.duckdb", partials=[Path(file)], earlier=[])
+    table = store.make_batch_table(version, (0, 3), [Path(file)])
     store.build("traffic", 1, 3)
-    store.fill("traffic", 1, BatchTable("t.duckdb", 0, 3, made.rows, made.events))
+    store.fill("traffic", 1, table)
     store.promote("traffic", 1)
     assert counted(store, serving(store)) == ROWS
     store.close()
-    return store.batch_folder / "t.duckdb"
+    return workspace.data / "batch" / table.file
 
 
 def half(path: Path) -> None:
@@ -72,7 +71,7 @@ def put_another(path: Path) -> None:
     (path.parent / "q").unlink()
 
 
-def states(store: DuckStore) -> list[tuple[int, str]]:
+def states(store: Store) -> list[tuple[int, str]]:
     with store.snapshot() as snapshot:
         return [(version.number, version.state) for version in snapshot.versions()]
 
@@ -89,11 +88,11 @@ def test_a_damaged_batch_table_is_named_and_built_anew(workspace: Workspace, dam
     reconcile_views(store, CATALOG, {VIEW.stream: LAKE})
     assert states(store) == [(2, "registered")]
     clean(store, workspace.builds)
-    assert not any(store.batch_folder.iterdir())
+    assert not any(path.parent.iterdir())
     store.close()
 
 
-def reads_right(store: DuckStore) -> str | None:
+def reads_right(store: Store) -> str | None:
     """The right number, or why there is none."""
     try:
         assert counted(store, serving(store)) == ROWS

@@ -16,10 +16,10 @@ from headrace.define.model import View, Window
 from headrace.store.base import COUNTED, Selection
 from headrace.store.duckdb import levels
 from headrace.store.duckdb.batch_table import make_batch_table
-from headrace.store.duckdb.few import fold_few
 from headrace.store.duckdb.levels import Part, parts_of
 from headrace.store.duckdb.sketches import register_functions
 from headrace.store.duckdb.tables import Source, few, fold
+from headrace.store.few import fold_few
 from tests.unit.store.partial_files import make_view, simple_event, write_partials
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000

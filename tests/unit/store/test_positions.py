@@ -1,4 +1,4 @@
-"""The store keeps the position of a version: of one partition or of several, or that it is not known."""
+"""Positions that an older file keeps as numbers are read as positions."""
 
 from __future__ import annotations
 
@@ -7,23 +7,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from headrace.store.base import Point, Step
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.position import START, Position
-
-from .test_duckdb import VIEW, serving
-
-
-@pytest.mark.parametrize("position", [START, Position.at(10**12), Position((3, 0, 7)), None])
-def test_a_position_is_there_after_a_restart(tmp_path: Path, position: Position | None) -> None:
-    store = DuckStore.open(tmp_path / "store", fence=1)
-    assert store.register(VIEW, "a", 5, Point(0, Position((1, 2)), None)).position == Position((1, 2))
-    store.apply(Step("events", 0, 1, position, None, 0), {(VIEW.name, 1): []})
-    assert serving(store).position == position
-    store.close()
-    again = DuckStore.open(tmp_path / "store", fence=2)
-    assert serving(again).position == position
-    again.close()
+from tests.contracts.store.layers import VIEW, serving
 
 
 @pytest.mark.parametrize(("number", "position"), [(30, Position.at(30)), (0, START), (-1, None)])

@@ -181,7 +181,7 @@ def test_a_full_disk_refuses_keeps_nothing_and_goes_on(
     journal = Journal(tmp_path, fence=1)
     kept = journal.submit(LINE, 1, [], key="a", digest="d").result()
     monkeypatch.setenv(VARIABLE, f"{point}=ENOSPC")
-    with pytest.raises(DiskFullError, match=f"the disk of '{tmp_path}' is full.*nothing of this request was kept"):
+    with pytest.raises(DiskFullError, match=f"the disk of '{tmp_path}' is full.*nothing of this request was stored"):
         journal.submit(LINE * 9, 9, [], key="b", digest="d").result()
     assert isinstance(journal.trouble, DiskFullError)
     assert journal.recall("b") is None
@@ -269,7 +269,9 @@ def test_a_lost_last_segment_is_noticed_by_the_durable_end(tmp_path: Path) -> No
     segments = filled(tmp_path)
     end = end_of(segments[2])
     segments[2].unlink()
-    with pytest.raises(CorruptionError, match=f"has lost its end.*expected up to {end}.*delete '{tmp_path}/durable'"):
+    with pytest.raises(
+        CorruptionError, match=f"lost its last records.*expected up to {end}.*delete '{tmp_path}/durable'"
+    ):
         Journal(tmp_path, fence=2)
     (tmp_path / "durable").unlink()
     again = Journal(tmp_path, fence=2)
@@ -305,7 +307,7 @@ def test_a_missing_file_is_named_never_skipped(tmp_path_factory: pytest.TempPath
     list_segments(folder)[lost].path.unlink()
     for read in (lambda: cut(folder, starts[first], starts[4], 10, 10**6), lambda: list(spans(folder, 0, starts[4]))):
         if first <= lost:
-            with pytest.raises(CorruptionError, match=f"does not hold position {starts[lost]}"):
+            with pytest.raises(CorruptionError, match=f"does not contain position {starts[lost]}"):
                 read()
     assert cut(folder, starts[lost + 1], starts[4], 10**6, 10**6) == (
         [] if lost == 3 else [(starts[n], starts[n + 1]) for n in range(lost + 1, 4)]

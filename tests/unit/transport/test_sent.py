@@ -27,7 +27,7 @@ def counts(files: SentFiles, name: str) -> dict[str, int]:
 def test_a_piece_is_taken_only_where_its_file_stands(tmp_path: Path) -> None:
     journal = Journal(tmp_path, fence=1)
     first = put(journal, FilePiece("a", "m1", start=True), 3)
-    with pytest.raises(StaleMarkError, match="file 'a' does not stand where this piece of it begins"):
+    with pytest.raises(StaleMarkError, match="file 'a': this part does not begin at the stored mark"):
         put(journal, FilePiece("a", "m1", start=True), 3)  # another sender, that saw nothing either
     put(journal, FilePiece("a", "m2", after="m1"), 2)
     with pytest.raises(StaleMarkError):
@@ -51,7 +51,7 @@ def test_several_contents_of_one_name_and_one_that_is_sent_again(tmp_path: Path)
     journal.close()
 
 
-def test_what_is_known_of_files_comes_from_the_journal_after_a_restart(tmp_path: Path) -> None:
+def test_marks_of_files_are_read_from_the_journal_after_a_restart(tmp_path: Path) -> None:
     journal = Journal(tmp_path, fence=1)
     put(journal, FilePiece("a", "m1", first="f", start=True), 3)
     version = put(journal, FilePiece("a", "m2", after="m1", first="f"), 2)

@@ -107,7 +107,7 @@ def test_a_long_event_opens_on_a_click() -> None:
 
 def test_the_events_behind_a_cell_are_counted_and_timed_in_words() -> None:
     made = explained("/views/traffic", explanation("short"))
-    assert "1 event of the log: 0 late, 1 correction; the view counts the same." in made
+    assert "1 event of the log: 0 late, 1 correction; the view has the same count." in made
     assert "2 corrections;" in explained("/views/traffic", explanation("short", corrections=2))
     assert ">2026-03-01 12:00:00.123</time>" in made
     assert 'title="2026-03-01T12:00:00.123456Z"' in made

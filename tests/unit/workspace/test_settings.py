@@ -46,7 +46,7 @@ def test_a_variable_is_read_as_its_setting_is_typed(
 @pytest.mark.parametrize(
     ("name", "toml", "sentence"),
     [
-        ("port", "70000", "'port' has a value that does not fit; found 70000; expected at most 65535"),
+        ("port", "70000", "'port' has an invalid value; found 70000; expected at most 65535"),
         ("port", "1.5", "found 1.5; expected a whole number"),
         ("port", "true", "found True; expected a whole number"),
         ("upkeep_every_s", "0", "found 0; expected at least 0.1"),
@@ -58,16 +58,18 @@ def test_a_variable_is_read_as_its_setting_is_typed(
 )
 def test_a_value_that_does_not_fit_is_named(folder: Path, name: str, toml: str, sentence: str) -> None:
     (folder / "headrace.toml").write_text(f"{name} = {toml}\n")
-    with pytest.raises(WorkspaceError, match=f"settings '{folder}/headrace.toml': '{name}' has a value") as refused:
+    with pytest.raises(
+        WorkspaceError, match=f"settings '{folder}/headrace.toml': '{name}' has an invalid value"
+    ) as refused:
         Workspace.open(folder)
     assert sentence in str(refused.value)
 
 
 def test_each_source_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {"port": -1}
-    with pytest.raises(WorkspaceError, match=r"^'port' has a value that does not fit; found -1"):
+    with pytest.raises(WorkspaceError, match=r"^'port' has an invalid value; found -1"):
         Settings(**given)
-    with pytest.raises(WorkspaceError, match=r"^options: 'port' has a value"):
+    with pytest.raises(WorkspaceError, match=r"^options: 'port' has an invalid value"):
         Workspace.open(folder, **given)
     monkeypatch.setenv("HEADRACE_APPEND_MB", "none")
     with pytest.raises(WorkspaceError, match=r"^variable HEADRACE_APPEND_MB: 'append_mb' has .* a whole number"):

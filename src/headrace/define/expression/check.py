@@ -101,7 +101,9 @@ def check(source: Source, node: Node, scope: Scope) -> Expression:
     if term.type == VOID:
         raise source.error(node.at, "NULL alone has no type", fix="give it one, as in CAST(NULL AS STRING)")
     if term.type == INTERVAL:
-        raise source.error(node.at, "an INTERVAL stands only next to a TIMESTAMP", fix="as in at - INTERVAL 1 MINUTE")
+        raise source.error(
+            node.at, "an INTERVAL is allowed only next to a TIMESTAMP", fix="as in at - INTERVAL 1 MINUTE"
+        )
     return Expression(sql, term.type)
 
 
@@ -150,7 +152,7 @@ class Checker:
             case Cast():
                 return self._cast(node)
             case Star():
-                raise self.source.error(node.at, "* stands only in count(*)", fix="name the field")
+                raise self.source.error(node.at, "* is allowed only in count(*)", fix="name the field")
         raise AssertionError(f"no rule for {node}")
 
     def _terms(self, nodes: Sequence[Node], mistakes: Mistakes | None = None) -> list[Term]:
@@ -176,7 +178,7 @@ class Checker:
         if of and of not in scope.qualifiers:
             raise self._error(
                 node,
-                f"'{node.of}.{node.name}' names something that is not read here",
+                f"'{node.of}.{node.name}' is not defined here",
                 expected=f"a field of {scope.owner}",
             )
         if name in scope.fields:
@@ -191,7 +193,7 @@ class Checker:
         )
 
     def name(self, node: Node) -> str | None:
-        """What a field or a part is called where nothing else is said."""
+        """The default name of a field or part."""
         term = self.term(node)
         return term.text if term.op in ("field", "part") else None
 
@@ -200,7 +202,7 @@ class Checker:
             fix = {"ARRAY": f"write {render(value)}[0].{name}", "MAP": f"write {render(value)}['{name}']"}
             raise self._error(
                 node,
-                f"{render(value)} has no parts, so no '{name}'",
+                f"{render(value)} is not a STRUCT, so it has no '{name}'",
                 found=str(value.type),
                 expected="a STRUCT",
                 fix=fix.get(value.type.name),
@@ -242,9 +244,7 @@ class Checker:
         args = self._terms([arg for arg in node.args if not (mistakes and isinstance(arg, Star))], mistakes)
         if node.distinct or node.where:
             extra = "DISTINCT" if node.distinct else "FILTER"
-            raise self._error(
-                node, f"{function.name} is not an aggregate: {extra} has no meaning in it", fix="remove it"
-            )
+            raise self._error(node, f"{function.name} is not an aggregate, so it takes no {extra}", fix="remove it")
         parameters = function.pair(len(args))
         if parameters is None:
             raise self._error(
@@ -257,7 +257,7 @@ class Checker:
             if expected:
                 raise self._error(
                     node.args[i],
-                    f"{function.name}: '{parameter.name}' does not take this",
+                    f"{function.name}: '{parameter.name}' has an invalid value",
                     found=f"{arg.type} ({render(arg)})",
                     expected=expected,
                     fix=_cast_hint(render(arg), expected)
@@ -289,12 +289,12 @@ class Checker:
             return FUNCTIONS[name]
         if name in REGISTRY:
             raise self._error(
-                node, f"the aggregate {name} cannot stand inside an expression", fix="make it a column of its own"
+                node, f"the aggregate {name} cannot be used inside an expression", fix="make it a separate column"
             )
         if name in UNSTABLE:
             raise self._error(node, f"{name} {WHY_UNSTABLE}", fix="use the event time or a field of the event")
         if name in TYPE_NAMES:
-            raise self._error(node, f"{name}(…) is not a function here", fix=f"write CAST(… AS {name.upper()})")
+            raise self._error(node, f"{name}(…) is not a function", fix=f"write CAST(… AS {name.upper()})")
         if name in NOT_HERE:
             raise self._error(node, f"{name} cannot be used here: {NOT_HERE[name]}")
         hint = did_you_mean(name, [*FUNCTIONS, *ALIASES, *REGISTRY]) or "docs/definitions.md lists those that are"
@@ -303,7 +303,7 @@ class Checker:
     def _no_common(self, node: Node, of: str, args: list[Term]) -> DefinitionError:
         found = ", ".join(f"{arg.type} ({render(arg)})" for arg in args)
         return self._error(
-            node, f"{of}: the types have nothing in common", found=found, fix="CAST one to the type of the other"
+            node, f"{of}: the types are not compatible", found=found, fix="CAST one to the type of the other"
         )
 
     def _operation(self, node: Operation) -> Term:
@@ -347,7 +347,7 @@ class Checker:
             good = node.op in ("+", "-") and len(args) == 2 and types[0] in (TIMESTAMP, VOID) and types[1] == INTERVAL
             if not good:
                 raise self._error(
-                    node, "an INTERVAL is added to or taken from a TIMESTAMP, to its right",
+                    node, "an INTERVAL can only be added to or subtracted from a TIMESTAMP on its left",
                     found=f" {node.op} ".join(str(t) for t in types), fix="as in at - INTERVAL 1 MINUTE",
                 )  # fmt: skip
             return Term(node.op, TIMESTAMP, tuple(args))
@@ -427,7 +427,7 @@ class Checker:
         if value.type != STRING or to.name not in ("DATE", "TIMESTAMP") or _reads_a_field(value):
             return None
         if not value.is_literal:
-            raise self._error(node, "a constant time is written as one", found=render(value), fix=f"write {to} '…'")
+            raise self._error(node, "a constant time must be a literal", found=render(value), fix=f"write {to} '…'")
         return self._time_of(node, value, [to])
 
 

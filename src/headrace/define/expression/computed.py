@@ -26,7 +26,7 @@ ALLOWED = tuple(sorted(function.name for function in TABLE if function.duckdb))
 
 
 def duckdb_type(type_: Type) -> str:
-    """The type that values of ours have in DuckDB."""
+    """The DuckDB type of a Headrace type."""
     match type_.name:
         case "ARRAY":
             return f"{duckdb_type(type_.inner)}[]"

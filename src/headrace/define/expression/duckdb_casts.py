@@ -1,4 +1,4 @@
-"""Casts and the reading of times in DuckDB, held to what Spark reads: nothing that only one of them accepts."""
+"""Casts and time parsing in DuckDB that accept exactly what Spark accepts."""
 
 from __future__ import annotations
 

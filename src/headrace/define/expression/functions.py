@@ -265,18 +265,18 @@ UNSTABLE = frozenset({
     "current_time", "unix_timestamp", "shuffle", "monotonically_increasing_id", "spark_partition_id",
     "input_file_name", "current_user", "session_user", "user", "current_timezone", "randstr", "uniform",
 })  # fmt: skip
-WHY_UNSTABLE = "gives another value each time, so that the batch layer and the speed layer would disagree"
+WHY_UNSTABLE = "is not deterministic, so the batch layer and the speed layer would disagree"
 NOT_HERE = {
-    **dict.fromkeys(("window", "tumble", "hop"), "a window stands in GROUP BY, alone"),
+    **dict.fromkeys(("window", "tumble", "hop"), "a window is allowed only in GROUP BY, on its own"),
     **dict.fromkeys(
-        ("session", "session_window", "cumulate"), "there are window, TUMBLE and HOP; sessions are not available yet"
+        ("session", "session_window", "cumulate"), "use window, TUMBLE or HOP; sessions are not available yet"
     ),
     **dict.fromkeys(
         ("array", "map", "struct", "named_struct", "explode", "flatten", "transform"),
-        "nested values are read, not made; x[0], x.part and x['key'] take a part",
+        "nested values cannot be created here; x[0], x.part and x['key'] read a part",
     ),
     **dict.fromkeys(
-        ("row_number", "rank", "dense_rank", "lag", "lead"), "a view summarises events, it does not rank rows"
+        ("row_number", "rank", "dense_rank", "lag", "lead"), "a view aggregates events, it does not rank rows"
     ),
 }
 TYPE_NAMES = frozenset({

@@ -40,7 +40,7 @@ class ExpressionParser(Reader):
                 raise RecursionError
             node = self._chain("OR")
         except RecursionError:
-            raise self.error(self.next.start, "the expression is nested too deep", fix="split it") from None
+            raise self.error(self.next.start, "the expression is nested too deeply", fix="split it") from None
         self.depth -= 1
         return node
 
@@ -226,7 +226,7 @@ class ExpressionParser(Reader):
         if self.sees("OVER"):
             raise self.error(
                 self.next.start,
-                f"{name.text}(…) OVER is not supported: a view summarises events, it does not rank rows",
+                f"{name.text}(…) OVER is not supported: a view aggregates events, it does not rank rows",
                 fix="group by the window instead",
             )
         return Call(name.start, name.text, tuple(args), distinct, where)

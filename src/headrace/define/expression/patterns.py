@@ -29,7 +29,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _CAPTURES = re.compile(r"\((?!\?)|\(\?P?<(?![=!])")
-_LOOK = "match what stands around it too, and take the part by a group, as in regexp_extract(x, 'id=(\\d+)')"
+_LOOK = "match the text around it too, and extract the part with a group, as in regexp_extract(x, 'id=(\\d+)')"
 _GROUPS = {
     **dict.fromkeys(("(?=", "(?!", "(?<=", "(?<!"), ("look-around", _LOOK)),
     "(?>": ("an atomic group", "write (?: instead"),
@@ -148,7 +148,7 @@ def _unknown(kind: str, token: str) -> tuple[str, str] | None:
 def _unknown_flag(token: str) -> tuple[str, str] | None:
     flags = _FLAGS.match(token)
     unknown = next((flag for flag in flags[1] if flag not in "ims-"), None) if flags else None
-    return (f"the flag {unknown}", "there are i, m and s") if unknown else None
+    return (f"the flag {unknown}", "use i, m or s") if unknown else None
 
 
 def _unknown_property(token: str) -> tuple[str, str] | None:

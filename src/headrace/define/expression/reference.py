@@ -11,9 +11,9 @@ from headrace.define.expression.signatures import Function
 
 BEGIN, END = "<!-- functions: begin -->", "<!-- functions: end -->"
 _RESULTS = {
-    "_same": "the common type", "_first": "that of x", "_rest": "the common type",
-    "_whole": "BIGINT; DECIMAL of a DECIMAL", "_round": "that of x", "_mod": "as x % y",
-    "_element": "that of the elements", "_elements": "ARRAY of them", "_contains": "BOOLEAN",
+    "_same": "common type", "_first": "type of x", "_rest": "common type",
+    "_whole": "BIGINT; DECIMAL of a DECIMAL", "_round": "type of x", "_mod": "as x % y",
+    "_element": "type of the elements", "_elements": "ARRAY of the value type", "_contains": "BOOLEAN",
 }  # fmt: skip
 
 
@@ -21,7 +21,7 @@ def render_table() -> str:
     """The functions as a markdown table for each group; ✓ marks those for computed fields."""
     lines = []
     for group, functions in groupby(TABLE, key=lambda function: function.group):
-        lines += [f"**{group.capitalize()}**", "", "| function | gives | computed | also called |", "|---|---|---|---|"]
+        lines += [f"**{group.capitalize()}**", "", "| function | returns | computed | aliases |", "|---|---|---|---|"]
         lines += [_row(function) for function in functions]
         lines.append("")
     return "\n".join(lines).strip()

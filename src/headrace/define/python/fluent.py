@@ -37,7 +37,7 @@ def Stream(  # noqa: N802 - reads as the noun it makes
     patience: str | timedelta = "0s",
     format: str = model.JSON,
 ) -> model.Stream:
-    """A stream: its fields as in CREATE STREAM, the field that is the event time, and the patience with late events.
+    """A stream: fields as in CREATE STREAM, the event time field, and the patience for late events.
 
     `format` is "json", or "text" for a stream of lines.
     """
@@ -69,9 +69,9 @@ def View(name: str, query: Query, *, schedule: str | timedelta | None = None) ->
 def window(
     size: str | timedelta, slide: str | timedelta | None = None, *, start: str | None = None, end: str | None = None
 ) -> model.Window:
-    """A window of that size, one every `slide` (default: one after the other).
+    """Windows of a size, one every `slide` (default: the size).
 
-    `start` and `end` are further names for window_start and window_end in its rows.
+    `start` and `end` are additional names for window_start and window_end.
     """
     with placed(caller()):
         for name in (start, end):
@@ -82,7 +82,7 @@ def window(
 
 
 def count(expression: str | None = None, *, where: str | None = None) -> Aggregation:
-    """How many events, or how many whose expression is not NULL."""
+    """The number of events, or of those whose expression is not NULL."""
     return _aggregation("count", expression, where)
 
 
@@ -97,17 +97,17 @@ def avg(expression: str, *, where: str | None = None) -> Aggregation:
 
 
 def min(expression: str, *, where: str | None = None) -> Aggregation:
-    """The least value of an expression."""
+    """The minimum of an expression."""
     return _aggregation("min", expression, where)
 
 
 def max(expression: str, *, where: str | None = None) -> Aggregation:
-    """The greatest value of an expression."""
+    """The maximum of an expression."""
     return _aggregation("max", expression, where)
 
 
 def approx_count_distinct(expression: str, *, where: str | None = None) -> Aggregation:
-    """About how many different values of an expression."""
+    """The approximate number of distinct values of an expression."""
     return _aggregation("approx_count_distinct", expression, where)
 
 
@@ -160,7 +160,7 @@ def _groups(query: Query, scope: Scope, mistakes: Mistakes) -> tuple[list[model.
         with mistakes.collect(), placed(at):
             if isinstance(what, model.Window) and name is None:
                 if window_:
-                    raise DefinitionError("a view has one window", fix="remove one; other windows are asked for later")
+                    raise DefinitionError("a view has one window", fix="remove one; a question can use other windows")
                 window_ = what
             elif isinstance(what, Source):
                 keys.append(_key(name, what, scope))
@@ -198,7 +198,7 @@ def _column(name: str, aggregation: Aggregation, scope: Scope) -> model.Column:
 def _schedule_ms(schedule: str | timedelta | None) -> int | None:
     ms = None if schedule is None else _milliseconds(schedule)
     if ms is not None and ms < SECOND_MS:
-        raise DefinitionError("a schedule is at least 1 second", fix='schedule="1 hour" is a good start')
+        raise DefinitionError("a schedule is at least 1 second", fix='for example schedule="1 hour"')
     return ms
 
 

@@ -1,4 +1,4 @@
-"""The Python way to say what a view summarises: `visits.where(…).group_by(…).agg(…)`, kept as it was written."""
+"""The query of a view in Python, as written: `visits.where(…).group_by(…).agg(…)`."""
 
 from __future__ import annotations
 

@@ -20,13 +20,13 @@ def run_script(path: Path, text: str) -> list[tuple[Stream | View, Location]]:
         exec(compile(text, str(path), "exec", dont_inherit=True), namespace)
     except SyntaxError as e:
         where = Location(str(path), e.lineno or 1, e.offset or 1)
-        raise DefinitionError(f"this is not Python: {e.msg}", where=where) from None
+        raise DefinitionError(f"not valid Python: {e.msg}", where=where) from None
     except DefinitionError as e:
         e.where = e.where or _place(path, e.__traceback__)
         raise e.with_traceback(None) from None
     except (Exception, SystemExit) as e:
         said = str(e) if isinstance(e, HeadraceError) else f"{type(e).__name__}: {e}"
-        raise DefinitionError(f"the file failed with {said}", where=_place(path, e.__traceback__)) from None
+        raise DefinitionError(f"the file raised {said}", where=_place(path, e.__traceback__)) from None
     finally:
         declared.reset(token)
     made = {id(definition) for definition, _ in records}

@@ -117,7 +117,7 @@ class _Builder:
                     if not declared:
                         raise self._error(
                             node.at,
-                            "GROUP BY names a window that is not there",
+                            "GROUP BY names a window that is not defined",
                             fix=f"write window({self.stream.time_column}, '1 minute')",
                         )
                 else:
@@ -131,7 +131,7 @@ class _Builder:
 
     def _set_window(self, node: Node) -> None:
         if self.window:
-            raise self._error(node.at, "a view has one window", fix="remove one; other windows are asked for later")
+            raise self._error(node.at, "a view has one window", fix="remove one; a question can use other windows")
         assert isinstance(node, Call), "a window is a call"
         self.window = read_window(self.source, node, self.stream)
 
@@ -182,7 +182,7 @@ class _Builder:
             self._name_bound(bound, item)
             return
         if isinstance(node, Star):
-            raise self._error(node.at, "SELECT * has no meaning in a view", fix="name the keys and the aggregates")
+            raise self._error(node.at, "SELECT * is not supported in a view", fix="name the keys and the aggregates")
         expression = check(self.source, node, self.scope)
         named = [key.name for key in self.keys if key.expression == expression]
         if item.alias and named and item.alias not in named:

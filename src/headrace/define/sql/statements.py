@@ -18,19 +18,19 @@ from headrace.errors import DefinitionError, Location
 from headrace.types import Type
 
 _NOT_IN_VIEWS = {
-    "HAVING": "filter where the answer is read, or with WHERE and FILTER before",
-    "ORDER": "an answer is ordered when it is asked for",
-    "SORT": "an answer is ordered when it is asked for",
-    "LIMIT": "limit the answer when it is asked for",
+    "HAVING": "filter the answer, or use WHERE and FILTER",
+    "ORDER": "order the answer, as in `headrace sql`",
+    "SORT": "order the answer, as in `headrace sql`",
+    "LIMIT": "limit the answer, as in `headrace ask --limit`",
     "UNION": "make two views",
     "EXCEPT": "make two views",
     "INTERSECT": "make two views",
-    "QUALIFY": "filter where the answer is read",
+    "QUALIFY": "filter the answer",
     "EMIT": "a view is always up to date; `settled` says which rows are final",
 }
 _SECOND_QUERY = ("UNION", "EXCEPT", "INTERSECT")
 _JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "LATERAL", "ANTI", "SEMI")
-_JOIN_FIX = "send events that hold all fields; joins of streams are not available yet"
+_JOIN_FIX = "send events that contain all fields; joins of streams are not available yet"
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def read_fields(source: Source) -> tuple[Field, ...]:
     fields, watermark = statements.fields("the stream")
     if watermark:
         raise statements.error(
-            watermark[0].start, "WATERMARK is said otherwise here", fix='event_time="at", patience="1 minute"'
+            watermark[0].start, "WATERMARK is not used in Python", fix='event_time="at", patience="1 minute"'
         )
     return fields
 
@@ -100,9 +100,9 @@ class Statements(ExpressionParser):
         if not self.accept("CREATE"):
             raise self.error(
                 start.start,
-                "a definition file holds CREATE STREAM and CREATE MATERIALIZED VIEW",
+                "a definition file contains only CREATE STREAM and CREATE MATERIALIZED VIEW",
                 found=start.describe(),
-                fix="questions go to `headrace ask` and `headrace sql`; to drop a thing, delete its definition",
+                fix="for queries use `headrace ask` or `headrace sql`; to drop a stream or view, delete its definition",
             )
         if self.accept("OR") and not (self.accept("REPLACE") or self.accept("REFRESH")):
             raise self.unexpected("REPLACE or REFRESH after CREATE OR")
@@ -140,7 +140,7 @@ class Statements(ExpressionParser):
     def _name(self, what: str) -> Token:
         at = self.next.start
         if self.accept("IF", "NOT", "EXISTS"):
-            self._refuse(at, "IF NOT EXISTS has no meaning here", "remove it: a definition says what there is to be")
+            self._refuse(at, "IF NOT EXISTS is not allowed here", "remove it: definitions are declarative")
         token = self.expect_name(f"the {what}")
         with self.mistakes.collect(), located(self.source, token.start):
             check_name(token.text, what)
@@ -248,7 +248,7 @@ class Statements(ExpressionParser):
                 )
             elif self.sees("DEFAULT"):
                 raise self.error(
-                    self.next.start, "a field has no DEFAULT", fix=f"write coalesce({name.text}, …) where it is used"
+                    self.next.start, "DEFAULT is not supported", fix=f"write coalesce({name.text}, …) where it is used"
                 )
             elif self.accept("COMMENT"):
                 if self.next.kind != STRING:
@@ -269,7 +269,7 @@ class Statements(ExpressionParser):
             raise self.error(
                 columns[0].name.start if columns else 0,
                 f"{owner} has only computed fields",
-                fix="declare what events hold",
+                fix="declare the fields of the events",
             )
         fields: list[Field] = []
         for column in columns:
@@ -280,7 +280,7 @@ class Statements(ExpressionParser):
     def _field(self, column: _Column, plain: Scope, computed: set[str]) -> Field:
         name, node = column.name.text, column.computed
         if node is None:
-            assert column.type is not None, "a field without AS has a type"
+            assert column.type is not None, "a field without AS needs a type"
             return Field(name, column.type, column.nullable)
         try:
             expression = check(self.source, node, plain)
@@ -335,7 +335,7 @@ class Statements(ExpressionParser):
         self.expect("SELECT", "AS")
         if self.sees("DISTINCT"):
             raise self.error(
-                self.next.start, "SELECT DISTINCT has no meaning in a view", fix="GROUP BY gives each key once"
+                self.next.start, "SELECT DISTINCT is not supported in a view", fix="GROUP BY gives each key once"
             )
         items = [self.item()]
         while self.accept_symbol(","):
@@ -354,11 +354,11 @@ class Statements(ExpressionParser):
         at = self.next.start
         self.accept("REFRESH")
         if not self.accept("EVERY"):
-            raise self.error(at, "a schedule is a fixed span of time", expected="SCHEDULE EVERY 1 HOUR")
+            raise self.error(at, "a schedule is a fixed duration", expected="SCHEDULE EVERY 1 HOUR")
         at = self.next.start
         ms = self.read_duration()
         if ms < SECOND_MS:
-            raise self.error(at, "a schedule is at least 1 second", fix="SCHEDULE EVERY 1 HOUR is a good start")
+            raise self.error(at, "a schedule is at least 1 second", fix="for example SCHEDULE EVERY 1 HOUR")
         return ms
 
     def item(self) -> Item:
@@ -424,7 +424,7 @@ class Statements(ExpressionParser):
                 raise self.error(
                     self.next.start,
                     f"GROUP BY {word} is not supported",
-                    fix="name the keys; a question merges over any of them, with by=",
+                    fix="name the keys; a question can merge any of them with by=",
                 )
         groups = [self.expression()]
         while self.accept_symbol(","):

@@ -51,9 +51,9 @@ def array_lines(
         yield _checked(piece, first=not separated, closed=scan.closed)
         separated = True
     if not scan.closed:
-        raise _broken("brackets or quotes that do not close")
+        raise _broken("unclosed brackets or quotes")
     if rest.strip(_BLANK) or _has_more(source):
-        raise _broken("more behind its end")
+        raise _broken("extra characters after its end")
 
 
 class _Scan:
@@ -82,7 +82,7 @@ class _Scan:
         if not len(ends):
             return commas
         if data[at[last]] != ord("]"):
-            raise _broken("a bracket of another kind at its end")
+            raise _broken("a wrong bracket at its end")
         self.closed = True
         return np.append(commas, at[last])
 
@@ -122,7 +122,7 @@ def _checked(piece: bytes, *, first: bool, closed: bool) -> bytes:
     if piece.lstrip(b" \t").startswith(b"\n") or _EMPTY_LINE.search(piece):
         raise IngestError(
             "the JSON array has an empty element",
-            fix="remove the comma too many; nothing from there on was kept",
+            fix="remove the extra comma; nothing after it was stored",
         )
     return piece
 
@@ -141,4 +141,4 @@ def _has_more(source: ByteSource) -> bool:
 
 
 def _broken(found: str) -> IngestError:
-    return IngestError("this is not a JSON array", found=found, expected="[{...}, {...}]")
+    return IngestError("not a valid JSON array", found=found, expected="[{...}, {...}]")

@@ -1,4 +1,4 @@
-"""gzip and zstd, read as a stream: what comes out is bounded by whoever reads, never by what went in."""
+"""gzip and zstd, decompressed as a stream: the reader bounds the output, not the input."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Unpacked:
             raise IngestError(
                 f"the {self._compression} data cannot be unpacked",
                 found=str(error).partition("\n")[0],
-                fix="was it cut off? send it again whole",
+                fix="is it truncated? send the complete data",
             ) from error
 
 

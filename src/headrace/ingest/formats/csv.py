@@ -75,7 +75,7 @@ def csv_lines(
 
 
 class _Filled:
-    """Reads as much as it is asked for, whatever comes at once: pyarrow takes each read for a block of its own."""
+    """Fills every read completely: pyarrow treats each read as a separate block."""
 
     closed = False
 
@@ -179,7 +179,7 @@ def _check_header(names: list[str], types: Mapping[str, str]) -> None:
         )
     if not set(names) & set(types):
         raise IngestError(
-            "the header of the CSV names no field of the stream",
+            "the header of the CSV contains no field of the stream",
             found=shown,
             expected=f"some of {', '.join(types)}",
             fix=_NO_HEADER,

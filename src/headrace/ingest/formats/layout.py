@@ -1,4 +1,4 @@
-"""What format a body or a file has: by what it is called, else by its looks."""
+"""Detects the format of a body or a file, by its name or content type, else by its content."""
 
 from __future__ import annotations
 
@@ -91,7 +91,9 @@ def format_of(name: str, head: bytes, stream_format: str, fields: Collection[str
     if looks is Format.PARQUET:
         return looks
     if b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):  # UTF-16 is told apart where it is read
-        raise IngestError("this is no text", found="NUL bytes", expected=", ".join(Format), fix="nothing was sent")
+        raise IngestError(
+            "the content is not text", found="NUL bytes", expected=", ".join(Format), fix="nothing was sent"
+        )
     if stream_format == Format.TEXT:
         return Format.TEXT
     named = format_of_name(name)

@@ -26,7 +26,7 @@ class ByteSource(io.RawIOBase):
         self._ahead = b""
 
     def sought(self) -> Any:
-        """All of it as something that can be sought in; None if it can only be read on."""
+        """The whole input as a seekable file; None if it can only be read forward."""
         if self._whole is not None:
             return pa.BufferReader(self._whole)
         if isinstance(self._source, io.IOBase) and self._source.seekable():

@@ -22,9 +22,9 @@ from headrace.define.fingerprint import from_json, to_json
 from headrace.define.model import View
 from headrace.errors import HeadraceError, UnavailableError
 from headrace.spark.failures import one_line
-from headrace.store.base import Drift
+from headrace.store.base import Comparison, Drift
 from headrace.store.duckdb.batch_table import MEMORY_MB, Made, put_in_place, write_unfinished
-from headrace.store.duckdb.compare import Comparison, compare
+from headrace.store.duckdb.compare import compare
 
 NICE = 10  # below the server and its Spark workers
 LOOK_S = 0.05  # how often it is asked whether to stop
@@ -98,7 +98,7 @@ def _ask(job: Mapping[str, Any], what: str, stopping: Callable[[], bool]) -> dic
     except ValueError as error:
         last = said.decode(errors="replace").strip().splitlines()[-1:]
         found = last[0] if last else f"its process ended with {process.returncode}"
-        raise UnavailableError(what, found=found, fix="nothing was changed; it is tried again by itself") from error
+        raise UnavailableError(what, found=found, fix="nothing was changed; it is retried automatically") from error
     if "error" in result:
         kind = getattr(errors, result.pop("error"))
         raise kind(**result)

@@ -210,9 +210,9 @@ def explained(what: str, place: Path, inputs: Sequence[Path]) -> Iterator[None]:
 def _explain(error: Exception, what: str, place: Path, inputs: Sequence[Path]) -> HeadraceError:
     said = str(error).splitlines()[0] if str(error) else type(error).__name__
     if is_disk_full(error):
-        return disk_full(what, place.parent, "nothing was changed; free space there; it is then tried again by itself")
+        return disk_full(what, place.parent, "nothing was changed; free space there; it is then retried automatically")
     if isinstance(error, (duckdb.OutOfMemoryException, MemoryError)):
-        return UnavailableError(what, found=said, expected="enough memory", fix="it is tried again by itself")
+        return UnavailableError(what, found=said, expected="enough memory", fix="it is retried automatically")
     broken = next((path for path in inputs if str(path) in str(error)), None)
     if broken is None:
         return HeadraceError(what, found=said)

@@ -182,14 +182,14 @@ class Database:
     def explain(self, error: Exception) -> HeadraceError | None:
         """What a failure of the file means; None if it is one of the query."""
         if is_disk_full(error):
-            return disk_full("views cannot be brought on", self.path)
+            return disk_full("views cannot be updated", self.path)
         if isinstance(error, OSError):
             return None
         if _CORRUPT.search(str(error)) and not isinstance(error, duckdb.InvalidInputException):
             return self._find_damage(error)
         if isinstance(error, _FATAL):
             first = str(error).splitlines()[0]
-            return UnavailableError(f"store {self.path} failed: {first}", fix="it is opened again by itself; try again")
+            return UnavailableError(f"store {self.path} failed: {first}", fix="it is reopened automatically; try again")
         return None
 
     def _find_damage(self, error: Exception) -> CorruptionError:
@@ -250,7 +250,7 @@ def corrupt(path: Path, error: Exception) -> CorruptionError:
     return CorruptionError(
         f"store {path} cannot be read",
         found=str(error).splitlines()[0],
-        fix="start `headrace up` anew: it sets the file aside and computes the views again from the lake",
+        fix="restart `headrace up`: it sets the file aside and computes the views again from the lake",
     )
 
 
@@ -259,14 +259,14 @@ def corrupt_batch(path: Path, found: str) -> CorruptionError:
     return CorruptionError(
         f"batch table {path} cannot be read",
         found=found,
-        fix="start `headrace up` anew: its view is built again from the lake",
+        fix="restart `headrace up`: its view is built again from the lake",
     )
 
 
 def _connect(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
     if read_only and not path.exists():
         raise WorkspaceError(
-            f"store {path} does not exist", expected="a file that `headrace up` made", fix="start `headrace up` once"
+            f"store {path} does not exist", expected="a file that `headrace up` made", fix="run `headrace up` first"
         )
     try:
         return duckdb.connect(str(path), read_only=read_only, config=SETTINGS)
@@ -278,11 +278,11 @@ def _connect(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
             raise HeldError(
                 f"store {path} is held by another process",
                 found=said,
-                fix="ask the server that runs in this workspace, or stop it first",
+                fix="use the running server, or stop it first",
             ) from error
         if isinstance(error, duckdb.IOException) and ("Permission denied" in said or "Read-only" in said):
             raise WorkspaceError(
-                f"store {path} cannot be opened", found=said, fix="permit this user to write there"
+                f"store {path} cannot be opened", found=said, fix="give this user write permission there"
             ) from error
         raise corrupt(path, error) from error
 

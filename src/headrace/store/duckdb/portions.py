@@ -11,9 +11,10 @@ import duckdb
 
 from headrace.define.model import View
 from headrace.store.base import KEY_ID, PANE
+from headrace.store.columns import partials_of
 from headrace.store.duckdb.database import literal, run
 from headrace.store.duckdb.levels import LEVELS, floor_to
-from headrace.store.duckdb.tables import partials_of, quoted
+from headrace.store.duckdb.tables import quoted
 
 DAY_MS = LEVELS["days"]
 PREFIX_DIGITS = 3  # of the key id: 4,096 steps, which hold alike since it is a hash

@@ -1,34 +1,16 @@
-"""Merges of many values at once, and those that DuckDB has no SQL for as functions over Arrow arrays."""
+"""Merges that DuckDB has no SQL for, as functions over Arrow arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import reduce
-from typing import Any
+from collections.abc import Callable
 
 import duckdb
 import pyarrow as pa
-from datasketches import hll_sketch, hll_union, tgt_hll_type
 
 from headrace.aggregate import HLL, Merge
-from headrace.aggregate.sketch import LOG2_BUCKETS
+from headrace.store.few import merge_values
 
 FOREIGN: tuple[Merge, ...] = (HLL,)  # those whose `fold` is None
-
-
-def merge_values(merge: Merge, values: Sequence[Any]) -> Any:
-    """`merge.pair` over at least one value, none of them None."""
-    if len(values) == 1:
-        return values[0]
-    return _union_hll(values) if merge is HLL else reduce(merge.pair, values)
-
-
-def _union_hll(sketches: Sequence[bytes]) -> bytes:
-    """One union for all: pair by pair each step would write a sketch only to read it again."""
-    union = hll_union(LOG2_BUCKETS)
-    for sketch in sketches:
-        union.update(hll_sketch.deserialize(sketch))
-    return bytes(union.get_result(tgt_hll_type.HLL_8).serialize_compact())
 
 
 def register_functions(connection: duckdb.DuckDBPyConnection) -> None:

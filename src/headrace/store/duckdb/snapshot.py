@@ -12,9 +12,9 @@ import pyarrow as pa
 from headrace.errors import NotReadyError
 from headrace.store.base import EVENTS, Audit, Selection, Version
 from headrace.store.duckdb.database import Database, literal, run
-from headrace.store.duckdb.few import fold_few
 from headrace.store.duckdb.tables import Source, count_groups, few, fold, nth_bucket, quoted, row_columns, speed_table
 from headrace.store.duckdb.versions import read_audits, read_versions
+from headrace.store.few import fold_few
 
 FEW = 4_000  # rows that are folded in Python
 PIECE = 20_000  # rows that are read at once: sketches have up to 4 kB each
@@ -101,6 +101,7 @@ class DuckSnapshot:
         return int(run(self._connection, groups, parameters)[0][0])
 
     def export_speed(self, version: Version, target: Path) -> None:
+        """Write the speed rows of commits [horizon, next_horizon) as Parquet."""
         assert version.home is not None, "only a version with rows has a beat"
         table = speed_table(version.view.name, version.home, version.horizon)
         columns = ", ".join(name for name, _ in row_columns(version.view))
@@ -112,7 +113,7 @@ class DuckSnapshot:
             raise NotReadyError(
                 f"view '{version.view.name}' version {version.number} has no rows to read",
                 found=f"state {version.state}",
-                fix="ask when it is built; `headrace versions` says how far it is",
+                fix="ask again when it is built; `headrace versions` shows the progress",
             )
         batch = [Source(self._database.attach(t.file), batch=True) for t in version.batch]
         return batch + [Source(quoted(table), batch=False) for table in speed_tables(version)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +13,14 @@ import duckdb
 from headrace.define.model import View
 from headrace.errors import FencedError
 from headrace.faults import fault_point
-from headrace.store.base import START, Audit, BatchTable, Point, Step, Version, VersionId
+from headrace.store.base import START, Audit, BatchTable, Comparison, Point, Step, Version, VersionId, never
+from headrace.store.changes import Changes
 from headrace.store.duckdb.database import Database, run
+from headrace.store.duckdb.folder import clean, compare_layers, faults_of, make_table
 from headrace.store.duckdb.snapshot import DuckSnapshot, speed_tables
 from headrace.store.duckdb.tables import create_speed, merge_files, quoted, speed_table
 from headrace.store.duckdb.versions import (
+    FENCED,
     batch_text,
     change,
     gone,
@@ -66,6 +69,7 @@ class DuckStore:
 
     @property
     def batch_folder(self) -> Path:
+        """Where the files of batch tables are."""
         return self._database.batch_folder
 
     # From registered to serving
@@ -126,6 +130,17 @@ class DuckStore:
             begun = {} if version.state == "building" else {"state": "building"}
             change(connection, self._fence, version, built_to=built_to, **begun)
 
+    def make_batch_table(
+        self,
+        version: Version,
+        commits: tuple[int, int],
+        partials: Sequence[Path],
+        earlier: Sequence[BatchTable] = (),
+        *,
+        stopping: Callable[[], bool] = never,
+    ) -> BatchTable:
+        return make_table(self.batch_folder, version, commits, partials, earlier, stopping)
+
     def fill(self, view: str, number: int, table: BatchTable) -> None:
         fault_point("fill.before_commit")
         with self._transaction() as connection:
@@ -160,7 +175,7 @@ class DuckStore:
 
     # The speed layer
 
-    def apply(self, step: Step, partials: Mapping[VersionId, Sequence[str]]) -> None:
+    def apply(self, step: Step, partials: Mapping[VersionId, Sequence[str]]) -> Changes:
         with self._transaction() as connection:
             for view, number in partials:
                 self._move(connection, step, view, number)
@@ -170,6 +185,7 @@ class DuckStore:
                     _merge(connection, read_version(connection, view, number), files)
             fault_point("store.before_commit")
         fault_point("store.after_commit")
+        return Changes(step, partials)
 
     def _move(self, connection: duckdb.DuckDBPyConnection, step: Step, view: str, number: int) -> None:
         moved = run(
@@ -197,7 +213,7 @@ class DuckStore:
             f"'{step.stream}' were not merged",
             found="commit {} and fence {} in the store".format(*at[0]),
             expected=f"commit {step.from_commit} and fence {self._fence}",
-            fix="nothing was changed; another process has taken over, so stop this one",
+            fix=FENCED,
         )
 
     def stall(self, view: str, number: int, error: str | None, *, quarantined: bool = False) -> None:
@@ -218,6 +234,16 @@ class DuckStore:
             begun = replace(version, next_horizon=version.applied_to)
         fault_point("beat.after_begin")
         return begun
+
+    def compare(
+        self, version: Version, partials: Sequence[Path], evidence: Path, *, stopping: Callable[[], bool] = never
+    ) -> Comparison:
+        with self.snapshot() as snapshot:
+            snapshot.export_speed(version, evidence)
+        comparison = compare_layers(version, evidence, partials, stopping)
+        if not comparison.drift:
+            evidence.unlink()
+        return comparison
 
     def end_beat(self, version: Version, tables: Sequence[BatchTable], audit: Audit) -> None:
         fault_point("beat.before_end")
@@ -257,7 +283,6 @@ class DuckStore:
         fault_point("retire.after_drop")
 
     def discard(self, view: str, number: int) -> None:
-        """Remove a version that cannot be read, whatever its state; nobody answers for its view then."""
         with self._transaction() as connection:
             self._remove(connection, read_version(connection, view, number))
 
@@ -267,6 +292,13 @@ class DuckStore:
                 if version.view.name == view:
                     self._remove(connection, version)
             run(connection, "DELETE FROM audits WHERE view = ?", [view])
+
+    def faults_of(self, version: Version) -> list[str]:
+        return faults_of(self.batch_folder, version)
+
+    def clean(self) -> None:
+        with self.snapshot() as snapshot:
+            clean(self.batch_folder, snapshot.versions())
 
     def _remove_unserved(self, connection: duckdb.DuckDBPyConnection, view: str) -> None:
         for version in read_versions(connection):

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.aggregate import Aggregate, PartialColumn, Value
-from headrace.define.fingerprint import aggregate_id
+from headrace.aggregate import PartialColumn, Value
 from headrace.define.model import View
 from headrace.store.base import BATCH_EVENTS, BUCKET, CORRECTIONS, COUNTED, EVENTS, KEY_ID, PANE, Selection
-from headrace.store.duckdb.key_ids import key_id_of
+from headrace.store.columns import partials_of, plain_name, shown_partials
 from headrace.store.duckdb.levels import parts_of
+from headrace.store.key_ids import key_id_of
 from headrace.types import Type
 
 SQL_TYPES = {"STRING": "VARCHAR", "TIMESTAMP": "TIMESTAMPTZ", "BINARY": "BLOB", "INT": "INTEGER"}
@@ -46,37 +44,9 @@ class Source:
     batch: bool
 
 
-def plain_name(view: str) -> str:
-    """A view's name for tables and files; two views never share one.
-
-    DuckDB folds case even in quotes, so a name that is not plain lower case gets a hash of itself.
-    """
-    plain = re.sub(r"[^a-z0-9_]", "_", view.lower())
-    return plain if plain == view else f"{plain[:40]}-{hashlib.sha256(view.encode()).hexdigest()[:16]}"
-
-
 def speed_table(view: str, home: int, from_commit: int) -> str:
     """The name of a speed table."""
     return f"speed_{plain_name(view)}_{home}_{from_commit}"
-
-
-def partial_columns(aggregate: Aggregate) -> list[tuple[str, PartialColumn]]:
-    """The columns of an aggregate in files and tables, named by what they hold.
-
-    So an output can be renamed, or dropped, without touching a row.
-    """
-    name = aggregate_id(aggregate)
-    return [(f"{name}__{part.suffix}" if part.suffix else name, part) for part in aggregate.columns]
-
-
-def partials_of(view: View) -> list[tuple[str, PartialColumn]]:
-    """The columns that files and tables of a view hold: those of equal aggregates once."""
-    return list(dict(shown_partials(view)).items())
-
-
-def shown_partials(view: View) -> list[tuple[str, PartialColumn]]:
-    """The partial columns of each output, in their order."""
-    return [pair for column in view.columns for pair in partial_columns(column.aggregate)]
 
 
 def row_columns(view: View) -> list[tuple[str, str]]:

@@ -25,6 +25,7 @@ FIELDS = (
 AUDIT_FIELDS = "view, number, from_commit, to_commit, at_us, took_ms, events, rows, drift"
 AUDITS_KEPT = 100  # per view
 UNKNOWN = -1  # as a position: it is not known
+FENCED = "nothing was changed; another process has taken over, so stop this one"
 
 Connection: TypeAlias = duckdb.DuckDBPyConnection
 
@@ -62,7 +63,7 @@ def read_version(connection: Connection, view: str, number: int) -> Version:
 def gone(view: str, number: int, found: str = "no such version") -> ConflictError:
     """The error for a version that is not what it was taken for."""
     return ConflictError(
-        f"view '{view}' version {number} has changed meanwhile", found=found, fix="nothing was done; look again"
+        f"view '{view}' version {number} has changed meanwhile", found=found, fix="nothing was changed; try again"
     )
 
 
@@ -76,7 +77,15 @@ def next_number(connection: Connection, view: str) -> int:
 
 
 def insert_version(connection: Connection, version: Version, fence: int) -> None:
-    """A row for a version."""
+    """A row for a version, if this writer may."""
+    ((highest,),) = run(connection, "SELECT max(fence) FROM versions")
+    if highest is not None and highest > fence:
+        raise FencedError(
+            f"view '{version.view.name}' version {version.number} was not added",
+            found=f"fence {highest} in the store",
+            expected=f"fence {fence}",
+            fix=FENCED,
+        )
     definition = orjson.dumps(to_json(version.view), option=orjson.OPT_SORT_KEYS).decode()
     values = [
         definition,
@@ -137,7 +146,7 @@ def change(connection: Connection, fence: int, version: Version, **values: Any) 
             f"view '{version.view.name}' version {version.number} was not changed",
             found="no such version with this fence in the store",
             expected=f"fence {fence}",
-            fix="nothing was changed; another process has taken over, so stop this one",
+            fix=FENCED,
         )
 
 

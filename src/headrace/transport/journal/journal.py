@@ -151,8 +151,8 @@ class Journal:
         with self._closing:
             if self._closed:
                 raise UnavailableError(
-                    f"stream '{self.folder.name}' takes no more events: it was dropped, or the server is stopping",
-                    fix="nothing of this request was kept; send it again",
+                    f"stream '{self.folder.name}' accepts no more events: it was dropped, or the server is stopping",
+                    fix="nothing of this request was stored; send it again",
                 )
             self._queue.put(request)
         return done
@@ -280,7 +280,7 @@ class Journal:
 
     def _refuse(self, error: Exception, group: list[_Request]) -> None:
         """Refuse these requests. What they left behind is cut off: now, or before the next write."""
-        kept = "nothing of this request was kept"
+        kept = "nothing of this request was stored"
         if not isinstance(error, HeadraceError):
             try:
                 self._cut_off()
@@ -299,9 +299,9 @@ class Journal:
             return error
         if is_disk_full(error):
             fix = f"{kept}; free space there and send it again"
-            return disk_full(f"stream '{self.folder.name}' cannot take events in", self.folder, fix)
+            return disk_full(f"stream '{self.folder.name}' cannot accept events", self.folder, fix)
         return UnavailableError(
-            f"journal '{self.folder}' cannot be written: {error}", fix=f"{kept}; try again when that is mended"
+            f"journal '{self.folder}' cannot be written: {error}", fix=f"{kept}; try again when that is fixed"
         )
 
     def _cut_off(self) -> None:

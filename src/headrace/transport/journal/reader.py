@@ -63,7 +63,7 @@ def _events(stream_format: str, fd: int, segment: Segment, records: list[Record]
         if zlib.crc32(view[at + 8 : record.end - first]) != record.crc:
             raise CorruptionError(
                 f"journal file '{segment.path}' is damaged at position {record.position}",
-                fix="its events were not read; restore the file, or move it away to go on without them",
+                fix="its events were not read; restore the file, or move it away to continue without them",
             )
         payloads.append(view[record.payload_position - first : record.end - first])
     frames = frame(stream_format, payloads[0] if len(payloads) == 1 else b"".join(payloads))

@@ -123,7 +123,7 @@ def damaged(segment: Segment, position: int) -> CorruptionError:
     return CorruptionError(
         f"journal file '{segment.path}' is damaged at position {position}",
         expected="a whole record",
-        fix="nothing behind it was read; restore the file, or move it away to go on without its events",
+        fix="nothing after it was read; restore the file, or move it away to continue without its events",
     )
 
 
@@ -140,9 +140,9 @@ def spans(folder: Path, start: int, end: int) -> Iterator[tuple[Segment, int, in
         reached = last
     if reached < end:
         raise CorruptionError(
-            f"journal '{folder}' does not hold position {reached}",
+            f"journal '{folder}' does not contain position {reached}",
             expected=f"records from there to {end}",
-            fix="nothing behind it was read; restore its files",
+            fix="nothing after it was read; restore its files",
         )
 
 

@@ -41,10 +41,10 @@ def recover(folder: Path, lake_end: int, note: Note) -> int:
     durable = read_durable(folder)
     if durable is not None and max(end, lake_end) < durable:
         raise CorruptionError(
-            f"journal '{folder}' has lost its end",
+            f"journal '{folder}' lost its last records",
             found=f"records up to position {max(end, lake_end)}",
             expected=f"up to {durable}, which was acknowledged",
-            fix=f"restore its files; to go on without the lost events, delete '{folder / DURABLE_FILE}'",
+            fix=f"restore its files; to continue without the lost events, delete '{folder / DURABLE_FILE}'",
         )
     return end
 
@@ -62,7 +62,7 @@ def _check_gap(segment: Segment, reached: int) -> None:
             f"journal '{segment.path.parent}': positions [{reached}, {segment.start}) are missing before "
             f"'{segment.path.name}'",
             expected="each event in the lake or in the journal",
-            fix="restore the journal's file or the lake; to go on without all that the journal holds, "
+            fix="restore the journal's file or the lake; to continue without the events of the journal, "
             "move its folder away",
         )
 
@@ -75,7 +75,7 @@ def _cut_torn(folder: Path, last: Segment, lake_end: int, note: Note) -> int:
             raise CorruptionError(
                 f"journal file '{last.path}' is damaged at position {end}",
                 found=f"records up to position {durable} were acknowledged",
-                fix="restore the file, or move it away to go on without its events",
+                fix="restore the file, or move it away to continue without its events",
             )
         os.truncate(last.path, end - last.start)
     return end

@@ -1,4 +1,4 @@
-"""A small chart as SVG, made here: bars from zero, gaps where there is nothing, words for those who do not see it."""
+"""A bar chart as SVG, with a text description for screen readers."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def _cell(said: Explanation) -> Html | None:
 
 
 def _sentence(said: Explanation) -> str:
-    agrees = "the view counts the same" if said.agrees else "the view counts another number"
+    agrees = "the view has the same count" if said.agrees else "the view has a different count"
     corrections = plural(said.corrections, "correction")
     return f"{plural(said.found, 'event')} of the log: {said.late:,} late, {corrections}; {agrees}."
 
@@ -93,7 +93,7 @@ def _nearest(view_page: str, said: Explanation) -> Html | None:
     if said.found or not said.nearest:
         return None
     links = [[" ", tag("a", moment(time), href=explain_path(view_page, said.key, time))] for time in said.nearest]
-    return tag("p", "The nearest windows of this key that hold events (UTC):", links)
+    return tag("p", "The nearest windows of this key with events (UTC):", links)
 
 
 def _more(view_page: str, said: Explanation) -> Html | None:

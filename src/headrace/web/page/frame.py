@@ -1,4 +1,4 @@
-"""What is around every page: head, the line about the connection, foot, and the headers that keep it safe."""
+"""The frame of every page: head, connection status, foot, and security headers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def asset(name: str) -> bytes:
 
 @cache
 def build() -> str:
-    """Names what the assets are; a page of another build loads itself anew."""
+    """A hash of the assets; a page with another hash reloads itself."""
     return hashlib.sha256(b"".join(asset(name) for name in ASSETS)).hexdigest()[:12]
 
 
@@ -68,4 +68,4 @@ def document(title: str, *parts: Part, live: datetime | None = None, reload_s: i
 
 def brand(*crumbs: Part) -> Html:
     """The top line: where one is."""
-    return tag("nav", tag("a", "Headrace", href="/", class_="brand"), *crumbs, aria_label="where you are")
+    return tag("nav", tag("a", "Headrace", href="/", class_="brand"), *crumbs, aria_label="Breadcrumb")

@@ -32,7 +32,7 @@ CREATE STREAM visits (
 def define_stream(folder: str) -> Html:
     """No stream runs."""
     return _hint(
-        "No streams run yet. Write one into a file of the workspace, then apply it:",
+        "No streams yet. Declare one in a file of the workspace, then apply it:",
         f"cd {shlex.quote(folder)}\ncat >> definitions/visits.sql <<'END'\n{STREAM}\nEND\nheadrace apply",
     )
 
@@ -43,7 +43,7 @@ def define_view(folder: str, stream: StreamDefinition) -> Html:
     view = f"CREATE MATERIALIZED VIEW {stream.name}_per_minute AS\nSELECT count(*) AS events FROM {stream.name}"
     view += f" GROUP BY {time};" if time else ";"
     return _hint(
-        "No views run yet. A view is a question whose answer is kept up to date:",
+        "No views yet. A view is a query whose result is kept up to date:",
         f"cd {shlex.quote(folder)}\ncat >> definitions/views.sql <<'END'\n{view}\nEND\nheadrace apply",
     )
 

@@ -1,4 +1,4 @@
-"""Things that are costly to make and asked for by many: made once, kept for a moment."""
+"""A short-lived cache for values that are expensive to make."""
 
 from __future__ import annotations
 

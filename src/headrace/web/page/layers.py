@@ -37,7 +37,7 @@ def alarm_box(view: ViewStatus) -> Html | None:
         return None
     return tag(
         "div",
-        tag("p", tag("strong", f"Alarm: {said}."), " Answers go on as they were; the batch layer waits."),
+        tag("p", tag("strong", f"Alarm: {said}."), " Answers are not affected; the batch layer waits."),
         tag("p", data(_sentence(view.alarm), MOST_ALARM), "."),
         tag("p", _commands(what_to_do(view.name)), "."),
         class_="alarm",

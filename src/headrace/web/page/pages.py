@@ -1,4 +1,4 @@
-"""Whole pages out of what the runtime says and answers: the workspace, and one view."""
+"""Renders whole pages: the workspace, and one view."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def _top(crumb: Any = None) -> Html:
 
 def _problem(error: HeadraceError, view: str | None) -> Html:
     """Why there are no rows, and the way to those of the view without what was asked."""
-    way = tag("a", "Show the view as it is", href=view_path(view), data_stay=True) if view else None
+    way = tag("a", "Show the view without parameters", href=view_path(view), data_stay=True) if view else None
     return tag("p", data(str(error), 1000), ". " if way else None, way, class_="bad", role="alert")
 
 

@@ -93,7 +93,7 @@ def _go(target: str, cookie: str) -> Response:
 
 
 def _target(asked: str | None) -> str:
-    """Where to go after signing in: to a page of ours, whatever a link says."""
+    """Where to go after signing in: only to a page of this server."""
     return asked if asked and is_page(asked.partition("?")[0]) and asked.isprintable() else "/"
 
 

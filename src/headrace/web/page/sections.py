@@ -44,7 +44,7 @@ def state_line(status: WorkspaceStatus, reason: str | None, at: datetime) -> Htm
 
 
 def trouble(status: WorkspaceStatus) -> Html | None:
-    """Everything that is wrong, in one place, first."""
+    """All problems, at the top of the page."""
     found = [(f"Stream {s.name}", s.error) for s in status.streams if s.error]
     found += [(f"Upkeep of stream {s.name}", s.upkeep_error) for s in status.streams if s.upkeep_error]
     found += [(f"View {v.name} is stalled", v.stalled) for v in status.views if v.stalled]
@@ -54,7 +54,7 @@ def trouble(status: WorkspaceStatus) -> Html | None:
     items = [tag("li", tag("strong", who), ": ", data(what, MOST_ERROR)) for who, what in found]
     return tag(
         "section",
-        tag("h2", "Trouble", id="trouble-title"),
+        tag("h2", "Problems", id="trouble-title"),
         tag("ul", items),
         class_="trouble",
         aria_labelledby="trouble-title",

@@ -41,7 +41,7 @@ class Range:
 def read_range(window: tuple[int, int], newest_event: str, asked: Asked) -> Range:
     """What is asked for, on pane starts and not beyond the newest event.
 
-    A question refuses a bound between two panes; a page widens the range instead, since somebody types it.
+    A question refuses a bound between two panes; a page widens the range instead, since people type it.
     """
     pane = math.gcd(*window)
     newest = to_ms(datetime.fromisoformat(newest_event)) // pane * pane + pane
@@ -115,7 +115,7 @@ def find_steps(window: tuple[int, int], start_ms: int | None, end_ms: int, most:
 
 
 def _step(span: int, every: int, most: int) -> int:
-    """A step that the view's windows tile and by which a span takes at most so many: a round one, if one is near."""
+    """A chart step that consists of whole windows and limits their number; a round one if possible."""
     if span <= every * most:
         return every
     shortest = -(-span // (every * (most - 1))) * every

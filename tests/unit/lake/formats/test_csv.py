@@ -118,7 +118,7 @@ def test_no_rows_are_no_events(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a,b\n1,2\n", "names no field of the stream; found 'a', 'b'"),
+        ("a,b\n1,2\n", "contains no field of the stream; found 'a', 'b'"),
         ("name,name\n", "the column 'name' twice"),
         ("name,\n", "a column without a name"),
         ("name\n".encode("utf-16"), "iconv -f UTF-16 -t UTF-8"),

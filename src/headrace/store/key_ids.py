@@ -1,6 +1,6 @@
-"""The id of a key, computed from its values just as Spark does for partials, so that rows are found by it.
+"""The id of a key: 128 bits of a canonical text of its values, as SQL for Spark, and in Python to find rows by it.
 
-Only for types whose text in Spark is certain: for others rows are found by their key columns.
+In Python only for types whose text in Spark is certain: for others rows are found by their key columns.
 """
 
 from __future__ import annotations
@@ -12,9 +12,21 @@ from typing import Any
 
 from headrace.aggregate import Value
 from headrace.define.model import View
-from headrace.types import Type
+from headrace.types import DOUBLE, Type
 
 NULL = "n"
+
+
+def key_id_sql(view: View) -> str:
+    """Spark SQL for the id, from columns with the names of the keys: equal keys, and no others, have equal texts."""
+    parts = [_canonical_sql(f"`{key.name}`", key.expression.type) for key in view.keys]
+    return f"md5(concat({', '.join(parts)}))" if parts else "md5('')"
+
+
+def _canonical_sql(name: str, of: Type) -> str:
+    # Adding 0.0 makes -0.0 and 0.0 one key, as grouping has done already. NaN is one text.
+    text = f"CAST({name} + 0.0D AS STRING)" if of == DOUBLE else f"CAST({name} AS STRING)"
+    return f"coalesce(concat(length({text}), ':', {text}), '{NULL}')"
 
 
 def key_id_of(view: View, values: Mapping[str, Value]) -> str | None:
@@ -32,7 +44,7 @@ def key_id_of(view: View, values: Mapping[str, Value]) -> str | None:
 
 
 def _canonical(value: Any, of: Type) -> str | None:
-    """What `maintain/partials.py` has Spark write for a key: its length in characters, a colon, its text."""
+    """The same text: its length in characters, a colon, the value as Spark writes it."""
     if value is None:
         return NULL
     match of.name:

@@ -1,15 +1,19 @@
-"""Fold a few rows of partials in Python, just as the store's SQL would."""
+"""Fold a few rows of partials in Python, just as a store's SQL would."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
-from headrace.aggregate import SUM, Merge, Value
+from datasketches import hll_sketch, hll_union, tgt_hll_type
+
+from headrace.aggregate import HLL, SUM, Merge, Value
+from headrace.aggregate.sketch import LOG2_BUCKETS
 from headrace.define.model import View
 from headrace.store.base import COUNTED, Selection
-from headrace.store.duckdb.sketches import merge_values
-from headrace.store.duckdb.tables import shown_partials
+from headrace.store.columns import shown_partials
 
 Row = tuple[Any, ...]
 
@@ -33,6 +37,21 @@ def _merged(merges: list[Merge], rows: list[Row], width: int) -> Row:
         return rows[0][width:]
     columns = ([row[at] for row in rows if row[at] is not None] for at in range(width, width + len(merges)))
     return tuple(merge_values(merge, values) if values else None for merge, values in zip(merges, columns, strict=True))
+
+
+def merge_values(merge: Merge, values: Sequence[Any]) -> Any:
+    """`merge.pair` over at least one value, none of them None."""
+    if len(values) == 1:
+        return values[0]
+    return _union_hll(values) if merge is HLL else reduce(merge.pair, values)
+
+
+def _union_hll(sketches: Sequence[bytes]) -> bytes:
+    """One union for all: pair by pair each step would write a sketch only to read it again."""
+    union = hll_union(LOG2_BUCKETS)
+    for sketch in sketches:
+        union.update(hll_sketch.deserialize(sketch))
+    return bytes(union.get_result(tgt_hll_type.HLL_8).serialize_compact())
 
 
 def rank(value: Value) -> tuple[Any, ...]:

@@ -1,0 +1,38 @@
+"""What the columns and the files of a view are called, in every store and in the partials that Spark writes."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from headrace.aggregate import Aggregate, PartialColumn
+from headrace.define.fingerprint import aggregate_id
+from headrace.define.model import View
+
+
+def plain_name(view: str) -> str:
+    """A view's name for tables and files; two views never share one.
+
+    DuckDB ignores case even in quotes, so a name that is not plain lower case gets a hash of itself.
+    """
+    plain = re.sub(r"[^a-z0-9_]", "_", view.lower())
+    return plain if plain == view else f"{plain[:40]}-{hashlib.sha256(view.encode()).hexdigest()[:16]}"
+
+
+def partial_columns(aggregate: Aggregate) -> list[tuple[str, PartialColumn]]:
+    """The columns of an aggregate in files and tables, named by what they hold.
+
+    So an output can be renamed, or dropped, without touching a row.
+    """
+    name = aggregate_id(aggregate)
+    return [(f"{name}__{part.suffix}" if part.suffix else name, part) for part in aggregate.columns]
+
+
+def partials_of(view: View) -> list[tuple[str, PartialColumn]]:
+    """The columns that files and tables of a view hold: those of equal aggregates once."""
+    return list(dict(shown_partials(view)).items())
+
+
+def shown_partials(view: View) -> list[tuple[str, PartialColumn]]:
+    """The partial columns of each output, in their order."""
+    return [pair for column in view.columns for pair in partial_columns(column.aggregate)]

@@ -1,0 +1,81 @@
+"""The batch tables of a store, a DuckDB file each in one folder: made, compared with speed rows, checked, removed.
+
+Much work is done in a process apart: it takes half a second to start, and leaves this one's lock and memory alone.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.disk import remove
+from headrace.store.base import BatchTable, Comparison, Version, never
+from headrace.store.columns import plain_name
+from headrace.store.duckdb.apart import compare_apart, make_apart
+from headrace.store.duckdb.batch_table import check_batch_table, make_batch_table
+from headrace.store.duckdb.compare import compare
+from headrace.store.duckdb.database import DAMAGED
+
+HERE_ROWS = 10_000  # that are folded or compared in this process; more are in one of their own
+
+
+def make_table(
+    folder: Path,
+    version: Version,
+    commits: tuple[int, int],
+    partials: Sequence[Path],
+    earlier: Sequence[BatchTable],
+    stopping: Callable[[], bool] = never,
+) -> BatchTable:
+    """Fold files of partials and earlier batch tables into a new file of the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"{plain_name(version.view.name)}-{version.home}-{commits[0]}-{commits[1]}-{secrets.token_hex(4)}.duckdb"
+    older = [folder / table.file for table in earlier]
+    if _rows(partials) + sum(table.rows for table in earlier) > HERE_ROWS:
+        made = make_apart(version.view, folder / name, partials=partials, earlier=older, stopping=stopping)
+    else:
+        made = make_batch_table(version.view, folder / name, partials=partials, earlier=older)
+    return BatchTable(name, *commits, made.rows, made.events)
+
+
+def compare_layers(
+    version: Version, speed: Path, partials: Sequence[Path], stopping: Callable[[], bool] = never
+) -> Comparison:
+    """Compare a file of a version's speed rows with files of partials."""
+    same_patience = version.patience_from <= version.horizon
+    if _rows(partials) > HERE_ROWS:
+        return compare_apart(version.view, speed, partials, corrections=same_patience, stopping=stopping)
+    return compare(version.view, speed, partials, corrections=same_patience)
+
+
+def faults_of(folder: Path, version: Version) -> list[str]:
+    """What is wrong with batch tables of a version."""
+    faults = (_fault(folder / table.file, version, table) for table in version.batch)
+    return [fault for fault in faults if fault]
+
+
+def _fault(path: Path, version: Version, table: BatchTable) -> str | None:
+    if path.with_name(path.name + DAMAGED).exists():
+        return f"batch table '{path}' was found damaged while it was in use"
+    return check_batch_table(path, view=version.view.name, rows=table.rows, events=table.events)
+
+
+def clean(folder: Path, versions: Iterable[Version]) -> None:
+    """Remove every file that is no batch table of these versions."""
+    tables = {table.file for version in versions for table in version.batch}
+    for path in folder.glob("*"):
+        if path.name not in tables:
+            remove(path)
+
+
+def _rows(files: Sequence[Path]) -> int:
+    rows = 0
+    for file in files:
+        with suppress(OSError, pa.ArrowException):  # whoever reads the file says what is wrong with it
+            rows += pq.read_metadata(file).num_rows
+    return rows

@@ -1,0 +1,53 @@
+"""Opens the store of a workspace, or a temporary one. All others know a store by its protocol; here is which it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import structlog
+
+from headrace.store.base import Store
+from headrace.store.duckdb import files
+from headrace.store.duckdb.store import DuckStore
+from headrace.workspace.settings import Workspace
+
+log = structlog.get_logger("headrace.store")
+
+
+def open_store(workspace: Workspace, fence: int) -> Store:
+    """The store, to write. Versions that cannot be read are discarded: they are built again, from the lake."""
+    store = files.open_store(workspace.data, fence)
+    with store.snapshot() as snapshot:
+        versions = snapshot.versions()
+    for version in versions:
+        faults = store.faults_of(version)
+        if faults:
+            log.error(
+                "a batch table is damaged; its version is rebuilt from the lake",
+                view=version.view.name,
+                version=version.number,
+                error=faults[0],
+            )
+            store.discard(version.view.name, version.number)
+    return store
+
+
+def open_to_read(workspace: Workspace) -> Store | None:
+    """The store as a server left it; None if there has never been one."""
+    return files.open_to_read(workspace.data)
+
+
+def open_temporary(folder: Path) -> Store:
+    """An empty store in a new folder, whatever the workspace's own is; it is gone when the folder is removed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return DuckStore.open(folder / "views.duckdb", fence=1)
+
+
+def highest_fence(data: Path) -> int:
+    """The highest fence that the store in a data folder was written under; 0 if there is none."""
+    return files.highest_fence(data)
+
+
+def check_batch_tables(workspace: Workspace, *, deep: bool) -> tuple[int, list[str]]:
+    """How many batch tables there are, and what is wrong with some, beside a server too; `deep` reads each whole."""
+    return files.check_batch_files(workspace.data, deep=deep)

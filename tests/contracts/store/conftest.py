@@ -1,0 +1,58 @@
+"""The stores that have to pass this suite. A new one is one more class here; the tests know only the protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import duckdb
+import pytest
+
+from headrace.store.base import Store
+from headrace.store.duckdb.database import SETTINGS
+from headrace.store.duckdb.store import DuckStore
+
+
+class Place(Protocol):
+    """Where a store is kept: what one process wrote, the next one finds."""
+
+    def open(self, fence: int = 7, *, read_only: bool = False) -> Store: ...
+
+    def take_over(self, fence: int) -> None:
+        """What another process does that opens the store with a higher fence, while this one has it open."""
+
+
+@dataclass(frozen=True)
+class DuckPlace:
+    folder: Path
+
+    def open(self, fence: int = 7, *, read_only: bool = False) -> Store:
+        return DuckStore.open(self.folder / "store", fence, read_only)
+
+    def take_over(self, fence: int) -> None:
+        # No other process can open the file meanwhile: it is the fence that has to be found.
+        with duckdb.connect(str(self.folder / "store"), config=SETTINGS) as connection:
+            connection.execute("UPDATE versions SET fence = ?", [fence])
+
+
+PLACES = {"duckdb": DuckPlace}
+
+
+@pytest.fixture(scope="module", params=PLACES)
+def new_place(request: pytest.FixtureRequest) -> type[DuckPlace]:
+    """Makes places in empty folders."""
+    return PLACES[request.param]
+
+
+@pytest.fixture
+def place(new_place: type[DuckPlace], tmp_path: Path) -> Place:
+    return new_place(tmp_path)
+
+
+@pytest.fixture
+def store(place: Place) -> Iterator[Store]:
+    opened = place.open()
+    yield opened
+    opened.close()
