@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import overload
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HOUR_MS, DAY_MS, YEAR_MS = 3_600_000, 86_400_000, 31_557_600_000
@@ -15,6 +16,10 @@ def iso(time: datetime) -> str:
     return time.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
 
 
+@overload
+def iso_us(us: int) -> str: ...
+@overload
+def iso_us(us: None) -> None: ...
 def iso_us(us: int | None) -> str | None:
     """The same for microseconds since the epoch."""
     return None if us is None else iso(EPOCH + timedelta(microseconds=us))

@@ -85,6 +85,18 @@ def test_the_tour_names_only_files_that_exist() -> None:
             assert list(SOURCE.rglob(word)), word
 
 
+def test_no_test_imports_another() -> None:
+    """What several of them use is in a module of its own, so that each can be changed, or run, alone."""
+    tests = SOURCE.parents[1] / "tests"
+    wrong = [
+        f"{path.relative_to(tests)} imports {node.module}"
+        for path in tests.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[-1].startswith("test_")
+    ]
+    assert not wrong
+
+
 def test_no_merge_was_left_half_done() -> None:
     for path in [*SOURCE.parents[1].glob("*.md"), *(SOURCE.parents[1] / "docs").rglob("*.md")]:
         lines = path.read_text().splitlines()

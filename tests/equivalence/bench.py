@@ -21,7 +21,8 @@ from headrace.lake.table import LakeTable
 from headrace.maintain.batch import _ORDER as ORDER
 from headrace.maintain.batch import Batch
 from headrace.maintain.speed import Speed
-from headrace.serve.answer import Answer, answer
+from headrace.serve.answer import Answer
+from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
 from headrace.server.reconcile import point_of, reconcile_views
 from headrace.store.base import Version

@@ -21,9 +21,8 @@ from headrace.store.duckdb.snapshot import speed_tables
 from headrace.types import BIGINT, Expression
 
 from .bench import Bench
+from .few_events import STREAM, feed
 
-STREAM = """CREATE STREAM events (name STRING, n BIGINT, at TIMESTAMP NOT NULL,
-WATERMARK FOR at AS at - INTERVAL 1 MINUTE)"""
 VIEW = """CREATE MATERIALIZED VIEW v AS SELECT name, count(*) AS hits, sum(n) AS total, avg(n) AS mean,
 approx_count_distinct(n) AS different FROM events GROUP BY name, window(at, '1 minute')"""
 
@@ -33,18 +32,6 @@ def bench(spark: Any, tmp_path: Path) -> Iterator[Bench]:
     opened = Bench(spark, tmp_path, STREAM)
     yield opened
     opened.close()
-
-
-def feed(bench: Bench, seed: int, commits: int) -> None:
-    chance = random.Random(seed)
-    for _ in range(commits):
-        lines = [
-            b'{"name":"%c","n":%d,"at":"2026-03-01T12:%02d:%02dZ"}'
-            % (chance.choice(b"abc"), chance.randrange(50), chance.randrange(10), chance.randrange(60))
-            for _ in range(chance.randrange(1, 20))
-        ]
-        bench.post(lines, str(chance.random()), keep_bad=False)
-        bench.commit()
 
 
 def version(bench: Bench, number: int | None = None) -> Version:

@@ -16,7 +16,7 @@ from headrace.store.base import Version
 from tests.waiting import wait_until
 
 from .bench import Bench
-from .test_batch import STREAM, feed
+from .few_events import STREAM, feed
 
 PLAIN = "SELECT name, count(*) AS n, sum(n) AS total, max(n) AS most FROM events GROUP BY name, window(at, '1 minute')"
 FREE = [

@@ -10,7 +10,7 @@ from headrace.faults import VARIABLE
 from headrace.server.runtime import Runtime
 from headrace.workspace.settings import Workspace
 
-from .test_kill import KILLED
+from .scene import KILLED
 
 POINTS = ("edit.after_catalog", "edit.before_commit", "edit.after_commit")
 DO = """
@@ -28,8 +28,8 @@ def newest(folder: Path) -> tuple[int, str, list[str]]:
     runtime = Runtime.open(Workspace.open(folder), "http://127.0.0.1")
     try:
         found, *others = runtime.versions("traffic")
-        assert {version["state"] for version in others} <= {"retired"}
-        return found["version"], found["state"], found["changes"]
+        assert {version.state for version in others} <= {"retired"}
+        return found.version, found.state, list(found.changes)
     finally:
         runtime.stop()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+STATUSES = {200: 9126, 304: 445, 404: 213, 301: 164, 206: 45, 500: 3, 403: 2, 416: 2}  # of the access log
 DEFINITIONS = """
 CREATE STREAM access (
   ip STRING NOT NULL, path STRING, status INT NOT NULL, bytes BIGINT, agent STRING, at TIMESTAMP NOT NULL,

@@ -10,11 +10,12 @@ import pytest
 
 from headrace.demo.compare import STATED_ERROR
 from tests import http
+from tests.real_data.conftest import STATUSES
 
 COMBINED = re.compile(
     r'(\S+) \S+ \S+ \[([^]]+)] "(.*?)" (\d{3}) (\S+) "(.*?)" "([^"]*)"?'
 )  # one line of the file lost its last records
-STATUSES = {200: 9126, 304: 445, 404: 213, 301: 164, 206: 45, 500: 3, 403: 2, 416: 2}
+
 PIECE = 500
 
 

@@ -10,7 +10,7 @@ from headrace.infer import draft
 from headrace.infer.sample import read_sample
 from headrace.parse.frames import frame_lines
 from headrace.parse.parser import Parser
-from tests.real_data.test_access_log import STATUSES
+from tests.real_data.conftest import STATUSES
 
 
 def test_an_access_log_is_taken_apart(data: Path) -> None:

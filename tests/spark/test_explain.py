@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from headrace.asof import History, Job
 from headrace.asof.behind import SHOWN_BYTES
+from headrace.asof.questions import History
 from headrace.errors import CorruptionError, HeadraceError, OverloadError, QuestionError
-from headrace.serve.cell import CellQuestion
+from headrace.serve.cell_question import CellQuestion
 from headrace.serve.explanation import Explanation
+from headrace.spark.jobs import Job
 from tests.equivalence.bench import Bench
 
 STREAM = """

@@ -12,14 +12,15 @@ import pytest
 
 from headrace.define.catalog import parse
 from headrace.define.fingerprint import fingerprint
-from headrace.ingest.door import Ingest, IngestReply, read_token
+from headrace.ingest.door import Ingest
 from headrace.ingest.formats.layout import Format, Layout
+from headrace.ingest.receiver import IngestReply, read_token
 from headrace.lake.append import Append
 from headrace.lake.dead import DeadLetters
 from headrace.lake.table import LakeTable
 from headrace.lake.upkeep import Upkeep
 from headrace.maintain.speed import Speed
-from headrace.serve.answer import answer
+from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
 from headrace.store.base import Version
 from headrace.store.duckdb.store import DuckStore

@@ -12,16 +12,17 @@ from typing import Any
 
 import pytest
 
-from headrace.asof import History, Job
-from headrace.asof.questions import find_commits
+from headrace.asof.questions import History, find_commits
 from headrace.errors import HeadraceError, QuestionError
 from headrace.lake.commits import newest_before, reading_commits
 from headrace.lake.compact import Compaction
-from headrace.serve.answer import Answer, read
+from headrace.serve.answer import Answer
 from headrace.serve.as_of import AsOf
 from headrace.serve.plan import plan
 from headrace.serve.question import Question
-from headrace.sql import SqlAnswer
+from headrace.serve.read import read
+from headrace.spark.jobs import Job
+from headrace.sql.answer import SqlAnswer
 from headrace.sql.children import Children
 from headrace.sql.query import run_sql
 from headrace.store.base import Store

@@ -22,7 +22,8 @@ from headrace.define.expression.computed import duckdb_sql, duckdb_type, refuse_
 from headrace.define.expression.functions import TABLE
 from headrace.define.tokens import Source, escape
 from headrace.maintain.partials import OUR_COLUMNS, write_partials
-from headrace.serve import Question, answer
+from headrace.serve.evaluate import answer
+from headrace.serve.question import Question
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.position import Position

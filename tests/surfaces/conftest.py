@@ -20,15 +20,18 @@ import pytest
 
 from headrace import logs
 from headrace.cli.app import run
+from headrace.ingest.door import Ingest
 from headrace.server.runtime import Runtime
 from headrace.web.app import create_app
+from headrace.web.patience import PATIENCE, Patience
 from headrace.web.server import Server, bind, url_of
-from headrace.workspace.lease import live_holder
+from headrace.workspace.holder import live_holder
 from headrace.workspace.settings import Workspace
 from tests import http
 from tests.waiting import wait_until
 
 HEADRACE = Path(sys.executable).with_name("headrace")
+ERROR_SHAPE = {"code", "message", "found", "expected", "fix", "where"}  # of every failure
 
 
 @dataclass(frozen=True)
@@ -81,18 +84,22 @@ class Served:
     http: httpx2.Client
     stop: Callable[[], None]
 
+    def ingest(self, stream: str) -> Ingest:
+        """The door of a stream, whose bounds a test may change."""
+        return self.runtime._pipelines[stream].ingest
+
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., Served]]:
     """Serves a workspace; its settings may be overridden."""
     stops: list[Callable[[], None]] = []
 
-    def start(folder: Path, **settings: Any) -> Served:
+    def start(folder: Path, patience: Patience = PATIENCE, **settings: Any) -> Served:
         logs.configure("info", folder / "test.log", io.StringIO())
         bound = bind("127.0.0.1", settings.get("port", 0))
         bound.listen()  # who asks before the server's thread runs waits for it
         runtime = Runtime.open(Workspace.open(folder, **settings), url_of(bound))
-        server = Server(create_app(runtime), runtime.workspace.settings.max_connections)
+        server = Server(create_app(runtime, patience), runtime.workspace.settings.max_connections)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
         thread.start()
         client = http.Client(base_url=runtime.url)
@@ -168,3 +175,8 @@ def visit(second: float = 0.0, **fields: Any) -> dict[str, Any]:
     minute, rest = divmod(second, 60)
     at = f"2026-03-01T{12 + int(minute // 60):02d}:{int(minute % 60):02d}:{rest:06.3f}Z"
     return {"visitor": "ann", "page": "/home", "status": 200, "bytes": 100, "at": at, **fields}
+
+
+def write_events(path: Path, *events: object) -> Path:
+    path.write_bytes(b"".join(orjson.dumps(event) + b"\n" for event in events))
+    return path

@@ -9,10 +9,10 @@ from typing import Any
 
 import headrace
 from headrace.client.connect import Connection
-from headrace.ingest.door import IngestReply, TokenState
-from headrace.serve import Answer
+from headrace.ingest.receiver import IngestReply, TokenState
+from headrace.serve.answer import Answer
 from headrace.serve.explanation import ExplainedEvent, Explanation
-from headrace.sql import SqlAnswer
+from headrace.sql.answer import SqlAnswer
 
 CLASSES = (Connection, Answer, SqlAnswer, Explanation, ExplainedEvent, IngestReply, TokenState)
 INTRODUCTION = """\

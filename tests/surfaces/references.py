@@ -6,12 +6,11 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import typer.main
-
-from headrace.cli.app import app, run
+from headrace.cli.app import COMMANDS, load_command, run
 from headrace.cli.init import toml_value
 from headrace.errors import HttpError
 from headrace.server.runtime import Runtime
@@ -128,10 +127,9 @@ def cli_reference() -> str:
 
 
 def _commands() -> Iterator[str]:
-    group: Any = typer.main.get_command(app)
-    for name, command in group.commands.items():
+    for name in COMMANDS:
         said = {"resilient_parsing": True, "terminal_width": WIDTH, "max_content_width": WIDTH}
-        context = command.make_context(f"headrace {name}", [], **said)
+        context = load_command(name).make_context(f"headrace {name}", [], **said)
         shown = "\n".join(line.rstrip() for line in context.get_help().splitlines())
         yield f"\n## headrace {name}\n\n```text\n{shown}\n```\n"
 
@@ -139,9 +137,10 @@ def _commands() -> Iterator[str]:
 def settings_reference() -> str:
     """Every setting with its variable and default."""
     rows = []
-    for name, field in Settings.model_fields.items():
-        default = "none" if field.default is None else f"`{toml_value(field.default)}`"
-        rows.append(f"| `{name}` | `HEADRACE_{name.upper()}` | {default} | {_cell(field.description or '')} |\n")
+    for each in fields(Settings):
+        default = "none" if each.default is None else f"`{toml_value(each.default)}`"
+        description = _cell(each.metadata["description"])
+        rows.append(f"| `{each.name}` | `HEADRACE_{each.name.upper()}` | {default} | {description} |\n")
     return _SETTINGS + "".join(rows)
 
 

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pytest
 
 from headrace.client.connect import Connection, connect
-from headrace.client.far import Remote, read_error
+from headrace.client.far import Remote
+from headrace.client.wire import read_error
 from headrace.errors import (
     ConflictError,
     HeadraceError,
@@ -194,8 +195,8 @@ def test_what_is_no_url_is_named(url: str) -> None:
         connect(url)
 
 
-def test_retries_come_to_an_end(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.ingest.door.BACKLOG_BYTES", -1)
+def test_retries_come_to_an_end(served: Served) -> None:
+    served.ingest("visits").most_backlog_bytes = -1
     with Connection(Remote(served.url, busy_for_s=0.3)) as connection, pytest.raises(HeadraceError, match="behind"):
         connection.send("visits", [visit()])
 

@@ -22,10 +22,9 @@ from headrace.lake.table import LakeTable, NewFile
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.position import Position
-from headrace.workspace.lease import read_holder
+from headrace.workspace.holder import read_holder
 from headrace.workspace.settings import Workspace
-from tests.surfaces.conftest import Ran, Served, visit
-from tests.surfaces.test_cli import write_events
+from tests.surfaces.conftest import Ran, Served, visit, write_events
 
 Command = Callable[..., Ran]
 

@@ -12,9 +12,7 @@ import pytest
 from headrace.errors import WorkspaceError
 from headrace.web.guard import check_exposure
 from headrace.web.server import bind
-from tests.surfaces.conftest import Served
-
-SHAPE = {"code", "message", "found", "expected", "fix", "where"}
+from tests.surfaces.conftest import ERROR_SHAPE, Served
 
 
 @pytest.mark.parametrize(
@@ -44,7 +42,7 @@ def test_every_failure_has_one_shape(
 ) -> None:
     reply = served.http.request(method, path, content=body)
     error = reply.json()["error"]
-    assert set(error) == SHAPE
+    assert set(error) == ERROR_SHAPE
     assert (reply.status_code, error["code"]) == (status, code)
     assert words in " ".join(str(part) for part in error.values())
     assert status != 405 or reply.headers["allow"]
@@ -54,7 +52,7 @@ def test_a_fault_of_ours_shows_no_trace(served: Served, monkeypatch: pytest.Monk
     def fail() -> None:
         raise ZeroDivisionError("secret detail")
 
-    monkeypatch.setattr(served.runtime.status, "streams", fail)
+    monkeypatch.setattr(served.runtime, "streams", fail)
     reply = served.http.get("/v1/streams")
     assert reply.status_code == 500
     assert reply.json()["error"]["code"] == "internal"

@@ -13,7 +13,6 @@ import httpx2
 import orjson
 import pytest
 
-from headrace.ingest import door
 from tests import http
 from tests.surfaces.conftest import Served, visit
 from tests.surfaces.pour import pour_lines
@@ -160,8 +159,8 @@ def test_a_body_over_the_limit_is_refused_while_it_comes(applied: Path, serve: C
     assert sent < 200
 
 
-def test_overload_says_when_to_come_back(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "BACKLOG_BYTES", -1)
+def test_overload_says_when_to_come_back(served: Served) -> None:
+    served.ingest("visits").most_backlog_bytes = -1
     reply = served.http.post(EVENTS, json=[visit()])
     assert reply.status_code == 429
     assert reply.headers["retry-after"] == "1"

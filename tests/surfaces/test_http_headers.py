@@ -11,8 +11,7 @@ from random import Random
 import orjson
 import pytest
 
-from tests.surfaces.conftest import Served
-from tests.surfaces.test_http_errors import SHAPE
+from tests.surfaces.conftest import ERROR_SHAPE, Served
 
 ODD = [b"", b"[", b"]", b"[::1", b"http://[", b"://", b"\xff\xfe", "ä€".encode(), b"a" * 5_000, b"0", b"-1", b"1e9",
        b"99999999999999999999", "²".encode("latin-1"), "²".encode(), b'"', b"'", b"%00", b"a@b", b"a:b:c", b"null",
@@ -60,7 +59,7 @@ def no_fault(served: Served) -> Iterator[Callable[[int, bytes], None]]:
     def check(status: int, body: bytes) -> None:
         assert status != 500, body
         if status >= 400:
-            assert set(orjson.loads(body)["error"]) == SHAPE
+            assert set(orjson.loads(body)["error"]) == ERROR_SHAPE
 
     yield check
     log = served.runtime.workspace.folder / "test.log"

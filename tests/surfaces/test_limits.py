@@ -12,8 +12,9 @@ import orjson
 import pytest
 
 from headrace.errors import OverloadError
-from headrace.web import admission, body, protocol
+from headrace.web import admission
 from headrace.web.admission import Admission
+from headrace.web.patience import Patience
 from tests.surfaces.conftest import Served, visit
 
 EVENTS = "/v1/streams/visits/events"
@@ -56,8 +57,8 @@ def journal_end(served: Served) -> int:
     return served.runtime._pipelines["visits"].transport.end.offset()
 
 
-def test_slow_headers_are_not_waited_for(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "HEADERS_S", 0.3)
+def test_slow_headers_are_not_waited_for(applied: Path, serve: Callable[..., Served]) -> None:
+    served = serve(applied, Patience(headers_s=0.3))
     for sent in ("", "POST /v1/stre", HEAD):
         line = Line(served.url).send(sent)
         status, _, said = line.reply()
@@ -68,8 +69,8 @@ def test_slow_headers_are_not_waited_for(served: Served, monkeypatch: pytest.Mon
     assert kept.send("GET /hea").reply()[0] == 408
 
 
-def test_a_slow_body_is_not_waited_for(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(body, "GRACE_S", 0.3)
+def test_a_slow_body_is_not_waited_for(applied: Path, serve: Callable[..., Served]) -> None:
+    served = serve(applied, Patience(body_s=0.3))
     before = journal_end(served)
     line = Line(served.url).send(HEAD + "Content-Length: 1000\r\n\r\n[")
     status, _, said = line.reply()

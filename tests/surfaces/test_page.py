@@ -11,8 +11,9 @@ import httpx2
 import pytest
 
 from headrace.cli.app import run
-from headrace.web.page import pages, routes
+from headrace.server.state import WorkspaceStatus
 from headrace.web.page.pages import WorkspacePage
+from headrace.web.patience import Patience
 from tests.surfaces.conftest import Served, visit
 from tests.surfaces.sql_shop import fill, visit_of
 
@@ -111,7 +112,7 @@ def test_rows_in_the_order_of_their_windows(served: Served, tmp_path: Path) -> N
     assert 'href="/views/traffic?sort=-window_start#rows"' in oldest.text
 
 
-def test_more_rows_than_are_sorted_are_said(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_rows_than_are_sorted_are_said(served: Served, tmp_path: Path) -> None:
     visits = [visit_of(f"/{number:03d}", minute, size=number) for minute in range(10) for number in range(30)]
     fill(served.runtime, tmp_path, visits=visits)
     whole = served.http.get("/views/traffic?sort=-bytes")
@@ -119,11 +120,9 @@ def test_more_rows_than_are_sorted_are_said(served: Served, tmp_path: Path, monk
     assert column(whole.text, 1)[:11] == ["/029"] * 10 + ["/028"]
     ranged = served.http.get("/views/traffic?sort=-bytes&start=2026-03-01T12:02&end=2026-03-01T12:04")
     assert "Shown: all 60 rows of the range, sorted by bytes, descending" in read(ranged)
-    monkeypatch.setattr(pages, "MOST_SORTED", 100)
-    few = WorkspacePage(served.runtime).view("traffic", [("sort", "-bytes")])[1]
+    few = WorkspacePage(served.runtime, most_sorted=100).view("traffic", [("sort", "-bytes")])[1]
     assert "Shown: 30 of the newest 30 rows (a range sorts others), sorted by bytes, descending" in few
-    monkeypatch.setattr(pages, "MOST_SORTED", 20)
-    fewer = WorkspacePage(served.runtime).view("traffic", [("sort", "-bytes")])[1]
+    fewer = WorkspacePage(served.runtime, most_sorted=20).view("traffic", [("sort", "-bytes")])[1]
     assert "Shown: 20 of the first 20 rows of the newest window by key, sorted by bytes, descending" in fewer
 
 
@@ -229,24 +228,21 @@ def test_an_empty_workspace_says_how_to_begin(tmp_path: Path, serve: Callable[..
 
 def test_many_viewers_cost_no_more_than_one(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    whole = served.runtime.status.whole
+    whole = served.runtime.status
 
-    def counted() -> dict[str, object]:
+    def counted() -> WorkspaceStatus:
         asked.append(1)
         return whole()
 
-    monkeypatch.setattr(served.runtime.status, "whole", counted)
+    monkeypatch.setattr(served.runtime, "status", counted)
     began = served.http.get("/").text
     while len(asked) < 2 and served.http.get("/").text == began:
         pass  # the same page until it is made anew
     assert len(asked) == 2
 
 
-def test_with_a_token_the_page_asks_for_it(
-    applied: Path, serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(routes, "WRONG_TOKEN_S", 0.0)
-    served = serve(applied, token=TOKEN)
+def test_with_a_token_the_page_asks_for_it(applied: Path, serve: Callable[..., Served]) -> None:
+    served = serve(applied, Patience(wrong_token_s=0.0), token=TOKEN)
     http = served.http
     assert http.get("/").status_code == 401
     led = http.get("/views/traffic", headers=HTML)

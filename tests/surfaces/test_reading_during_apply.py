@@ -103,10 +103,10 @@ def test_what_a_server_says_of_itself_is_of_one_moment(served: Served, editing: 
     def look() -> None:
         times = 0
         while times < 50 or time.monotonic() < until:  # often enough on a slow machine, long enough on a quick one
-            runtime.status.views()
-            runtime.status.timings()
-            runtime.status.health()
-            runtime.status.streams()
+            runtime.views()
+            runtime.monitor.timings()
+            runtime.monitor.health()
+            runtime.streams()
             with suppress(NotFoundError):
                 runtime.versions("v0")
             with suppress(NotFoundError):

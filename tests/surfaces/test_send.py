@@ -26,7 +26,7 @@ from headrace.web.app import create_app
 from headrace.web.server import Server, bind, url_of
 from headrace.workspace.settings import Workspace
 from tests.surfaces.conftest import HEADRACE, Holding, Ran, Served, visit
-from tests.surfaces.test_http_formats import BAD, FORMS, GOOD, TEXT_STREAM
+from tests.surfaces.forms import BAD, FORMS, GOOD, TEXT_STREAM
 from tests.waiting import wait_until
 
 Command = Callable[..., Ran]
@@ -227,12 +227,12 @@ def test_a_busy_server_is_waited_for(applied: Path, served: Served, monkeypatch:
         def waits(self, error: HeadraceError, pause_s: float) -> None:
             assert pause_s >= 1  # as Retry-After asks for
             heard.append(error)
-            monkeypatch.undo()
+            served.ingest("visits").most_backlog_bytes = 1 << 30
 
         def note(self, text: str) -> None:
             pass
 
-    monkeypatch.setattr("headrace.ingest.door.BACKLOG_BYTES", -1)
+    served.ingest("visits").most_backlog_bytes = -1
     file = applied / "a.ndjson"
     file.write_bytes(orjson.dumps(visit()))
     with connect(served.url) as connection:

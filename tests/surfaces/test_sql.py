@@ -12,7 +12,7 @@ import pytest
 
 from headrace.client.connect import connect
 from headrace.errors import NotFoundError, NotReadyError, SqlError
-from headrace.sql import SqlAnswer
+from headrace.sql.answer import SqlAnswer
 from headrace.sql.children import Children
 from tests.surfaces.conftest import Ran, Served
 from tests.surfaces.sql_shop import fill, fill_stopped

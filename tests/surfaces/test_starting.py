@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
+from headrace.cli.waiting import say_waits
 from headrace.client import far
 from headrace.client.connect import Connection
 from headrace.errors import HeadraceError, StartingError
-from tests.surfaces.conftest import Ran, Served
+from tests.surfaces.conftest import Served
 
 REQUESTS: dict[str, Callable[[Connection], object]] = {
     "refresh": lambda connection: connection.refresh("traffic"),
@@ -32,15 +33,13 @@ def test_a_request_is_repeated_until_spark_runs_or_it_has_waited_enough(served: 
     assert time.monotonic() - began > 1.5
 
 
-def test_a_command_says_what_it_waits_for(
-    served: Served, headrace: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(far, "READY_FOR_S", 1.5)
-    ran = headrace("refresh", "traffic", "-w", served.runtime.workspace.folder)
-    assert ran.code == 1
-    waits, error = ran.err.splitlines()
-    assert waits == "waiting for the server: view 'traffic' cannot be refreshed yet: Spark is starting"
-    assert error.startswith("error: view 'traffic' cannot be refreshed yet: Spark is starting")
+def test_who_waits_is_told_for_what(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    with Connection(far.Remote(served.url, ready_for_s=1.5)) as connection:
+        connection.on_wait(say_waits())
+        with pytest.raises(StartingError, match="view 'traffic' cannot be refreshed yet: Spark is starting"):
+            connection.refresh("traffic")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == "waiting for the server: view 'traffic' cannot be refreshed yet: Spark is starting"
 
 
 def test_what_a_view_that_is_built_lacks_is_not_waited_for(served: Served) -> None:

@@ -7,7 +7,7 @@ import socket
 import subprocess
 from pathlib import Path
 
-from headrace.workspace.lease import live_holder
+from headrace.workspace.holder import live_holder
 from tests.surfaces.conftest import HEADRACE, Holding, Up
 from tests.waiting import wait_until
 

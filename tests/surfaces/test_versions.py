@@ -14,6 +14,7 @@ from headrace.errors import ConflictError, NotReadyError
 from headrace.lake.table import LakeTable, NewFile
 from headrace.transport.position import Position
 from headrace.workspace.settings import Workspace
+from tests.status import build_status, view_status
 from tests.surfaces.conftest import Ran, Served
 
 
@@ -121,8 +122,8 @@ def test_who_waits_for_a_version_is_told_what_becomes_of_it() -> None:
     shown: list[tuple[object, ...]] = []
 
     def serves(version: int | None, /, **building: object) -> bool:
-        said = {"version": version, "commits": 7, "building": {**coming, "stalled": None, "error": None, **building}}
-        return _serves(said, "traffic", 3, lambda *words: shown.append(words))
+        view = view_status(version=version, commits=7, building=build_status(**{**coming, **building}))
+        return _serves(view, "traffic", 3, lambda *words: shown.append(words))
 
     assert serves(3)
     assert not serves(1)

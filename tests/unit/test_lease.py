@@ -13,7 +13,8 @@ import pytest
 
 from headrace.disk import free_bytes
 from headrace.errors import DiskFullError, FencedError, WorkspaceError
-from headrace.workspace.lease import Holder, Lease, live_holder, read_holder
+from headrace.workspace.holder import Holder, live_holder, read_holder
+from headrace.workspace.lease import Lease
 
 
 @pytest.fixture

@@ -183,7 +183,7 @@ def rollback(store: DuckStore, number: int | None = None, stream: str = STREAM) 
 def test_by_default_back_to_the_version_before(served: DuckStore) -> None:
     edit(served, GROWN)
     build(served, 2)
-    assert rollback(served).as_dict() == {
+    assert rollback(served).step.as_dict() == {
         "view": "v",
         "from": 2,
         "to": 1,
@@ -205,7 +205,7 @@ def test_back_to_rows_that_are_gone_is_a_build(served: DuckStore) -> None:
     edit(served, RENAMED)
     edit(served, OTHER)
     build(served, 3)
-    found = rollback(served, 1).as_dict()
+    found = rollback(served, 1).step.as_dict()
     assert (found["how"], found["cost"]["events"]) == ("build", 1_000_000)
     assert found["reason"] == "a build reads 1,000,000 events, about 5 s; the old version serves until then"
 

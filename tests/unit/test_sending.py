@@ -20,13 +20,14 @@ from hypothesis import strategies as st
 from headrace.define.catalog import parse
 from headrace.define.model import Stream
 from headrace.errors import ChangedFileError, HeadraceError, StaleMarkError, TooLargeError, UnavailableError
-from headrace.ingest.door import Ingest, IngestReply
+from headrace.ingest.door import Ingest
 from headrace.ingest.files import SourceFile, StreamShape
 from headrace.ingest.formats.layout import Layout
+from headrace.ingest.receiver import IngestReply
 from headrace.ingest.sending import Sending, SendReply, send_all
 from headrace.transport.journal.journal import Journal
 from headrace.transport.sent import FilePiece
-from tests.unit.transport.test_journal import lines_of
+from tests.unit.transport.journals import lines_of
 
 SIZE = 200  # bytes of a piece
 STREAM = "CREATE STREAM s (a INT, b STRING)"

@@ -13,9 +13,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-import headrace.ingest.tabular
 from headrace.errors import IngestError, TooLargeError, UnavailableError
-from headrace.ingest.door import IngestReply
+from headrace.ingest.receiver import IngestReply
 from headrace.ingest.tabular import as_table, send_table
 
 AT = datetime(2026, 3, 1, 12, 0, 0, 5, tzinfo=UTC)
@@ -98,29 +97,27 @@ def test_a_data_frame_of_pandas() -> None:
     assert named.to_pylist() == [{"n": 1, "page": "p"}, {"n": 2, "page": "q"}], "an index with a name is a column"
 
 
-def test_large_tables_go_in_pieces_and_rows_keep_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(headrace.ingest.tabular, "ROWS", 10)
-    monkeypatch.setattr(headrace.ingest.tabular, "PIECE_BYTES", 200)
+def test_large_tables_go_in_pieces_and_rows_keep_their_numbers() -> None:
+    sizes = {"rows": 10, "piece_bytes": 200}
     rows = [{"n": None if n in (7, 93) else n, "x": n} for n in range(100)]
     received = Received()
-    reply = send_table(pa.Table.from_pylist(rows), received, "k")
+    reply = send_table(pa.Table.from_pylist(rows), received, "k", **sizes)
     assert [event["x"] for event in received.events] == list(range(100))
     assert (reply.accepted, [row["index"] for row in reply.refused]) == (98, [7, 93])
     assert reply.token == f"s.{len(received.bodies):x}"
     assert [key for key, _ in received.bodies] == ["k", *(f"k-{n}" for n in range(1, len(received.bodies)))]
     small = Received(most=50)
-    halved = send_table(pa.Table.from_pylist(rows), small, "k")
+    halved = send_table(pa.Table.from_pylist(rows), small, "k", **sizes)
     assert ([event["x"] for event in small.events], halved.refused) == (list(range(100)), reply.refused)
     assert len({key for key, _ in small.bodies}) == len(small.bodies), "each half has a key of its own"
     with pytest.raises(TooLargeError):
-        send_table(pa.Table.from_pylist(rows), Received(most=5), None)
+        send_table(pa.Table.from_pylist(rows), Received(most=5), None, **sizes)
 
 
-def test_who_fails_says_what_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(headrace.ingest.tabular, "ROWS", 10)
-    monkeypatch.setattr(headrace.ingest.tabular, "PIECE_BYTES", 1)
+def test_who_fails_says_what_was_sent() -> None:
+    sizes = {"rows": 10, "piece_bytes": 1}
     with pytest.raises(UnavailableError, match="gone; 20 rows before it were sent and stored"):
-        send_table(pa.table({"n": range(100)}), Received(fails_at=2), None)
+        send_table(pa.table({"n": range(100)}), Received(fails_at=2), None, **sizes)
 
 
 def test_what_is_no_table_or_cannot_be_one() -> None:

@@ -22,7 +22,8 @@ from headrace.lake.dead import decoded
 from headrace.lake.table import LakeTable
 from headrace.maintain.partials import damage_of
 from headrace.serve.answer import Answer
-from headrace.serve.cell import Cell, CellQuestion
+from headrace.serve.cell import Cell
+from headrace.serve.cell_question import CellQuestion
 from headrace.serve.explanation import US, ExplainedEvent, Explanation
 from headrace.serve.times import MS
 from headrace.spark.failures import from_spark, one_line

@@ -16,9 +16,11 @@ from headrace.errors import NotReadyError, OverloadError, QuestionError
 from headrace.format import EPOCH, iso, iso_us
 from headrace.lake.commits import reading_commits
 from headrace.lake.table import LakeTable
-from headrace.serve.answer import Answer, Freshness, answer, answer_from, find_serving
+from headrace.serve.answer import Answer
 from headrace.serve.as_of import AsOf
-from headrace.serve.cell import CellQuestion, find_cell
+from headrace.serve.cell import find_cell
+from headrace.serve.cell_question import CellQuestion
+from headrace.serve.evaluate import Freshness, answer, answer_from, find_serving
 from headrace.serve.explanation import US, Explanation
 from headrace.serve.plan import plan
 from headrace.serve.question import Question

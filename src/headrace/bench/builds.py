@@ -26,7 +26,7 @@ from headrace.errors import HeadraceError
 from headrace.lake.table import LakeTable
 from headrace.maintain.batch import Batch, Sizes
 from headrace.maintain.partials import read_events, write_partials
-from headrace.serve.answer import answer
+from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
 from headrace.server.describe import memory_mb
 from headrace.server.reconcile import point_of

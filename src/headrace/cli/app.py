@@ -3,29 +3,67 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, NoReturn
+from importlib import import_module
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from headrace.cli import ask, audit, dead_letters, demo, doctor, explain, init, overview, plan, send, sql, up, versions
 from headrace.cli.output import print_error
 from headrace.errors import UsageError
 
+COMMANDS = {  # the module of each, and the first sentence of its help, so that --help needs none of them
+    "init": ("init", "Create a workspace."),
+    "plan": ("plan", "Show what `apply` would change."),
+    "apply": ("plan", "Apply the definitions folder."),
+    "up": ("up", "Run the server of a workspace until Ctrl-C."),
+    "send": ("send", "Send files to a stream."),
+    "ask": ("ask", "Query a view."),
+    "explain": ("explain", "Show the events behind one cell of a view."),
+    "sql": ("sql", "Run a SELECT over the views."),
+    "status": ("overview", "Show the state of the server, streams and views."),
+    "streams": ("overview", "List the streams: fields, events, dead letters, backlog."),
+    "views": ("overview", "List the views: keys, columns, version, freshness."),
+    "versions": ("versions", "List the versions of a view."),
+    "rollback": ("versions", "Roll a view back to an earlier version."),
+    "refresh": ("audit", "Refresh a view."),
+    "audit": ("audit", "List the audits of a view."),
+    "dead-letters": ("dead_letters", "List events that could not be parsed, or replay them."),
+    "doctor": ("doctor", "Check the workspace."),
+    "demo": ("demo", "Run a web shop's traffic and check every row of every view."),
+    "bench": ("demo", "Measure this machine."),
+}
+
+
+def load_command(name: str) -> Any:
+    """The command of this name, from its module."""
+    module = import_module(f"headrace.cli.{COMMANDS[name][0]}")
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    alone.command(name)(getattr(module, name.replace("-", "_")))
+    return typer.main.get_command(alone)
+
+
+class _Commands(TyperGroup):
+    """Only the command that runs is loaded. The others are known by name and summary."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = {name: TyperCommand(name, help=summary) for name, (_, summary) in COMMANDS.items()}
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, load_command(name) if name else command, rest
+
+
 app = typer.Typer(
     name="headrace",
+    cls=_Commands,
     help="Real-time analytics on Apache Spark: streams of events and materialized views.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (
-    init.init, plan.plan, plan.apply, up.up, send.send, ask.ask, explain.explain, sql.sql,
-    overview.status, overview.streams, overview.views,
-    versions.versions, versions.rollback, audit.refresh, audit.audit, dead_letters.dead_letters, doctor.doctor,
-    demo.demo, demo.bench,
-):  # fmt: skip
-    app.command()(command)
 
 
 def _show_version(wanted: bool) -> None:

@@ -18,8 +18,9 @@ from headrace.errors import QuestionError
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from headrace.asof import Job
-    from headrace.serve import Answer, Question
+    from headrace.serve.answer import Answer
+    from headrace.serve.question import Question
+    from headrace.spark.jobs import Job
 
 REFRESH_S = 1.0
 SCREENFUL = 50  # rows that a person is shown, if they ask for no number
@@ -75,7 +76,7 @@ def ask(
 
     The newest windows are printed first.
     """
-    from headrace.serve import Question  # with it come the parts that read answers
+    from headrace.serve.question import Question  # with it come the parts that read answers
 
     whole = limit is not None and limit.strip().lower() == "all"
     if whole and watch:
@@ -105,7 +106,7 @@ def ask(
 def _ask_past(read: Callable[[Question, Job], Answer], question: Question, watch: bool) -> Answer:
     if watch:
         raise QuestionError("an answer as of the past does not change", found="--watch", fix="leave it out")
-    from headrace.asof import Job
+    from headrace.spark.jobs import Job
 
     job = Job()
     with waiting("reading the log") as show:

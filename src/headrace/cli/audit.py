@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +11,9 @@ from headrace.cli.options import JsonOption, NoWaitOption, WorkspaceOption, open
 from headrace.cli.output import console, count, make_table, print_json, span
 from headrace.cli.until import wait_until_refreshed, wait_until_serving
 from headrace.cli.versions import ViewArgument
+
+if TYPE_CHECKING:
+    from headrace.server.state import AuditStatus, RefreshStatus, VersionStatus
 
 DRIFT_EXIT_CODE = 1
 
@@ -28,34 +32,34 @@ def refresh(
     If they agree, the batch rows replace the speed rows. Exits with 1 if they do not agree.
     """
     with open_connection(workspace) as connection:
-        before = next(iter(connection.audits(view)), None)
-        begun = connection.refresh(view, full=full)
+        before = next(iter(connection.verbs.audits(view)), None)
+        begun = connection.verbs.refresh(view, full=full)
         audit = None
         if not no_wait and full:
-            wait_until_serving(connection, {view: begun["version"]})
-        elif not no_wait and begun["applied_to"] > begun["horizon"]:
+            wait_until_serving(connection, {view: begun.version})
+        elif not no_wait and begun.applied_to > begun.horizon:
             audit = wait_until_refreshed(connection, view, begun, before)
     if as_json:
-        print_json({**begun, "audit": audit})
+        print_json({**begun.as_dict(), "audit": audit})
     else:
         _say(view, begun, audit, full=full, no_wait=no_wait)
-    if audit and not audit["agreed"]:
+    if audit and not audit.agreed:
         raise typer.Exit(DRIFT_EXIT_CODE)
 
 
-def _say(view: str, begun: dict[str, Any], audit: dict[str, Any] | None, *, full: bool, no_wait: bool) -> None:
+def _say(view: str, begun: RefreshStatus, audit: AuditStatus | None, *, full: bool, no_wait: bool) -> None:
     if full:
         serves = "is being built" if no_wait else "serves"
-        typer.echo(f"Version {begun['version']} of view {view}, rebuilt from the log, {serves}.")
-    elif begun["applied_to"] <= begun["horizon"]:
-        typer.echo(f"View {view} has nothing new: the batch layer has all its {count(begun['horizon'])} commits.")
+        typer.echo(f"Version {begun.version} of view {view}, rebuilt from the log, {serves}.")
+    elif begun.applied_to <= begun.horizon:
+        typer.echo(f"View {view} has nothing new: the batch layer has all its {count(begun.horizon)} commits.")
     elif no_wait:
         typer.echo(f"The refresh of view {view} has started; `headrace audit {view}` shows the result.")
-    elif audit and audit["agreed"]:
+    elif audit and audit.agreed:
         typer.echo(
-            f"View {view}: {count(audit['events'])} events of commits {audit['from_commit']} to "
-            f"{audit['to_commit'] - 1} read again in {span(audit['took_ms'])}; "
-            f"{count(audit['rows'])} rows compared, drift 0"
+            f"View {view}: {count(audit.events)} events of commits {audit.from_commit} to "
+            f"{audit.to_commit - 1} read again in {span(audit.took_ms)}; "
+            f"{count(audit.rows)} rows compared, drift 0"
         )
     elif audit:
         typer.echo(f"View {view}: the two layers do not agree; nothing was replaced.", err=True)
@@ -65,9 +69,9 @@ def _say(view: str, begun: dict[str, Any], audit: dict[str, Any] | None, *, full
 def audit(view: ViewArgument, workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
     """List the audits of a view. Newest first; exits with 1 while there is an alarm."""
     with open_connection(workspace) as connection:
-        found = connection.audits(view)
-        serving = next((v for v in connection.versions(view) if v["state"] == "serving"), None)
-        alarm = serving and serving["alarm"]
+        found = connection.verbs.audits(view)
+        serving = next((v for v in connection.verbs.versions(view) if v.state == "serving"), None)
+        alarm = serving and serving.alarm
     if as_json:
         print_json({"view": view, "alarm": alarm, "audits": found})
     else:
@@ -76,8 +80,8 @@ def audit(view: ViewArgument, workspace: WorkspaceOption = ".", as_json: JsonOpt
         raise typer.Exit(DRIFT_EXIT_CODE)
 
 
-def _say_why_not(view: str, serving: dict[str, Any] | None) -> None:
-    if serving and serving["applied_to"] > serving["horizon"]:
+def _say_why_not(view: str, serving: VersionStatus | None) -> None:
+    if serving and serving.applied_to > serving.horizon:
         typer.echo(f"View {view} has had no audit yet: `headrace refresh {view}` makes one.")
         return
     typer.echo(
@@ -86,22 +90,22 @@ def _say_why_not(view: str, serving: dict[str, Any] | None) -> None:
     )
 
 
-def _print(view: str, serving: dict[str, Any] | None, found: list[dict[str, Any]]) -> None:
-    if serving and serving["alarm"]:
-        typer.echo(f"ALARM: {serving['alarm']}")
+def _print(view: str, serving: VersionStatus | None, found: Sequence[AuditStatus]) -> None:
+    if serving and serving.alarm:
+        typer.echo(f"ALARM: {serving.alarm}")
     if not found:
         _say_why_not(view, serving)
         return
     titles = ["when", "version", "commits", "events", "rows", "took", "drift"]
     rows = [
         [
-            audit["at"].replace("T", " ")[:19],
-            str(audit["version"]),
-            f"{audit['from_commit']} to {audit['to_commit'] - 1}",
-            count(audit["events"]),
-            count(audit["rows"]),
-            span(audit["took_ms"]),
-            ", ".join(f"{d['column']}: {count(d['rows'])} rows" for d in audit["drift"]) or "0",
+            audit.at.replace("T", " ")[:19],
+            str(audit.version),
+            f"{audit.from_commit} to {audit.to_commit - 1}",
+            count(audit.events),
+            count(audit.rows),
+            span(audit.took_ms),
+            ", ".join(f"{d.column}: {count(d.rows)} rows" for d in audit.drift) or "0",
         ]
         for audit in found
     ]
@@ -110,6 +114,6 @@ def _print(view: str, serving: dict[str, Any] | None, found: list[dict[str, Any]
         _print_drift(audit)
 
 
-def _print_drift(audit: dict[str, Any]) -> None:
-    for drift in audit["drift"]:
-        typer.echo(f"  {drift['column']}: {count(drift['rows'])} rows, such as {drift['example']}")
+def _print_drift(audit: AuditStatus) -> None:
+    for drift in audit.drift:
+        typer.echo(f"  {drift.column}: {count(drift.rows)} rows, such as {drift.example}")

@@ -55,7 +55,7 @@ def explain(
     Shows arrival, delay and contribution of each event, and whether it is late or a correction. Spark reads the events
     from the lake: in the running server, else in the command itself, where it takes some seconds to start.
     """
-    from headrace.serve.cell import CellQuestion
+    from headrace.serve.cell_question import CellQuestion
     from headrace.spark.jobs import Job
 
     named = {"at": at, "window": window, "every": every, "limit": limit, "cursor": cursor}

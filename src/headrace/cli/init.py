@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,10 +11,11 @@ import typer
 from headrace.cli.options import JsonOption
 from headrace.cli.output import print_json
 from headrace.errors import UsageError, WorkspaceError
+from headrace.workspace.holder import live_holder
+from headrace.workspace.settings import Settings, Workspace
 
 if TYPE_CHECKING:
     from headrace.cli.inferred import Inferred
-    from headrace.workspace.settings import Workspace
 
 _EXAMPLE = """\
 -- A stream: events of one shape. Each visit is one JSON object with these fields.
@@ -57,11 +59,6 @@ def init(
     Writes settings, a definition file (an example, or inferred from NDJSON, JSON, CSV with a header, Parquet or lines
     of text such as an access log) and a .gitignore. In an existing workspace, --from adds a definition file.
     """
-    from headrace.workspace.settings import (  # its reading of settings is what --help need not wait for
-        Settings,
-        Workspace,
-    )
-
     folder, files = _places(places or [], sources or [])
     if fields is not None and not files:
         raise UsageError("--fields names the columns of a file", fix="name the file: --from FILE")
@@ -98,7 +95,7 @@ def init(
         typer.echo("")
         for line in one.lines():
             typer.echo(line)
-    port = Workspace.open(folder).settings.port or Settings.model_fields["port"].default
+    port = Workspace.open(folder).settings.port or Settings.port
     _print_next(where, commands, running, f"http://localhost:{port}")
 
 
@@ -145,8 +142,6 @@ def _write_all(written: list[tuple[Path, str]]) -> None:
 
 def _runs_at(workspace: Workspace) -> str | None:
     """The URL of the server that holds the workspace, if one does."""
-    from headrace.workspace.lease import live_holder
-
     holder = live_holder(workspace.lease_file)
     return holder.url if holder else None
 
@@ -166,11 +161,9 @@ def _print_next(where: str, commands: list[str], running: str | None, url: str) 
 
 def settings_text() -> str:
     """`headrace.toml` with every setting, commented out, at its default."""
-    from headrace.workspace.settings import Settings
-
     lines = ["# Settings of this workspace. Environment variables such as HEADRACE_PORT take precedence.", ""]
-    for name, field in Settings.model_fields.items():
-        lines += [f"# {field.description}", f"# {name} = {toml_value(field.default)}", ""]
+    for each in fields_of(Settings):
+        lines += [f"# {each.metadata['description']}", f"# {each.name} = {toml_value(each.default)}", ""]
     return "\n".join(lines)
 
 

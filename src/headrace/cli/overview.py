@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,8 @@ from headrace.server.layers import alarm, building, checked, shares
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
+
+    from headrace.server.state import FieldStatus, StreamStatus, ViewStatus, WorkspaceStatus
 
 EVERY_S = 1.0
 WIDE = 120  # columns of a screen that has room for everything
@@ -37,7 +39,7 @@ def status(
         _watch(workspace, every, as_json=as_json)
         return
     with open_connection(workspace) as connection:
-        found = connection.status()
+        found = connection.verbs.status()
     if as_json:
         print_json(found)
         return
@@ -55,26 +57,26 @@ def _watch(workspace: str, every_s: float, *, as_json: bool) -> None:
         watch_status(workspace, every_s, out, lambda found: render_status(found, out.width))
 
 
-def render_status(found: dict[str, Any], width: int) -> RenderableType:
+def render_status(found: WorkspaceStatus, width: int) -> RenderableType:
     """The status of the workspace for a screen of this width."""
     from rich.console import Group
     from rich.text import Text
 
-    where = f" at {found['url']}" if found["url"] else ""
-    memory = f", {found['memory_mb']:,} MB of memory" if found["memory_mb"] else ""
-    beat = f", heartbeat {span(found['heartbeat_ms'])} ago" if found["heartbeat_ms"] is not None else ""
-    head = Text(f"workspace {found['workspace']}: {found['state']}{where}{memory}{beat}")
-    for warning in found["warnings"]:
+    where = f" at {found.url}" if found.url else ""
+    memory = f", {found.memory_mb:,} MB of memory" if found.memory_mb else ""
+    beat = f", heartbeat {span(found.heartbeat_ms)} ago" if found.heartbeat_ms is not None else ""
+    head = Text(f"workspace {found.workspace}: {found.state}{where}{memory}{beat}")
+    for warning in found.warnings:
         head.append(f"\nwarning: {warning}", style="red")
-    streams = _streams_table(found["streams"], width) if found["streams"] else Text(NO_STREAMS)
-    views = _views_table(found["views"], width) if found["views"] else Text(NO_VIEWS)
+    streams = _streams_table(found.streams, width) if found.streams else Text(NO_STREAMS)
+    views = _views_table(found.views, width) if found.views else Text(NO_VIEWS)
     return Group(head, Text(), streams, Text(), views)
 
 
 def streams(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
     """List the streams: fields, events, dead letters, backlog."""
     with open_connection(workspace) as connection:
-        found = connection.streams()
+        found = connection.verbs.streams()
     if as_json:
         print_json(found)
         return
@@ -84,9 +86,7 @@ def streams(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> No
         return
     out.print(_streams_table(found, out.width))
     rows = [
-        [s["name"], f["name"], f["type"] + ("" if f["nullable"] else " NOT NULL"), _role(s, f)]
-        for s in found
-        for f in s["fields"]
+        [s.name, f.name, f.type + ("" if f.nullable else " NOT NULL"), _role(s, f)] for s in found for f in s.fields
     ]
     out.print()
     out.print(make_table(["stream", "field", "type", ""], rows))
@@ -95,7 +95,7 @@ def streams(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> No
 def views(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
     """List the views: keys, columns, version, freshness."""
     with open_connection(workspace) as connection:
-        found = connection.views()
+        found = connection.verbs.views()
     if as_json:
         print_json(found)
         return
@@ -104,25 +104,25 @@ def views(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None
         out.print(NO_VIEWS)
         return
     out.print(_views_table(found, out.width))
-    rows = [[v["name"], c["name"], c["aggregate"], c["type"]] for v in found for c in v["columns"]]
+    rows = [[v.name, c.name, c.aggregate, c.type] for v in found for c in v.columns]
     out.print()
     out.print(make_table(["view", "column", "aggregate", "type"], rows))
 
 
-def _streams_table(found: list[dict[str, Any]], width: int) -> Table:
+def _streams_table(found: Sequence[StreamStatus], width: int) -> Table:
     cells = [
         {
-            "stream": s["name"],
-            "events": count(s["events"]),
-            "events/s": count(s["events_per_second"]),
-            "dead letters": count(s["dead_letters"]),
-            "commits": count(s["commits"]),
-            "commit time": span(s["commit_ms"]),
-            "maintain time": span(s["maintain_ms"]),
-            "files": count(s["lake_files"]),
-            "backlog": size(s["backlog_bytes"]),
-            "newest event": _time(s["newest_event"]),
-            "problem": s["error"] or "–",
+            "stream": s.name,
+            "events": count(s.events),
+            "events/s": count(s.events_per_second),
+            "dead letters": count(s.dead_letters),
+            "commits": count(s.commits),
+            "commit time": span(s.commit_ms),
+            "maintain time": span(s.maintain_ms),
+            "files": count(s.lake_files),
+            "backlog": size(s.backlog_bytes),
+            "newest event": _time(s.newest_event),
+            "problem": s.error or "–",
         }
         for s in found
     ]
@@ -130,22 +130,22 @@ def _streams_table(found: list[dict[str, Any]], width: int) -> Table:
     return fit_table(cells, width, left=left, wide=("commit time", "maintain time", "files"))
 
 
-def _views_table(found: list[dict[str, Any]], width: int) -> Table:
+def _views_table(found: Sequence[ViewStatus], width: int) -> Table:
     now = datetime.now(UTC)
     cells = [
         {
-            "view": v["name"],
-            "stream": v["stream"],
-            "keys": ", ".join(v["keys"]) or "–",
+            "view": v.name,
+            "stream": v.stream,
+            "keys": ", ".join(v.keys) or "–",
             "window": _window(v),
-            "version": count(v["version"]),
-            "rows": count(v["rows"]),
-            "commits": f"{count(v['applied_to'])} of {count(v['commits'])}",
-            "behind": size(v["lag_bytes"]),
-            "freshness": freshness(v["freshness_ms"], v["freshness_reason"]),
+            "version": count(v.version),
+            "rows": count(v.rows),
+            "commits": f"{count(v.applied_to)} of {count(v.commits)}",
+            "behind": size(v.lag_bytes),
+            "freshness": freshness(v.freshness_ms, v.freshness_reason),
             "batch": _batch_share(v),
             "checked": checked(v, now).removeprefix("checked "),
-            "problem": v["stalled"] or _alarm(v) or building(v) or "–",
+            "problem": v.stalled or _alarm(v) or building(v) or "–",
         }
         for v in found
     ]
@@ -165,25 +165,25 @@ def _time(text: str | None) -> str:
     return "–" if text is None else text.replace("T", " ")[:19]
 
 
-def _role(stream: dict[str, Any], field: dict[str, Any]) -> str:
-    if field["name"] == stream["event_time"]:
-        return f"event time, patience {format_duration(stream['patience_ms'])}"
-    return f"computed: {field['computed']}" if field["computed"] else ""
+def _role(stream: StreamStatus, field: FieldStatus) -> str:
+    if field.name == stream.event_time:
+        return f"event time, patience {format_duration(stream.patience_ms)}"
+    return f"computed: {field.computed}" if field.computed else ""
 
 
-def _window(view: dict[str, Any]) -> str:
-    if view["window_ms"] is None:
+def _window(view: ViewStatus) -> str:
+    if view.window is None:
         return "all time"
-    text = format_duration(view["window_ms"])
-    return text if view["window_ms"] == view["every_ms"] else f"{text} every {format_duration(view['every_ms'])}"
+    size, every = map(format_duration, view.window)
+    return size if size == every else f"{size} every {every}"
 
 
-def _batch_share(view: dict[str, Any]) -> str:
+def _batch_share(view: ViewStatus) -> str:
     """How much of a view the batch layer has."""
     of = shares(view)
     return "–" if of is None else f"{of[0]:.0%}"
 
 
-def _alarm(view: dict[str, Any]) -> str | None:
+def _alarm(view: ViewStatus) -> str | None:
     said = alarm(view)
-    return f"{said}: `headrace audit {view['name']}`" if said else None
+    return f"{said}: `headrace audit {view.name}`" if said else None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +15,8 @@ from headrace.errors import DefinitionError, UsageError
 
 if TYPE_CHECKING:
     from headrace.client.connect import Connection
-    from headrace.plan.differences import Plan
+    from headrace.plan.change import Plan
+    from headrace.server.state import FieldStatus, StreamStatus
 
 CHANGES_EXIT_CODE = 4
 _MARKS = {"create": ("+", "green"), "change": ("~", "yellow"), "drop": ("-", "red"), "refuse": ("!", "red bold")}
@@ -67,9 +69,9 @@ def apply(
         coming: dict[str, int] = {}
         if not found.empty:
             agree("apply", "Apply?", yes=yes, as_json=as_json)
-            before = {stream["name"]: stream["fields"] for stream in connection.streams()}
+            before = {stream.name: stream.fields for stream in connection.verbs.streams()}
             connection.apply(found.fingerprint)
-            readable = _perhaps_readable(before, connection.streams())
+            readable = _perhaps_readable(before, connection.verbs.streams())
             coming = _coming(connection, found)
             if coming and not no_wait:
                 wait_until_serving(connection, coming)
@@ -90,12 +92,10 @@ def apply(
             )
 
 
-def _perhaps_readable(before: dict[str, Any], streams: list[dict[str, Any]]) -> dict[str, int]:
+def _perhaps_readable(before: Mapping[str, Sequence[FieldStatus]], streams: Sequence[StreamStatus]) -> dict[str, int]:
     """How many dead letters the streams have whose fields were loosened."""
-    changed = [
-        stream for stream in streams if any(field not in stream["fields"] for field in before.get(stream["name"], ()))
-    ]
-    return {stream["name"]: stream["dead_letters"] for stream in changed if stream["dead_letters"]}
+    changed = [stream for stream in streams if any(field not in stream.fields for field in before.get(stream.name, ()))]
+    return {stream.name: stream.dead_letters for stream in changed if stream.dead_letters}
 
 
 def _coming(connection: Connection, found: Plan) -> dict[str, int]:
@@ -103,8 +103,8 @@ def _coming(connection: Connection, found: Plan) -> dict[str, int]:
     if connection.url is None:
         return {}  # without a server nothing moves
     names = {change.name for change in found.changes if change.what == "view"}
-    building = {view["name"]: view["building"] for view in connection.views()}
-    return {name: building[name]["version"] for name in sorted(names) if building.get(name)}
+    building = {view.name: view.building for view in connection.verbs.views()}
+    return {name: coming.version for name in sorted(names) if (coming := building.get(name))}
 
 
 def agree(command: str, question: str, *, yes: bool, as_json: bool) -> None:

@@ -58,9 +58,9 @@ def _wait(connection: Connection, stream: str, commits: int, *, quiet: bool) -> 
     deadline = time.monotonic() + LONGEST_WAIT_S
     with nullcontext() if quiet else console(stderr=True).status("waiting until every view has them"):
         while True:
-            views = [view for view in connection.views() if view["stream"] == stream]
-            behind = [view["name"] for view in views if (view["applied_to"] or 0) < commits]
-            stalled = [view["name"] for view in views if view["stalled"] and view["name"] in behind]
+            views = [view for view in connection.verbs.views() if view.stream == stream]
+            behind = [view.name for view in views if (view.applied_to or 0) < commits]
+            stalled = [view.name for view in views if view.stalled and view.name in behind]
             if not behind:
                 return
             if stalled or time.monotonic() > deadline:

@@ -19,8 +19,8 @@ from headrace.format import many
 
 if TYPE_CHECKING:
     from headrace.client.connect import Connection
-    from headrace.ingest.door import TokenState
     from headrace.ingest.formats.layout import Layout
+    from headrace.ingest.receiver import TokenState
     from headrace.ingest.sending import SendProgress, SendReply
 
 WAIT_SLICE_S = 5.0
@@ -102,7 +102,7 @@ def send(
 
 def _dead_letters(connection: Connection, stream: str) -> int:
     """How many events of the stream could not be read so far."""
-    return sum(said["dead_letters"] for said in connection.streams() if said["name"] == stream)
+    return sum(each.dead_letters or 0 for each in connection.verbs.streams() if each.name == stream)
 
 
 def _say(reply: SendReply, took_s: float, files: list[Path]) -> None:

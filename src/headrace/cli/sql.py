@@ -53,7 +53,7 @@ def sql(
     if events:
         answer = _ask_events(workspace, text, most)
     else:
-        from headrace.asof import Job
+        from headrace.spark.jobs import Job
 
         job = Job()
         with open_connection(workspace) as connection, waiting("running the query") as show:

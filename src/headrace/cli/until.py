@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -15,6 +15,7 @@ from headrace.errors import ConflictError, NotReadyError
 
 if TYPE_CHECKING:
     from headrace.client.connect import Connection
+    from headrace.server.state import AuditStatus, BuildStatus, RefreshStatus, VersionStatus, ViewStatus
 
 LOOK_S = 0.2
 Show = Callable[[str, int, int | None, str], None]  # of a view: so much of so much, and a word on it
@@ -25,7 +26,7 @@ def wait_until_serving(connection: Connection, numbers: Mapping[str, int]) -> No
     waiting = dict(numbers)
     with going_on(*waiting), _progress() as show:
         while waiting:
-            views = {view["name"]: view for view in connection.views()}
+            views = {view.name: view for view in connection.verbs.views()}
             for name, number in list(waiting.items()):
                 if _serves(views.get(name), name, number, show):
                     del waiting[name]
@@ -33,26 +34,26 @@ def wait_until_serving(connection: Connection, numbers: Mapping[str, int]) -> No
                 time.sleep(LOOK_S)
 
 
-def _serves(view: dict[str, Any] | None, name: str, number: int, show: Show) -> bool:
-    if view and view["version"] == number:
+def _serves(view: ViewStatus | None, name: str, number: int, show: Show) -> bool:
+    if view and view.version == number:
         return True
-    coming = view["building"] if view else None
-    if view is None or coming is None or coming["version"] != number:
+    coming = view.building if view else None
+    if view is None or coming is None or coming.version != number:
         raise ConflictError(
             f"view '{name}': version {number} was replaced before it could serve",
             fix=f"`headrace versions {name}` shows which version replaced it",
         )
     _check(name, number, coming)
-    if coming["state"] == "ready":
-        show(name, coming["applied_to"], view["commits"], f"version {number} of {name} catches up")
+    if coming.state == "ready":
+        show(name, coming.applied_to, view.commits, f"version {number} of {name} catches up")
     else:
-        show(name, coming["events_done"], coming["events"], f"version {number} of {name}: {coming['state']}")
+        show(name, coming.events_done or 0, coming.events, f"version {number} of {name}: {coming.state}")
     return False
 
 
-def _check(view: str, number: int, said: Mapping[str, Any]) -> None:
+def _check(view: str, number: int, said: BuildStatus | VersionStatus) -> None:
     """Report what the work is waiting for."""
-    trouble = said["stalled"] or said["error"]
+    trouble = said.stalled or said.error
     if trouble:
         raise NotReadyError(
             f"view '{view}': version {number} cannot be completed: {trouble}",
@@ -61,20 +62,20 @@ def _check(view: str, number: int, said: Mapping[str, Any]) -> None:
 
 
 def wait_until_refreshed(
-    connection: Connection, view: str, begun: Mapping[str, Any], before: dict[str, Any] | None
-) -> dict[str, Any] | None:
+    connection: Connection, view: str, begun: RefreshStatus, before: AuditStatus | None
+) -> AuditStatus | None:
     """Until the horizon is where the speed layer was, or drift kept it from there; the newest audit, if one is new."""
-    to_commit = begun["applied_to"]
+    to_commit = begun.applied_to
     with going_on(view), _progress() as show:
         while True:
-            version = next((v for v in connection.versions(view) if v["version"] == begun["version"]), None)
-            newest = next(iter(connection.audits(view)), None)
-            if version is None or version["state"] == "retired":
+            version = next((v for v in connection.verbs.versions(view) if v.version == begun.version), None)
+            newest = next(iter(connection.verbs.audits(view)), None)
+            if version is None or version.state == "retired":
                 raise ConflictError(f"view '{view}' was edited meanwhile", fix="refresh it again")
-            if version["horizon"] >= to_commit or (version["alarm"] and newest != before):
+            if version.horizon >= to_commit or (version.alarm and newest != before):
                 return newest if newest != before else None
-            _check(view, begun["version"], version)
-            show(view, 0, None, f"{view}: commits {version['horizon']} to {to_commit - 1} are being compared")
+            _check(view, begun.version, version)
+            show(view, 0, None, f"{view}: commits {version.horizon} to {to_commit - 1} are being compared")
             time.sleep(LOOK_S)
 
 

@@ -76,8 +76,8 @@ def up(
         finally:
             _begin_stop(runtime)
             runtime.stop()
-    if runtime.status.failed:
-        raise runtime.status.failed
+    if runtime.monitor.failed:
+        raise runtime.monitor.failed
     typer.echo("Stopped.")
 
 
@@ -90,7 +90,7 @@ def _apply_definitions(runtime: Runtime) -> None:
                 runtime.apply(plan.fingerprint)
             return
     except DefinitionError as error:
-        if not runtime.status.streams():
+        if not runtime.streams():
             raise  # nothing runs yet: there is nothing to serve
         print_error(error, as_json=False)
         typer.echo("The definitions have errors; serving the applied ones.", err=True)
@@ -123,7 +123,7 @@ def _tell(runtime: Runtime, server: Server) -> None:
     out.print("Events are accepted now and processed when Spark has started", markup=False)
     shown = None
     while not runtime.stopped.wait(0.1):
-        missing = runtime.status.warming_up
+        missing = runtime.monitor.warming_up
         if missing and missing != shown:
             out.print(f"{missing} …", markup=False)
             shown = missing
@@ -138,12 +138,12 @@ def _tell(runtime: Runtime, server: Server) -> None:
 def _hints(runtime: Runtime) -> list[str]:
     """Next steps for a new user."""
     where = "" if runtime.workspace.folder == Path.cwd() else f" -w {runtime.workspace.folder}"
-    streams, views = runtime.status.streams(), runtime.status.views()
+    streams, views = runtime.streams(), runtime.views()
     if not streams:
         return ["No definitions yet: `headrace init --from FILE` infers one, `headrace apply` applies it"]
     lines = [f"Open {runtime.url} in a browser, or in another terminal:"]
-    lines.append(f"  headrace send{where} {streams[0]['name']} FILE --wait")
-    return lines + [f"  headrace ask{where} {view['name']}" for view in views[:1]]
+    lines.append(f"  headrace send{where} {streams[0].name} FILE --wait")
+    return lines + [f"  headrace ask{where} {view.name}" for view in views[:1]]
 
 
 def _begin_stop(runtime: Runtime) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,10 @@ from headrace.cli.overview import fit_table
 from headrace.cli.plan import agree
 from headrace.cli.until import wait_until_serving
 
+if TYPE_CHECKING:
+    from headrace.plan.change import RollbackStep
+    from headrace.server.state import VersionStatus
+
 CHANGES = "changes to it"
 
 ViewArgument = Annotated[str, typer.Argument(help="View.", metavar="VIEW", autocompletion=complete_view)]
@@ -20,7 +24,7 @@ ViewArgument = Annotated[str, typer.Argument(help="View.", metavar="VIEW", autoc
 def versions(view: ViewArgument, workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
     """List the versions of a view. Newest first, with progress and changes."""
     with open_connection(workspace) as connection:
-        found = connection.versions(view)
+        found = connection.verbs.versions(view)
     if as_json:
         print_json(found)
         return
@@ -30,28 +34,28 @@ def versions(view: ViewArgument, workspace: WorkspaceOption = ".", as_json: Json
     out.print(fit_table([_cells(version) for version in found], out.width, left=left, wide=wide))
 
 
-def _cells(version: dict[str, Any]) -> dict[str, str]:
-    rows = version["batch_rows"] + version["speed_rows"]
+def _cells(version: VersionStatus) -> dict[str, str]:
+    rows = version.batch_rows + version.speed_rows
     return {
-        "version": str(version["version"]),
-        "state": version["state"],
-        "since": version["since"].replace("T", " ")[:19],
-        "horizon": count(version["horizon"]),
-        "commits": count(version["built_to" if version["state"] in ("registered", "building") else "applied_to"]),
-        "rows": count(rows if version["has_rows"] else None),
-        "batch events": count(version["batch_events"] if version["has_rows"] else None),
-        "speed events": count(version["speed_events"] if version["has_rows"] else None),
-        "definition": version["fingerprint"],
-        "replaced": "–" if version["replaces"] is None else str(version["replaces"]),
-        CHANGES: version["alarm"] or version["stalled"] or version["error"] or _changes(version),
+        "version": str(version.version),
+        "state": version.state,
+        "since": version.since.replace("T", " ")[:19],
+        "horizon": count(version.horizon),
+        "commits": count(version.built_to if version.state in ("registered", "building") else version.applied_to),
+        "rows": count(rows if version.has_rows else None),
+        "batch events": count(version.batch_events if version.has_rows else None),
+        "speed events": count(version.speed_events if version.has_rows else None),
+        "definition": version.fingerprint,
+        "replaced": "–" if version.replaces is None else str(version.replaces),
+        CHANGES: version.alarm or version.stalled or version.error or _changes(version),
     }
 
 
-def _changes(version: dict[str, Any]) -> str:
-    said = "; ".join(version["changes"]) or "nothing: rebuilt"
-    if version["changed_from"] is None:
-        said = "–" if version["replaces"] is None else f"version {version['replaces']} is no longer kept"
-    return said if version["has_rows"] else f"{said} (a free edit took its rows)"
+def _changes(version: VersionStatus) -> str:
+    said = "; ".join(version.changes) or "nothing: rebuilt"
+    if version.changed_from is None:
+        said = "–" if version.replaces is None else f"version {version.replaces} is no longer kept"
+    return said if version.has_rows else f"{said} (a free edit took its rows)"
 
 
 def rollback(
@@ -70,29 +74,29 @@ def rollback(
     The definitions folder is not changed; `headrace plan` shows how it differs from what is applied.
     """
     with open_connection(workspace) as connection:
-        found = connection.rollback(view, to, dry_run=True)
+        found = connection.verbs.rollback(view, to, dry_run=True)
         if not as_json:
             _print(found)
         agree("rollback", "Go back?", yes=yes, as_json=as_json)
-        done = connection.rollback(view, found["to"])
-        shown = next(v for v in connection.views() if v["name"] == view)
-        coming = shown["building"]
+        done = connection.verbs.rollback(view, found.to)
+        shown = next(v for v in connection.verbs.views() if v.name == view)
+        coming = shown.building
         if coming and not no_wait:
-            wait_until_serving(connection, {view: coming["version"]})
+            wait_until_serving(connection, {view: coming.version})
             coming = None
     if as_json:
-        print_json(done)
+        print_json(done.as_dict())
     elif coming:
-        typer.echo(f"Version {coming['version']} is on its way: `headrace versions {view}` shows the progress.")
+        typer.echo(f"Version {coming.version} is on its way: `headrace versions {view}` shows the progress.")
     else:
-        typer.echo(f"View {view} is rolled back to version {done['to']}.")
+        typer.echo(f"View {view} is rolled back to version {done.to}.")
 
 
-def _print(found: dict[str, Any]) -> None:
+def _print(found: RollbackStep) -> None:
     from rich.text import Text
 
     out = console()
-    head = f"~ view {found['view']}, version {found['from']} → {found['to']}"
-    out.print(Text.assemble((head, "yellow"), f"  {found['reason']}"), soft_wrap=True)
-    for detail in found["details"]:
+    head = f"~ view {found.view}, version {found.serving} → {found.to}"
+    out.print(Text.assemble((head, "yellow"), f"  {found.change.reason}"), soft_wrap=True)
+    for detail in found.change.details:
         out.print(Text(f"    {detail}", style="dim"), soft_wrap=True)

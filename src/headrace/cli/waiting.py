@@ -13,8 +13,8 @@ import typer
 from headrace.cli.output import console
 
 if TYPE_CHECKING:
-    from headrace.asof import Progress
     from headrace.errors import HeadraceError
+    from headrace.spark.jobs import Progress
 
 MOMENT_S = 1.0
 SAY_EVERY_S = 10.0

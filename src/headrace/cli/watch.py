@@ -7,15 +7,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.errors import UnavailableError
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from headrace.server.state import WorkspaceStatus
+
 Wait = Callable[[float], bool]  # waits so many seconds; whether to go on
-Shown = Callable[[dict[str, Any]], "RenderableType"]
+Shown = Callable[["WorkspaceStatus"], "RenderableType"]
 
 
 def watch_json(workspace: str, every_s: float) -> None:
@@ -25,10 +27,10 @@ def watch_json(workspace: str, every_s: float) -> None:
     with suppress(KeyboardInterrupt):
         while True:
             try:
-                found: dict[str, Any] = read_status(workspace)
+                found = orjson.dumps(read_status(workspace))
             except UnavailableError as error:
-                found = {"state": "gone", "error": error.as_dict()}
-            sys.stdout.write(orjson.dumps(found).decode() + "\n")
+                found = orjson.dumps({"state": "gone", "error": error.as_dict()})
+            sys.stdout.write(found.decode() + "\n")
             sys.stdout.flush()
             time.sleep(every_s)
 
@@ -49,13 +51,13 @@ def watch_status(workspace: str, every_s: float, out: Console, shown: Shown) -> 
                 live.update(look(), refresh=True)
 
 
-def read_status(workspace: str) -> dict[str, Any]:
+def read_status(workspace: str) -> WorkspaceStatus:
     """The status of a server, by a connection of its own.
 
     A folder without a server is not opened: an open store would keep a server from starting.
     """
     from headrace.client.connect import connect
-    from headrace.workspace.lease import live_holder
+    from headrace.workspace.holder import live_holder
     from headrace.workspace.settings import Workspace
 
     if not workspace.startswith(("http://", "https://")):
@@ -66,7 +68,7 @@ def read_status(workspace: str) -> dict[str, Any]:
                 f"no server is running for workspace '{folder.name}'", fix="`headrace up` starts one"
             )
     with connect(workspace) as connection:
-        return connection.status()
+        return connection.verbs.status()
 
 
 class _Watch:
@@ -75,7 +77,7 @@ class _Watch:
     def __init__(self, workspace: str, shown: Shown) -> None:
         self._workspace = workspace
         self._shown = shown
-        self._last: dict[str, Any] | None = None
+        self._last: WorkspaceStatus | None = None
         self._at: datetime | None = None
 
     def __call__(self) -> RenderableType:

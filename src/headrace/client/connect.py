@@ -4,105 +4,32 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
-from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-import orjson
-
-from headrace.client.far import Remote, RemoteDeadLetters
+from headrace.client.far import Remote
+from headrace.client.verbs import Backend, DeadLetterVerbs, Verbs
 from headrace.client.whole import read_whole
-from headrace.errors import HeadraceError, IngestError, InUseError, NotReadyError
-from headrace.ingest.door import IngestReply, TokenState
-from headrace.ingest.files import SourceFile, StreamShape, find_files
-from headrace.ingest.formats.layout import ANY, Format, Layout
-from headrace.ingest.sending import Receiver, Sending, SendProgress, SendReply, send_all
-from headrace.ingest.tabular import as_table, send_table
-from headrace.plan.differences import Plan
-from headrace.serve import Answer, Question
-from headrace.serve.cell import CellQuestion
-from headrace.serve.explanation import Explanation
-from headrace.serve.question import Keys
-from headrace.spark.jobs import Job
-from headrace.sql.answer import ALL_ROWS, SqlAnswer, SqlLimit
-from headrace.transport.sent import FilePiece
-from headrace.workspace.lease import live_holder
+from headrace.errors import HeadraceError, InUseError
+from headrace.ingest.formats.layout import ANY, Layout
+from headrace.ingest.receiver import IngestReply, TokenState
+from headrace.plan.change import Plan
+from headrace.serve.answer import Answer
+from headrace.serve.cell_question import CellQuestion
+from headrace.serve.question import Keys, Question
+from headrace.workspace.holder import live_holder
 from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
-    from headrace.lake.dead import DeadLetters
+    from headrace.client.send import Sender
+    from headrace.ingest.sending import Sending, SendProgress, SendReply
+    from headrace.serve.explanation import Explanation
+    from headrace.spark.jobs import Job
+    from headrace.sql.answer import SqlAnswer, SqlLimit
 
 Table: TypeAlias = Any  # a pandas DataFrame, an Arrow table, or another one that gives Arrow streams
 Events: TypeAlias = Mapping[str, Any] | Iterable[Mapping[str, Any]] | Table | bytes | Path
-SENDABLE = "an event (a mapping), many of them, a pandas DataFrame, an Arrow table, bytes, or a Path"
-
-
-class Backend(Receiver, Protocol):
-    """What a server, near or far, and a folder without one have in common."""
-
-    on_wait: Callable[[HeadraceError, float], None] | None
-
-    def ingest(
-        self,
-        stream: str,
-        body: bytes,
-        *,
-        layout: Layout,
-        key: str | None,
-        keep_bad: bool,
-        file: FilePiece | None = None,
-    ) -> Future[IngestReply]:
-        """Take a body in, which may be a piece of a file."""
-
-    def hold(self) -> object:
-        """Be the one that writes to the workspace, if there is no server for that."""
-
-    def stream(self, name: str) -> dict[str, Any]:
-        """What a stream is declared to be."""
-
-    def ask(self, question: Question, job: Job | None = None) -> Answer:
-        """Answer a question."""
-
-    def explain(self, asked: CellQuestion, job: Job | None = None) -> Explanation:
-        """Find the events behind a cell."""
-
-    def sql(self, query: str, limit: SqlLimit = None, job: Job | None = None) -> SqlAnswer:
-        """Answer a SELECT over views."""
-
-    def plan(self) -> Plan:
-        """What `apply` would change."""
-
-    def apply(self, expect: str | None = None) -> Plan:
-        """Apply the definitions folder."""
-
-    def dead_letters(self, stream: str) -> DeadLetters | RemoteDeadLetters:
-        """What a stream could not read."""
-
-    def versions(self, view: str) -> list[dict[str, Any]]:
-        """The versions of a view, newest first."""
-
-    def audits(self, view: str) -> list[dict[str, Any]]:
-        """The audits of a view, newest first."""
-
-    def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> dict[str, Any]:
-        """Go back to an earlier version."""
-
-    def refresh(self, view: str, *, full: bool = False) -> dict[str, Any]:
-        """Have the batch layer take over what the speed layer has, or build all of it anew."""
-
-    def streams(self) -> list[dict[str, Any]]:
-        """All streams."""
-
-    def views(self) -> list[dict[str, Any]]:
-        """All views."""
-
-    def status(self) -> dict[str, Any]:
-        """The whole workspace."""
-
-    def close(self) -> None:
-        """Let go of it."""
 
 
 class Connection:
@@ -115,7 +42,12 @@ class Connection:
     @property
     def url(self) -> str | None:
         """URL of the server in use; None without a server."""
-        return self._backend.url if isinstance(self._backend, Remote) else None
+        return self._backend.url
+
+    @property
+    def verbs(self) -> Verbs:
+        """The same as typed values, such as `verbs.status().streams[0].events`; the methods below give dicts."""
+        return self._backend
 
     def on_wait(self, hear: Callable[[HeadraceError, float], None]) -> None:
         """Set a function to call on each wait: for a server that is starting or busy, or for another process."""
@@ -171,7 +103,7 @@ class Connection:
 
     def sql(self, query: str, *, limit: int | None = None, job: Job | None = None) -> SqlAnswer:
         """Run a SELECT over the views; each view is a table. Returns all rows unless a limit is given."""
-        return self.select(query, ALL_ROWS if limit is None else limit, job)
+        return self.select(query, "all" if limit is None else limit, job)
 
     def select(self, query: str, limit: SqlLimit, job: Job | None = None) -> SqlAnswer:
         """The same with a limit as in HTTP: a number, 'all', or None for 1,000 rows."""
@@ -186,17 +118,7 @@ class Connection:
         """
         if isinstance(events, Path):
             return self.send_files(stream, [events], again=again)
-        self._take_turn()
-        if isinstance(events, bytes):
-            return self._backend.ingest(stream, events, layout=ANY, key=key, keep_bad=False).result()
-        table = as_table(events)
-        if table is not None and table.num_rows:
-            return send_table(table, partial(self._send_lines, stream), key)
-        body = orjson.dumps([] if table is not None else _check_events(events), default=str)
-        return self._backend.ingest(stream, body, layout=Layout(Format.JSON), key=key, keep_bad=False).result()
-
-    def _send_lines(self, stream: str, lines: bytes, key: str | None) -> Future[IngestReply]:
-        return self._backend.ingest(stream, lines, layout=Layout(Format.NDJSON), key=key, keep_bad=False)
+        return self._sender().events(stream, events, key)
 
     def send_files(
         self,
@@ -208,16 +130,19 @@ class Connection:
         again: bool = False,
     ) -> SendReply:
         """Send files and folders; of each file, only what was not sent before. The token covers all of them."""
-        files = find_files(paths)
-        sending = self.sending(stream, progress, again=again)
-        return send_all(sending, (SourceFile(file, sending.declared, layout) for file in files))
+        return self._sender(progress).files(stream, paths, progress, layout, again=again)
 
     def sending(self, stream: str, progress: SendProgress | None = None, *, again: bool = False) -> Sending:
         """Send several files step by step; events that cannot be parsed become dead letters."""
+        return self._sender(progress).sending(stream, progress, again=again)
+
+    def _sender(self, progress: SendProgress | None = None) -> Sender:
+        from headrace.client.send import Sender  # brings Arrow, half a second that a question need not wait for
+
         if progress:
             self._backend.on_wait = progress.waits
         self._take_turn()
-        return Sending(self._backend, StreamShape.of(self._backend.stream(stream)), progress, again=again)
+        return Sender(self._backend)
 
     def _take_turn(self) -> None:
         """Write through the server that has taken the workspace meanwhile, if one has."""
@@ -233,8 +158,6 @@ class Connection:
 
     def wait(self, token: str, timeout: float = 60.0) -> TokenState:
         """Wait up to `timeout` seconds until every serving view has the events of a token."""
-        if not isinstance(self._backend, Remote):
-            raise NotReadyError("no server is running, so views are not updated", fix="`headrace up` starts one")
         return self._backend.wait_token(token, timeout)
 
     def plan(self) -> Plan:
@@ -245,40 +168,40 @@ class Connection:
         """Apply the definitions folder; `expect` is the fingerprint of the plan to apply."""
         return self._backend.apply(expect)
 
-    def dead_letters(self, stream: str) -> DeadLetters | RemoteDeadLetters:
+    def dead_letters(self, stream: str) -> DeadLetterVerbs:
         """The dead letters of a stream: `page()`, `reasons()`, `show(position)`, `replay()`."""
         return self._backend.dead_letters(stream)
 
     def versions(self, view: str) -> list[dict[str, Any]]:
         """The versions of a view, newest first: state, progress, and changes from the version it replaced."""
-        return self._backend.versions(view)
+        return [version.as_dict() for version in self._backend.versions(view)]
 
     def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> dict[str, Any]:
         """Roll back to an earlier version (default: the previous one); `dry_run` only reports what it would do."""
-        return self._backend.rollback(view, to, dry_run=dry_run)
+        return self._backend.rollback(view, to, dry_run=dry_run).as_dict()
 
     def refresh(self, view: str, *, full: bool = False) -> dict[str, Any]:
         """Start a refresh of a view; `full` rebuilds it from the whole log.
 
         `versions` and `audits` show the progress and the result.
         """
-        return self._backend.refresh(view, full=full)
+        return self._backend.refresh(view, full=full).as_dict()
 
     def audits(self, view: str) -> list[dict[str, Any]]:
         """The audits of a view, newest first."""
-        return self._backend.audits(view)
+        return [audit.as_dict() for audit in self._backend.audits(view)]
 
     def streams(self) -> list[dict[str, Any]]:
         """All streams and their metrics."""
-        return self._backend.streams()
+        return [stream.as_dict() for stream in self._backend.streams()]
 
     def views(self) -> list[dict[str, Any]]:
         """All views with their versions and freshness."""
-        return self._backend.views()
+        return [view.as_dict() for view in self._backend.views()]
 
     def status(self) -> dict[str, Any]:
         """State of the server, streams and views."""
-        return self._backend.status()
+        return self._backend.status().as_dict()
 
     def close(self) -> None:
         """Close the connection."""
@@ -289,21 +212,6 @@ class Connection:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
-
-
-def _check_events(events: Any) -> Any:
-    """One event, or a list of them; refused by name if it is neither."""
-    if isinstance(events, Mapping):
-        return events
-    found = f"a {type(events).__name__}"
-    if not isinstance(events, str) and isinstance(events, Iterable):
-        many = list(events)
-        wrong = next((n for n, event in enumerate(many) if not isinstance(event, Mapping)), None)
-        if wrong is None:
-            return many
-        found += f" whose item {wrong} is a {type(many[wrong]).__name__}"
-    fix = "a file is sent by its Path, JSON text as bytes" if isinstance(events, str) else None
-    raise IngestError("this value cannot be sent", found=found, expected=SENDABLE, fix=fix)
 
 
 def connect(target: str | Path | None = None, *, token: str | None = None) -> Connection:

@@ -13,34 +13,47 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake.exceptions import TableNotFoundError
 
-from headrace.asof import History, Job
+from headrace.asof.questions import History
 from headrace.define.catalog import load
 from headrace.define.model import Stream
 from headrace.errors import CorruptionError, HeadraceError, NotFoundError, NotReadyError, did_you_mean
 from headrace.format import iso_us
-from headrace.ingest.door import Ingest, IngestReply
+from headrace.ingest.door import Ingest
 from headrace.ingest.formats.layout import Layout
+from headrace.ingest.receiver import IngestReply, TokenState
 from headrace.lake.dead import DeadLetters
 from headrace.lake.table import LakeTable
 from headrace.lake.upkeep import lake_figures
+from headrace.plan.change import Plan, RollbackStep
 from headrace.plan.cost import Costs, Size, lake_size, unread_size
-from headrace.plan.differences import Plan, checked_plan, compare
+from headrace.plan.differences import checked_plan, compare
 from headrace.plan.ways import choose_way
-from headrace.serve.answer import Answer, answer
-from headrace.serve.cell import CellQuestion
+from headrace.serve.answer import Answer
+from headrace.serve.cell_question import CellQuestion
+from headrace.serve.evaluate import answer
 from headrace.serve.explanation import Explanation
 from headrace.serve.question import Question
-from headrace.server.damaged import DamagedPipeline
 from headrace.server.describe import (
     Layers,
     describe_audit,
+    describe_damaged,
+    describe_definition,
     describe_versions,
     describe_view,
     read_layers,
     warnings,
 )
-from headrace.server.pipeline import describe_stream
+from headrace.server.state import (
+    AuditStatus,
+    RefreshStatus,
+    StreamDefinition,
+    StreamStatus,
+    VersionStatus,
+    ViewStatus,
+    WorkspaceStatus,
+)
 from headrace.server.stored import take_lease
+from headrace.spark.jobs import Job
 from headrace.sql.answer import SqlAnswer, SqlLimit
 from headrace.sql.children import Children
 from headrace.sql.query import run_sql
@@ -63,6 +76,8 @@ DOWN = "the server is not running"
 
 class Offline:
     """The reading methods of a server, and a way to hand it events before it starts."""
+
+    url: None = None
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -187,22 +202,22 @@ class Offline:
             return lake_size(table) if table else Size(0, 0)
         return None
 
-    def versions(self, view: str) -> list[dict[str, Any]]:
+    def versions(self, view: str) -> list[VersionStatus]:
         """The versions of a view as the server left them, newest first."""
         with self._store_of(view).snapshot() as snapshot:
-            return [{**version, "error": None} for version in describe_versions(snapshot, view)]
+            return describe_versions(snapshot, view, errors={})
 
-    def audits(self, view: str) -> list[dict[str, Any]]:
+    def audits(self, view: str) -> list[AuditStatus]:
         """How the two layers of a view compared, newest first."""
         with self._store_of(view).snapshot() as snapshot:
             return [describe_audit(audit) for audit in snapshot.audits(view)]
 
-    def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> dict[str, Any]:
+    def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> RollbackStep:
         """Nothing moves without a server."""
         self._store_of(view)
         raise NotReadyError(f"view '{view}' cannot be rolled back: {DOWN}", fix="start `headrace up`, then try again")
 
-    def refresh(self, view: str, *, full: bool = False) -> dict[str, Any]:
+    def refresh(self, view: str, *, full: bool = False) -> RefreshStatus:
         """Nothing moves without a server."""
         self._store_of(view)
         raise NotReadyError(f"view '{view}' cannot be refreshed: {DOWN}", fix="start `headrace up`, then try again")
@@ -234,15 +249,19 @@ class Offline:
         """What a stream could not read."""
         return DeadLetters(stream, self._table(self._stream(stream)))
 
-    def stream(self, name: str) -> dict[str, Any]:
-        """What a stream is declared to be."""
-        return describe_stream(self._stream(name))
+    def wait_token(self, token: str, timeout_s: float) -> TokenState:
+        """Nothing moves without a server."""
+        raise NotReadyError("no server runs for this workspace, so views do not move", fix="`headrace up` starts one")
 
-    def streams(self) -> list[dict[str, Any]]:
+    def stream(self, name: str) -> StreamDefinition:
+        """What a stream is declared to be."""
+        return describe_definition(self._stream(name))
+
+    def streams(self) -> list[StreamStatus]:
         """The streams with what the lake and the journal hold."""
         return [self._describe(self._catalog.streams[name]) for name in sorted(self._catalog.streams)]
 
-    def views(self) -> list[dict[str, Any]]:
+    def views(self) -> list[ViewStatus]:
         """The views with the version that answers."""
         versions, layers = self._versions(), self._layers()
         described = []
@@ -259,20 +278,20 @@ class Offline:
             described.append(describe_view(view, versions, commits, fresh, None, layers.get(name)))
         return described
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> WorkspaceStatus:
         """All of it."""
-        return {
-            "workspace": self.workspace.name,
-            "folder": str(self.workspace.folder),
-            "url": None,
-            "pid": None,
-            "state": "stopped",
-            "warnings": warnings(self._versions()),
-            "heartbeat_ms": None,
-            "memory_mb": None,
-            "streams": self.streams(),
-            "views": self.views(),
-        }
+        return WorkspaceStatus(
+            workspace=self.workspace.name,
+            folder=str(self.workspace.folder),
+            url=None,
+            pid=None,
+            state="stopped",
+            warnings=warnings(self._versions()),
+            heartbeat_ms=None,
+            memory_mb=None,
+            streams=tuple(self.streams()),
+            views=tuple(self.views()),
+        )
 
     def _versions(self) -> list[Version]:
         if self._store is None:
@@ -294,28 +313,31 @@ class Offline:
             return LakeTable(self.workspace.lake(stream.name), stream, fence=None)
         return None
 
-    def _describe(self, stream: Stream) -> dict[str, Any]:
+    def _describe(self, stream: Stream) -> StreamStatus:
         try:
             table = self._table(stream)
         except CorruptionError as error:
-            return DamagedPipeline(stream, error).describe()
+            return describe_damaged(stream, str(error))
         position = table.state.position.offset() if table else 0
-        return {
-            **describe_stream(stream),
-            "events": table.rows() if table else 0,
-            "dead_letters": table.rows(dead=True) if table else 0,
-            "commits": table.state.next_commit if table else 0,
-            "backlog_bytes": max(0, (read_durable(self.workspace.journal(stream.name)) or 0) - position),
-            "newest_event": iso_us(table.state.newest_us) if table else None,
-            "freshness_ms": None,
-            "events_per_second": 0,
-            "commit_ms": None,
-            "maintain_ms": None,
-            **lake_figures(table),
-            "last_upkeep": None,
-            "upkeep_error": None,
-            "error": None,
-        }
+        figures = lake_figures(table)
+        return StreamStatus(
+            **vars(describe_definition(stream)),
+            events=table.rows() if table else 0,
+            dead_letters=table.rows(dead=True) if table else 0,
+            commits=table.state.next_commit if table else 0,
+            backlog_bytes=max(0, (read_durable(self.workspace.journal(stream.name)) or 0) - position),
+            newest_event=iso_us(table.state.newest_us) if table else None,
+            freshness_ms=None,
+            events_per_second=0,
+            commit_ms=None,
+            maintain_ms=None,
+            lake_files=figures.files,
+            lake_bytes=figures.bytes,
+            small_files=figures.small,
+            last_upkeep=None,
+            upkeep_error=None,
+            error=None,
+        )
 
     def _stream(self, name: str) -> Stream:
         if name not in self._catalog.streams:

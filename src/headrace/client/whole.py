@@ -22,9 +22,9 @@ ATTEMPTS = 3
 Row = tuple[Any, ...]
 
 
-def read_whole(ask: Callable[[Question], Answer], question: Question) -> Answer:
+def read_whole(ask: Callable[[Question], Answer], question: Question, page_rows: int = HIGHEST_LIMIT) -> Answer:
     """All rows that a question has; read again from the start if the view is edited meanwhile."""
-    question = replace(question, limit=HIGHEST_LIMIT)
+    question = replace(question, limit=page_rows)
     for _ in range(ATTEMPTS):
         pages = [ask(question)]
         try:

@@ -9,9 +9,8 @@ from typing import Any
 
 from headrace.aggregate import REGISTRY, Aggregate
 from headrace.define.model import JSON, Column, Field, Key, Stream, View, Window
-from headrace.define.reader import Reader
-from headrace.define.tokens import Source
-from headrace.types import Expression, Type, decimal
+from headrace.define.reader import parse_type
+from headrace.types import Expression
 
 FINGERPRINT_DIGITS = 16
 
@@ -124,14 +123,3 @@ def _aggregate_from_json(value: dict[str, Any]) -> Aggregate:
         _optional_expression(value["where"]),
         tuple(value.get("parameters", [])),
     )
-
-
-def parse_type(text: str) -> Type:
-    """The type that `str(type)` wrote."""
-    if "<" in text:
-        return Reader(Source(text)).read_type()
-    name, _, digits = text.partition("(")
-    if not digits:
-        return Type(name)
-    precision, scale = digits.rstrip(")").split(",")
-    return decimal(int(precision), int(scale))

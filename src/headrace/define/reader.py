@@ -240,3 +240,14 @@ class Reader:
             return parse_duration(text)
         except DefinitionError as e:
             raise self.error(at, e.message, found=e.found, expected=e.expected, fix=e.fix) from None
+
+
+def parse_type(text: str) -> Type:
+    """The type that `str(type)` wrote."""
+    if "<" in text:
+        return Reader(Source(text)).read_type()
+    name, _, digits = text.partition("(")
+    if not digits:
+        return Type(name)
+    precision, scale = digits.rstrip(")").split(",")
+    return decimal(int(precision), int(scale))

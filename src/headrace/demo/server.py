@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 
 from headrace.errors import UnavailableError
-from headrace.workspace.lease import read_holder
+from headrace.workspace.holder import read_holder
 from headrace.workspace.settings import SETTINGS_FILE
 
 START_S = 120.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -20,7 +19,7 @@ from headrace.lake.table import LakeTable
 from headrace.maintain.slices import damaged_slices
 from headrace.store.opening import check_batch_tables, open_to_read
 from headrace.workspace.applied import read_running
-from headrace.workspace.lease import live_holder
+from headrace.workspace.holder import live_holder
 from headrace.workspace.settings import Workspace
 
 AHEAD_S = 60  # a clock may differ by so much from the one that wrote
@@ -124,22 +123,21 @@ def _check_store(workspace: Workspace, catalog: Catalog, commits: dict[str, int]
 
 def _check_served(workspace: Workspace) -> list[Finding]:
     with connect(workspace.folder) as connection:
-        status: dict[str, Any] = connection.status()
+        status = connection.verbs.status()
     found = []
-    if status["state"] != "ok":
-        trouble = "; ".join(s["error"] for s in status["streams"] if s["error"])
+    if status.state != "ok":
+        trouble = "; ".join(s.error for s in status.streams if s.error)
         fix = (
             "wait until Spark has started"
-            if status["state"] in ("starting", "restarting")
+            if status.state in ("starting", "restarting")
             else "see data/logs/headrace.log"
         )
-        found.append(warn("server", f"it is {status['state']}{f': {trouble}' if trouble else ''}", fix))
+        found.append(warn("server", f"it is {status.state}{f': {trouble}' if trouble else ''}", fix))
     else:
-        memory = f" and takes {status['memory_mb']:,} MB" if status["memory_mb"] else ""
-        found.append(good("server", f"process {status['pid']} answers at {status['url']}{memory}"))
+        memory = f" and takes {status.memory_mb:,} MB" if status.memory_mb else ""
+        found.append(good("server", f"process {status.pid} answers at {status.url}{memory}"))
     return found + [
-        _check_view(view["name"], view["applied_to"] or 0, view["commits"] or 0, view["stalled"])
-        for view in status["views"]
+        _check_view(view.name, view.applied_to or 0, view.commits or 0, view.stalled) for view in status.views
     ]
 
 

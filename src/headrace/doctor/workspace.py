@@ -16,7 +16,7 @@ from headrace.errors import DefinitionErrors, HeadraceError
 from headrace.format import many
 from headrace.plan.differences import compare
 from headrace.workspace.applied import read_running
-from headrace.workspace.lease import live_holder, read_holder
+from headrace.workspace.holder import live_holder, read_holder
 from headrace.workspace.settings import Workspace
 
 LEAST_FREE_BYTES, LEAST_FREE_SHARE = 2_000_000_000, 0.05

@@ -14,35 +14,13 @@ from headrace.errors import ConflictError, IngestError, OverloadError
 from headrace.format import iso_us
 from headrace.ingest.formats.layout import Layout
 from headrace.ingest.judge import Judge
+from headrace.ingest.receiver import IngestReply, make_token
 from headrace.transport.base import LONGEST_KEY, Receipt, Transport
 from headrace.transport.position import START, Position
 from headrace.transport.sent import FilePiece, Sent, stale
 
 BACKLOG_BYTES = 4 << 30  # accepted but not yet in the lake: beyond it, wait
 BODY_BYTES = 64 << 20  # the largest body, and the most that it may become as lines
-
-
-@dataclass(frozen=True)
-class IngestReply:
-    """The reply to an ingest request. Use the token to wait until every view has the events."""
-
-    accepted: int
-    refused: list[dict[str, Any]]
-    token: str
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"accepted": self.accepted, "refused": self.refused, "token": self.token}
-
-
-@dataclass(frozen=True)
-class TokenState:
-    """Whether every serving view has the events of a token."""
-
-    complete: bool
-    stalled: list[str]
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"complete": self.complete, "stalled": self.stalled}
 
 
 class Ingest:
@@ -52,6 +30,7 @@ class Ingest:
         self.stream = stream
         self.transport = transport
         self.lake_position = START  # moved by the append; bounds the backlog
+        self.most_backlog_bytes = BACKLOG_BYTES
         self._most_bytes = most_bytes
         self._door = _Door(Judge(stream, transport.now_us, most_bytes))
         self._claims: dict[str, tuple[str, Future[IngestReply]]] = {}  # keys in flight, with their digest
@@ -76,9 +55,9 @@ class Ingest:
 
         A piece of a file is accepted only if the file stands where the piece begins.
         """
-        if self.transport.reader.bytes_between(self.lake_position, self.transport.end) > BACKLOG_BYTES:
+        if self.transport.reader.bytes_between(self.lake_position, self.transport.end) > self.most_backlog_bytes:
             raise OverloadError(
-                f"stream '{self.stream.name}' is {BACKLOG_BYTES >> 30} GiB behind",
+                f"stream '{self.stream.name}' is {self.most_backlog_bytes >> 30} GiB behind",
                 fix="nothing of this request was stored; try again later",
             )
         if key is None and file is None:
@@ -216,28 +195,6 @@ class _Door:
 
     judge: Judge
     requests: int = 0
-
-
-def make_token(stream: str, position: Position) -> str:
-    """A token says: all of this stream up to this position."""
-    return f"{stream}.{position.to_text()}"
-
-
-def read_token(token: str) -> tuple[str, Position] | None:
-    """The stream and position of a token; None if it is not a token."""
-    stream, _, position = token.rpartition(".")
-    try:
-        return (stream, Position.from_text(position)) if stream else None
-    except ValueError:
-        return None
-
-
-def merge_tokens(token: str, other: str) -> str:
-    """The token that stands for both of two tokens of a stream; an empty one stands for nothing."""
-    one, two = read_token(token), read_token(other)
-    if one is None or two is None:
-        return other if one is None else token
-    return make_token(one[0], one[1].merge(two[1]))
 
 
 def _pass_on(ended: Future[Receipt], done: Future[IngestReply], reply: Any) -> None:

@@ -40,12 +40,6 @@ class StreamShape:
     format: str
     types: Mapping[str, str]
 
-    @classmethod
-    def of(cls, said: Mapping[str, Any]) -> StreamShape:
-        """From what a server or a folder says of the stream."""
-        fields = {field["name"]: field["type"] for field in said["fields"] if not field["computed"]}
-        return cls(said["name"], said["format"], fields)
-
 
 @dataclass(frozen=True)
 class Piece:

@@ -24,31 +24,13 @@ from headrace.errors import (
 )
 from headrace.format import many
 from headrace.ingest.content import Mark, hash_of_event
-from headrace.ingest.door import IngestReply, merge_tokens
 from headrace.ingest.files import Piece, SourceFile, StreamShape
 from headrace.ingest.formats.layout import Format, Layout
+from headrace.ingest.receiver import IngestReply, Receiver, merge_tokens
 from headrace.transport.sent import FilePiece
 
 STALE_PAUSE_S = 0.2  # before a file that another process is sending too is looked at again
 LAST_REPLY_S = 5.0  # how long an interrupted command waits for the piece that is on its way
-
-
-class Receiver(Protocol):
-    """Who takes the pieces: a server, near or far, or the folder of a workspace."""
-
-    def ingest(
-        self, stream: str, body: bytes, *, layout: Layout, key: str | None, keep_bad: bool, file: FilePiece | None
-    ) -> Future[IngestReply]:
-        """Take a piece in."""
-
-    def sent(self, stream: str, name: str, first: str) -> dict[str, Any]:
-        """How far a file was sent."""
-
-    def give_up(self) -> None:
-        """Try nothing again any more."""
-
-    def sent_on_disk(self, stream: str, name: str) -> dict[str, int] | None:
-        """How many events of a file are kept, by mark, as the journal of a dead server says; None if nobody knows."""
 
 
 class SendProgress(Protocol):

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import HeadraceError, IngestError, TooLargeError
-from headrace.ingest.door import IngestReply, merge_tokens
 from headrace.ingest.formats.columns import json_lines, json_text, line_bytes
+from headrace.ingest.receiver import IngestReply, merge_tokens
 
 ROWS = 8192  # that become lines at once
 PIECE_BYTES = 4 << 20  # of lines that one request has, or a little more
@@ -62,12 +62,14 @@ def as_table(events: Any) -> pa.Table | None:
     return None
 
 
-def send_table(table: pa.Table, send: Send, key: str | None) -> IngestReply:
+def send_table(
+    table: pa.Table, send: Send, key: str | None, *, rows: int = ROWS, piece_bytes: int = PIECE_BYTES
+) -> IngestReply:
     """Send all rows in pieces, the next one made while one is on its way. Refused rows are named by their number."""
     reply = IngestReply(0, [], "")
     waiting: list[tuple[Piece, Future[IngestReply]]] = []
     try:
-        for piece in _pieces(table, key):
+        for piece in _pieces(table, key, rows, piece_bytes):
             waiting.append((piece, send(piece.lines, piece.key)))
             while len(waiting) > 1:
                 reply = _settle(reply, waiting, send)
@@ -97,25 +99,25 @@ def _settle(reply: IngestReply, waiting: list[tuple[Piece, Future[IngestReply]]]
     return IngestReply(reply.accepted + said.accepted, [*reply.refused, *refused], token)
 
 
-def _pieces(table: pa.Table, key: str | None) -> Iterator[Piece]:
+def _pieces(table: pa.Table, key: str | None, rows: int, piece_bytes: int) -> Iterator[Piece]:
     """The rows as lines. The first piece has the key as it is."""
     first, row, lines, number = 0, 0, [], 0
-    for some in _lines(table):
+    for some in _lines(table, rows):
         lines.append(some)
         row += some.count(b"\n")
-        if sum(map(len, lines)) >= PIECE_BYTES:
+        if sum(map(len, lines)) >= piece_bytes:
             yield Piece(first, b"".join(lines), _numbered(key, number))
             first, lines, number = row, [], number + 1
     if lines:
         yield Piece(first, b"".join(lines), _numbered(key, number))
 
 
-def _lines(table: pa.Table) -> Iterator[bytes]:
+def _lines(table: pa.Table, rows: int) -> Iterator[bytes]:
     names = table.column_names
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise IngestError("the table cannot be sent", found=f"the column '{twice}' twice", expected="each name once")
-    for batch in table.to_batches(max_chunksize=ROWS):
+    for batch in table.to_batches(max_chunksize=rows):
         texts = [json_text(name, column) for name, column in zip(names, batch.columns, strict=True)]
         yield line_bytes(json_lines(names, texts, len(batch))).to_pybytes()
 

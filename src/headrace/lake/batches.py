@@ -15,11 +15,11 @@ MOST_ROWS = 8192
 MOST_BYTES = 16 << 20  # about: a row group tells the size of its rows only on average
 
 
-def batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+def batches(path: Path, columns: Sequence[str] | None = None, most_bytes: int = MOST_BYTES) -> Iterator[pa.Table]:
     """All rows, in their order."""
     with pq.ParquetFile(path, pre_buffer=False) as file:
         for group in range(file.num_row_groups):
-            yield from of_group(file, group, columns)
+            yield from of_group(file, group, columns, most_bytes)
 
 
 def rows_at(path: Path, positions: Sequence[int], columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -33,10 +33,12 @@ def rows_at(path: Path, positions: Sequence[int], columns: Sequence[str]) -> Ite
                     yield rows.filter(pc.is_in(rows.column(POSITION), wanted))
 
 
-def of_group(file: pq.ParquetFile, group: int, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+def of_group(
+    file: pq.ParquetFile, group: int, columns: Sequence[str] | None, most_bytes: int = MOST_BYTES
+) -> Iterator[pa.Table]:
     """All rows of a row group, in their order."""
     said = file.metadata.row_group(group)
-    most = max(1, min(MOST_ROWS, MOST_BYTES * said.num_rows // max(1, said.total_byte_size)))
+    most = max(1, min(MOST_ROWS, most_bytes * said.num_rows // max(1, said.total_byte_size)))
     chosen = list(columns) if columns is not None else None
     for batch in file.iter_batches(most, row_groups=[group], columns=chosen, use_threads=False):
         yield pa.Table.from_batches([batch])

@@ -34,10 +34,18 @@ PIECES = 256  # small tables gathered before they are joined
 class Compaction:
     """Compacts one stream's table, one group of files at a time. Only one thread may do so."""
 
-    def __init__(self, table: LakeTable, *, target_bytes: int = TARGET_BYTES, gather: int = GATHER) -> None:
+    def __init__(
+        self,
+        table: LakeTable,
+        *,
+        target_bytes: int = TARGET_BYTES,
+        gather: int = GATHER,
+        group_rows: int = GROUP_ROWS,
+    ) -> None:
         self._table = table
         self._target_bytes = target_bytes
         self._gather = gather
+        self._group_rows = group_rows
 
     def run_once(self, *, stopping: Callable[[], bool] = lambda: False) -> bool:
         """Make one group of files one, and tell whether there was one to make. May stop half-way, with nothing done."""
@@ -92,7 +100,7 @@ class Compaction:
         )
         before = _Sums()
         try:
-            for rows in _row_groups([self._path(file) for file in group]):
+            for rows in _row_groups([self._path(file) for file in group], most_rows=self._group_rows):
                 if stopping():
                     writer.abandon()
                     return None
@@ -145,7 +153,9 @@ def _sums_of(path: Path) -> _Sums:
     return sums
 
 
-def _row_groups(paths: Sequence[Path], columns: list[str] | None = None) -> Iterator[pa.Table]:
+def _row_groups(
+    paths: Sequence[Path], columns: list[str] | None = None, most_rows: int = GROUP_ROWS
+) -> Iterator[pa.Table]:
     """The rows of these files in their order, in tables of the size of a row group."""
     gathered: list[pa.Table] = []
     rows = size = 0
@@ -155,7 +165,7 @@ def _row_groups(paths: Sequence[Path], columns: list[str] | None = None) -> Iter
             rows, size = rows + len(batch), size + batch.nbytes
             if len(gathered) >= PIECES:  # many small ones hold more memory than their rows
                 gathered = [pa.concat_tables(gathered).combine_chunks()]
-            if rows >= GROUP_ROWS or size >= GROUP_BYTES:
+            if rows >= most_rows or size >= GROUP_BYTES:
                 yield pa.concat_tables(gathered)
                 gathered, rows, size = [], 0, 0
     if gathered:

@@ -22,7 +22,7 @@ import pyarrow as pa
 from headrace.define.model import Stream
 from headrace.errors import ConflictError, CorruptionError, HeadraceError, QuestionError, UnavailableError
 from headrace.faults import fault_point
-from headrace.lake.batches import batches
+from headrace.lake.batches import MOST_BYTES, batches
 from headrace.lake.file import LakeFileWriter, NewFile
 from headrace.lake.range import later
 from headrace.lake.reread import REREAD, Reread, dead_file_reader
@@ -75,12 +75,14 @@ class Replay:
         *,
         on_commit: Callable[[], None] = lambda: None,
         most_rows: int = MOST_ROWS,
+        batch_bytes: int = MOST_BYTES,
     ) -> None:
         self._reread = reread
         self._table = table
         self._scratch = scratch
         self._on_commit = on_commit
         self._most_rows = most_rows
+        self._batch_bytes = batch_bytes
         self._one = threading.Lock()
 
     def step(self, stream: Stream, cursor: str | None = None, *, dry_run: bool = False) -> ReplayStep:
@@ -122,7 +124,9 @@ class Replay:
     def _read(self, stream: Stream, group: Sequence[LakeFile], aside: Path | None) -> list[Any]:
         if not group:
             return []
-        work = Reread(stream, str(self._table.folder), str(aside) if aside else None, self._table.since)
+        work = Reread(
+            stream, str(self._table.folder), str(aside) if aside else None, self._table.since, self._batch_bytes
+        )
         try:
             said = self._reread(work, [file.path for file in group])
         except HeadraceError:
@@ -164,7 +168,7 @@ class Replay:
         stamps = {COMMIT: at.next_commit, COMMITTED_AT: time.time_ns() // 1000, NEWEST: at.newest_us}
         live = LakeFileWriter(self._table.storage, at.next_commit, dead=False)
         for path in aside:
-            for rows in batches(Path(path)):
+            for rows in batches(Path(path), most_bytes=self._batch_bytes):
                 stamped = rows
                 for name, value in stamps.items():
                     column = pa.repeat(pa.scalar(value, pa.int64()).cast(OURS.field(name).type), len(rows))

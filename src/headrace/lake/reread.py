@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.define.model import Stream
-from headrace.lake.batches import batches
+from headrace.lake.batches import MOST_BYTES, batches
 from headrace.lake.file import LakeFileWriter
 from headrace.lake.range import later, newest_of
 from headrace.lake.schema import ARRIVED, COMMIT, DEAD, OURS, POSITION, REASON, VALUE
@@ -48,6 +48,7 @@ class Reread:
     table: str
     aside: str | None  # folder for what is written; None: only count
     since: Since = ()
+    batch_bytes: int = MOST_BYTES
 
 
 def dead_file_reader(work: Reread) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -66,7 +67,8 @@ def _reread(work: Reread, path: str) -> dict[str, object]:
     rest: LakeFileWriter | None = None
     rows = readable = new_reasons = 0
     newest: int | None = None
-    for before in batches(Path(work.table) / path, [name for name in OURS.names if name != DEAD]):
+    names = [name for name in OURS.names if name != DEAD]
+    for before in batches(Path(work.table) / path, names, work.batch_bytes):
         now = _rows(before, _parse(work, before))
         is_good = pc.is_null(now.column(REASON))
         good, bad = now.filter(is_good), now.filter(pc.invert(is_good))

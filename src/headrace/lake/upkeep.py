@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.faults import fault_point
@@ -71,14 +72,20 @@ class Upkeep:
         return {file.name: file.modified_s for file in files if file.name.endswith(".parquet")}
 
 
-def lake_figures(table: LakeTable | None) -> dict[str, int]:
+@dataclass(frozen=True)
+class LakeFigures:
     """How a stream's lake lies on disk. Files are small while compaction may still make one of several."""
+
+    files: int
+    bytes: int
+    small: int
+
+
+def lake_figures(table: LakeTable | None) -> LakeFigures:
+    """The figures of a lake; zeros if there is none yet."""
     files = table.all_files() if table else []
-    return {
-        "lake_files": len(files),
-        "lake_bytes": sum(file.size for file in files),
-        "small_files": sum(file.size < TARGET_BYTES // 2 for file in files),
-    }
+    small = sum(file.size < TARGET_BYTES // 2 for file in files)
+    return LakeFigures(len(files), sum(file.size for file in files), small)
 
 
 def _first_commit(path: str) -> int:

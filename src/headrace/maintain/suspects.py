@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -58,6 +58,7 @@ class Suspects:
         self._named: dict[VersionId, tuple[int, str]] = {}  # the first commit that failed, and the sentence about it
         self._lock = threading.Lock()
         self._searches = ThreadPoolExecutor(1, thread_name_prefix="trial")
+        self._under_way: list[Future[None]] = []
         self.stopping = threading.Event()
 
     def __contains__(self, version: Version) -> bool:
@@ -106,12 +107,19 @@ class Suspects:
 
     def close(self) -> None:
         """Stop searching."""
-        self.stopping.set()
+        with self._lock:
+            self.stopping.set()
         self._searches.shutdown(wait=False, cancel_futures=True)
 
+    def join(self, timeout_s: float) -> None:
+        """Wait, so long at most, until the search that was under way when it was closed has ended."""
+        wait([search for search in self._under_way if not search.cancelled()], timeout_s)
+
     def _search(self, work: Callable[[], None]) -> None:
-        if not self.stopping.is_set():
-            self._searches.submit(self._guarded, work)
+        with self._lock:
+            if not self.stopping.is_set():
+                self._under_way = [search for search in self._under_way if not search.done()]
+                self._under_way.append(self._searches.submit(self._guarded, work))
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:

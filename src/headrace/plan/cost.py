@@ -1,22 +1,36 @@
-"""What a build costs: how many events it reads, and about how long that takes on this machine."""
+"""What an edit takes: the way to the rows of its view, and of a build, how many events it reads and about how long."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from headrace.define.model import View
 from headrace.format import about, count
-from headrace.plan.edits import Way
 
 if TYPE_CHECKING:
+    from headrace.define.model import View
     from headrace.lake.table import LakeTable
 
 # Until a build has run here: what two cores of a laptop do for a view of some sums, and some to spare.
 DEFAULT_EVENTS_PER_S = 500_000.0
 BEGINNING_S = 3.0  # of a build, however few its events: a Spark job, a process, a file
+
+
+How = Literal["free", "build", "refused"]
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a view comes by the rows of a new form.
+
+    `stop` the build of another form, since what serves is of this one; `adopt` the rows of a version; `revive` a
+    retired version that was of this form; or `build` it from the log.
+    """
+
+    kind: Literal["stop", "adopt", "revive", "build"]
+    number: int | None = None  # of the version that this is done to
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterator
 
 from headrace.define.catalog import Catalog
 from headrace.define.durations import format_duration
@@ -13,11 +11,10 @@ from headrace.define.fingerprint import fingerprint
 from headrace.define.loosening import loosens, why_narrower
 from headrace.define.model import JSON, Field, Stream, View
 from headrace.errors import ConflictError, DefinitionError
-from headrace.plan.cost import UNKNOWN, Cost, Costs
-from headrace.plan.edits import Edit, How, Way, classify, describe_view
+from headrace.plan.change import Change, Kind, Plan
+from headrace.plan.cost import UNKNOWN, Costs, Way
+from headrace.plan.edits import Edit, classify, describe_view
 
-Kind = Literal["create", "change", "drop", "refuse"]
-What = Literal["stream", "view"]
 FREE = "free: no event is read again, the rows stay"
 _LOOSENED = "stored events do not change"
 _ADDED = "older events are parsed again where a view uses the new field"
@@ -26,82 +23,6 @@ _REFUSED = (
     "the log holds events with the old fields; declare the new fields as a stream with another name and send to that, "
     "or restore the old fields"
 )
-
-
-@dataclass(frozen=True)
-class Change:
-    """One step of a plan. `details` say to people what differs; `reason` what follows from it, or why it is refused.
-
-    `cost` is that of a build, where it is known how much there is to read.
-    """
-
-    kind: Kind
-    what: What
-    name: str
-    reason: str
-    details: tuple[str, ...] = ()
-    how: How = "free"
-    cost: Cost | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """The change as `--json` shows it."""
-        return {
-            "kind": self.kind,
-            "what": self.what,
-            "name": self.name,
-            "how": self.how,
-            "reason": self.reason,
-            "details": list(self.details),
-            "cost": self.cost.as_dict() if self.cost else None,
-        }
-
-    @classmethod
-    def from_dict(cls, said: Mapping[str, Any]) -> Change:
-        """The change that `as_dict` shows."""
-        cost = Cost(**said["cost"]) if said["cost"] else None
-        return cls(**{**said, "details": tuple(said["details"]), "cost": cost})
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Steps in an order in which they can be taken: streams before the views that read them, drops the other way."""
-
-    changes: tuple[Change, ...] = ()
-    fingerprint: str = ""  # of what runs and what is wanted: a yes to one plan is not a yes to another
-
-    @property
-    def empty(self) -> bool:
-        """Whether there is nothing to change."""
-        return not self.changes
-
-    @property
-    def only_creates(self) -> bool:
-        """Whether the plan only creates."""
-        return all(change.kind == "create" for change in self.changes)
-
-    @property
-    def refused(self) -> tuple[Change, ...]:
-        """The steps that cannot be taken."""
-        return tuple(change for change in self.changes if change.kind == "refuse")
-
-    @property
-    def builds(self) -> tuple[Change, ...]:
-        """The steps that read the log, or would if there were events in it."""
-        return tuple(change for change in self.changes if change.how == "build")
-
-    @property
-    def reading(self) -> tuple[Change, ...]:
-        """Those of them that have events to read, as far as that is known."""
-        return tuple(change for change in self.builds if change.cost is None or change.cost.events)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The plan as `--json` shows it."""
-        return {
-            "fingerprint": self.fingerprint,
-            "empty": self.empty,
-            "only_creates": self.only_creates,
-            "changes": [change.as_dict() for change in self.changes],
-        }
 
 
 def compare(running: Catalog, wanted: Catalog, costs: Costs = UNKNOWN) -> Plan:

@@ -8,24 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 from headrace.define.durations import format_duration
 from headrace.define.model import Column, View, Window
-
-How = Literal["free", "build", "refused"]
-
-
-@dataclass(frozen=True)
-class Way:
-    """How a view comes by the rows of a new form.
-
-    `stop` the build of another form, since what serves is of this one; `adopt` the rows of a version; `revive` a
-    retired version that was of this form; or `build` it from the log.
-    """
-
-    kind: Literal["stop", "adopt", "revive", "build"]
-    number: int | None = None  # of the version that this is done to
+from headrace.plan.cost import How
 
 
 @dataclass(frozen=True)

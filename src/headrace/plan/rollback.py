@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from headrace.define.catalog import Catalog
 from headrace.errors import ConflictError, NotFoundError
-from headrace.plan.cost import Costs
-from headrace.plan.differences import Change, build_change, free_reason
-from headrace.plan.edits import Way, classify
+from headrace.plan.change import Change, RollbackStep
+from headrace.plan.cost import Costs, Way
+from headrace.plan.differences import build_change, free_reason
+from headrace.plan.edits import classify
 from headrace.plan.ways import can_return, choose_way
 from headrace.store.base import Version
 
@@ -24,11 +24,10 @@ class Rollback:
     way: Way
     change: Change
 
-    def as_dict(self) -> dict[str, Any]:
-        """The step as `--json` and HTTP show it."""
-        shown = self.change.as_dict()
-        kept = {name: shown[name] for name in ("how", "reason", "details", "cost")}
-        return {"view": self.to.view.name, "from": self.serving, "to": self.to.number, **kept}
+    @property
+    def step(self) -> RollbackStep:
+        """What people are told of it."""
+        return RollbackStep(self.serving, self.to.number, self.change)
 
 
 def plan_rollback(

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import View
-from headrace.plan.edits import Way, classify
+from headrace.plan.cost import Way
+from headrace.plan.edits import classify
 from headrace.store.base import Version
 
 

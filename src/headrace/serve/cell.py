@@ -1,101 +1,17 @@
-"""Which cell of a view is to be explained: one value of each key, and one window.
-
-Like a question, it is checked against the view only when it is answered.
-"""
+"""The cell of a view that a question means: checked against the version that answers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from headrace.aggregate import Value
-from headrace.errors import QuestionError, did_you_mean
-from headrace.format import EPOCH
+from headrace.errors import QuestionError
+from headrace.serve.cell_question import CellQuestion
 from headrace.serve.plan import Windows, plan
-from headrace.serve.question import Question, key_text, read_key
-from headrace.serve.times import LAST_MS, MS, TIMES, Bound, iso_ms, parse_bound, parse_instant, parse_span
+from headrace.serve.question import Question
+from headrace.serve.times import LAST_MS, Bound, iso_ms
 from headrace.store.base import Version
-
-DEFAULT_LIMIT, HIGHEST_LIMIT = 50, 1_000
-PARAMETERS = ("at", "window", "every", "limit", "cursor")
-LAST_POSITION = (1 << 63) - 1
-
-
-@dataclass(frozen=True)
-class CellQuestion:
-    """Which events are behind a cell.
-
-    - `key`: a value of each key of the view (None is NULL).
-    - `at`: a time within the window; where windows overlap, it is the last of them that holds this time, so the start
-      of a window means that window. A view without window takes none.
-    - `window`, `every`: as in a question; without them, the windows that the view declares.
-    - `cursor`: the position behind which the page begins.
-    """
-
-    view: str
-    key: Mapping[str, Value] = field(default_factory=dict)
-    at: Bound | None = None
-    window_ms: int | None = None
-    every_ms: int | None = None
-    limit: int = DEFAULT_LIMIT
-    cursor: int | None = None
-
-    @classmethod
-    def of(
-        cls,
-        view: str,
-        key: Mapping[str, Any] | None = None,
-        at: Any = None,
-        window: Any = None,
-        every: Any = None,
-        limit: Any = None,
-        cursor: Any = None,
-    ) -> CellQuestion:
-        """From Python values, or text in their place."""
-        return cls(
-            view=view,
-            key=dict(key or {}),
-            at=_parse_at(at),
-            window_ms=parse_span("window", window),
-            every_ms=parse_span("every", every),
-            limit=_number("limit", limit, 1, HIGHEST_LIMIT, "take the rest with next_cursor") or DEFAULT_LIMIT,
-            cursor=_number("cursor", cursor, 0, LAST_POSITION, "omit it to start from the first event"),
-        )
-
-    @classmethod
-    def from_text(cls, view: str, parameters: Iterable[tuple[str, str]]) -> CellQuestion:
-        r"""From the parameters of a URL or the options of a command; `key.page=\N` is NULL, as in a question."""
-        key: dict[str, str | None] = {}
-        named: dict[str, str] = {}
-        for name, text in parameters:
-            is_key = name.startswith("key.")
-            if not is_key and name not in PARAMETERS:
-                raise QuestionError(
-                    f"explain has no parameter '{name}'",
-                    expected=", ".join(("key.<name>", *PARAMETERS)),
-                    fix=did_you_mean(name, PARAMETERS) or f"to name a key write key.{name}=",
-                )
-            if name.removeprefix("key.") in key if is_key else name in named:
-                raise QuestionError(f"'{name}' is given twice", fix="a cell has one value of each key; give it once")
-            if is_key:
-                key[name.removeprefix("key.")] = read_key(text)
-            else:
-                named[name] = text
-        return cls.of(view, key, **named)
-
-    def parameters(self) -> list[tuple[str, str]]:
-        """The text that `from_text` reads back, for a URL."""
-        named = {
-            "at": _at_text(self.at) if self.at else None,
-            "window": self.window_ms and f"{self.window_ms}ms",
-            "every": self.every_ms and f"{self.every_ms}ms",
-            "limit": str(self.limit),
-            "cursor": None if self.cursor is None else str(self.cursor),
-        }
-        keys = [(f"key.{name}", key_text(value)) for name, value in self.key.items()]
-        return [*keys, *((name, text) for name, text in named.items() if text)]
 
 
 @dataclass(frozen=True)
@@ -182,33 +98,3 @@ def _at_ms(asked: CellQuestion, version: Version) -> int:
         raise QuestionError(f"view '{asked.view}' has no event yet to count from", expected="a time in ISO 8601")
     newest_end = (version.newest_us // (1000 * window.pane_ms) + 1) * window.pane_ms
     return max(0, newest_end + min(asked.at.ms, -1))  # 'now' is the end of the newest pane: that pane is meant
-
-
-def _parse_at(value: Any) -> Bound | None:
-    """Any time, to the microsecond; it need not be a pane start."""
-    time = parse_instant(value) if isinstance(value, str) and not value.strip().isdigit() else value
-    if isinstance(time, datetime):
-        whole = time.replace(tzinfo=UTC) if time.tzinfo is None else time
-        return Bound((whole - EPOCH) // MS)
-    bound = parse_bound("at", value)
-    if bound is not None and bound.relative and bound.ms > 0:
-        raise QuestionError("at lies after the newest event", found=repr(value), expected=TIMES)
-    return bound
-
-
-def _at_text(at: Bound) -> str:
-    if not at.relative:
-        return iso_ms(at.ms)
-    return f"-{-at.ms}ms" if at.ms else "now"
-
-
-def _number(name: str, value: Any, low: int, high: int, fix: str) -> int | None:
-    if value is None or value == "":
-        return None
-    try:
-        number = int(value)
-    except (TypeError, ValueError):
-        number = low - 1
-    if not low <= number <= high:
-        raise QuestionError(f"{name} is out of range", found=repr(value), expected=f"{low} to {high}", fix=fix)
-    return number

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headrace.aggregate import Value
-from headrace.define.fingerprint import parse_type
+from headrace.define.reader import parse_type
 from headrace.format import iso
 from headrace.serve.answer import Answer
 from headrace.serve.values import decoder, encoder
 from headrace.types import TIMESTAMP, Type
+
+if TYPE_CHECKING:
+    from headrace.aggregate import Value
 
 US = timedelta(microseconds=1)
 

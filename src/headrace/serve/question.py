@@ -10,12 +10,14 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headrace.aggregate import Value
 from headrace.errors import QuestionError, did_you_mean
 from headrace.serve.as_of import TIMESTAMP, VERSION, AsOf, read_as_of
 from headrace.serve.times import Bound, parse_bound, parse_span
+
+if TYPE_CHECKING:
+    from headrace.aggregate import Value
 
 DEFAULT_LIMIT, HIGHEST_LIMIT = 1_000, 10_000
 MOST_ALTERNATIVES = 10_000

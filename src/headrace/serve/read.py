@@ -29,12 +29,14 @@ def read(snapshot: Snapshot, version: Version, plan: ReadPlan, most: int) -> lis
     return list(islice(rows, most))
 
 
-def count_more(snapshot: Snapshot, version: Version, plan: ReadPlan, last: Row) -> int | None:
+def count_more(
+    snapshot: Snapshot, version: Version, plan: ReadPlan, last: Row, most_counted: int = MOST_COUNTED
+) -> int | None:
     """How many rows follow the last one of a page; None where counting them would take long."""
     if plan.overlapping:
         return None  # their windows would have to be composed
     behind = replace(plan, after=last[: 1 + len(plan.by)])
-    return snapshot.count_groups(version, behind.selection(None), MOST_COUNTED)
+    return snapshot.count_groups(version, behind.selection(None), most_counted)
 
 
 def _buckets(snapshot: Snapshot, version: Version, selection: Selection) -> Iterator[Row]:

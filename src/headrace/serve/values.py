@@ -10,15 +10,15 @@ import math
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from headrace.aggregate import Value
 from headrace.errors import QuestionError
 from headrace.format import iso
 from headrace.serve.times import parse_instant
 from headrace.types import Type
+
+if TYPE_CHECKING:
+    from headrace.aggregate import Value
 
 BITS = {"INT": 31, "BIGINT": 63}
 EXPECTED = {
@@ -53,11 +53,6 @@ def encoder(of: Type) -> Callable[[Value], Any] | None:
 def decoder(of: Type) -> Callable[[Any], Value] | None:
     """What gives back the value that `encoder` took."""
     return _DECODERS.get(of.name)
-
-
-def arrow_type(of: Type) -> pa.DataType:
-    """The Arrow type of a Headrace type."""
-    return pa.decimal128(of.precision, of.scale) if of.name == "DECIMAL" else _ARROW[of.name]
 
 
 def _read_string(value: Any, of: Type) -> str | None:
@@ -155,13 +150,4 @@ _DECODERS: dict[str, Callable[[Any], Value]] = {
     "DECIMAL": Decimal,
     "DATE": date.fromisoformat,
     "TIMESTAMP": _decode_timestamp,
-}
-_ARROW = {
-    "STRING": pa.string(),
-    "BOOLEAN": pa.bool_(),
-    "INT": pa.int32(),
-    "BIGINT": pa.int64(),
-    "DOUBLE": pa.float64(),
-    "DATE": pa.date32(),
-    "TIMESTAMP": pa.timestamp("us", "UTC"),
 }

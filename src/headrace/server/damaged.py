@@ -3,48 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 
 from headrace.define.model import Stream
 from headrace.errors import CorruptionError
-from headrace.server.pipeline import Pipeline, describe_stream
+from headrace.server.describe import describe_damaged
+from headrace.server.state import BuildStatus, StreamStatus
 from headrace.store.base import Version
 from headrace.timing import Timing
 
 if TYPE_CHECKING:
+    from headrace.ingest.door import Ingest
+    from headrace.lake.dead import DeadLetters
+    from headrace.lake.table import LakeTable
     from headrace.spark.session import Session
 
 
-class DamagedPipeline(Pipeline):
+class DamagedStream:
     """Stands where the pipeline would. Views answer what the store has, marked; nothing is taken in."""
+
+    lake: None = None
+    batch: None = None
+    flowing = True  # there is nothing to wait for
 
     def __init__(self, stream: Stream, damage: CorruptionError) -> None:
         self.stream = stream
         self.damage = damage
-        self.batch = None
-        self._speed = None
-
-    def __getattr__(self, name: str) -> NoReturn:
-        """Its journal, its lake, its door: whoever wants one is told why there is none."""
-        raise self.damage
 
     @property
     def error(self) -> str:
         return str(self.damage)
 
-    @property
-    def lake(self) -> None:
-        return None
+    # Who needs its files is told why there are none.
 
     @property
-    def flowing(self) -> bool:
-        return True  # there is nothing to wait for
+    def table(self) -> LakeTable:
+        raise self.damage
+
+    @property
+    def ingest(self) -> Ingest:
+        raise self.damage
+
+    def dead_letters(self) -> DeadLetters:
+        raise self.damage
+
+    # There is nothing to run.
 
     def start(self, session: Session, scratch: Path, on_applied: Callable[[], None]) -> None: ...
 
     def redefine(self, stream: Stream) -> None:
         self.stream = stream
+
+    def between_steps(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def wake(self) -> None: ...
 
@@ -56,24 +69,30 @@ class DamagedPipeline(Pipeline):
 
     def close(self) -> None: ...
 
+    # What is known without its files.
+
+    def describe(self) -> StreamStatus:
+        return describe_damaged(self.stream, self.error)
+
     def freshness(self, version: Version) -> tuple[None, str]:
         return None, f"stream '{self.stream.name}' is damaged: {self.damage}"
-
-    def progress(self, version: Version) -> dict[str, Any]:
-        known = {"version": version.number, "state": version.state, "applied_to": version.applied_to}
-        commits = {"commits_done": version.built_to, "commits": version.horizon}
-        unknown = dict.fromkeys(("events_done", "events", "eta_s"))
-        return {**known, **commits, **unknown, "stalled": version.stalled, "error": self.error}
-
-    def timings(self) -> dict[str, Timing]:
-        return {}
 
     def lag_bytes(self, version: Version) -> None:
         return None
 
-    def describe(self) -> dict[str, Any]:
-        unknown = (
-            "events", "dead_letters", "commits", "backlog_bytes", "newest_event", "freshness_ms", "events_per_second",
-            "commit_ms", "maintain_ms", "lake_files", "lake_bytes", "small_files", "last_upkeep", "upkeep_error",
-        )  # fmt: skip
-        return {**describe_stream(self.stream), **dict.fromkeys(unknown), "error": self.error}
+    def progress(self, version: Version) -> BuildStatus:
+        return BuildStatus(
+            version=version.number,
+            state=version.state,
+            applied_to=version.applied_to,
+            commits_done=version.built_to,
+            commits=version.horizon,
+            events_done=None,
+            events=None,
+            eta_s=None,
+            stalled=version.stalled,
+            error=self.error,
+        )
+
+    def timings(self) -> dict[str, Timing]:
+        return {}

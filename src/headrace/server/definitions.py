@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -14,10 +14,12 @@ from headrace.define.catalog import Catalog, load
 from headrace.define.model import Stream
 from headrace.errors import CorruptionError, DefinitionError, UnavailableError
 from headrace.faults import fault_point
-from headrace.plan.differences import Plan, checked_plan, compare
-from headrace.server.damaged import DamagedPipeline
+from headrace.plan.change import Plan, RollbackStep
+from headrace.plan.differences import checked_plan, compare
+from headrace.server.damaged import DamagedStream
 from headrace.server.pipeline import Pipeline
 from headrace.server.reconcile import reconcile_views
+from headrace.server.stream import RunningStream
 from headrace.server.versions import Versions
 from headrace.store.base import Store
 from headrace.workspace.applied import read_running, write_running
@@ -38,7 +40,7 @@ class Running:
     """
 
     catalog: Catalog
-    pipelines: Mapping[str, Pipeline]
+    pipelines: Mapping[str, RunningStream]
 
 
 class Definitions:
@@ -50,7 +52,7 @@ class Definitions:
         lease: Lease,
         store: Store,
         spark: Callable[[], SparkSession | None],
-        start: Callable[[Pipeline], None],  # with Spark, as soon as there is one
+        start: Callable[[RunningStream], None],  # with Spark, as soon as there is one
         stopping: Callable[[], bool],
     ) -> None:
         self._workspace = workspace
@@ -80,7 +82,7 @@ class Definitions:
             self._reconcile(wanted)
         return plan
 
-    def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> dict[str, Any]:
+    def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> RollbackStep:
         """Make a view what it was in an earlier version; with `dry_run`, say what that takes."""
         with self.changing:
             catalog = self.running.catalog
@@ -92,7 +94,7 @@ class Definitions:
                 if found.way.kind == "revive":
                     self._store.revive(view, found.to.number)
                 self._reconcile(wanted)
-        return found.as_dict()
+        return found.step
 
     def _in_effect(self) -> Catalog:
         """What runs. After an apply that failed half-way this is not what was asked for: it can be repeated."""
@@ -144,16 +146,16 @@ class Definitions:
             else:
                 pipeline.close()
 
-    def _publish(self, catalog: Catalog, pipelines: dict[str, Pipeline]) -> None:
+    def _publish(self, catalog: Catalog, pipelines: dict[str, RunningStream]) -> None:
         self.running = Running(catalog, MappingProxyType(pipelines))
 
-    def _open_pipeline(self, stream: Stream) -> Pipeline:
+    def _open_pipeline(self, stream: Stream) -> RunningStream:
         """A stream whose files are damaged stands alone: it says so, and others go on."""
         try:
             pipeline = Pipeline(self._workspace, stream, self._lease, self._store)
         except CorruptionError as error:
             log.error("a stream is damaged", stream=stream.name, error=str(error))
-            return DamagedPipeline(stream, error)
+            return DamagedStream(stream, error)
         try:
             self._start(pipeline)
         except BaseException:

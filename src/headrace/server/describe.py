@@ -1,17 +1,28 @@
-"""What a server says of its views and of itself, as plain values for CLI and HTTP."""
+"""The state of streams, views, versions and audits, out of definitions and what the store has."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
-from headrace.define.model import View
+from headrace.define.model import Stream, View
 from headrace.format import iso_us
 from headrace.plan.edits import classify
+from headrace.server.state import (
+    AuditStatus,
+    BuildStatus,
+    ColumnStatus,
+    DriftStatus,
+    FieldStatus,
+    StreamDefinition,
+    StreamStatus,
+    VersionStatus,
+    ViewStatus,
+)
 from headrace.store.base import Audit, Snapshot, State, Version
 
 AUDITS_SHOWN = 10  # of a view, in its status; `headrace audit` has them all
@@ -39,6 +50,27 @@ def _events(snapshot: Snapshot, version: Version) -> tuple[int, int]:
     return sum(table.events for table in version.batch), snapshot.speed_events(version)
 
 
+def describe_definition(stream: Stream) -> StreamDefinition:
+    """What the definition of a stream says."""
+    return StreamDefinition(
+        name=stream.name,
+        format=stream.format,
+        fields=tuple(
+            FieldStatus(each.name, str(each.type), each.nullable, each.computed.sql if each.computed else None)
+            for each in stream.fields
+        ),
+        event_time=stream.event_time,
+        patience_ms=stream.patience_ms,
+    )
+
+
+def describe_damaged(stream: Stream, error: str) -> StreamStatus:
+    """A stream of which only the definition and the damage are known."""
+    known = vars(describe_definition(stream))
+    unknown = {each.name: None for each in fields(StreamStatus) if each.name not in known}
+    return StreamStatus(**{**known, **unknown, "error": error})
+
+
 def describe_view(
     view: View,
     versions: Iterable[Version],
@@ -46,115 +78,113 @@ def describe_view(
     freshness: tuple[int | None, str | None],
     lag_bytes: int | None = None,
     layers: Layers | None = None,
-    building: dict[str, Any] | None = None,
+    building: BuildStatus | None = None,
     audits_run: int = 0,
-) -> dict[str, Any]:
+) -> ViewStatus:
     """A view as `headrace views` and HTTP show it."""
     own = [version for version in versions if version.view.name == view.name]
     serving = next((version for version in own if version.serving), None)
     stalled = next((version.stalled for version in own if version.live and version.stalled), None)
-    return {
-        "name": view.name,
-        "stream": view.stream,
-        "keys": [key.name for key in view.keys],
-        "columns": [
-            {"name": column.name, "aggregate": column.aggregate.name, "type": str(column.aggregate.type)}
-            for column in view.columns
-        ],
-        "window_ms": view.window.size_ms if view.window else None,
-        "every_ms": view.window.slide_ms if view.window else None,
-        "where": view.where.sql if view.where else None,
-        "version": serving.number if serving else None,
-        "applied_to": serving.applied_to if serving else None,
-        "rows": sum(layers.rows) if layers else None,
-        "batch_rows": layers.rows[0] if layers else None,
-        "speed_rows": layers.rows[1] if layers else None,
-        "batch_events": layers.events[0] if layers else None,
-        "speed_events": layers.events[1] if layers else None,
-        "batch_tables": len(serving.batch) if serving else None,
-        "horizon": serving.horizon if serving else None,
-        "newest_event": iso_us(serving.newest_us) if serving else None,
-        "settled_until": _settled_until(serving) if serving and view.window else None,
-        "commits": commits,
-        "lag_bytes": lag_bytes,
-        "freshness_ms": freshness[0],
-        "freshness_reason": freshness[1],
-        "stalled": stalled,
-        "alarm": serving.alarm if serving else None,
-        **_describe_audits(view, serving, layers.audits if layers else ()),
-        "audits_run": audits_run,
-        "versions": {state: Counter(version.state for version in own)[state] for state in get_args(State)},
-        "building": building,
-    }
-
-
-def _describe_audits(view: View, serving: Version | None, audits: Sequence[Audit]) -> dict[str, Any]:
-    """The last comparisons; what the newest one of the serving version found in each column."""
+    states = Counter(version.state for version in own)
+    audits = layers.audits if layers else ()
     last = next((audit for audit in audits if serving and audit.number == serving.number), None)
-    drift = None
-    if last is not None:
-        columns = ("events", "corrections", *(column.name for column in view.columns))
-        drift = {**dict.fromkeys(columns, 0), **{off.column: off.rows for off in last.drift}}
-    return {
-        "last_audit": describe_audit(last) if last else None,
-        "drift": drift,  # rows of the last audit for which the layers disagree, by column
-        "audits": [describe_audit(audit) for audit in audits],
-    }
+    return ViewStatus(
+        name=view.name,
+        stream=view.stream,
+        keys=tuple(key.name for key in view.keys),
+        columns=tuple(ColumnStatus(c.name, c.aggregate.name, str(c.aggregate.type)) for c in view.columns),
+        window_ms=view.window.size_ms if view.window else None,
+        every_ms=view.window.slide_ms if view.window else None,
+        where=view.where.sql if view.where else None,
+        version=serving.number if serving else None,
+        applied_to=serving.applied_to if serving else None,
+        rows=sum(layers.rows) if layers else None,
+        batch_rows=layers.rows[0] if layers else None,
+        speed_rows=layers.rows[1] if layers else None,
+        batch_events=layers.events[0] if layers else None,
+        speed_events=layers.events[1] if layers else None,
+        batch_tables=len(serving.batch) if serving else None,
+        horizon=serving.horizon if serving else None,
+        newest_event=iso_us(serving.newest_us) if serving else None,
+        settled_until=_settled_until(serving) if serving and view.window else None,
+        commits=commits,
+        lag_bytes=lag_bytes,
+        freshness_ms=freshness[0],
+        freshness_reason=freshness[1],
+        stalled=stalled,
+        alarm=serving.alarm if serving else None,
+        last_audit=describe_audit(last) if last else None,
+        drift=_drift(view, last) if last else None,
+        audits=tuple(describe_audit(audit) for audit in audits),
+        audits_run=audits_run,
+        versions={state: states[state] for state in get_args(State)},
+        building=building,
+    )
 
 
-def describe_versions(snapshot: Snapshot, view: str) -> list[dict[str, Any]]:
-    """The versions of a view as `headrace versions` and HTTP show them, newest first."""
+def _drift(view: View, audit: Audit) -> dict[str, int]:
+    """In how many rows the layers disagree, for each column."""
+    columns = ("events", "corrections", *(column.name for column in view.columns))
+    return {**dict.fromkeys(columns, 0), **{off.column: off.rows for off in audit.drift}}
+
+
+def describe_versions(snapshot: Snapshot, view: str, errors: Mapping[int, str]) -> list[VersionStatus]:
+    """The versions of a view, newest first; `errors` say why one cannot be built, by its number."""
     own = {version.number: version for version in snapshot.versions() if version.view.name == view}
-    return [_describe_version(snapshot, own[number], own.get(own[number].replaces or 0)) for number in sorted(own)][
-        ::-1
+    return [
+        _describe_version(snapshot, own[number], own.get(own[number].replaces or 0), errors.get(number))
+        for number in sorted(own, reverse=True)
     ]
 
 
-def _describe_version(snapshot: Snapshot, version: Version, earlier: Version | None) -> dict[str, Any]:
+def _describe_version(
+    snapshot: Snapshot, version: Version, earlier: Version | None, error: str | None
+) -> VersionStatus:
     """A version and what it changed; `earlier` is the one that it replaced, if that is still kept."""
     batch_rows, speed_rows = snapshot.count(version)
     edit = classify(earlier.view, version.view, (earlier.patience_ms, version.patience_ms)) if earlier else None
-    return {
-        "version": version.number,
-        "state": version.state,
-        "since": iso_us(version.changed_at_us),
-        "fingerprint": version.fingerprint,
-        "replaces": version.replaces,
-        "changed_from": earlier.number if earlier else None,
-        "changes": list(edit.texts) if edit else [],
-        "horizon": version.horizon,
-        "next_horizon": version.next_horizon,
-        "built_to": version.built_to,
-        "applied_to": version.applied_to,
-        "batch_tables": len(version.batch),
-        "batch_events": sum(table.events for table in version.batch),
-        "speed_events": snapshot.speed_events(version),
-        "batch_rows": batch_rows,
-        "speed_rows": speed_rows,
-        "has_rows": version.home is not None,
-        "stalled": version.stalled,
-        "alarm": version.alarm,
-    }
+    return VersionStatus(
+        version=version.number,
+        state=version.state,
+        since=iso_us(version.changed_at_us),
+        fingerprint=version.fingerprint,
+        replaces=version.replaces,
+        changed_from=earlier.number if earlier else None,
+        changes=tuple(edit.texts) if edit else (),
+        horizon=version.horizon,
+        next_horizon=version.next_horizon,
+        built_to=version.built_to,
+        applied_to=version.applied_to,
+        batch_tables=len(version.batch),
+        batch_events=sum(table.events for table in version.batch),
+        speed_events=snapshot.speed_events(version),
+        batch_rows=batch_rows,
+        speed_rows=speed_rows,
+        has_rows=version.home is not None,
+        stalled=version.stalled,
+        alarm=version.alarm,
+        error=error,
+    )
 
 
-def warnings(versions: Iterable[Version]) -> list[str]:
+def warnings(versions: Iterable[Version]) -> tuple[str, ...]:
     """What somebody has to look at although events flow."""
-    return [f"view '{v.view.name}': {v.alarm}" for v in versions if v.serving and v.alarm]
+    return tuple(f"view '{v.view.name}': {v.alarm}" for v in versions if v.serving and v.alarm)
 
 
-def describe_audit(audit: Audit) -> dict[str, Any]:
+def describe_audit(audit: Audit) -> AuditStatus:
     """An audit as `headrace audit` and HTTP show it."""
-    return {
-        "version": audit.number,
-        "at": iso_us(audit.at_us),
-        "from_commit": audit.from_commit,
-        "to_commit": audit.to_commit,
-        "events": audit.events,
-        "rows": audit.rows,
-        "took_ms": audit.took_ms,
-        "agreed": audit.agreed,
-        "drift": [{"column": d.column, "rows": d.rows, "example": d.example} for d in audit.drift],
-    }
+    return AuditStatus(
+        version=audit.number,
+        at=iso_us(audit.at_us),
+        from_commit=audit.from_commit,
+        to_commit=audit.to_commit,
+        events=audit.events,
+        rows=audit.rows,
+        took_ms=audit.took_ms,
+        agreed=audit.agreed,
+        drift=tuple(DriftStatus(each.column, each.rows, each.example) for each in audit.drift),
+    )
 
 
 def _settled_until(version: Version) -> str | None:

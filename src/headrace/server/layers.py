@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 from headrace.format import about, span
+from headrace.server.state import AuditStatus, ViewStatus
 
-Described = Mapping[str, Any]
 
-
-def shares(view: Described) -> tuple[float, float] | None:
+def shares(view: ViewStatus) -> tuple[float, float] | None:
     """Which part of a view's events the batch layer and the speed layer have; None while there is none."""
-    batch, speed = view["batch_events"] or 0, view["speed_events"] or 0
+    batch, speed = view.batch_events or 0, view.speed_events or 0
     return (batch / (batch + speed), speed / (batch + speed)) if batch + speed else None
 
 
-def checked(view: Described, now: datetime) -> str:
+def checked(view: ViewStatus, now: datetime) -> str:
     """When the two layers were last compared, and what came of it."""
-    audit = view["last_audit"]
+    audit = view.last_audit
     if audit is None:
         return "not checked yet"
-    return f"checked {_ago((now - datetime.fromisoformat(audit['at'])).total_seconds())}: {_found(audit)}"
+    return f"checked {_ago((now - datetime.fromisoformat(audit.at)).total_seconds())}: {_found(audit)}"
 
 
 def _ago(seconds: float) -> str:
@@ -31,18 +28,18 @@ def _ago(seconds: float) -> str:
     return f"{seconds:.0f} s ago" if seconds < 120 else f"{span(seconds * 1000)} ago"
 
 
-def _found(audit: Described) -> str:
-    rows = f"{audit['rows']:,} row{'' if audit['rows'] == 1 else 's'}"
-    if audit["agreed"]:
-        return f"{rows} agree{'s' if audit['rows'] == 1 else ''}"
-    return f"{rows}, the layers differ in " + ", ".join(f"{off['column']} ({off['rows']:,})" for off in audit["drift"])
+def _found(audit: AuditStatus) -> str:
+    rows = f"{audit.rows:,} row{'' if audit.rows == 1 else 's'}"
+    if audit.agreed:
+        return f"{rows} agree{'s' if audit.rows == 1 else ''}"
+    return f"{rows}, the layers differ in " + ", ".join(f"{off.column} ({off.rows:,})" for off in audit.drift)
 
 
-def alarm(view: Described) -> str | None:
+def alarm(view: ViewStatus) -> str | None:
     """That the two layers disagree, in few words."""
-    if not view["alarm"]:
+    if not view.alarm:
         return None
-    off = [drift["column"] for drift in (view["last_audit"] or {"drift": []})["drift"]]
+    off = [drift.column for drift in view.last_audit.drift] if view.last_audit else []
     return f"drift in {', '.join(off)}" if off else "drift"
 
 
@@ -54,16 +51,16 @@ def what_to_do(view: str) -> str:
     )
 
 
-def building(view: Described) -> str | None:
+def building(view: ViewStatus) -> str | None:
     """How far the version is that will take over."""
-    coming = view["building"]
+    coming = view.building
     if not coming:
         return None
-    name = f"version {coming['version']}"
-    if coming.get("error"):
-        return f"{name} cannot be built: {coming['error']}"
-    if coming["state"] == "ready":
+    name = f"version {coming.version}"
+    if coming.error:
+        return f"{name} cannot be built: {coming.error}"
+    if coming.state == "ready":
         return f"{name} is built and catches up"
-    done, of, left = coming.get("events_done") or 0, coming.get("events") or 0, coming.get("eta_s")
+    done, of, left = coming.events_done or 0, coming.events or 0, coming.eta_s
     left_text = "" if left is None else f", {about(left)} left"
     return f"{name} is being built: {done:,} of {of:,} events{left_text}"

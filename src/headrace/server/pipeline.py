@@ -22,6 +22,9 @@ from headrace.lake.health import check_files, check_log
 from headrace.lake.table import LakeState, LakeTable
 from headrace.lake.upkeep import Upkeep, lake_figures
 from headrace.plan.cost import DEFAULT_EVENTS_PER_S
+from headrace.server.describe import describe_definition
+from headrace.server.state import BuildStatus, StreamStatus
+from headrace.server.threads import join_all
 from headrace.spark.failures import one_line
 from headrace.store.base import Store, Version
 from headrace.timing import Timing
@@ -44,6 +47,7 @@ LONG_STEP_S = 5.0  # an edit does not wait longer for a step to end
 IDLE_S = 5.0  # how often a pipeline without news looks for stalled versions to try again
 RETRY_S = 1.0  # how soon a step that failed is tried again
 RESTARTS_S = (0.5, 1, 2, 5, 10)  # pauses before a failed append starts again
+THREADS_END_S = 5.0  # how long `close` waits for its threads
 QUIET_RESTARTS = 3  # of an append that fails for want of time only: it is told when it lasts
 
 log = structlog.get_logger("headrace.pipeline")
@@ -285,8 +289,9 @@ class Pipeline:
         with self._closing:
             self._closed = True
         self.stop_spark()
-        if self._thread is not None:
-            self._thread.join(timeout=5)
+        join_all([self._thread, self._mending], THREADS_END_S)
+        if self._suspects is not None:
+            self._suspects.join(THREADS_END_S)
         if self._speed is not None:
             self._speed.close()
         self.transport.close()
@@ -305,22 +310,22 @@ class Pipeline:
             return None, "the waiting events are no longer in the journal"
         return None, "the clock was set back to before the arrival of the waiting events"
 
-    def progress(self, version: Version) -> dict[str, Any]:
+    def progress(self, version: Version) -> BuildStatus:
         """How far the build of a version is."""
         done, whole = self._rows_to(version.built_to), self._rows_to(version.horizon)
         rate = (self.batch.rate if self.batch else None) or DEFAULT_EVENTS_PER_S
-        return {
-            "version": version.number,
-            "state": version.state,
-            "applied_to": version.applied_to,
-            "commits_done": version.built_to,
-            "commits": version.horizon,
-            "events_done": done,
-            "events": whole,
-            "eta_s": round((whole - done) / rate, 1),
-            "stalled": version.stalled,
-            "error": self._build_error(version),
-        }
+        return BuildStatus(
+            version=version.number,
+            state=version.state,
+            applied_to=version.applied_to,
+            commits_done=version.built_to,
+            commits=version.horizon,
+            events_done=done,
+            events=whole,
+            eta_s=round((whole - done) / rate, 1),
+            stalled=version.stalled,
+            error=self._build_error(version),
+        )
 
     def _build_error(self, version: Version) -> str | None:
         if version.quarantined:
@@ -343,25 +348,27 @@ class Pipeline:
     def _bytes_from(self, position: Position) -> int:
         return self.transport.reader.bytes_between(position, self.transport.end)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> StreamStatus:
         """The stream as `headrace streams` and HTTP show it."""
-        state = self.table.state
-        return {
-            **describe_stream(self.stream),
-            "events": self.table.rows(),
-            "dead_letters": self.table.rows(dead=True),
-            "commits": state.next_commit,
-            "backlog_bytes": self.backlog_bytes(),
-            "newest_event": iso_us(state.newest_us),
-            "freshness_ms": self.transport.age_ms(state.position),
-            "events_per_second": round(self._rate.per_second()),
-            "commit_ms": self._append.last_commit_ms if self._append else None,
-            "maintain_ms": self._speed.last_step_ms if self._speed else None,
-            **lake_figures(self.table),
-            "last_upkeep": iso_us(self._upkeep.last_us),
-            "upkeep_error": self._upkeep_error,
-            "error": self.error,
-        }
+        state, figures = self.table.state, lake_figures(self.table)
+        return StreamStatus(
+            **vars(describe_definition(self.stream)),
+            events=self.table.rows(),
+            dead_letters=self.table.rows(dead=True),
+            commits=state.next_commit,
+            backlog_bytes=self.backlog_bytes(),
+            newest_event=iso_us(state.newest_us),
+            freshness_ms=self.transport.age_ms(state.position),
+            events_per_second=round(self._rate.per_second()),
+            commit_ms=self._append.last_commit_ms if self._append else None,
+            maintain_ms=self._speed.last_step_ms if self._speed else None,
+            lake_files=figures.files,
+            lake_bytes=figures.bytes,
+            small_files=figures.small,
+            last_upkeep=iso_us(self._upkeep.last_us),
+            upkeep_error=self._upkeep_error,
+            error=self.error,
+        )
 
     def _on_commit(self) -> None:
         self.ingest.lake_position = self.table.state.position
@@ -388,25 +395,6 @@ class Pipeline:
                     self._maintain_error = one_line(full or error)
                     log.exception("maintain failed", stream=self.stream.name)
             self._news.wait(RETRY_S if self._maintain_error else IDLE_S)
-
-
-def describe_stream(stream: Stream) -> dict[str, Any]:
-    """What the definition says."""
-    return {
-        "name": stream.name,
-        "format": stream.format,
-        "fields": [
-            {
-                "name": field.name,
-                "type": str(field.type),
-                "nullable": field.nullable,
-                "computed": field.computed.sql if field.computed else None,
-            }
-            for field in stream.fields
-        ],
-        "event_time": stream.event_time,
-        "patience_ms": stream.patience_ms,
-    }
 
 
 class _Rate:

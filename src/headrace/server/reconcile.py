@@ -15,7 +15,7 @@ from headrace.define.fingerprint import fingerprint
 from headrace.define.model import View
 from headrace.errors import ConflictError
 from headrace.lake.table import LakeState
-from headrace.plan.edits import Way
+from headrace.plan.cost import Way
 from headrace.plan.ways import choose_way
 from headrace.store.base import Point, Store, Version
 

@@ -16,24 +16,37 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from headrace.asof import History, Job
+from headrace.asof.questions import History
 from headrace.define.model import Stream
 from headrace.disk import disk_full, is_disk_full
 from headrace.errors import HeadraceError, NotFoundError, did_you_mean
-from headrace.ingest.door import IngestReply, TokenState, read_token
 from headrace.ingest.formats.layout import Layout
+from headrace.ingest.receiver import IngestReply, TokenState, read_token
 from headrace.lake.dead import DeadLetters
 from headrace.lake.table import LakeTable
-from headrace.plan.differences import Plan
-from headrace.serve.answer import Answer, answer
-from headrace.serve.cell import CellQuestion
+from headrace.plan.change import Plan, RollbackStep
+from headrace.serve.answer import Answer
+from headrace.serve.cell_question import CellQuestion
+from headrace.serve.evaluate import answer
 from headrace.serve.explanation import Explanation
 from headrace.serve.question import Question
 from headrace.server.definitions import Definitions
-from headrace.server.pipeline import Pipeline
-from headrace.server.status import Status
+from headrace.server.describe import describe_definition
+from headrace.server.monitor import Monitor
+from headrace.server.state import (
+    AuditStatus,
+    RefreshStatus,
+    StreamDefinition,
+    StreamStatus,
+    VersionStatus,
+    ViewStatus,
+    WorkspaceStatus,
+)
 from headrace.server.stored import clean, take_lease
+from headrace.server.stream import RunningStream
+from headrace.server.threads import join_all
 from headrace.spark.failures import one_line
+from headrace.spark.jobs import Job
 from headrace.spark.process import SparkProcess
 from headrace.sql.answer import SqlAnswer, SqlLimit
 from headrace.sql.children import Children
@@ -49,6 +62,7 @@ if TYPE_CHECKING:
 BEAT_S = 0.5
 APPLY_ENDS_S = 3.0  # how long a stop waits for an apply: it ends before its next step
 FLOWING_WITHIN_S = 60.0  # from Spark's start to where every stream looks for events
+THREADS_END_S = 5.0  # how long a stop waits for the threads of the runtime
 UPKEEP_NICE = 10
 
 log = structlog.get_logger("headrace.runtime")
@@ -70,13 +84,13 @@ class Runtime:
         )
         self._changing = self._definitions.changing
         self._versions = self._definitions.versions
-        self.status = Status(workspace, url, self._store, self._definitions, self._spark)
+        self.monitor = Monitor(workspace, url, self._store, self._definitions, self._spark)
         self._children = Children.of(workspace.settings)
         self._history = History(
             self._store,
             self._lake_of,
             self._spark.session,
-            self.status.freshness,
+            self.monitor.freshness,
             workspace.data / "scratch" / f"past-{lease.fence}",
         )
         self._applied = threading.Condition()
@@ -99,19 +113,15 @@ class Runtime:
     def start(self) -> None:
         """Start Spark and the pipelines in the background."""
         self._started = time.monotonic()
-        parts = {
-            "spark": self._run_spark,
-            "supervisor": self._supervise,
-            "upkeep": self._keep_up,
-            "batch": self._run_batch,
-        }
-        for name, target in parts.items():
-            thread = threading.Thread(target=target, name=name, daemon=True)
+        # Not joined: it may be starting Java, which nothing interrupts, and it uses nothing that a stop closes.
+        threading.Thread(target=self._run_spark, name="spark", daemon=True).start()
+        parts = {"supervisor": self._supervise, "upkeep": self._keep_up, "batch": self._run_batch}
+        self._threads = [threading.Thread(target=run, name=name, daemon=True) for name, run in parts.items()]
+        for thread in self._threads:
             thread.start()
-            self._threads.append(thread)
 
     @property
-    def _pipelines(self) -> Mapping[str, Pipeline]:
+    def _pipelines(self) -> Mapping[str, RunningStream]:
         """Those that are there now; the mapping does not change while it is looked at."""
         return self._definitions.running.pipelines
 
@@ -132,9 +142,8 @@ class Runtime:
                 self._changing.release()
         with self._applied:
             self._applied.notify_all()
-        for thread in self._threads:
-            if thread.name == "upkeep":
-                thread.join(timeout=5)
+        # Before what they use is closed. Each of them looks at `stopped`; the jobs that they wait for were cancelled.
+        join_all([*self._threads, self._spark.starting], THREADS_END_S)
         self._children.close()
         self._history.close()
         self._store.close()
@@ -176,15 +185,15 @@ class Runtime:
             with self._changing:
                 for pipeline in self._pipelines.values():
                     self._start_pipeline(pipeline)
-                self.status.beat()
+                self.monitor.beat()
             log.info("pipeline ready", seconds=round(time.monotonic() - (self._started or 0), 1))
             self._children.prepare()
-            if self.status.warming_up:
+            if self.monitor.warming_up:
                 self._rehearse(spark)
                 self._wait_until_flowing()
-                self.status.warming_up = None
+                self.monitor.warming_up = None
 
-    def _start_pipeline(self, pipeline: Pipeline) -> None:
+    def _start_pipeline(self, pipeline: RunningStream) -> None:
         if self._spark.starts and not self.stopped.is_set():
             pipeline.start(self._spark.session, self._scratch, self._on_applied)
 
@@ -217,7 +226,7 @@ class Runtime:
         """Make the first real events quick. They may come meanwhile: pipelines run already."""
         if not self.workspace.settings.rehearse:
             return
-        self.status.warming_up = "Spark has started and processes a test event"
+        self.monitor.warming_up = "Spark has started and processes a test event"
         from headrace.server.rehearsal import rehearse
 
         began = time.monotonic()
@@ -233,11 +242,11 @@ class Runtime:
         while not self.stopped.wait(BEAT_S):
             try:
                 self._lease.check()
-                if self.status.starting:
+                if self.monitor.starting:
                     continue
                 for pipeline in self._pipelines.values():
                     pipeline.supervise()
-                self.status.beat()
+                self.monitor.beat()
             except HeadraceError as error:
                 self._fail(error)
             except Exception:
@@ -274,7 +283,7 @@ class Runtime:
         """This process must stop: say why, and let whoever waits for it know."""
         if not self.stopped.is_set():
             log.error("stopping", error=str(error))
-            self.status.failed = error
+            self.monitor.failed = error
             self.stopped.set()
 
     # Definitions
@@ -287,7 +296,7 @@ class Runtime:
         """Make what is wanted run. `expect` is the fingerprint of the plan that a person said yes to."""
         return self._definitions.apply(expect)
 
-    def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> dict[str, Any]:
+    def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> RollbackStep:
         """Make a view what it was in an earlier version; with `dry_run`, say what that takes."""
         return self._definitions.rollback(view, to, dry_run=dry_run)
 
@@ -314,13 +323,13 @@ class Runtime:
         """Answer from the store, in one snapshot; about the past from the lake, by a job of Spark's."""
         if question.as_of is not None:
             return self._history.ask(question, job)
-        return answer(self._store, question, self.status.freshness, datetime.now(UTC))
+        return answer(self._store, question, self.monitor.freshness, datetime.now(UTC))
 
     def sql(self, query: str, limit: SqlLimit = None, job: Job | None = None) -> SqlAnswer:
         """Run a SELECT over the views, in a process of its own; pasts that it names are found first, by Spark."""
         past = partial(self._history.past, job=job)
         try:
-            return run_sql(self._store, self._children, query, limit, self.status.freshness, datetime.now(UTC), past)
+            return run_sql(self._store, self._children, query, limit, self.monitor.freshness, datetime.now(UTC), past)
         finally:
             self._children.prepare()
 
@@ -332,17 +341,33 @@ class Runtime:
         pipeline = self._pipeline(stream)
         return pipeline.stream, pipeline.table
 
-    def versions(self, view: str) -> list[dict[str, Any]]:
+    def versions(self, view: str) -> list[VersionStatus]:
         """The versions of a view, newest first."""
         return self._versions.of(view)
 
-    def audits(self, view: str) -> list[dict[str, Any]]:
+    def audits(self, view: str) -> list[AuditStatus]:
         """What came of comparing the two layers of a view, newest first."""
         return self._versions.audits(view)
 
-    def refresh(self, view: str, *, full: bool = False) -> dict[str, Any]:
+    def refresh(self, view: str, *, full: bool = False) -> RefreshStatus:
         """Have the batch layer take over what the speed layer has; in full: build the view anew beside it."""
         return self._versions.refresh(view, full=full)
+
+    def stream(self, name: str) -> StreamDefinition:
+        """What a stream is declared to be."""
+        return describe_definition(self._pipeline(name).stream)
+
+    def streams(self) -> list[StreamStatus]:
+        """All streams with their numbers."""
+        return self.monitor.streams()
+
+    def views(self) -> list[ViewStatus]:
+        """All views with their versions and freshness."""
+        return self.monitor.views()
+
+    def status(self) -> WorkspaceStatus:
+        """The whole workspace at a glance."""
+        return self.monitor.status()
 
     def dead_letters(self, stream: str) -> DeadLetters:
         """What a stream could not read."""
@@ -374,7 +399,7 @@ class Runtime:
                     return state
                 self._applied.wait(min(left, 1.0))
 
-    def _pipeline(self, stream: str) -> Pipeline:
+    def _pipeline(self, stream: str) -> RunningStream:
         pipelines = self._pipelines
         if stream not in pipelines:
             hint = did_you_mean(stream, pipelines)

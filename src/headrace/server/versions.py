@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from headrace.define.catalog import Catalog
 from headrace.define.model import View
@@ -12,8 +11,9 @@ from headrace.plan.cost import Costs, Size, lake_size, unread_size
 from headrace.plan.rollback import Rollback, plan_rollback
 from headrace.plan.ways import choose_way
 from headrace.server.describe import describe_audit, describe_versions
-from headrace.server.pipeline import Pipeline
 from headrace.server.reconcile import point_of
+from headrace.server.state import AuditStatus, RefreshStatus, VersionStatus
+from headrace.server.stream import RunningStream
 from headrace.store.base import Store, Version
 from headrace.workspace.settings import Workspace
 
@@ -21,21 +21,22 @@ from headrace.workspace.settings import Workspace
 class Versions:
     """Lists, refreshes and audits the views of a store."""
 
-    def __init__(self, workspace: Workspace, store: Store, pipelines: Callable[[], Mapping[str, Pipeline]]) -> None:
+    def __init__(
+        self, workspace: Workspace, store: Store, pipelines: Callable[[], Mapping[str, RunningStream]]
+    ) -> None:
         self._workspace = workspace
         self._store = store
         self._pipelines = pipelines
 
-    def of(self, view: str) -> list[dict[str, Any]]:
+    def of(self, view: str) -> list[VersionStatus]:
         """The versions of a view, newest first."""
         with self._store.snapshot() as snapshot:
-            stream = _find(view, snapshot.versions()).view.stream
-            found = describe_versions(snapshot, view)
-        pipeline = self._pipelines().get(stream)
-        errors = pipeline.batch.errors if pipeline and pipeline.batch else {}
-        return [{**version, "error": errors.get((view, version["version"]))} for version in found]
+            pipeline = self._pipelines().get(_find(view, snapshot.versions()).view.stream)
+            errors = pipeline.batch.errors if pipeline and pipeline.batch else {}
+            own = {number: error for (name, number), error in list(errors.items()) if name == view}
+            return describe_versions(snapshot, view, own)
 
-    def audits(self, view: str) -> list[dict[str, Any]]:
+    def audits(self, view: str) -> list[AuditStatus]:
         """What came of comparing the two layers of a view, newest first."""
         with self._store.snapshot() as snapshot:
             _find(view, snapshot.versions())
@@ -59,7 +60,7 @@ class Versions:
         _find(view, versions)
         return plan_rollback(versions, catalog, view, number, self.costs())
 
-    def refresh(self, view: str, *, full: bool) -> dict[str, Any]:
+    def refresh(self, view: str, *, full: bool) -> RefreshStatus:
         """Have the batch layer take over what the speed layer has; in full: build the view anew beside it."""
         version = _find(view, self._all())
         pipeline = self._pipelines().get(version.view.stream)
@@ -76,7 +77,7 @@ class Versions:
             raise NotReadyError(f"view '{view}' is being built", fix="there is nothing to refresh yet")
         else:
             pipeline.batch.refresh(view)
-        return {"view": view, "version": version.number, "horizon": version.horizon, "applied_to": version.applied_to}
+        return RefreshStatus(view, version.number, version.horizon, version.applied_to)
 
     def _all(self) -> list[Version]:
         with self._store.snapshot() as snapshot:

@@ -38,6 +38,7 @@ class SparkProcess:
         self._on_start = on_start
         self._stopped = stopped
         self._session: SparkSession | None = None
+        self.starting: threading.Thread | None = None  # runs `on_start`, for the session that was started last
         self.starts = 0  # that went well
         self.failed_starts = 0  # since the last that went well
         self.trouble: str | None = None  # why there is no session now, after there was one
@@ -98,7 +99,8 @@ class SparkProcess:
             return
         self._session, self.trouble, self.failed_starts = session, None, 0
         self.starts += 1
-        threading.Thread(target=self._on_start, args=(session,), name="session", daemon=True).start()
+        self.starting = threading.Thread(target=self._on_start, args=(session,), name="session", daemon=True)
+        self.starting.start()
         java = java_process(session)
         while not self._stopped.wait(POLL_S):
             if java is not None and java.poll() is not None:

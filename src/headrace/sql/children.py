@@ -21,6 +21,7 @@ from headrace.sql.wire import SAY, BrokenFrameError, Wire
 from headrace.workspace.settings import Settings
 
 START_S = 30.0  # for an interpreter and its libraries on a busy machine
+SPARE_ENDS_S = 2.0  # how long `close` waits for the spare that is starting
 MOST_BYTES = 64 << 20  # of a result
 PACKAGES = ("headrace", "duckdb", "pyarrow", "numpy", "orjson", "datasketches", "xxhash")
 LATE = (-signal.SIGALRM, -signal.SIGXCPU)  # the child's own limits of time
@@ -102,6 +103,7 @@ class Children:
         self._spare: Child | None = None
         self._lent: set[Child] = set()
         self._starting = False
+        self._starter: threading.Thread | None = None
         self._closed = False
 
     @classmethod
@@ -115,7 +117,8 @@ class Children:
             if self._closed or self._starting or self._spare is not None:
                 return
             self._starting = True
-        threading.Thread(target=self._start_spare, name="sql-spare", daemon=True).start()
+            self._starter = threading.Thread(target=self._start_spare, name="sql-spare", daemon=True)
+            self._starter.start()
 
     def close(self) -> None:
         """End the spare and whatever runs."""
@@ -123,6 +126,9 @@ class Children:
             self._closed = True
             spare, self._spare = self._spare, None
             lent = list(self._lent)
+            starter = self._starter
+        if starter is not None:
+            starter.join(SPARE_ENDS_S)  # it ends the process that it was starting
         for child in lent:
             child.kill()
         if spare is not None:

@@ -34,7 +34,12 @@ def default_plan(version: Version) -> ReadPlan:
     return plan(Question(version.view.name), version)
 
 
-def load_view(connection: duckdb.DuckDBPyConnection, said: dict[str, Any], pieces: Iterator[pa.RecordBatch]) -> None:
+def load_view(
+    connection: duckdb.DuckDBPyConnection,
+    said: dict[str, Any],
+    pieces: Iterator[pa.RecordBatch],
+    most_rows: int = MOST_ROWS,
+) -> None:
     """Make the table of a view from pieces of folded rows, as a snapshot gives them, the first one empty."""
     version = _read_version(said)
     planned = default_plan(version)
@@ -42,10 +47,10 @@ def load_view(connection: duckdb.DuckDBPyConnection, said: dict[str, Any], piece
     statement = f"CREATE TABLE {table} AS"
     for piece in _windows(version, planned, pieces):
         rows += piece.num_rows
-        if rows > MOST_ROWS:
+        if rows > most_rows:
             raise Refused(
                 f"view '{version.view.name}' is too large for SQL",
-                found=f"more than {MOST_ROWS:,} rows",
+                found=f"more than {most_rows:,} rows",
                 fix="ask it by key and time (`headrace ask`), or its events (`headrace sql --events`)",
             )
         connection.register("_piece", pa.Table.from_batches([present_columns(version, planned, piece)]))

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from headrace.errors import HeadraceError, NotFoundError, SqlError, did_you_mean
 from headrace.format import iso, iso_us
-from headrace.serve.answer import Freshness, find_serving
 from headrace.serve.as_of import AsOf, read_as_of
+from headrace.serve.evaluate import Freshness, find_serving
 from headrace.sql.answer import ALL_ROWS, SqlAnswer, SqlLimit, make_table
 from headrace.sql.check import EXAMPLE, LONGEST_BYTES
 from headrace.sql.children import MOST_BYTES, Child, Children

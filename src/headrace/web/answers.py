@@ -9,8 +9,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from headrace.errors import QuestionError, did_you_mean
-from headrace.serve import Question
-from headrace.serve.question import DEFAULT_LIMIT, HIGHEST_LIMIT, PARAMETERS
+from headrace.serve.question import DEFAULT_LIMIT, HIGHEST_LIMIT, PARAMETERS, Question
 from headrace.web.body import read_body, read_object
 from headrace.web.parameters import asked_parameters
 from headrace.web.progress import reply_when_done

@@ -17,6 +17,7 @@ from headrace.web.meter import Meter, RequestNumbers
 from headrace.web.metrics import make_registry, metrics_routes
 from headrace.web.overview import overview_routes
 from headrace.web.page import page_routes
+from headrace.web.patience import PATIENCE, Patience
 from headrace.web.replies import add_error_handlers
 from headrace.web.sql import sql_routes
 from headrace.web.versions import version_routes
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 QUESTION_BYTES = 1 << 20
 
 
-def create_app(runtime: Runtime) -> FastAPI:
+def create_app(runtime: Runtime, patience: Patience = PATIENCE) -> FastAPI:
     """All endpoints. The server sets `app.state.stopping` so that waiting requests end."""
     settings = runtime.workspace.settings
     max_body = settings.max_body_mb << 20
@@ -41,6 +42,7 @@ def create_app(runtime: Runtime) -> FastAPI:
         redoc_url=None,
     )
     app.state.stopping = False
+    app.state.patience = patience
     app.include_router(ingest_routes(runtime, max_body, Admission(max(settings.bodies_mb << 20, max_body))))
     app.include_router(answer_routes(runtime, QUESTION_BYTES))
     app.include_router(explain_routes(runtime))
@@ -50,7 +52,7 @@ def create_app(runtime: Runtime) -> FastAPI:
     app.include_router(overview_routes(runtime))
     registry = make_registry(runtime)
     app.include_router(metrics_routes(registry))
-    app.include_router(page_routes(runtime))
+    app.include_router(page_routes(runtime, patience.wrong_token_s))
     add_error_handlers(app)
     app.add_middleware(Guard, host=settings.host, token=settings.token)
     app.add_middleware(Meter, numbers=RequestNumbers(registry))

@@ -17,7 +17,6 @@ from headrace.transport.sent import FilePiece
 from headrace.web.admission import Claim
 
 BLOCK_BYTES = 1 << 20
-GRACE_S = 15.0  # a body may take so long, and the time that its bytes take at the slowest pace
 SLOWEST_BYTES_PER_S = 64 << 10
 LONGEST_MARK = 200
 
@@ -94,11 +93,11 @@ async def read_body(request: Request, limit: int, claim: Claim | None = None) ->
         raise _too_large(declared, limit)
     chunks: list[bytes] = []
     size = 0
-    began = asyncio.get_running_loop().time()
+    began, grace_s = asyncio.get_running_loop().time(), request.app.state.patience.body_s
     stream = request.stream()
     try:
         while True:
-            async with asyncio.timeout_at(began + GRACE_S + size / SLOWEST_BYTES_PER_S):
+            async with asyncio.timeout_at(began + grace_s + size / SLOWEST_BYTES_PER_S):
                 chunk = await anext(stream, None)
             if chunk is None:
                 break
@@ -111,8 +110,8 @@ async def read_body(request: Request, limit: int, claim: Claim | None = None) ->
     except TimeoutError as error:
         raise SlowError(
             "the body is sent too slowly",
-            found=f"{size:,} bytes in {GRACE_S + size / SLOWEST_BYTES_PER_S:.0f} s",
-            expected=f"{SLOWEST_BYTES_PER_S >> 10} kB a second, after {GRACE_S:g} s of grace",
+            found=f"{size:,} bytes in {grace_s + size / SLOWEST_BYTES_PER_S:.0f} s",
+            expected=f"{SLOWEST_BYTES_PER_S >> 10} kB a second, after {grace_s:g} s of grace",
             fix="send smaller bodies; nothing was stored",
         ) from error
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from headrace.serve.cell import DEFAULT_LIMIT, HIGHEST_LIMIT, PARAMETERS, CellQuestion
+from headrace.serve.cell_question import DEFAULT_LIMIT, HIGHEST_LIMIT, PARAMETERS, CellQuestion
 from headrace.web.parameters import asked_parameters
 from headrace.web.progress import reply_when_done
 

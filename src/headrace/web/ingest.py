@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from headrace.define.durations import parse_duration
 from headrace.errors import DefinitionError, RequestError
-from headrace.ingest.door import IngestReply
+from headrace.ingest.receiver import IngestReply
 from headrace.transport.base import LONGEST_KEY
 from headrace.web.admission import Admission
 from headrace.web.body import declared_bytes, read_body, read_compression, read_file_piece, read_layout, unpack_body
@@ -22,7 +22,7 @@ from headrace.web.replies import reply_json
 from headrace.web.route import PlainRoute
 
 if TYPE_CHECKING:
-    from headrace.ingest.door import TokenState
+    from headrace.ingest.receiver import TokenState
     from headrace.server.runtime import Runtime
 
 SMALL_BODY = 256 << 10  # parsed in a millisecond or two: a thread would cost more than it frees

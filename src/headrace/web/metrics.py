@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from fastapi import APIRouter, Request
 from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics
@@ -23,6 +23,7 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 from starlette.responses import Response
 
+from headrace.server.state import StreamStatus, ViewStatus, WorkspaceStatus
 from headrace.timing import Timing
 
 if TYPE_CHECKING:
@@ -34,94 +35,88 @@ TIMES = {
     "maintain": ("headrace_maintain_seconds", "Time to apply new commits to the views."),
 }
 
-Described = Mapping[str, Any]
+Of = TypeVar("Of", StreamStatus, ViewStatus)
 
 
 @dataclass(frozen=True)
-class Number:
+class Number(Generic[Of]):
     """A metric of a stream or a view; None is omitted."""
 
     name: str
     what: str
-    read: Callable[[Described], float | None]
+    read: Callable[[Of], float | None]
     counts: bool = False  # it only grows
 
 
-def _ms(described: Described, name: str) -> float | None:
-    ms = described.get(name)
-    return None if ms is None else ms / 1000
-
-
-OF_STREAMS = (
-    Number("headrace_events", "Events in the log of a stream.", lambda s: s["events"], counts=True),
-    Number("headrace_dead_letters", "Dead letters of a stream; a replay can reduce them.", lambda s: s["dead_letters"]),
-    Number("headrace_commits", "Lake commits of a stream.", lambda s: s["commits"], counts=True),
-    Number("headrace_events_per_second", "Recent events per second.", lambda s: s["events_per_second"]),
-    Number(
-        "headrace_backlog_bytes", "Bytes of the journal that are not in the lake yet.", lambda s: s["backlog_bytes"]
-    ),
-    Number("headrace_lake_files", "Files of a stream's lake.", lambda s: s["lake_files"]),
-    Number("headrace_lake_bytes", "Bytes of a stream's lake.", lambda s: s["lake_bytes"]),
-    Number("headrace_stream_failing", "1 while a stream has an error.", lambda s: int(s["error"] is not None)),
+OF_STREAMS: tuple[Number[StreamStatus], ...] = (
+    Number("headrace_events", "Events in the log of a stream.", lambda s: s.events, counts=True),
+    Number("headrace_dead_letters", "Dead letters of a stream; a replay can reduce them.", lambda s: s.dead_letters),
+    Number("headrace_commits", "Lake commits of a stream.", lambda s: s.commits, counts=True),
+    Number("headrace_events_per_second", "Recent events per second.", lambda s: s.events_per_second),
+    Number("headrace_backlog_bytes", "Bytes of the journal that are not in the lake yet.", lambda s: s.backlog_bytes),
+    Number("headrace_lake_files", "Files of a stream's lake.", lambda s: s.lake_files),
+    Number("headrace_lake_bytes", "Bytes of a stream's lake.", lambda s: s.lake_bytes),
+    Number("headrace_stream_failing", "1 while a stream has an error.", lambda s: int(s.error is not None)),
 )
-OF_VIEWS = (
+OF_VIEWS: tuple[Number[ViewStatus], ...] = (
     Number(
         "headrace_view_freshness_seconds",
         "Age of the oldest accepted event that a view does not have; 0 when it has all; absent when unknown.",
-        lambda v: _ms(v, "freshness_ms"),
+        lambda v: None if v.freshness_ms is None else v.freshness_ms / 1000,
     ),
     Number(
         "headrace_view_freshness_known",
         "1 when the freshness of a view is known.",
-        lambda v: int(v["freshness_ms"] is not None),
+        lambda v: int(v.freshness_ms is not None),
     ),
     Number("headrace_view_lag_commits", "Commits that a view does not have yet.", lambda v: _lag_commits(v)),
-    Number("headrace_view_lag_bytes", "Bytes of the journal that a view does not have yet.", lambda v: v["lag_bytes"]),
-    Number("headrace_view_stalled", "1 while a view is stalled.", lambda v: int(v["stalled"] is not None)),
-    Number("headrace_view_building", "1 while a new version is being built.", lambda v: int(v["building"] is not None)),
-    Number("headrace_view_version", "The serving version.", lambda v: v["version"]),
-    Number("headrace_view_horizon", "The first commit of the speed layer.", lambda v: v["horizon"]),
-    Number("headrace_view_batch_tables", "Batch tables of a view.", lambda v: v["batch_tables"]),
-    Number("headrace_view_batch_rows", "Rows of a view in its batch tables.", lambda v: v["batch_rows"]),
-    Number("headrace_view_speed_rows", "Rows of a view in the speed layer.", lambda v: v["speed_rows"]),
-    Number("headrace_view_audits", "Audits of a view.", lambda v: v["audits_run"], counts=True),
+    Number("headrace_view_lag_bytes", "Bytes of the journal that a view does not have yet.", lambda v: v.lag_bytes),
+    Number("headrace_view_stalled", "1 while a view is stalled.", lambda v: int(v.stalled is not None)),
+    Number("headrace_view_building", "1 while a new version is being built.", lambda v: int(v.building is not None)),
+    Number("headrace_view_version", "The serving version.", lambda v: v.version),
+    Number("headrace_view_horizon", "The first commit of the speed layer.", lambda v: v.horizon),
+    Number("headrace_view_batch_tables", "Batch tables of a view.", lambda v: v.batch_tables),
+    Number("headrace_view_batch_rows", "Rows of a view in its batch tables.", lambda v: v.batch_rows),
+    Number("headrace_view_speed_rows", "Rows of a view in the speed layer.", lambda v: v.speed_rows),
+    Number("headrace_view_audits", "Audits of a view.", lambda v: v.audits_run, counts=True),
     Number(
         "headrace_view_audit_timestamp_seconds",
         "Time of the last audit of the serving version; absent before the first.",
-        lambda v: datetime.fromisoformat(v["last_audit"]["at"]).timestamp() if v["last_audit"] else None,
+        lambda v: datetime.fromisoformat(v.last_audit.at).timestamp() if v.last_audit else None,
     ),
     Number(
         "headrace_view_audit_rows",
         "Rows compared in the last audit.",
-        lambda v: v["last_audit"]["rows"] if v["last_audit"] else None,
+        lambda v: v.last_audit.rows if v.last_audit else None,
     ),
-    Number("headrace_view_alarm", "1 while the two layers of a view differ.", lambda v: int(v["alarm"] is not None)),
+    Number("headrace_view_alarm", "1 while the two layers of a view differ.", lambda v: int(v.alarm is not None)),
     Number(
         "headrace_view_build_events",
         "Events that the current build has to read; absent without a build.",
-        lambda v: (v["building"] or {}).get("events"),
+        lambda v: v.building.events if v.building else None,
     ),
     Number(
         "headrace_view_build_events_done",
         "Events that the current build has read; absent without a build.",
-        lambda v: (v["building"] or {}).get("events_done"),
+        lambda v: v.building.events_done if v.building else None,
     ),
 )
-PARTS_OF_VIEWS = (  # numbers of which a view has several: name, meaning, label, field
+# Numbers of which a view has several: name, meaning, label, and how they are read.
+PARTS_OF_VIEWS: tuple[tuple[str, str, str, Callable[[ViewStatus], Mapping[str, int]]], ...] = (
     (
         "headrace_view_drift_rows",
         "Rows that differed in the last audit, by column.",
         "column",
-        "drift",
+        lambda v: v.drift or {},
     ),
-    ("headrace_view_versions", "Versions of a view, by state.", "state", "versions"),
+    ("headrace_view_versions", "Versions of a view, by state.", "state", lambda v: v.versions),
 )
 
 
-def _lag_commits(view: Described) -> float | None:
-    if view["applied_to"] is None or view["commits"] is None:
+def _lag_commits(view: ViewStatus) -> float | None:
+    if view.applied_to is None or view.commits is None:
         return None
-    return float(max(0, view["commits"] - view["applied_to"]))
+    return float(max(0, view.commits - view.applied_to))
 
 
 class RuntimeCollector(Collector):
@@ -131,12 +126,12 @@ class RuntimeCollector(Collector):
         self._runtime = runtime
 
     def collect(self) -> Iterator[Metric]:
-        status = self._runtime.status.whole()
+        status = self._runtime.status()
         yield from _of_process(status)
-        yield from _families("stream", status["streams"], OF_STREAMS)
-        yield from _families("view", status["views"], OF_VIEWS)
-        yield from _parts(status["views"])
-        yield from _times(self._runtime.status.timings())
+        yield from _families("stream", status.streams, OF_STREAMS)
+        yield from _families("view", status.views, OF_VIEWS)
+        yield from _parts(status.views)
+        yield from _times(self._runtime.monitor.timings())
 
 
 def make_registry(runtime: Runtime) -> CollectorRegistry:
@@ -161,44 +156,44 @@ def metrics_routes(registry: CollectorRegistry) -> APIRouter:
     return routes
 
 
-def _of_process(status: Described) -> Iterator[Metric]:
+def _of_process(status: WorkspaceStatus) -> Iterator[Metric]:
     parts = {name: version(name) for name in ("headrace", "pyspark", "deltalake", "duckdb")}
     parts["version"] = parts.pop("headrace")
     yield InfoMetricFamily(
         "headrace_build", "Versions of Headrace and its dependencies.", {**parts, "python": platform.python_version()}
     )
     yield StateSetMetricFamily(
-        "headrace_state", "State of the server.", {state: state == status["state"] for state in STATES}
+        "headrace_state", "State of the server.", {state: state == status.state for state in STATES}
     )
     yield GaugeMetricFamily("headrace_up", "1 while the server answers.", 1)
     yield GaugeMetricFamily(
-        "headrace_memory_bytes", "Memory of the server and its child processes.", (status["memory_mb"] or 0) << 20
+        "headrace_memory_bytes", "Memory of the server and its child processes.", (status.memory_mb or 0) << 20
     )
-    if status["heartbeat_ms"] is not None:
+    if status.heartbeat_ms is not None:
         yield GaugeMetricFamily(
             "headrace_heartbeat_age_seconds",
             "Time since the last heartbeat of Spark; absent while it starts.",
-            status["heartbeat_ms"] / 1000,
+            status.heartbeat_ms / 1000,
         )
 
 
-def _families(label: str, described: Iterable[Described], numbers: Iterable[Number]) -> Iterator[Metric]:
+def _families(label: str, described: Sequence[Of], numbers: Iterable[Number[Of]]) -> Iterator[Metric]:
     for number in numbers:
         kind = CounterMetricFamily if number.counts else GaugeMetricFamily
         family = kind(number.name, number.what, labels=[label])
         for one in described:
             value = number.read(one)
             if value is not None:
-                family.add_metric([one["name"]], value)
+                family.add_metric([one.name], value)
         yield family
 
 
-def _parts(views: Iterable[Described]) -> Iterator[Metric]:
-    for name, what, label, of in PARTS_OF_VIEWS:
+def _parts(views: Sequence[ViewStatus]) -> Iterator[Metric]:
+    for name, what, label, read in PARTS_OF_VIEWS:
         family = GaugeMetricFamily(name, what, labels=["view", label])
         for view in views:
-            for part, value in (view[of] or {}).items():
-                family.add_metric([view["name"], part], value)
+            for part, value in read(view).items():
+                family.add_metric([view.name, part], value)
         yield family
 
 

@@ -43,17 +43,17 @@ def overview_routes(runtime: Runtime) -> APIRouter:
     @routes.get("/v1/streams", response_class=Response)
     def streams() -> Response:
         """All streams: fields, rates, dead letters, backlog."""
-        return reply_json({"streams": runtime.status.streams()})
+        return reply_json({"streams": runtime.streams()})
 
     @routes.get("/v1/views", response_class=Response)
     def views() -> Response:
         """All views: keys, columns, version, freshness, rows per layer, audits, alarm, stalled or building."""
-        return reply_json({"views": runtime.status.views()})
+        return reply_json({"views": runtime.views()})
 
     @routes.get("/v1/status", response_class=Response)
     def status() -> Response:
         """State of the server, streams and views."""
-        return reply_json(runtime.status.whole())
+        return reply_json(runtime.status())
 
     @routes.post("/v1/plan", response_class=Response)
     def plan() -> Response:
@@ -69,8 +69,8 @@ def overview_routes(runtime: Runtime) -> APIRouter:
     @routes.get("/health", response_class=Response)
     def health() -> Response:
         """200 while the server works or is starting, 503 when it fails; drift is reported as a warning."""
-        state = runtime.status.health()
-        return reply_json(state, 503 if state["status"] == "failing" else 200)
+        state = runtime.monitor.health()
+        return reply_json(state, 503 if state.status == "failing" else 200)
 
     return routes
 

@@ -12,8 +12,8 @@ import orjson
 from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
-from headrace.asof import Job
 from headrace.errors import HeadraceError, InternalError
+from headrace.spark.jobs import Job
 from headrace.web.replies import reply_json
 
 NDJSON = "application/x-ndjson"

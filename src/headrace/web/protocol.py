@@ -11,7 +11,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from headrace.errors import HeaderError, HeadraceError, OverloadError, RequestError, SlowError
 
-HEADERS_S = 20.0  # from the first byte of a request, or the connection, to the end of its headers
 HEADER_BYTES = 64 << 10  # without an end of the headers; what comes in one read is not counted apart
 RETRY_AFTER_S = 5
 
@@ -22,9 +21,10 @@ class LimitedProtocol(HttpToolsProtocol):
     What is refused here never reaches the application, and yet has the shape of every failure.
     """
 
-    def __init__(self, most_connections: int, *given: Any, **named: Any) -> None:
+    def __init__(self, most_connections: int, headers_s: float, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._most_connections = most_connections
+        self._headers_s = headers_s
         self._deadline: asyncio.TimerHandle | None = None
         self._header_bytes = 0
 
@@ -72,7 +72,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _expect_headers(self) -> None:
         if self._deadline is None:
-            self._deadline = self.loop.call_later(HEADERS_S, self._too_slow)
+            self._deadline = self.loop.call_later(self._headers_s, self._too_slow)
 
     def _stop_waiting(self) -> None:
         if self._deadline is not None:
@@ -81,7 +81,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _too_slow(self) -> None:
         self._deadline = None
-        self._refuse(SlowError("the headers were not received", expected=f"all of them within {HEADERS_S:g} s"))
+        self._refuse(SlowError("the headers were not received", expected=f"all of them within {self._headers_s:g} s"))
 
     def _refuse(self, error: HeadraceError) -> None:
         """Say why and close, at once: whatever else was sent is not read."""

@@ -84,7 +84,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http=cast("type[asyncio.Protocol]", partial(LimitedProtocol, allowed)),
+                http=cast("type[asyncio.Protocol]", partial(LimitedProtocol, allowed, app.state.patience.headers_s)),
                 log_config=None,
                 access_log=False,
                 lifespan="off",

@@ -8,8 +8,8 @@ import anyio.to_thread
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from headrace.asof import Job
 from headrace.errors import SqlError, did_you_mean
+from headrace.spark.jobs import Job
 from headrace.sql.answer import ARROW_STREAM
 from headrace.sql.children import MOST_BYTES
 from headrace.sql.query import DEFAULT_LIMIT, HIGHEST_LIMIT

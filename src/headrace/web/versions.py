@@ -14,6 +14,7 @@ from headrace.web.body import read_body
 from headrace.web.replies import reply_json
 
 if TYPE_CHECKING:
+    from headrace.plan.change import RollbackStep
     from headrace.server.runtime import Runtime
 
 _SMALL_BODY = 64 << 10
@@ -58,10 +59,10 @@ def version_routes(runtime: Runtime) -> APIRouter:
         """
         asked = _read(await read_body(request, _SMALL_BODY), to=int, dry_run=bool)
 
-        def go() -> dict[str, Any]:
+        def go() -> RollbackStep:
             return runtime.rollback(view, asked["to"], dry_run=bool(asked["dry_run"]))
 
-        return reply_json(await run_in_threadpool(go))
+        return reply_json((await run_in_threadpool(go)).as_dict())
 
     @routes.post("/v1/views/{view}/refresh", response_class=Response, openapi_extra=_REFRESH)
     async def refresh(view: str, request: Request) -> Response:

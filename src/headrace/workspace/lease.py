@@ -8,8 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
-from functools import cache
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,6 +17,7 @@ import structlog
 
 from headrace.disk import replace_file
 from headrace.errors import FencedError, InUseError
+from headrace.workspace.holder import Holder, boot_id, live_holder, read_holder
 
 LOCK_TRIES, LOCK_PAUSE_S = 100, 0.02
 TURN_S, TURN_PAUSE_S = 3600.0, 0.1  # how long a process without a server is waited for
@@ -26,63 +26,6 @@ FILE_BYTES = 1024  # padded: a beat writes over what is there and needs no room 
 Taken = TypeVar("Taken")
 
 log = structlog.get_logger("headrace.lease")
-
-
-@dataclass(frozen=True)
-class Holder:
-    """Who holds the lease, since which fence, and when it last said so."""
-
-    pid: int
-    url: str | None
-    fence: int
-    beat: float  # wall time
-    silent_after_s: int
-    released: bool = False
-    boot: str = ""  # which run of the machine `beat_s` counts from
-    beat_s: float = 0.0  # the same beat by the machine's monotonic clock, which nobody sets
-
-    def is_alive(self) -> bool:
-        """Whether it must be assumed to be writing."""
-        return not self.released and _runs(self.pid) and self.silent_s() < self.silent_after_s
-
-    def silent_s(self) -> float:
-        """How long it has said nothing; by the wall clock only if the other one cannot be compared."""
-        if self.boot and self.boot == _boot():
-            return time.monotonic() - self.beat_s
-        return abs(time.time() - self.beat)  # a beat of the future is no sign of life either
-
-
-@cache
-def _boot() -> str:
-    """Identifies this boot of the machine; empty if the system does not provide it."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def read_holder(file: Path) -> Holder | None:
-    """Who wrote the lease last."""
-    try:
-        return Holder(**orjson.loads(file.read_bytes()))
-    except (OSError, orjson.JSONDecodeError, TypeError):
-        return None
-
-
-def live_holder(file: Path) -> Holder | None:
-    """The process that holds the workspace now, if there is one."""
-    holder = read_holder(file)
-    return holder if holder and holder.is_alive() else None
 
 
 def refuse_if_held(file: Path) -> None:
@@ -210,4 +153,4 @@ class Lease:
 
 def _now(holder: Holder) -> Holder:
     """The holder with a beat of this moment."""
-    return replace(holder, beat=time.time(), boot=_boot(), beat_s=time.monotonic())
+    return replace(holder, beat=time.time(), boot=boot_id(), beat_s=time.monotonic())

@@ -2,66 +2,67 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
-
 from headrace.errors import WorkspaceError, did_you_mean
 from headrace.spark.session import QUICK_JAVA
+from headrace.workspace.values import Bounds, check_value
 
 SETTINGS_FILE = "headrace.toml"
+PREFIX = "HEADRACE_"
 
 
-class Settings(BaseSettings):
-    """Every setting, with its default. A variable HEADRACE_PORT sets `port`."""
+def _setting(default: Any, description: str, **bounds: Any) -> Any:
+    """A setting with its default, what it is for, and the values that it takes."""
+    return field(default=default, metadata={"description": description, "bounds": Bounds(**bounds)})
 
-    model_config = SettingsConfigDict(env_prefix="HEADRACE_", extra="forbid")
 
-    host: str = Field("127.0.0.1", description="address to listen on")
-    port: int = Field(8090, ge=0, le=65535, description="port to listen on; 0 selects a free port")
-    token: str | None = Field(None, description="bearer token of HTTP requests; required unless host is loopback")
-    data: str = Field("data", description="data folder: lakes, store and journals; relative to the workspace")
-    spark_master: str = Field("local[*]", description="Spark master")
-    spark_memory: str = Field("1g", description="heap size of the Spark driver")
-    spark_java_options: str = Field(QUICK_JAVA, description="JVM options of Spark")
-    max_body_mb: int = Field(64, ge=1, le=1024, description="maximum request body, also decompressed and as JSON")
-    bodies_mb: int = Field(
-        96, ge=1, description="maximum memory for request bodies (at least `max_body_mb`); above it 429"
+@dataclass(frozen=True)
+class Settings:
+    """Every setting, with its default. A variable HEADRACE_PORT sets `port`. A value that does not fit is refused."""
+
+    host: str = _setting("127.0.0.1", "address to listen on")
+    port: int = _setting(8090, "port to listen on; 0 selects a free port", least=0, most=65535)
+    token: str | None = _setting(None, "bearer token of HTTP requests; required unless host is loopback")
+    data: str = _setting("data", "data folder: lakes, store and journals; relative to the workspace")
+    spark_master: str = _setting("local[*]", "Spark master")
+    spark_memory: str = _setting("1g", "heap size of the Spark driver")
+    spark_java_options: str = _setting(QUICK_JAVA, "JVM options of Spark")
+    max_body_mb: int = _setting(64, "maximum request body, also decompressed and as JSON", least=1, most=1024)
+    bodies_mb: int = _setting(96, "maximum memory for request bodies (at least `max_body_mb`); above it 429", least=1)
+    max_connections: int = _setting(2000, "maximum number of connections; above it 429", least=10)
+    append_every_ms: int = _setting(700, "minimum time between two commits of a stream", least=0)
+    append_mb: int = _setting(96, "maximum journal bytes in one commit", least=1)
+    upkeep_every_s: float = _setting(30.0, "pause between two runs of lake upkeep", least=0.1)
+    lake_grace_s: float = _setting(
+        3600.0, "how long files replaced by compaction are kept for readers in other processes", least=0
     )
-    max_connections: int = Field(2000, ge=10, description="maximum number of connections; above it 429")
-    append_every_ms: int = Field(700, ge=0, description="minimum time between two commits of a stream")
-    append_mb: int = Field(96, ge=1, description="maximum journal bytes in one commit")
-    upkeep_every_s: float = Field(30.0, ge=0.1, description="pause between two runs of lake upkeep")
-    lake_grace_s: float = Field(
-        3600.0, ge=0, description="how long files replaced by compaction are kept for readers in other processes"
+    refresh_every_s: float = _setting(3600.0, "refresh interval of views without a SCHEDULE", least=1)
+    retire_after_s: float = _setting(
+        86400.0, "how long replaced versions can be rolled back to (at most five per view)", least=0
     )
-    refresh_every_s: float = Field(3600.0, ge=1, description="refresh interval of views without a SCHEDULE")
-    retire_after_s: float = Field(
-        86400.0,
-        ge=0,
-        description="how long replaced versions can be rolled back to (at most five per view)",
-    )
-    sql_timeout_s: float = Field(10.0, ge=0.1, le=3600, description="timeout of a `headrace sql` query")
-    sql_memory_mb: int = Field(1024, ge=64, description="memory limit of a `headrace sql` query, including its views")
-    sql_at_once: int = Field(2, ge=1, le=64, description="maximum number of concurrent `headrace sql` queries")
-    lease_s: int = Field(10, ge=2, description="another process may take over after this time without a heartbeat")
-    rehearse: bool = Field(True, description="process a test event at start, so that the first real one is fast")
-    log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="minimum log level")
+    sql_timeout_s: float = _setting(10.0, "timeout of a `headrace sql` query", least=0.1, most=3600)
+    sql_memory_mb: int = _setting(1024, "memory limit of a `headrace sql` query, including its views", least=64)
+    sql_at_once: int = _setting(2, "maximum number of concurrent `headrace sql` queries", least=1, most=64)
+    lease_s: int = _setting(10, "another process may take over after this time without a heartbeat", least=2)
+    rehearse: bool = _setting(True, "process a test event at start, so that the first real one is fast")
+    log_level: str = _setting("info", "minimum log level", words=("debug", "info", "warning", "error"))
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """A variable of the environment wins over the file."""
-        return env_settings, init_settings
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            try:
+                typed = check_value(str(each.type), value, each.metadata["bounds"])
+            except ValueError as error:
+                raise WorkspaceError(
+                    f"'{each.name}' has an invalid value", found=repr(value), expected=str(error)
+                ) from error
+            object.__setattr__(self, each.name, typed)  # the one moment at which it may change: it is being made
 
 
 class Workspace:
@@ -85,7 +86,7 @@ class Workspace:
             )
         settings = _read_settings(file)
         given = {key: value for key, value in overrides.items() if value is not None}
-        return cls(path, settings.model_copy(update=given))
+        return cls(path, _change(settings, given, "options"))
 
     def make_data(self) -> None:
         """Make the data folder, for this user alone. An existing one is not changed: it may be shared."""
@@ -136,19 +137,29 @@ def _read_settings(file: Path) -> Settings:
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise WorkspaceError(f"settings '{file}' are not TOML: {error}", fix="fix that line") from error
+    names = [each.name for each in fields(Settings)]
     for name in given:
-        if name not in Settings.model_fields:
+        if name not in names:
             raise WorkspaceError(
                 f"settings '{file}': '{name}' is not a setting",
-                fix=did_you_mean(name, Settings.model_fields) or f"settings are: {', '.join(Settings.model_fields)}",
+                fix=did_you_mean(name, names) or f"settings are: {', '.join(names)}",
             )
+    variables = _environment(names)
+    from_file = {name: value for name, value in given.items() if name not in variables}
+    settings = _change(Settings(), from_file, f"settings '{file}'")
+    for name, text in variables.items():
+        settings = _change(settings, {name: text}, f"variable {PREFIX}{name.upper()}")
+    return settings
+
+
+def _environment(names: list[str]) -> dict[str, str]:
+    """What the environment says of settings; its names are not case-sensitive."""
+    lower = {name.lower(): value for name, value in os.environ.items()}
+    return {name: lower[f"{PREFIX.lower()}{name}"] for name in names if f"{PREFIX.lower()}{name}" in lower}
+
+
+def _change(settings: Settings, given: Mapping[str, Any], source: str) -> Settings:
     try:
-        return Settings(**given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        raise WorkspaceError(
-            f"settings '{file}': '{name}' has an invalid value",
-            found=repr(first.get("input")),
-            expected=str(first["msg"]),
-        ) from error
+        return replace(settings, **given)
+    except WorkspaceError as error:
+        raise WorkspaceError(f"{source}: {error.message}", found=error.found, expected=error.expected) from error

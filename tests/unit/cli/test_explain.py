@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from rich.console import Console
 
 from headrace.cli.explain import render
-from headrace.serve import Answer
+from headrace.serve.answer import Answer
 from headrace.serve.explanation import ExplainedEvent, Explanation
 from headrace.types import BIGINT
 

@@ -8,8 +8,9 @@ import re
 import pytest
 
 from headrace.define.catalog import Catalog, parse
+from headrace.plan.change import Change
 from headrace.plan.cost import UNKNOWN, Cost, Costs, Size
-from headrace.plan.differences import Change, compare
+from headrace.plan.differences import compare
 
 STREAM = "CREATE STREAM visits (page STRING, bytes BIGINT, at TIMESTAMP, WATERMARK FOR at AS at - INTERVAL 1 MINUTE);"
 VIEW = """CREATE MATERIALIZED VIEW hits AS

@@ -10,7 +10,7 @@ from headrace.demo.act import render_edit, render_late
 from headrace.demo.edit import Edit, Step
 from headrace.demo.late import LATE_US, Late, late_visit
 from headrace.demo.page import render_page
-from tests.unit.demo.test_page import figures, shown
+from tests.unit.demo.screen import figures, shown
 
 NEWEST_US = 1_764_322_000_000_000
 

@@ -7,34 +7,11 @@ from rich.console import Console
 
 from headrace.demo.check import Account, Report
 from headrace.demo.compare import Comparison
-from headrace.demo.figures import Figures, StreamFigures
+from headrace.demo.figures import Figures
 from headrace.demo.page import plain_line, render_page
 from headrace.demo.result import print_failure, print_result
-from headrace.demo.sender import Tally
 from headrace.errors import UnavailableError
-
-TRAFFIC = {"page": "/p/🎁", "hits": 1234, "errors": 2, "load_ms": 98.7}
-AUDIENCE = {"visitors": 432, "at_checkout": 21, "window_end": "2025-11-28T09:10:00Z", "settled": True}
-
-
-def figures():
-    tally = Tally(events=9_876, accepted=9_800, refused=76, late=321, repeats=3)
-    made = Figures(seed=7, flow_s=20, phase="sending events", url="http://127.0.0.1:1234")
-    made.streams = [StreamFigures("visits", tally, events=9_700, dead_letters=44, per_second=3_456, newest="09:12:13")]
-    made.rates.extend([10, 4_000, 2_000])
-    made.freshness_ms, made.corrections = 870, 210
-    made.rows = {
-        "traffic": [TRAFFIC, {**TRAFFIC, "page": None, "load_ms": None}],
-        "revenue": [{"category": "Möbel", "orders": 12, "revenue": "1234.50"}],
-        "audience": [{"window_start": "2025-11-28T09:00:00Z", **AUDIENCE}],
-    }
-    return made
-
-
-def shown(renderable, width=120):
-    console = Console(file=io.StringIO(), width=width)
-    console.print(renderable)
-    return console.file.getvalue()
+from tests.unit.demo.screen import figures, shown
 
 
 def test_the_page_shows_flow_and_views():

@@ -13,8 +13,9 @@ import pyarrow.dataset as ds
 from headrace.define.catalog import parse
 from headrace.define.loosening import strictest
 from headrace.define.model import TEXT, Stream
-from headrace.ingest.door import Ingest, IngestReply
+from headrace.ingest.door import Ingest
 from headrace.ingest.formats.layout import Format, Layout
+from headrace.ingest.receiver import IngestReply
 from headrace.lake.dead import DeadLetters
 from headrace.lake.file import NewFile
 from headrace.lake.range import Work, range_writer

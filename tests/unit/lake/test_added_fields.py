@@ -21,7 +21,7 @@ from headrace.transport.position import Position
 from headrace.types import BIGINT, STRING
 
 from .dead_lake import DeadLake, stream_of
-from .test_replay import in_this_process
+from .rereading import in_this_process
 
 OLD = stream_of("CREATE STREAM s (id INT NOT NULL)")
 NEW = stream_of("CREATE STREAM s (country STRING, id INT NOT NULL, twice INT AS id * 2)")

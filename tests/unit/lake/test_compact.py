@@ -134,10 +134,9 @@ def test_rows_that_got_lost_on_the_way_are_noticed(tmp_path: Path, monkeypatch: 
     assert len(table.files(0, 9)) == 9
 
 
-def test_it_stops_half_way_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compact, "GROUP_ROWS", 10)
+def test_it_stops_half_way_and_leaves_nothing(tmp_path: Path) -> None:
     table, asked = small_lake(tmp_path, 9), iter([False, False, True])
-    assert not Compaction(table).run_once(stopping=lambda: next(asked, True))
+    assert not Compaction(table, group_rows=10).run_once(stopping=lambda: next(asked, True))
     assert len(list((tmp_path / "_dead=false").iterdir())) == 9
     assert rows_of(table) == expected((0, 9))
 

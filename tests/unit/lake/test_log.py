@@ -12,7 +12,7 @@ from headrace.errors import FencedError
 from headrace.lake.log import FOLDER, LAST_CHECKPOINT
 from headrace.lake.table import LakeTable
 
-from .test_table import STREAM, Table, new_file, table_of
+from .tables import STREAM, Table, new_file, table_of
 
 EVERY = 15  # entries from checkpoint to checkpoint
 

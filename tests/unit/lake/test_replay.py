@@ -8,10 +8,8 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -21,21 +19,13 @@ from headrace.lake.batches import batches
 from headrace.lake.dead import DeadLetters
 from headrace.lake.file import LakeFileWriter
 from headrace.lake.replay import Replay, ReplayStep, _group
-from headrace.lake.reread import Reread, dead_file_reader
+from headrace.lake.reread import Reread
 from headrace.lake.table import LakeFile, LakeTable
 
 from .dead_lake import DeadLake, stream_of
+from .rereading import LOOSE, LOOSER, STRICT, in_this_process
 
-STRICT = stream_of("CREATE STREAM s (id INT NOT NULL, x INT, at TIMESTAMP NOT NULL, WATERMARK FOR at)")
-LOOSE = stream_of("CREATE STREAM s (id INT NOT NULL, x DOUBLE, at TIMESTAMP NOT NULL, WATERMARK FOR at)")
-LOOSER = stream_of("CREATE STREAM s (id INT, x DOUBLE, at TIMESTAMP, WATERMARK FOR at)")
 AT = b'"at":"2026-03-01T12:%02d:00Z"'
-
-
-def in_this_process(work: Reread, paths: Sequence[str]) -> list[Any]:
-    """What Spark's workers do, without Spark."""
-    batch = pa.RecordBatch.from_pydict({"path": list(paths)})
-    return [SimpleNamespace(**row) for told in dead_file_reader(work)(iter([batch])) for row in told.to_pylist()]
 
 
 def replay_all(replay: Replay, stream: Any, **options: Any) -> list[ReplayStep]:
@@ -186,7 +176,7 @@ import sys
 from pathlib import Path
 from headrace.lake.replay import Replay
 from headrace.lake.table import LakeFile, LakeTable
-from tests.unit.lake.test_replay import LOOSE, in_this_process
+from tests.unit.lake.rereading import LOOSE, in_this_process
 table = LakeTable(Path(sys.argv[1]), LOOSE, fence=int(sys.argv[2]))
 Replay(in_this_process, table, Path(sys.argv[3])).step(LOOSE)
 """
@@ -247,8 +237,8 @@ def test_nothing_is_left_behind(lake: DeadLake, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("replay-*"))
 
 
-def test_events_of_any_size_are_read_a_few_at_a_time(lake: DeadLake, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("headrace.lake.batches.MOST_BYTES", 1)
-    assert replay_all(Replay(in_this_process, lake.table, tmp_path), LOOSER)[0].readable == 3
-    assert [len(rows) for rows in batches(lake.table.folder / lake.table.files(0, 9)[0].path)] == [1]
+def test_events_of_any_size_are_read_a_few_at_a_time(lake: DeadLake, tmp_path: Path) -> None:
+    assert replay_all(Replay(in_this_process, lake.table, tmp_path, batch_bytes=1), LOOSER)[0].readable == 3
+    file = lake.table.folder / lake.table.files(0, 9)[0].path
+    assert [len(rows) for rows in batches(file, most_bytes=1)] == [1]
     assert lake.dead.page()["dead_letters"][0]["value"] == "broken"

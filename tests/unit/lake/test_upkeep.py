@@ -135,9 +135,9 @@ def test_while_events_wait_only_what_is_quick_is_done(tmp_path: Path) -> None:
     table = small_lake(tmp_path / "lake", 20)
     upkeep = upkeep_of(table, tmp_path)
     upkeep.run(busy=lambda: True)
-    assert lake_figures(table)["lake_files"] == 20
+    assert lake_figures(table).files == 20
     upkeep.run()
-    assert lake_figures(table)["lake_files"] == lake_figures(table)["small_files"] == 1
+    assert lake_figures(table).files == lake_figures(table).small == 1
     assert upkeep.last_us is not None
 
 

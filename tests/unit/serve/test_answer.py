@@ -13,7 +13,9 @@ import pyarrow as pa
 import pytest
 
 from headrace.define.model import Window
-from headrace.serve import Answer, Question, answer
+from headrace.serve.answer import Answer
+from headrace.serve.evaluate import answer
+from headrace.serve.question import Question
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.position import Position

@@ -11,12 +11,16 @@ from typing import Any
 
 import pytest
 
-import headrace.serve.read
 from headrace.define.catalog import parse
 from headrace.define.model import Window
 from headrace.errors import ConflictError, DefinitionError, NotFoundError, QuestionError
-from headrace.serve import Answer, Question, answer
-from headrace.serve.cell import CellQuestion, find_cell
+from headrace.serve.answer import Answer
+from headrace.serve.cell import find_cell
+from headrace.serve.cell_question import CellQuestion
+from headrace.serve.evaluate import answer, find_serving
+from headrace.serve.plan import plan
+from headrace.serve.question import Question
+from headrace.serve.read import count_more, read
 from headrace.serve.times import Bound, parse_bound
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
@@ -146,10 +150,13 @@ def test_an_answer_says_how_many_rows_follow(store: DuckStore) -> None:
     assert ask(store, limit=40).more_rows == 0
 
 
-def test_rows_that_would_take_long_to_count_are_not_counted(store: DuckStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(headrace.serve.read, "MOST_COUNTED", 36)
-    assert ask(store, limit=3).more_rows is None
-    assert ask(store, limit=4).more_rows == 36
+def test_rows_that_would_take_long_to_count_are_not_counted(store: DuckStore) -> None:
+    with store.snapshot() as snapshot:
+        version = find_serving(snapshot, "pages")
+        planned = plan(Question.of("pages"), version)
+        rows = read(snapshot, version, planned, 4)
+        assert count_more(snapshot, version, planned, rows[2], most_counted=36) is None
+        assert count_more(snapshot, version, planned, rows[3], most_counted=36) == 36
 
 
 def test_relative_times_count_from_the_end_of_the_newest_pane_and_the_answer_says_so(store: DuckStore) -> None:

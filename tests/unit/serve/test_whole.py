@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-import headrace.client.whole
-from headrace.client.whole import read_whole
+from headrace.client import whole
 from headrace.errors import ConflictError
-from headrace.serve import Answer, Question, answer
+from headrace.serve.answer import Answer
+from headrace.serve.evaluate import answer
+from headrace.serve.question import Question
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.position import Position
@@ -23,17 +24,16 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 PAGE = 4
 
 
-@pytest.fixture(autouse=True)
-def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(headrace.client.whole, "HIGHEST_LIMIT", PAGE)
-
-
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[DuckStore]:
     opened = DuckStore.open(tmp_path / "store", fence=1)
     opened.register(make_view(), "f", patience_ms=0)
     yield opened
     opened.close()
+
+
+def read_whole(ask: Callable[[Question], Answer], question: Question) -> Answer:
+    return whole.read_whole(ask, question, page_rows=PAGE)
 
 
 def merge(store: DuckStore, folder: Path, *events: Event) -> None:

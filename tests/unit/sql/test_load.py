@@ -14,21 +14,21 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-import headrace.sql.load
 from headrace.define.model import Window
-from headrace.serve import Question, answer
+from headrace.serve.evaluate import answer
+from headrace.serve.question import Question
 from headrace.sql.check import Refused
 from headrace.sql.load import default_plan, describe_version, load_view
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.position import Position
-from tests.unit.serve.test_answers_match_reference import PANE, cases
+from tests.unit.serve.cases import PANE, cases
 from tests.unit.store.partial_files import make_view, simple_event, write_partials
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def load(store: DuckStore) -> duckdb.DuckDBPyConnection:
+def load(store: DuckStore, **limits: int) -> duckdb.DuckDBPyConnection:
     """What a child does with what a server sends."""
     connection = duckdb.connect(":memory:")
     connection.execute("SET TimeZone = 'UTC'").fetchall()
@@ -42,7 +42,7 @@ def load(store: DuckStore) -> duckdb.DuckDBPyConnection:
                 yield pa.RecordBatch.from_pylist([], reader.schema)
                 yield from reader
 
-            load_view(connection, orjson.loads(orjson.dumps(describe_version(version))), pieces())
+            load_view(connection, orjson.loads(orjson.dumps(describe_version(version))), pieces(), **limits)
     return connection
 
 
@@ -75,13 +75,12 @@ def test_a_table_holds_what_the_answer_shows(case: Any) -> None:
     assert repr(found.to_pylist()) == repr(wanted.to_pylist())
 
 
-def test_a_view_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(headrace.sql.load, "MOST_ROWS", 2)
+def test_a_view_that_is_too_large_is_refused(tmp_path: Path) -> None:
     store = DuckStore.open(tmp_path / "store", fence=1)
     view = make_view()
     store.register(view, "f", 0)
     file = write_partials(tmp_path / "p.parquet", view, [simple_event(key, 0) for key in "abc"])
     store.apply(Step("events", 0, 1, Position.at(0), 0, 0), {("v", 1): [file]})
     with pytest.raises(Refused, match="view 'v' is too large for SQL"):
-        load(store)
+        load(store, most_rows=2)
     store.close()

@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> Iterator[DuckStore]:
 def shown(store: DuckStore) -> dict[int, tuple[int | None, bool]]:
     """Per version, which one it is compared with, and whether anything differs."""
     with store.snapshot() as snapshot:
-        return {v["version"]: (v["changed_from"], bool(v["changes"])) for v in describe_versions(snapshot, "v")}
+        return {v.version: (v.changed_from, bool(v.changes)) for v in describe_versions(snapshot, "v", errors={})}
 
 
 def test_a_version_is_compared_with_the_one_that_it_replaced(store: DuckStore) -> None:
@@ -51,8 +51,8 @@ def test_a_version_that_is_kept_no_more_is_compared_with_none(store: DuckStore) 
     store.promote("v", 3)
     store.forget("v", 2)
     with store.snapshot() as snapshot:
-        newest = describe_versions(snapshot, "v")[0]
-    assert (newest["replaces"], newest["changed_from"], newest["changes"]) == (2, None, [])
+        newest = describe_versions(snapshot, "v", errors={})[0]
+    assert (newest.replaces, newest.changed_from, newest.changes) == (2, None, ())
 
 
 def test_a_store_of_the_format_before_is_upgraded(store: DuckStore, tmp_path: Path) -> None:

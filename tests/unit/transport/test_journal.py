@@ -15,39 +15,9 @@ from headrace.errors import CorruptionError, DiskFullError, FencedError
 from headrace.faults import VARIABLE
 from headrace.transport.journal.journal import Journal
 from headrace.transport.journal.keys import WINDOW_US
-from headrace.transport.journal.record import cut, list_segments, read_durable, spans, walk
+from headrace.transport.journal.record import cut, list_segments, read_durable, spans
 from headrace.transport.position import START, Position
-
-LINE = b'{"a":1}\n'
-
-
-class Clock:
-    """A wall clock that can be set, and the monotonic one beside it."""
-
-    def __init__(self) -> None:
-        self.wall_us, self.passed_us = 10**15, 0
-
-    def passes(self, us: int) -> None:
-        self.wall_us += us
-        self.passed_us += us
-
-    def open(self, folder: Path, fence: int, lake_end: Position = START) -> Journal:
-        return Journal(
-            folder,
-            fence=fence,
-            lake_end=lake_end,
-            clock_us=lambda: self.wall_us,
-            monotonic_s=lambda: 1000 + self.passed_us / 1e6,
-        )
-
-
-def lines_of(folder: Path, end: Position) -> bytes:
-    found = b""
-    for segment in list_segments(folder):
-        for record in walk(segment, segment.start, min(end.offset(), segment.end)):
-            data = segment.path.read_bytes()
-            found += data[record.payload_position - segment.start : record.end - segment.start]
-    return found
+from tests.unit.transport.journals import LINE, Clock, lines_of
 
 
 def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:

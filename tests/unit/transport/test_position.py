@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.ingest.door import make_token, merge_tokens, read_token
+from headrace.ingest.receiver import make_token, merge_tokens, read_token
 from headrace.transport.position import START, Position
 
 positions = st.lists(st.integers(0, 1 << 48), max_size=5).map(lambda offsets: Position(tuple(offsets)))

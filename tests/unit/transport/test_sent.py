@@ -12,7 +12,7 @@ from headrace.transport.journal.journal import Journal, read_sent
 from headrace.transport.journal.keys import WINDOW_US
 from headrace.transport.journal.record import list_segments
 from headrace.transport.sent import FilePiece, SentFiles
-from tests.unit.transport.test_journal import LINE, Clock
+from tests.unit.transport.journals import LINE, Clock
 
 
 def put(journal: Journal, piece: FilePiece, events: int = 1) -> int:

@@ -4,33 +4,37 @@ from __future__ import annotations
 
 import random
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
 from headrace.errors import QuestionError
+from headrace.server.state import ColumnStatus, ViewStatus
 from headrace.web.page.asked import Asked
 from headrace.web.page.spans import find_steps, read_range, to_ms
+from tests.status import view_status
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOSTILE = "<script>alert('1')</script>\"&=#?\\N"
 
 
-def view(window_ms: int | None = MINUTE, every_ms: int | None = None) -> dict[str, Any]:
-    return {
-        "name": "traffic",
-        "keys": ["page", "status"],
-        "columns": [
-            {"name": "hits", "aggregate": "count", "type": "BIGINT"},
-            {"name": "last", "aggregate": "max", "type": "STRING"},
-            {"name": "bytes", "aggregate": "sum", "type": "DECIMAL(38,0)"},
-        ],
-        "window_ms": window_ms,
-        "every_ms": every_ms or window_ms,
-        "newest_event": "2026-03-01T12:00:30Z",
-    }
+NEWEST = "2026-03-01T12:00:30Z"
+
+
+def view(window_ms: int | None = MINUTE) -> ViewStatus:
+    return view_status(
+        name="traffic",
+        keys=("page", "status"),
+        columns=(
+            ColumnStatus("hits", "count", "BIGINT"),
+            ColumnStatus("last", "max", "STRING"),
+            ColumnStatus("bytes", "sum", "DECIMAL(38,0)"),
+        ),
+        window_ms=window_ms,
+        every_ms=window_ms,
+        newest_event=NEWEST,
+    )
 
 
 def test_a_url_is_read_back_as_it_was_written() -> None:
@@ -95,7 +99,7 @@ def test_a_parameter_is_given_once_and_a_range_needs_a_window() -> None:
 def test_a_range_is_widened_to_panes_and_ends_with_the_newest_event(
     start: str, end: str, expected: tuple[datetime | None, datetime]
 ) -> None:
-    found = read_range(view(), Asked("traffic", start=start, end=end))
+    found = read_range((MINUTE, MINUTE), NEWEST, Asked("traffic", start=start, end=end))
     assert found.start_ms == (to_ms(expected[0]) if expected[0] else None)
     assert found.end_ms == to_ms(expected[1])
 
@@ -103,7 +107,7 @@ def test_a_range_is_widened_to_panes_and_ends_with_the_newest_event(
 @pytest.mark.parametrize(("start", "end"), [("now", ""), ("9999-12-31", ""), ("-1h", "-2h"), ("-1m", "0001-01-01")])
 def test_an_empty_range_is_refused(start: str, end: str) -> None:
     with pytest.raises(QuestionError, match="the range is empty"):
-        read_range(view(), Asked("traffic", start=start, end=end))
+        read_range((MINUTE, MINUTE), NEWEST, Asked("traffic", start=start, end=end))
 
 
 @pytest.mark.parametrize(
@@ -119,7 +123,7 @@ def test_an_empty_range_is_refused(start: str, end: str) -> None:
 )
 def test_a_long_range_has_longer_windows(window: int, every: int, span: int, expected: tuple[int, int]) -> None:
     end = to_ms(NOON)
-    steps = find_steps(view(window, every), end - span, end, 180)
+    steps = find_steps((window, every), end - span, end, 180)
     assert (steps.size_ms, steps.step_ms) == expected
     assert steps.places <= 180
 
@@ -131,7 +135,7 @@ def test_every_window_of_a_range_has_its_place() -> None:
         window = every * chosen.choice([1, 1, 2, 5])
         end = to_ms(NOON) // every * every + chosen.randrange(-9, 9) * every
         start = end - chosen.randrange(1, 5000) * every
-        steps = find_steps(view(window, every), start, end, 180)
+        steps = find_steps((window, every), start, end, 180)
         assert 1 <= steps.places <= 181
         ends = [steps.end_ms - steps.step_ms * at for at in range(steps.places)]
         epoch = datetime(1970, 1, 1, tzinfo=UTC)

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from headrace.server.state import FieldStatus, StreamDefinition
 from headrace.web.page.cells import number, short, value
 from headrace.web.page.chart import chart
 from headrace.web.page.frame import asset
@@ -120,12 +121,12 @@ def test_a_chart_over_keys() -> None:
 
 
 def test_a_line_to_paste_is_quoted() -> None:
-    fields = [
-        {"name": "it's", "type": "STRING", "computed": None},
-        {"name": "n", "type": "DECIMAL(10,2)", "computed": None},
-        {"name": "c", "type": "INT", "computed": "n + 1"},
-    ]
-    made = send_events("http://h", "/tmp/a b", {"name": "s", "fields": fields}, token=True)
+    fields = (
+        FieldStatus("it's", "STRING", True, None),
+        FieldStatus("n", "DECIMAL(10,2)", True, None),
+        FieldStatus("c", "INT", True, "n + 1"),
+    )
+    made = send_events("http://h", "/tmp/a b", StreamDefinition("s", "json", fields, None, 0), token=True)
     assert "$HEADRACE_TOKEN" in made
     assert "&#x27;/tmp/a b&#x27;" in made
     assert "&quot;c&quot;" not in made

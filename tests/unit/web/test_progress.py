@@ -13,9 +13,10 @@ import pytest
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
-from headrace.asof import Job, Progress
 from headrace.client.far import Remote
 from headrace.errors import HeadraceError, NotReadyError, QuestionError
+from headrace.spark.jobs import Job, Progress
+from headrace.web.patience import PATIENCE
 from headrace.web.progress import NDJSON, reply_when_done
 from headrace.web.replies import add_error_handlers
 from headrace.web.server import Server, bind, url_of
@@ -50,7 +51,9 @@ class Slow:
 @pytest.fixture
 def slow() -> Iterator[Slow]:
     made, app, bound = Slow(), FastAPI(), bind("127.0.0.1", 0)
+    bound.listen()  # who asks before the server's thread runs waits for it
     add_error_handlers(app)
+    app.state.patience = PATIENCE
 
     @app.get("/{what}")
     async def work(what: str, request: Request) -> Response:
@@ -118,9 +121,9 @@ def test_a_client_hears_of_it(slow: Slow) -> None:
         slow.goes_on.set()
 
     job.tell = tell  # type: ignore[method-assign]
-    assert remote._follow("GET", "/good", job) == {"rows": [1]}
+    assert remote.follow("GET", "/good", job) == {"rows": [1]}
     assert job.progress() == PROGRESS
     for path, said in (("/bad", "too late"), ("/refused", "Spark is starting")):
         with pytest.raises(HeadraceError, match=said):
-            remote._follow("GET", path, Job())
+            remote.follow("GET", path, Job())
     remote.close()

@@ -30,17 +30,19 @@ _EMPTY_LINE = re.compile(rb"\n[ \t]*\n")
 Bytes = npt.NDArray[np.uint8]
 
 
-def array_lines(source: ByteSource) -> Iterator[bytes]:
+def array_lines(
+    source: ByteSource, *, block_bytes: int = BLOCK_BYTES, longest_bytes: int = LONGEST_EVENT_BYTES
+) -> Iterator[bytes]:
     """The elements of an array, one line each, in pieces."""
     _skip_opening(source)
     scan = _Scan()
     rest = b""  # of the element that the last block ended in
     separated = False  # whether a comma came before it
-    while not scan.closed and (block := source.read(BLOCK_BYTES)):
+    while not scan.closed and (block := source.read(block_bytes)):
         breaks = scan.breaks(np.frombuffer(block, dtype=np.uint8))
         flat = bytearray(block.translate(_FLAT))  # a line break between tokens would end the line
         if not len(breaks):
-            rest = _grown(rest, flat)
+            rest = _grown(rest, flat, longest_bytes)
             continue
         np.frombuffer(flat, dtype=np.uint8)[breaks] = _NEWLINE
         end = int(breaks[-1]) + 1
@@ -125,9 +127,9 @@ def _checked(piece: bytes, *, first: bool, closed: bool) -> bytes:
     return piece
 
 
-def _grown(rest: bytes, flat: bytearray) -> bytes:
-    if len(rest) + len(flat) > LONGEST_EVENT_BYTES:
-        raise _broken(f"an element of more than {LONGEST_EVENT_BYTES >> 20} MB")
+def _grown(rest: bytes, flat: bytearray, longest_bytes: int) -> bytes:
+    if len(rest) + len(flat) > longest_bytes:
+        raise _broken(f"an element of more than {longest_bytes >> 20} MB")
     return rest + flat
 
 

@@ -35,11 +35,23 @@ _QUOTED = re.compile(rb'"(?:[^"]|"")*"')
 
 _NO_HEADER = "CSV without a header needs the names of its columns: `headrace send --fields`, in HTTP `?fields=`"
 
-_Bad = deque[tuple[int, bytes]]  # rows of another width, by number
+
+class _Bad(deque[tuple[int, bytes]]):
+    """Rows of another width, by number; so many are held until a good one comes."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
 
 
 def csv_lines(
-    source: ByteSource, types: Mapping[str, str], *, delimiter: str | None = None, names: Sequence[str] | None = None
+    source: ByteSource,
+    types: Mapping[str, str],
+    *,
+    delimiter: str | None = None,
+    names: Sequence[str] | None = None,
+    block_bytes: int = BLOCK_BYTES,
+    most_bad_rows: int = MOST_BAD_ROWS,
 ) -> Iterator[bytes]:
     """Lines in pieces. `types` are the stream's fields; without `names` the first row must hold them."""
     text = ByteSource(Utf8(source))
@@ -50,10 +62,10 @@ def csv_lines(
     _check_header(header, types)
     if not text.look(1):
         return
-    bad: _Bad = deque()
+    bad = _Bad(most_bad_rows)
     convert = [_converter(types.get(name, "STRING")) for name in header]
     done = 0
-    for batch in _batches(text, header, delimiter, bad):
+    for batch in _batches(text, header, delimiter, bad, block_bytes):
         cells = [change(column) for change, column in zip(convert, batch.columns, strict=True)]
         pieces, done = _in_order(json_lines(header, cells, len(batch)), bad, done)
         if pieces:
@@ -74,9 +86,9 @@ class _Filled:
         """Nothing to close."""
 
 
-def _batches(source: ByteSource, header: list[str], delimiter: str, bad: _Bad) -> Iterator[Any]:
+def _batches(source: ByteSource, header: list[str], delimiter: str, bad: _Bad, block_bytes: int) -> Iterator[Any]:
     def keep(row: Any) -> str:
-        if len(bad) >= MOST_BAD_ROWS:
+        if len(bad) >= bad.most:
             return "error"
         bad.append((row.number - 1, orjson.dumps(_cells(row.text, delimiter)) + b"\n"))
         return "skip"
@@ -84,7 +96,7 @@ def _batches(source: ByteSource, header: list[str], delimiter: str, bad: _Bad) -
     try:
         yield from pcsv.open_csv(
             pa.PythonFile(_Filled(source), mode="r"),
-            read_options=pcsv.ReadOptions(use_threads=False, column_names=header, block_size=BLOCK_BYTES),
+            read_options=pcsv.ReadOptions(use_threads=False, column_names=header, block_size=block_bytes),
             parse_options=pcsv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=keep),
             convert_options=pcsv.ConvertOptions(
                 column_types=dict.fromkeys(header, pa.large_string()),
@@ -98,7 +110,7 @@ def _batches(source: ByteSource, header: list[str], delimiter: str, bad: _Bad) -
         raise IngestError(
             "the CSV cannot be read",
             found=str(error).partition("\n")[0],
-            expected=f"as many cells as the header has, and rows of at most {BLOCK_BYTES >> 20} MB; "
+            expected=f"as many cells as the header has, and rows of at most {block_bytes >> 20} MB; "
             "is the delimiter right, and is there a quote that does not close?",
         ) from error
 

@@ -17,7 +17,7 @@ ROWS = 8192  # read at once
 PIECE_BYTES = 4 << 20  # of text that is written at once, as far as rows can be told apart
 
 
-def parquet_lines(file: Any) -> Iterator[bytes]:
+def parquet_lines(file: Any, rows: int = ROWS, piece_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
     """Lines in pieces, from a file that can be sought in."""
     try:
         reader = pq.ParquetFile(file, pre_buffer=False)
@@ -26,8 +26,8 @@ def parquet_lines(file: Any) -> Iterator[bytes]:
         reader = pq.ParquetFile(file, pre_buffer=False, read_dictionary=strings)
         names = reader.schema_arrow.names
         _check_names(names)
-        for batch in reader.iter_batches(batch_size=ROWS, use_threads=False):
-            for part in _in_pieces(batch):
+        for batch in reader.iter_batches(batch_size=rows, use_threads=False):
+            for part in _in_pieces(batch, piece_bytes):
                 texts = [json_text(name, column) for name, column in zip(names, part.columns, strict=True)]
                 yield line_bytes(json_lines(names, texts, len(part))).to_pybytes()
     except (pa.ArrowException, OSError) as error:
@@ -47,7 +47,7 @@ def uncompressed_bytes(file: Any) -> int:
     return sum(int(metadata.row_group(index).total_byte_size) for index in range(metadata.num_row_groups))
 
 
-def _in_pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _in_pieces(batch: pa.RecordBatch, piece_bytes: int) -> Iterator[pa.RecordBatch]:
     """The rows, so few at once that their strings fit a piece."""
     sizes = np.zeros(len(batch), dtype=np.int64)
     for column in batch.columns:
@@ -58,7 +58,7 @@ def _in_pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     start = 0
     while start < len(batch):
         before = int(ends[start - 1]) if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, before + PIECE_BYTES, side="right")))
+        stop = max(start + 1, int(np.searchsorted(ends, before + piece_bytes, side="right")))
         yield batch.slice(start, stop - start)
         start = stop
 

@@ -11,17 +11,16 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from headrace.aggregate import Value
-from headrace.define.fingerprint import parse_type
+from headrace.define.reader import parse_type
 from headrace.errors import QuestionError, did_you_mean
 from headrace.serve.question import Question
 from headrace.serve.times import parse_bound
+from headrace.server.state import ViewStatus
 
 NAMES = ("start", "end", "column", "by", "sort")
 WINDOW = "window_start"
 OLDEST = "oldest"  # a start before all events
 MOST_CHARACTERS = 200  # of a parameter that is repeated in a message
-
-Described = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -44,13 +43,13 @@ class Asked:
     sort: str = ""
 
     @classmethod
-    def read(cls, view: Described, parameters: Iterable[tuple[str, str]]) -> Asked:
+    def read(cls, view: ViewStatus, parameters: Iterable[tuple[str, str]]) -> Asked:
         """The parameters of a URL; those without a value count as not given, since a form sends all of its fields."""
         keys: list[tuple[str, str]] = []
         given: dict[str, str] = {}
         for name, text in parameters:
             if name.startswith("key."):
-                _check("key", name.removeprefix("key."), view["keys"], view)
+                _check("key", name.removeprefix("key."), view.keys, view)
                 keys += [(name.removeprefix("key."), text)] if text else []
             elif name not in NAMES:
                 raise QuestionError(
@@ -63,18 +62,18 @@ class Asked:
             else:
                 given[name] = text.strip()
         by = tuple(name.strip() for name in given.pop("by", "").split(",") if name.strip())
-        asked = cls(view["name"], tuple(keys), by=by, **given)
+        asked = cls(view.name, tuple(keys), by=by, **given)
         asked._check(view)
         return asked
 
-    def _check(self, view: Described) -> None:
+    def _check(self, view: ViewStatus) -> None:
         if self.column:
             _check("column of numbers", self.column, numeric_columns(view), view)
         for key in self.by:
-            _check("key", key, view["keys"], view)
+            _check("key", key, view.keys, view)
         if len(set(self.by)) != len(self.by):
             raise QuestionError("by names a key twice", found=", ".join(self.by), expected="each key once")
-        if view["window_ms"] is None and (self.start or self.end):
+        if view.window_ms is None and (self.start or self.end):
             raise QuestionError(f"view '{self.view}' has no window, so its page takes no start or end")
         parse_bound("start", self.start if self.start != OLDEST else "")
         parse_bound("end", self.end)
@@ -115,21 +114,21 @@ def view_path(name: str) -> str:
     return f"/views/{quote(name, safe='')}"
 
 
-def numeric_columns(view: Described) -> list[str]:
+def numeric_columns(view: ViewStatus) -> list[str]:
     """The columns of a view that a chart can draw."""
-    return [column["name"] for column in view["columns"] if parse_type(column["type"]).is_numeric]
+    return [column.name for column in view.columns if parse_type(column.type).is_numeric]
 
 
-def sort_columns(view: Described) -> list[str]:
+def sort_columns(view: ViewStatus) -> list[str]:
     """The columns that rows can be sorted by."""
-    times = [WINDOW, "settled"] if view["window_ms"] is not None else []
-    return [*view["keys"], *(column["name"] for column in view["columns"]), *times]
+    times = [WINDOW, "settled"] if view.window_ms is not None else []
+    return [*view.keys, *(column.name for column in view.columns), *times]
 
 
-def _check(what: str, name: str, known: Sequence[str], view: Described) -> None:
+def _check(what: str, name: str, known: Sequence[str], view: ViewStatus) -> None:
     if name not in known:
         raise QuestionError(
-            f"view '{view['name']}' has no {what} '{name[:MOST_CHARACTERS]}'",
+            f"view '{view.name}' has no {what} '{name[:MOST_CHARACTERS]}'",
             expected=", ".join(f"'{each}'" for each in known) or f"none: the view has no {what}",
             fix=did_you_mean(name, known),
         )

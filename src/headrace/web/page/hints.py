@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from typing import Any
 
 import orjson
 
+from headrace.server.state import StreamDefinition
 from headrace.web.page.html import Html, tag
 
 EXAMPLES: dict[str, Any] = {
@@ -37,10 +37,10 @@ def define_stream(folder: str) -> Html:
     )
 
 
-def define_view(folder: str, stream: Mapping[str, Any]) -> Html:
+def define_view(folder: str, stream: StreamDefinition) -> Html:
     """Streams run, no view does."""
-    time = f"window({stream['event_time']}, '1 minute')" if stream["event_time"] else None
-    view = f"CREATE MATERIALIZED VIEW {stream['name']}_per_minute AS\nSELECT count(*) AS events FROM {stream['name']}"
+    time = f"window({stream.event_time}, '1 minute')" if stream.event_time else None
+    view = f"CREATE MATERIALIZED VIEW {stream.name}_per_minute AS\nSELECT count(*) AS events FROM {stream.name}"
     view += f" GROUP BY {time};" if time else ";"
     return _hint(
         "No views yet. A view is a query whose result is kept up to date:",
@@ -48,15 +48,15 @@ def define_view(folder: str, stream: Mapping[str, Any]) -> Html:
     )
 
 
-def send_events(url: str, folder: str, stream: Mapping[str, Any], *, token: bool) -> Html:
+def send_events(url: str | None, folder: str, stream: StreamDefinition, *, token: bool) -> Html:
     """A stream without events."""
-    event = {f["name"]: _example(f["type"]) for f in stream["fields"] if not f["computed"]}
-    lines = [f"curl {url}/v1/streams/{stream['name']}/events", "-H 'Content-Type: application/json'"]
+    event = {f.name: _example(f.type) for f in stream.fields if not f.computed}
+    lines = [f"curl {url}/v1/streams/{stream.name}/events", "-H 'Content-Type: application/json'"]
     if token:
         lines.append('-H "Authorization: Bearer $HEADRACE_TOKEN"')
     lines.append(f"-d {shlex.quote(orjson.dumps(event).decode())}")
-    file = f"# or a file, one event per line\nheadrace send {stream['name']} FILE -w {shlex.quote(folder)}"
-    return _hint(f"Stream {stream['name']} has no events yet. Send it one:", " \\\n  ".join(lines) + f"\n{file}")
+    file = f"# or a file, one event per line\nheadrace send {stream.name} FILE -w {shlex.quote(folder)}"
+    return _hint(f"Stream {stream.name} has no events yet. Send it one:", " \\\n  ".join(lines) + f"\n{file}")
 
 
 def _example(type_name: str) -> Any:

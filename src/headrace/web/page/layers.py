@@ -2,80 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from headrace.format import count, span
 from headrace.server.layers import alarm, building, checked, shares, what_to_do
+from headrace.server.state import AuditStatus, VersionStatus, ViewStatus
 from headrace.web.page.cells import moment_text
 from headrace.web.page.html import Html, data, tag
 from headrace.web.page.tables import columns, table
 
 MOST_ALARM = 2000  # characters of an alarm that are shown
-Described = Mapping[str, Any]
 
 
-def layers_line(view: Described, at: datetime) -> Html | None:
+def layers_line(view: ViewStatus, at: datetime) -> Html | None:
     """The version that answers, how much of it each layer has, and when they were compared."""
-    if view["version"] is None:
+    if view.version is None:
         return None
     of = shares(view)
-    said = [tag("span", f"version {view['version']}")]
+    said = [tag("span", f"version {view.version}")]
     if of is not None:
         held = f"{_percent(of[0])} of its events in the batch layer, {_percent(of[1])} in the speed layer"
         said.append(tag("span", _bar(of[0], held), f"batch {_percent(of[0])}, speed {_percent(of[1])}"))
-    agreed = view["last_audit"] is not None and view["last_audit"]["agreed"]
-    mark = "bad" if view["alarm"] else "good" if agreed else None
+    agreed = view.last_audit is not None and view.last_audit.agreed
+    mark = "bad" if view.alarm else "good" if agreed else None
     said.append(tag("span", checked(view, at), class_=mark))
     return tag("p", said, class_="layers")
 
 
-def alarm_box(view: Described) -> Html | None:
+def alarm_box(view: ViewStatus) -> Html | None:
     """That the layers disagree, where, and what to do."""
     said = alarm(view)
-    if said is None:
+    if said is None or view.alarm is None:
         return None
     return tag(
         "div",
         tag("p", tag("strong", f"Alarm: {said}."), " Answers are not affected; the batch layer waits."),
-        tag("p", data(_sentence(view["alarm"]), MOST_ALARM), "."),
-        tag("p", _commands(what_to_do(view["name"])), "."),
+        tag("p", data(_sentence(view.alarm), MOST_ALARM), "."),
+        tag("p", _commands(what_to_do(view.name)), "."),
         class_="alarm",
         role="alert",
     )
 
 
-def building_bar(view: Described) -> Html | None:
+def building_bar(view: ViewStatus) -> Html | None:
     """How far the version is that will take over."""
-    said = building(view)
-    if said is None:
+    said, coming = building(view), view.building
+    if said is None or coming is None:
         return None
     said = _sentence(said)
-    coming = view["building"]
-    done, of = coming.get("events_done") or 0, coming.get("events") or 0
-    if coming["state"] == "ready":
+    done, of = coming.events_done or 0, coming.events or 0
+    if coming.state == "ready":
         done = of = 1
     bar = tag("progress", said, value=done, max=max(of, 1), aria_label=said)
-    text = tag("span", said, class_="bad" if coming.get("error") else None)
+    text = tag("span", said, class_="bad" if coming.error else None)
     return tag("p", bar, " ", text, class_="building")
 
 
-def audits_table(view: Described) -> Html | None:
+def audits_table(view: ViewStatus) -> Html | None:
     """The last comparisons of the two layers."""
-    if not view["audits"]:
+    if not view.audits:
         return None
     rows = [
         [
-            moment_text(audit["at"], zone=""),
-            count(audit["version"]),
-            f"{audit['from_commit']:,} to {audit['to_commit'] - 1:,}",
-            count(audit["events"]),
-            count(audit["rows"]),
-            span(audit["took_ms"]),
-            tag("span", "agree", class_="good") if audit["agreed"] else tag("span", _drift(audit), class_="bad"),
+            moment_text(audit.at, zone=""),
+            count(audit.version),
+            f"{audit.from_commit:,} to {audit.to_commit - 1:,}",
+            count(audit.events),
+            count(audit.rows),
+            span(audit.took_ms),
+            tag("span", "agree", class_="good") if audit.agreed else tag("span", _drift(audit), class_="bad"),
         ]
-        for audit in view["audits"]
+        for audit in view.audits
     ]
     numbers = ["version", "commits", "events", "rows", "time"]
     titles = columns("checked (UTC)", *numbers, "the layers", numbers=numbers)
@@ -87,18 +85,18 @@ def audits_table(view: Described) -> Html | None:
     )
 
 
-def versions_table(versions: Sequence[Described]) -> Html | None:
+def versions_table(versions: Sequence[VersionStatus]) -> Html | None:
     """The versions of a view, newest first, and what each of them changed."""
     if not versions:
         return None
     rows = [
         [
-            count(version["version"]),
+            count(version.version),
             _state(version),
-            moment_text(version["since"], zone=""),
-            count(version["applied_to"]),
-            count(version["batch_events"] + version["speed_events"]),
-            count(version["batch_rows"] + version["speed_rows"]),
+            moment_text(version.since, zone=""),
+            count(version.applied_to),
+            count(version.batch_events + version.speed_events),
+            count(version.batch_rows + version.speed_rows),
             _changes(version),
         ]
         for version in versions
@@ -115,23 +113,23 @@ def versions_table(versions: Sequence[Described]) -> Html | None:
     )
 
 
-def _state(version: Described) -> Html:
-    if version["stalled"] or version["error"]:
-        return tag("span", f"{version['state']}, stalled", class_="bad")
-    return tag("span", version["state"], class_="good" if version["state"] == "serving" else None)
+def _state(version: VersionStatus) -> Html:
+    if version.stalled or version.error:
+        return tag("span", f"{version.state}, stalled", class_="bad")
+    return tag("span", version.state, class_="good" if version.state == "serving" else None)
 
 
-def _changes(version: Described) -> Html:
-    if version["error"]:
-        return tag("span", data(version["error"], MOST_ALARM), class_="bad")
-    if version["changed_from"] is None:
+def _changes(version: VersionStatus) -> Html:
+    if version.error:
+        return tag("span", data(version.error, MOST_ALARM), class_="bad")
+    if version.changed_from is None:
         return tag("span", "the first version", class_="quiet")
-    changes = "; ".join(version["changes"]) or "nothing in the definition"
-    return data(f"{changes} (from version {version['changed_from']})", MOST_ALARM)
+    changes = "; ".join(version.changes) or "nothing in the definition"
+    return data(f"{changes} (from version {version.changed_from})", MOST_ALARM)
 
 
-def _drift(audit: Described) -> str:
-    return "differ in " + ", ".join(f"{off['column']} ({off['rows']:,})" for off in audit["drift"])
+def _drift(audit: AuditStatus) -> str:
+    return "differ in " + ", ".join(f"{off.column} ({off.rows:,})" for off in audit.drift)
 
 
 def _bar(batch: float, said: str) -> Html:

@@ -6,13 +6,13 @@ Answers come oldest first, so the newest rows are found by asking for as many of
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
-from headrace.serve import Answer, Question
+from headrace.serve.answer import Answer
+from headrace.serve.question import Question
 from headrace.serve.times import MS
+from headrace.server.state import ViewStatus
 from headrace.web.page.asked import WINDOW, Asked, numeric_columns
 from headrace.web.page.series import Ask, Lines, Row, Series, column_at, find_chart, over_keys, rank, window_at
 from headrace.web.page.spans import Range, read_range, to_ms
@@ -21,7 +21,6 @@ SPANS = (1, 12, 144, 1728, None)  # how many of the last windows to ask for; Non
 FIRST_SPAN = 1  # where the search begins for a view that was not looked at before
 
 Chart = Series | Lines | None
-Described = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -46,25 +45,26 @@ class Looker:
         self._most = most  # rows that are read to be sorted
         self._spans: dict[tuple[str, int], int] = {}
 
-    def look(self, view: Described, asked: Asked | None = None) -> Look:
+    def look(self, view: ViewStatus, asked: Asked | None = None) -> Look:
         """A view now, as it is asked for."""
-        asked = asked or Asked(view["name"])
-        question = Question(view["name"], asked.where)
-        if view["window_ms"] is None:
+        asked = asked or Asked(view.name)
+        question = Question(view.name, asked.where)
+        if view.window is None:
             return self._look_at_all_time(view, question, asked)
-        if view["newest_event"] is None:
+        if view.newest_event is None:
             return self._look_while_catching_up(question, asked)
-        range_ = read_range(view, asked)
+        _, every_ms = view.window
+        range_ = read_range(view.window, view.newest_event, asked)
         chart = find_chart(self._ask, view, question, asked, range_, self._windows)
         if asked.sort == WINDOW:
             return self._oldest_rows(question, asked, range_, chart)
         if asked.sort in ("", f"-{WINDOW}"):
-            return self._newest_rows(view, question, asked, range_, chart)
-        answer, whole = self._last_windows(question, range_, view["every_ms"], self._most, least=self._most)
+            return self._newest_rows(every_ms, question, asked, range_, chart)
+        answer, whole = self._last_windows(question, range_, every_ms, self._most, least=self._most)
         rows = sort_rows(answer, asked.sort)[: self._rows]
         return Look(answer, rows, _which(answer, len(rows), asked, whole=whole), chart, asked.sort)
 
-    def _look_at_all_time(self, view: Described, question: Question, asked: Asked) -> Look:
+    def _look_at_all_time(self, view: ViewStatus, question: Question, asked: Asked) -> Look:
         answer = self._ask(replace(question, limit=self._most))
         columns = numeric_columns(view)
         column = asked.column or (columns[0] if columns else "")
@@ -91,9 +91,8 @@ class Looker:
         which = "the oldest" if answer.next_cursor else "all"
         return Look(answer, answer.values, f"{which} {len(answer.values):,} rows{_of_range(asked)}", chart, WINDOW)
 
-    def _newest_rows(self, view: Described, question: Question, asked: Asked, range_: Range, chart: Chart) -> Look:
-        every = view["every_ms"]
-        answer, whole = self._last_windows(question, range_, every, self._rows * 4, least=self._rows // 4)
+    def _newest_rows(self, every_ms: int, question: Question, asked: Asked, range_: Range, chart: Chart) -> Look:
+        answer, whole = self._last_windows(question, range_, every_ms, self._rows * 4, least=self._rows // 4)
         if not answer.values and not (question.where or asked.start or asked.end):
             # All events lie ahead of the clock by which they were taken in: better those than nothing.
             answer, whole = self._ask(replace(question, limit=self._rows * 4)), True
@@ -104,7 +103,7 @@ class Looker:
             return Look(answer, rows, f"all {len(rows)} rows{_of_range(asked)}", chart)
         else:
             what = f"the newest {len(rows)} rows{_of_range(asked)}"
-        older = rows[-1][window_at(answer) + 1] - every * MS if rows else None
+        older = rows[-1][window_at(answer) + 1] - every_ms * MS if rows else None
         before_start = older is not None and range_.start_ms is not None and to_ms(older) <= range_.start_ms
         return Look(answer, rows, what, chart, older=None if before_start else older)
 

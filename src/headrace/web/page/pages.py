@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError, NotFoundError, did_you_mean
 from headrace.format import iso
-from headrace.serve.cell import CellQuestion
+from headrace.serve.cell_question import CellQuestion
+from headrace.server.state import ViewStatus, WorkspaceStatus
 from headrace.web.page import hints
 from headrace.web.page.asked import Asked, view_path
 from headrace.web.page.controls import controls
@@ -45,32 +46,32 @@ Page = tuple[int, str]  # status and body
 class WorkspacePage:
     """Makes pages out of what the runtime says and answers."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, most_sorted: int = MOST_SORTED) -> None:
         self._runtime = runtime
         self._reasons: Kept[list[dict[str, Any]]] = Kept(REASONS_S)
         self._inside: dict[str, tuple[Any, Html]] = {}
         self._few = Looker(runtime.ask, rows=ROWS, windows=WINDOWS, most=ROWS * 4)
-        self._many = Looker(runtime.ask, rows=MORE_ROWS, windows=MORE_WINDOWS, most=MOST_SORTED)
+        self._many = Looker(runtime.ask, rows=MORE_ROWS, windows=MORE_WINDOWS, most=most_sorted)
 
     def workspace(self) -> Page:
         """Everything at a glance."""
         at = datetime.now(UTC)
-        status = self._runtime.status.whole()
+        status = self._runtime.status()
         live = tag(
             "main",
-            state_line(status, self._runtime.status.health()["reason"], at),
+            state_line(status, self._runtime.monitor.health().reason, at),
             trouble(status),
             _section("Streams", self._streams(status)),
-            _section("Views", self._views(status, at)) if status["streams"] else None,
+            _section("Views", self._views(status, at)) if status.streams else None,
             id="live",
             tabindex=-1,
         )
-        return 200, document(f"{status['workspace']} · Headrace", _top(), live, self._foot(), live=at)
+        return 200, document(f"{status.workspace} · Headrace", _top(), live, self._foot(), live=at)
 
     def view(self, name: str, given: Sequence[tuple[str, str]]) -> Page:
         """One view: more rows in any order, a larger chart, a choice of keys, range, column and series."""
         at, status = datetime.now(UTC), 200
-        views = {view["name"]: view for view in self._runtime.status.views()}
+        views = {view.name: view for view in self._runtime.views()}
         if name not in views:
             hint = did_you_mean(name, views)
             return 404, self._failure(NotFoundError(f"view '{name}' does not exist", fix=hint), at)
@@ -81,7 +82,7 @@ class WorkspacePage:
             look = self._many.look(view, asked)
         except HeadraceError as error:
             status, problem = error.http_status, _problem(error, name if given else None)
-        stalled = tag("p", data(view["stalled"], 2000), class_="bad") if view["stalled"] else None
+        stalled = tag("p", data(view.stalled, 2000), class_="bad") if view.stalled else None
         live = tag(
             "main",
             view_card(view, None, at, level="h1"),
@@ -118,14 +119,14 @@ class WorkspacePage:
         except HeadraceError:
             return None  # the view was dropped between two reads
 
-    def _streams(self, status: Mapping[str, Any]) -> Html:
-        streams, folder = status["streams"], status["folder"]
+    def _streams(self, status: WorkspaceStatus) -> Html:
+        streams, folder = status.streams, status.folder
         if not streams:
             return hints.define_stream(folder)
         token = self._runtime.workspace.settings.token is not None
-        quiet = [stream for stream in streams if not stream["events"] and not stream["backlog_bytes"]]
-        asked = [hints.send_events(status["url"], folder, stream, token=token) for stream in quiet[:1]]
-        dead = [dead_letters(s["name"], s["dead_letters"], self._why(s["name"])) for s in streams if s["dead_letters"]]
+        quiet = [stream for stream in streams if not stream.events and not stream.backlog_bytes]
+        asked = [hints.send_events(status.url, folder, stream, token=token) for stream in quiet[:1]]
+        dead = [dead_letters(s.name, s.dead_letters, self._why(s.name)) for s in streams if s.dead_letters]
         return join(streams_table(streams), dead, asked)
 
     def _why(self, stream: str) -> list[dict[str, Any]]:
@@ -135,25 +136,25 @@ class WorkspacePage:
         except HeadraceError:
             return []  # the stream was dropped between two reads
 
-    def _views(self, status: Mapping[str, Any], at: datetime) -> Html:
-        views = status["views"]
+    def _views(self, status: WorkspaceStatus, at: datetime) -> Html:
+        views = status.views
         if not views:
-            return hints.define_view(status["folder"], status["streams"][0])
+            return hints.define_view(status.folder, status.streams[0])
         cards = [self._card(view, at) for view in views[:LIVE_VIEWS]]
         left = len(views) - len(cards)
         note = f"Rows and charts of {left} more views are on their own pages." if left > 0 else None
         return join(views_table(views), tag("div", cards, class_="cards"), tag("p", note) if note else None)
 
-    def _card(self, view: Mapping[str, Any], now: datetime) -> Html:
+    def _card(self, view: ViewStatus, now: datetime) -> Html:
         """A view's card. Its rows change only with its commits, so those of a view at rest are not read again."""
-        at = (view["version"], view["applied_to"], view["newest_event"])
-        known, inside = self._inside.get(view["name"], (None, None))
+        at = (view.version, view.applied_to, view.newest_event)
+        known, inside = self._inside.get(view.name, (None, None))
         if known != at or inside is None:
             try:
                 inside = view_inside(view, self._few.look(view))
             except HeadraceError as error:  # it was dropped between two reads, or is not there yet
                 return view_card(view, tag("p", str(error), class_="quiet"), now)
-            self._inside[view["name"]] = (at, inside)
+            self._inside[view.name] = (at, inside)
         return view_card(view, inside, now)
 
     def _failure(self, error: HeadraceError, at: datetime) -> str:

@@ -22,10 +22,9 @@ if TYPE_CHECKING:
     from headrace.server.runtime import Runtime
 
 MOST_FORM = 16 << 10
-WRONG_TOKEN_S = 0.5  # before a wrong token is refused: guessing takes long
 
 
-def page_routes(runtime: Runtime) -> APIRouter:
+def page_routes(runtime: Runtime, wrong_token_s: float) -> APIRouter:
     """The page, over a runtime. Plain functions run in a thread: they read the store."""
     routes = APIRouter(include_in_schema=False)
     pages = WorkspacePage(runtime)
@@ -60,11 +59,11 @@ def page_routes(runtime: Runtime) -> APIRouter:
         return Response(asset(name), headers=headers, media_type=ASSETS[name])
 
     if token:
-        _add_login(routes, runtime.workspace.name, Sessions(token))
+        _add_login(routes, runtime.workspace.name, Sessions(token), wrong_token_s)
     return routes
 
 
-def _add_login(routes: APIRouter, workspace: str, sessions: Sessions) -> None:
+def _add_login(routes: APIRouter, workspace: str, sessions: Sessions, wrong_token_s: float) -> None:
     headers = {**HEADERS, **WITH_FORMS}
 
     @routes.get("/login")
@@ -76,7 +75,7 @@ def _add_login(routes: APIRouter, workspace: str, sessions: Sessions) -> None:
         form = parse_qs((await read_body(request, MOST_FORM)).decode(errors="replace"))
         target = _target(form.get("next", [None])[0])
         if not sessions.is_token(form.get("token", [""])[0].strip()):
-            await asyncio.sleep(WRONG_TOKEN_S)
+            await asyncio.sleep(wrong_token_s)
             return HTMLResponse(login_page(workspace, target, wrong=True), 401, headers=headers)
         return _go(target, sessions.begin(secure=request.scope["scheme"] == "https"))
 

@@ -10,6 +10,7 @@ from headrace.define.durations import format_duration
 from headrace.format import count, freshness, plural, size, span
 from headrace.serve.question import key_text
 from headrace.server.layers import alarm
+from headrace.server.state import StreamStatus, ViewStatus, WorkspaceStatus
 from headrace.web.page.asked import WINDOW, Asked, view_path
 from headrace.web.page.cells import key_value, moment_text, value, window
 from headrace.web.page.chart import chart
@@ -23,32 +24,31 @@ from headrace.web.page.tables import Column, columns, table
 MOST_REASON = 300
 MOST_ERROR = 2000  # characters of an error that is shown
 SLOW_MS = 10_000  # a freshness beyond this is marked
-Described = Mapping[str, Any]
 
 
-def state_line(status: Described, reason: str | None, at: datetime) -> Html:
+def state_line(status: WorkspaceStatus, reason: str | None, at: datetime) -> Html:
     """The name of the workspace and how it goes."""
-    state = status["state"]
+    state = status.state
     facts = [
-        ("memory", f"{count(status['memory_mb'])} MB"),
-        ("heartbeat", "none yet" if status["heartbeat_ms"] is None else f"{span(status['heartbeat_ms'])} ago"),
+        ("memory", f"{count(status.memory_mb)} MB"),
+        ("heartbeat", "none yet" if status.heartbeat_ms is None else f"{span(status.heartbeat_ms)} ago"),
         ("numbers from", f"{at:%H:%M:%S} UTC"),
     ]
     return tag(
         "header",
-        tag("h1", data(status["workspace"]), " ", tag("span", state, class_=f"state {state}")),
+        tag("h1", data(status.workspace), " ", tag("span", state, class_=f"state {state}")),
         tag("p", reason, class_="quiet") if reason else None,
         _facts(facts),
         class_="workspace",
     )
 
 
-def trouble(status: Described) -> Html | None:
+def trouble(status: WorkspaceStatus) -> Html | None:
     """All problems, at the top of the page."""
-    found = [(f"Stream {s['name']}", s["error"]) for s in status["streams"] if s["error"]]
-    found += [(f"Upkeep of stream {s['name']}", s["upkeep_error"]) for s in status["streams"] if s["upkeep_error"]]
-    found += [(f"View {v['name']} is stalled", v["stalled"]) for v in status["views"] if v["stalled"]]
-    found += [(f"View {v['name']}: {alarm(v)}", f"{v['alarm']}") for v in status["views"] if v["alarm"]]
+    found = [(f"Stream {s.name}", s.error) for s in status.streams if s.error]
+    found += [(f"Upkeep of stream {s.name}", s.upkeep_error) for s in status.streams if s.upkeep_error]
+    found += [(f"View {v.name} is stalled", v.stalled) for v in status.views if v.stalled]
+    found += [(f"View {v.name}: {alarm(v)}", f"{v.alarm}") for v in status.views if v.alarm]
     if not found:
         return None
     items = [tag("li", tag("strong", who), ": ", data(what, MOST_ERROR)) for who, what in found]
@@ -61,7 +61,7 @@ def trouble(status: Described) -> Html | None:
     )
 
 
-def streams_table(streams: Sequence[Described]) -> Html:
+def streams_table(streams: Sequence[StreamStatus]) -> Html:
     """A row per stream."""
     titles = ["stream", "events/s", "events", "dead letters", "freshness", "newest event", "backlog", "commits",
               "commit time", "maintain time", "files"]  # fmt: skip
@@ -70,25 +70,25 @@ def streams_table(streams: Sequence[Described]) -> Html:
     return table(columns(*titles, numbers=numbers), rows, label="streams", stacked=True)
 
 
-def _stream_cells(stream: Described, titles: Sequence[str]) -> list[Any]:
-    dead = stream["dead_letters"]
+def _stream_cells(stream: StreamStatus, titles: Sequence[str]) -> list[Any]:
+    dead = stream.dead_letters
     cells = {
-        "stream": breakable(stream["name"]),
-        "events/s": count(stream["events_per_second"]),
-        "events": count(stream["events"]),
-        "freshness": _freshness(stream["freshness_ms"], None),
-        "newest event": moment_text(stream["newest_event"]),
-        "backlog": size(stream["backlog_bytes"]),
-        "commits": count(stream["commits"]),
-        "commit time": span(stream["commit_ms"]),
-        "maintain time": span(stream["maintain_ms"]),
-        "files": count(stream["lake_files"]),
+        "stream": breakable(stream.name),
+        "events/s": count(stream.events_per_second),
+        "events": count(stream.events),
+        "freshness": _freshness(stream.freshness_ms, None),
+        "newest event": moment_text(stream.newest_event),
+        "backlog": size(stream.backlog_bytes),
+        "commits": count(stream.commits),
+        "commit time": span(stream.commit_ms),
+        "maintain time": span(stream.maintain_ms),
+        "files": count(stream.lake_files),
         "dead letters": tag("span", count(dead), class_="warn") if dead else count(dead),
     }
     return [cells[title] for title in titles]
 
 
-def dead_letters(stream: str, total: int, reasons: Sequence[Described]) -> Html:
+def dead_letters(stream: str, total: int, reasons: Sequence[Mapping[str, Any]]) -> Html:
     """Why events of a stream could not be read."""
     rows = [
         [count(why["count"]), data(why["reason"], MOST_REASON), data(why["newest"], MOST_REASON)] for why in reasons
@@ -102,20 +102,20 @@ def dead_letters(stream: str, total: int, reasons: Sequence[Described]) -> Html:
     )
 
 
-def views_table(views: Sequence[Described]) -> Html:
+def views_table(views: Sequence[ViewStatus]) -> Html:
     """A row per view."""
     titles = ["view", "stream", "keys", "window", "freshness", "version", "commits", "rows", "settled until (UTC)"]
     rows = [
         [
-            tag("a", breakable(v["name"]), href=view_path(v["name"])),
-            breakable(v["stream"]),
-            ", ".join(v["keys"]) or "none",
+            tag("a", breakable(v.name), href=view_path(v.name)),
+            breakable(v.stream),
+            ", ".join(v.keys) or "none",
             window_words(v),
             _view_state(v),
-            count(v["version"]),
-            f"{count(v['applied_to'])} of {count(v['commits'])}",
-            count(v["rows"]),
-            moment_text(v["settled_until"], zone="") if v["window_ms"] else tag("span", "never", class_="quiet"),
+            count(v.version),
+            f"{count(v.applied_to)} of {count(v.commits)}",
+            count(v.rows),
+            moment_text(v.settled_until, zone="") if v.window_ms else tag("span", "never", class_="quiet"),
         ]
         for v in views
     ]
@@ -123,24 +123,24 @@ def views_table(views: Sequence[Described]) -> Html:
     return table(columns(*titles, numbers=numbers, minor=minor), rows, label="views", stacked=True)
 
 
-def view_card(view: Described, inside: Html | None, at: datetime, *, level: str = "h3") -> Html:
+def view_card(view: ViewStatus, inside: Html | None, at: datetime, *, level: str = "h3") -> Html:
     """One view: what it is, how it goes, and what is inside."""
-    name = view["name"]
+    name = view.name
     ident = f"view-{name}"
     title = tag(level, tag("a", breakable(name), href=view_path(name)), id=ident)
-    keys = f" by {', '.join(view['keys'])}" if view["keys"] else ""
-    what = tag("p", f"{window_words(view)}{keys} of {view['stream']} · ", _view_state(view), class_="quiet")
+    keys = f" by {', '.join(view.keys)}" if view.keys else ""
+    what = tag("p", f"{window_words(view)}{keys} of {view.stream} · ", _view_state(view), class_="quiet")
     layers = [layers_line(view, at), alarm_box(view), building_bar(view)]
     return tag("article", title, what, layers, inside, class_="view", aria_labelledby=ident)
 
 
-def view_inside(view: Described, look: Look) -> Html:
+def view_inside(view: ViewStatus, look: Look) -> Html:
     """Chart and rows, side by side."""
-    drawn = chart(look.chart, f"chart-{view['name']}") if look.chart else None
+    drawn = chart(look.chart, f"chart-{view.name}") if look.chart else None
     return tag("div", drawn, rows_table(view, look), class_="inside")
 
 
-def view_rows(view: Described, look: Look, asked: Asked) -> Html:
+def view_rows(view: ViewStatus, look: Look, asked: Asked) -> Html:
     """Chart and rows of a view's own page."""
 
     def alone(line: Line) -> str:
@@ -153,12 +153,12 @@ def view_rows(view: Described, look: Look, asked: Asked) -> Html:
     return tag("section", drawn, rows_table(view, look, asked), class_="large", aria_label="rows")
 
 
-def rows_table(view: Described, look: Look, asked: Asked | None = None) -> Html:
+def rows_table(view: ViewStatus, look: Look, asked: Asked | None = None) -> Html:
     """The rows of a look, and what they stand for; on the page of the view with links that sort, and to the events."""
     if not look.rows:
         return tag("p", "No rows yet." if look.answer.newest_event is None else "No rows here.", class_="quiet")
-    keys = len(view["keys"])
-    timed = view["window_ms"] is not None
+    keys = len(view.keys)
+    timed = view.window_ms is not None
     names = [name for name, _ in look.answer.columns]
     places = [*range(keys), *range(keys + 2, len(names) - 1)]
     heads = [_head(names[at], look, asked, number=look.answer.columns[at][1].is_numeric) for at in places]
@@ -177,12 +177,12 @@ def rows_table(view: Described, look: Look, asked: Asked | None = None) -> Html:
             settled = tag("span", "settled", class_="quiet") if row[-1] else tag("span", "provisional", class_="warn")
             cells = [None, *cells, None] if same else [window(start, end, dated=dated), *cells, settled]
         if asked:
-            key = dict(zip(view["keys"], row, strict=False))
-            path = explain_path(view_path(view["name"]), key, row[keys] if timed else None)
+            key = dict(zip(view.keys, row, strict=False))
+            path = explain_path(view_path(view.name), key, row[keys] if timed else None)
             cells.append(tag("a", "explain", href=path))
         rows.append(cells)
     caption = tag("p", _sentence(look), class_="quiet")
-    shown = table(heads, rows, label=f"rows of {view['name']}")
+    shown = table(heads, rows, label=f"rows of {view.name}")
     return tag("div", shown, caption, class_="rows", id="rows" if asked else None)
 
 
@@ -199,12 +199,12 @@ def _head(name: str, look: Look, asked: Asked | None, *, title: str | None = Non
     return Column(title or name, number, sort_path=path, sorted=order)
 
 
-def window_words(view: Described) -> str:
+def window_words(view: ViewStatus) -> str:
     """The window of a view in words."""
-    if view["window_ms"] is None:
+    if view.window is None:
         return "all time"
-    text = format_duration(view["window_ms"])
-    return text if view["window_ms"] == view["every_ms"] else f"{text} every {format_duration(view['every_ms'])}"
+    size, every = map(format_duration, view.window)
+    return size if size == every else f"{size} every {every}"
 
 
 def _sentence(look: Look) -> str:
@@ -216,10 +216,10 @@ def _sentence(look: Look) -> str:
     return "; ".join(parts) + "."
 
 
-def _view_state(view: Described) -> Html:
-    if view["stalled"] or view["alarm"]:
-        return tag("span", "stalled" if view["stalled"] else alarm(view), class_="bad")
-    return _freshness(view["freshness_ms"], view["freshness_reason"])
+def _view_state(view: ViewStatus) -> Html:
+    if view.stalled or view.alarm:
+        return tag("span", "stalled" if view.stalled else alarm(view), class_="bad")
+    return _freshness(view.freshness_ms, view.freshness_reason)
 
 
 def _freshness(ms: int | None, reason: str | None) -> Html:

@@ -10,8 +10,10 @@ from typing import Any
 from headrace.aggregate import REGISTRY, Value
 from headrace.define.durations import format_duration
 from headrace.format import EPOCH
-from headrace.serve import Answer, Question
+from headrace.serve.answer import Answer
+from headrace.serve.question import Question
 from headrace.serve.times import MS
+from headrace.server.state import ViewStatus
 from headrace.web.page.asked import Asked, numeric_columns
 from headrace.web.page.cells import window_text
 from headrace.web.page.spans import Range, Steps, find_steps, to_ms
@@ -23,7 +25,6 @@ LEAST_PLACES = 20  # of a chart over time: one window is a bar, not a wall
 
 Ask = Callable[[Question], Answer]
 Row = tuple[Any, ...]
-Described = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Lines:
 
 
 def find_chart(
-    ask: Ask, view: Described, question: Question, asked: Asked, range_: Range, most: int
+    ask: Ask, view: ViewStatus, question: Question, asked: Asked, range_: Range, most: int
 ) -> Series | Lines | None:
     """The chart of a view with windows; None where it has no numbers."""
     columns = numeric_columns(view)
@@ -87,7 +88,8 @@ def find_chart(
         if oldest is None:
             return None
         start = oldest if start is None else max(start, oldest)
-    steps = find_steps(view, start, range_.end_ms, most)
+    assert view.window is not None, "a chart over time is of a view with windows"
+    steps = find_steps(view.window, start, range_.end_ms, most)
     if asked.by:
         return _top_lines(ask, view, question, asked.by, column, steps, shrink=not asked.start)
     answer = ask(replace(steps.of(question), by=(), limit=most + 2))
@@ -136,14 +138,14 @@ def _oldest(ask: Ask, question: Question, range_: Range) -> int | None:
 
 
 def _over_time(
-    answer: Answer, view: Described, column: str, steps: Steps, filtered: bool, *, shrink: bool
+    answer: Answer, view: ViewStatus, column: str, steps: Steps, filtered: bool, *, shrink: bool
 ) -> Series | None:
     points = _points(answer.values, 0, column_at(answer, column), steps)
     if not points:
         return None
     skipped = _empty_places([point.at for point in points], steps) if shrink else 0
     steps = replace(steps, places=steps.places - skipped)
-    together = ", filtered" if filtered else f", {' and '.join(view['keys'])} together" if view["keys"] else ""
+    together = ", filtered" if filtered else f", {' and '.join(view.keys)} together" if view.keys else ""
     return Series(
         column=column,
         title=f"{column} per {format_duration(steps.size_ms)}{together}",
@@ -170,7 +172,7 @@ def _points(rows: Iterable[Row], keys: int, at: int, steps: Steps) -> list[Point
 
 
 def _top_lines(
-    ask: Ask, view: Described, question: Question, by: tuple[str, ...], column: str, steps: Steps, *, shrink: bool
+    ask: Ask, view: ViewStatus, question: Question, by: tuple[str, ...], column: str, steps: Steps, *, shrink: bool
 ) -> Lines | None:
     ranked = ask(replace(steps.whole(question), by=by, limit=MOST_KEYS))
     at, keys = column_at(ranked, column), len(by)
@@ -187,7 +189,7 @@ def _top_lines(
         skipped = _empty_places([max(steps.place(row[keys + 1]), 0) for row in rows], steps)
         steps = replace(steps, places=steps.places - skipped)
     # Where a window has no row, a count is 0.
-    counted = any(each["name"] == column and REGISTRY[each["aggregate"]].empty == 0 for each in view["columns"])
+    counted = any(each.name == column and REGISTRY[each.aggregate].empty == 0 for each in view.columns)
     lines = []
     for key, of_key in zip(chosen, top, strict=True):
         own = [row for row in rows if row[:keys] == of_key[:keys]]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 
 from headrace.define.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from headrace.errors import QuestionError
@@ -40,13 +38,13 @@ class Range:
         return replace(question, start=start, end=Bound(self.end_ms))
 
 
-def read_range(view: Mapping[str, Any], asked: Asked) -> Range:
+def read_range(window: tuple[int, int], newest_event: str, asked: Asked) -> Range:
     """What is asked for, on pane starts and not beyond the newest event.
 
     A question refuses a bound between two panes; a page widens the range instead, since people type it.
     """
-    pane = math.gcd(view["window_ms"], view["every_ms"])
-    newest = to_ms(datetime.fromisoformat(view["newest_event"])) // pane * pane + pane
+    pane = math.gcd(*window)
+    newest = to_ms(datetime.fromisoformat(newest_event)) // pane * pane + pane
     start = None if asked.start == OLDEST else _read_bound("start", asked.start, newest)
     end = _read_bound("end", asked.end, newest)
     start = None if start is None else start // pane * pane
@@ -105,9 +103,9 @@ class Steps:
         return self.places - 1 - (self.end_ms - to_ms(window_end)) // self.step_ms
 
 
-def find_steps(view: Mapping[str, Any], start_ms: int | None, end_ms: int, most: int) -> Steps:
+def find_steps(window: tuple[int, int], start_ms: int | None, end_ms: int, most: int) -> Steps:
     """The view's own windows, or longer ones where more than `most` would have to be drawn; without start, the last."""
-    size, every = view["window_ms"], view["every_ms"]
+    size, every = window
     step = every if start_ms is None else _step(end_ms - start_ms, every, most)
     if step != every:
         size = max(size, step)

@@ -54,8 +54,6 @@ def test_what_is_no_array_is_not_guessed_at(body: bytes, words: str) -> None:
         list(array_lines(ByteSource(body)))
 
 
-def test_an_element_has_a_longest_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(array, "LONGEST_EVENT_BYTES", 100)
-    monkeypatch.setattr(array, "BLOCK_BYTES", 10)
+def test_an_element_has_a_longest_length() -> None:
     with pytest.raises(IngestError, match="an element of more than"):
-        list(array_lines(ByteSource(b'["' + b"a" * 200 + b'"]')))
+        list(array_lines(ByteSource(b'["' + b"a" * 200 + b'"]'), block_bytes=10, longest_bytes=100))

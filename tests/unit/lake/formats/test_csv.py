@@ -88,10 +88,9 @@ def test_only_bad_rows_are_quick_too() -> None:
     assert lines("name,n\n" + "short\n" * 50_000) == [b'["short"]'] * 50_000
 
 
-def test_a_file_of_another_delimiter_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats_csv, "MOST_BAD_ROWS", 10)
+def test_a_file_of_another_delimiter_is_given_up() -> None:
     with pytest.raises(IngestError, match=r"Expected 2 columns, got 1.*is the delimiter right"):
-        lines("name,n\n" + "short;1\n" * 100)
+        lines("name,n\n" + "short;1\n" * 100, most_bad_rows=10)
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
@@ -130,10 +129,9 @@ def test_what_cannot_be_read_says_why(text: str | bytes, words: str) -> None:
         lines(text)
 
 
-def test_a_quote_that_does_not_close_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats_csv, "BLOCK_BYTES", 1000)
+def test_a_quote_that_does_not_close_is_named() -> None:
     with pytest.raises(IngestError, match="a quote that does not close"):
-        lines('name,n\n"a,1\n' + "b,2\n" * 1000)
+        lines('name,n\n"a,1\n' + "b,2\n" * 1000, block_bytes=1000)
 
 
 cells = st.text(st.sampled_from('ab,;"\n\r\\\t é'), max_size=6)

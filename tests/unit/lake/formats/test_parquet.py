@@ -12,14 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.errors import IngestError
-from headrace.ingest.formats import parquet
 from headrace.ingest.formats.parquet import parquet_lines
 
 
-def lines(table: pa.Table, **options: object) -> list[bytes]:
+def lines(table: pa.Table, sizes: dict[str, int] | None = None, **options: object) -> list[bytes]:
     file = io.BytesIO()
     pq.write_table(table, file, **options)
-    return b"".join(parquet_lines(pa.BufferReader(file.getvalue()))).splitlines()
+    return b"".join(parquet_lines(pa.BufferReader(file.getvalue()), **sizes or {})).splitlines()
 
 
 @pytest.mark.parametrize(
@@ -65,11 +64,9 @@ def test_each_type_as_json(column: pa.Array, texts: list[str | None]) -> None:
     ]
 
 
-def test_rows_keep_their_order_over_batches_and_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "ROWS", 100)
-    monkeypatch.setattr(parquet, "PIECE_BYTES", 50)
+def test_rows_keep_their_order_over_batches_and_row_groups() -> None:
     table = pa.table({"i": range(1000), "s": [f"text {i}" if i % 3 else None for i in range(1000)]})
-    read = [json.loads(line) for line in lines(table, row_group_size=300)]
+    read = [json.loads(line) for line in lines(table, {"rows": 100, "piece_bytes": 50}, row_group_size=300)]
     assert read == [{name: value for name, value in row.items() if value is not None} for row in table.to_pylist()]
 
 

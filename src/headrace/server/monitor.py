@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from headrace.define.model import View
 from headrace.errors import HeadraceError
 from headrace.server.definitions import Definitions, Running
 from headrace.server.describe import Layers, describe_view, memory_mb, read_layers, warnings
+from headrace.server.state import Health, StreamStatus, ViewStatus, WorkspaceStatus
 from headrace.spark.process import SparkProcess
 from headrace.store.base import Store, Version
 from headrace.timing import Timing
@@ -19,7 +19,7 @@ from headrace.workspace.settings import Workspace
 SILENT_S = 5.0  # a pipeline whose heartbeat is older cannot say how fresh it is
 
 
-class Status:
+class Monitor:
     """Told that the pipelines live (`beat`) or why the process must stop (`failed`); asked for everything else."""
 
     def __init__(
@@ -43,28 +43,28 @@ class Status:
         """The pipelines were looked after just now."""
         self._beat = time.monotonic()
 
-    def whole(self) -> dict[str, Any]:
+    def status(self) -> WorkspaceStatus:
         """All of it."""
         running = self._definitions.running
         health = self._health(running)
-        return {
-            "workspace": self._workspace.name,
-            "folder": str(self._workspace.folder),
-            "url": self._url,
-            "pid": os.getpid(),
-            "state": health["status"],
-            "warnings": health["warnings"],
-            "heartbeat_ms": None if self._beat is None else round((time.monotonic() - self._beat) * 1000),
-            "memory_mb": memory_mb(),
-            "streams": _describe_streams(running),
-            "views": self._describe_views(running),
-        }
+        return WorkspaceStatus(
+            workspace=self._workspace.name,
+            folder=str(self._workspace.folder),
+            url=self._url,
+            pid=os.getpid(),
+            state=health.status,
+            warnings=health.warnings,
+            heartbeat_ms=None if self._beat is None else round((time.monotonic() - self._beat) * 1000),
+            memory_mb=memory_mb(),
+            streams=tuple(_describe_streams(running)),
+            views=tuple(self._describe_views(running)),
+        )
 
-    def streams(self) -> list[dict[str, Any]]:
+    def streams(self) -> list[StreamStatus]:
         """The streams with their numbers."""
         return _describe_streams(self._definitions.running)
 
-    def views(self) -> list[dict[str, Any]]:
+    def views(self) -> list[ViewStatus]:
         """The views with version and freshness."""
         return self._describe_views(self._definitions.running)
 
@@ -72,7 +72,7 @@ class Status:
         """Per stream, how long lake commits and steps of maintain took since the process began."""
         return {name: pipeline.timings() for name, pipeline in sorted(self._definitions.running.pipelines.items())}
 
-    def health(self) -> dict[str, Any]:
+    def health(self) -> Health:
         """Whether events flow, and what somebody has to look at; taking them in and answering work either way."""
         return self._health(self._definitions.running)
 
@@ -88,12 +88,12 @@ class Status:
             return None, "the pipeline is starting"
         return (None, "the pipeline does not answer") if self._silent() else fresh
 
-    def _health(self, running: Running) -> dict[str, Any]:
+    def _health(self, running: Running) -> Health:
         with self._store.snapshot() as snapshot:
             found = warnings(snapshot.versions())
-        return {**self._state(running), "warnings": found}
+        return Health(*self._state(running), found)
 
-    def _describe_views(self, running: Running) -> list[dict[str, Any]]:
+    def _describe_views(self, running: Running) -> list[ViewStatus]:
         with self._store.snapshot() as snapshot:
             versions = snapshot.versions()
             layers = read_layers(snapshot, versions)
@@ -102,7 +102,7 @@ class Status:
 
     def _describe_view(
         self, running: Running, view: View, versions: Sequence[Version], layers: Layers | None
-    ) -> dict[str, Any]:
+    ) -> ViewStatus:
         """The store may be an edit ahead: a version in it may read a stream that was not there yet, or is no more."""
         live = [version for version in versions if version.live and version.view.name == view.name]
         serving = next((version for version in live if version.serving), None)
@@ -121,23 +121,23 @@ class Status:
             pipeline.batch.audits[view.name] if pipeline.batch else 0,
         )
 
-    def _state(self, running: Running) -> dict[str, Any]:
+    def _state(self, running: Running) -> tuple[str, str | None]:
+        """The state in a word, and the reason for it."""
         if self.failed is not None:
-            return {"status": "failing", "reason": str(self.failed)}
+            return "failing", str(self.failed)
         if self.warming_up:
-            return {"status": "starting", "reason": self.warming_up}
+            return "starting", self.warming_up
         if self._spark.trouble:
-            state = "failing" if self._spark.failed_starts else "restarting"
-            return {"status": state, "reason": self._spark.trouble}
+            return "failing" if self._spark.failed_starts else "restarting", self._spark.trouble
         if self._silent():
-            return {"status": "failing", "reason": "the pipeline does not answer"}
+            return "failing", "the pipeline does not answer"
         pipelines = running.pipelines.values()
         broken = [f"stream '{pipeline.stream.name}': {error}" for pipeline in pipelines if (error := pipeline.error)]
-        return {"status": "failing", "reason": "; ".join(broken)} if broken else {"status": "ok", "reason": None}
+        return ("failing", "; ".join(broken)) if broken else ("ok", None)
 
     def _silent(self) -> bool:
         return self._beat is not None and time.monotonic() - self._beat > SILENT_S
 
 
-def _describe_streams(running: Running) -> list[dict[str, Any]]:
+def _describe_streams(running: Running) -> list[StreamStatus]:
     return [pipeline.describe() for _, pipeline in sorted(running.pipelines.items())]

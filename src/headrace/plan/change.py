@@ -1,0 +1,115 @@
+"""A plan and its steps as data: what clients read and print, without the parts that make one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from headrace.plan.cost import Cost, How
+
+Kind = Literal["create", "change", "drop", "refuse"]
+What = Literal["stream", "view"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One step of a plan. `details` say to people what differs; `reason` what follows from it, or why it is refused.
+
+    `cost` is that of a build, where it is known how much there is to read.
+    """
+
+    kind: Kind
+    what: What
+    name: str
+    reason: str
+    details: tuple[str, ...] = ()
+    how: How = "free"
+    cost: Cost | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The change as `--json` shows it."""
+        return {
+            "kind": self.kind,
+            "what": self.what,
+            "name": self.name,
+            "how": self.how,
+            "reason": self.reason,
+            "details": list(self.details),
+            "cost": self.cost.as_dict() if self.cost else None,
+        }
+
+    @classmethod
+    def from_dict(cls, said: Mapping[str, Any]) -> Change:
+        """The change that `as_dict` shows."""
+        cost = Cost(**said["cost"]) if said["cost"] else None
+        return cls(**{**said, "details": tuple(said["details"]), "cost": cost})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Steps in an order in which they can be taken: streams before the views that read them, drops the other way."""
+
+    changes: tuple[Change, ...] = ()
+    fingerprint: str = ""  # of what runs and what is wanted: a yes to one plan is not a yes to another
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to change."""
+        return not self.changes
+
+    @property
+    def only_creates(self) -> bool:
+        """Whether the plan only creates."""
+        return all(change.kind == "create" for change in self.changes)
+
+    @property
+    def refused(self) -> tuple[Change, ...]:
+        """The steps that cannot be taken."""
+        return tuple(change for change in self.changes if change.kind == "refuse")
+
+    @property
+    def builds(self) -> tuple[Change, ...]:
+        """The steps that read the log, or would if there were events in it."""
+        return tuple(change for change in self.changes if change.how == "build")
+
+    @property
+    def reading(self) -> tuple[Change, ...]:
+        """Those of them that have events to read, as far as that is known."""
+        return tuple(change for change in self.builds if change.cost is None or change.cost.events)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The plan as `--json` shows it."""
+        return {
+            "fingerprint": self.fingerprint,
+            "empty": self.empty,
+            "only_creates": self.only_creates,
+            "changes": [change.as_dict() for change in self.changes],
+        }
+
+
+@dataclass(frozen=True)
+class RollbackStep:
+    """Going back from the version of a view that serves to an earlier one."""
+
+    serving: int
+    to: int
+    change: Change
+
+    @property
+    def view(self) -> str:
+        """The view that goes back."""
+        return self.change.name
+
+    def as_dict(self) -> dict[str, Any]:
+        """The step as `--json` and HTTP show it."""
+        shown = self.change.as_dict()
+        kept = {name: shown[name] for name in ("how", "reason", "details", "cost")}
+        return {"view": self.view, "from": self.serving, "to": self.to, **kept}
+
+    @classmethod
+    def from_dict(cls, shown: Mapping[str, Any]) -> RollbackStep:
+        """The step that `as_dict` shows."""
+        kept = {name: shown[name] for name in ("how", "reason", "details", "cost")}
+        change = Change.from_dict({"kind": "change", "what": "view", "name": shown["view"], **kept})
+        return cls(shown["from"], shown["to"], change)

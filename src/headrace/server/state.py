@@ -1,0 +1,241 @@
+"""The state of a workspace as values: streams, views, versions, audits, health.
+
+Near and far give the same values. Their JSON, with the fields in this order, is what HTTP and `--json` show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, cast
+
+import orjson
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A value that can be shown as JSON and read from it again. `holds` names the class of fields that are values."""
+
+    holds: ClassVar[Mapping[str, type[Shown]]] = {}
+
+    def as_dict(self) -> dict[str, Any]:
+        """As HTTP and `--json` show it."""
+        return cast("dict[str, Any]", orjson.loads(orjson.dumps(self)))
+
+    @classmethod
+    def from_dict(cls, shown: Mapping[str, Any]) -> Self:
+        """The value that `as_dict` shows. What only a newer server tells is left out."""
+        known = {name: value for name, value in shown.items() if name in cls.__dataclass_fields__}
+        return cls(**{name: _read(cls.holds.get(name), value) for name, value in known.items()})
+
+
+def _read(inner: type[Shown] | None, value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(inner.from_dict(item) for item in value) if inner else tuple(value)
+    return inner.from_dict(value) if inner and value is not None else value
+
+
+@dataclass(frozen=True)
+class FieldStatus(Shown):
+    """A field of a stream."""
+
+    name: str
+    type: str
+    nullable: bool
+    computed: str | None  # the expression, if it is computed
+
+
+@dataclass(frozen=True)
+class StreamDefinition(Shown):
+    """What a stream is declared to be."""
+
+    holds: ClassVar[Mapping[str, type[Shown]]] = {"fields": FieldStatus}
+
+    name: str
+    format: str
+    fields: tuple[FieldStatus, ...]
+    event_time: str | None
+    patience_ms: int
+
+
+@dataclass(frozen=True)
+class StreamStatus(StreamDefinition):
+    """A stream with its numbers; of one whose files are damaged they are None."""
+
+    events: int | None
+    dead_letters: int | None
+    commits: int | None
+    backlog_bytes: int | None
+    newest_event: str | None
+    freshness_ms: int | None
+    events_per_second: int | None
+    commit_ms: float | None
+    maintain_ms: float | None
+    lake_files: int | None
+    lake_bytes: int | None
+    small_files: int | None
+    last_upkeep: str | None
+    upkeep_error: str | None
+    error: str | None
+
+
+@dataclass(frozen=True)
+class ColumnStatus(Shown):
+    """A column of a view."""
+
+    name: str
+    aggregate: str
+    type: str
+
+
+@dataclass(frozen=True)
+class DriftStatus(Shown):
+    """Rows of one column for which the two layers do not agree."""
+
+    column: str
+    rows: int
+    example: str
+
+
+@dataclass(frozen=True)
+class AuditStatus(Shown):
+    """What came of comparing the two layers over commits [from_commit, to_commit)."""
+
+    holds: ClassVar[Mapping[str, type[Shown]]] = {"drift": DriftStatus}
+
+    version: int
+    at: str
+    from_commit: int
+    to_commit: int
+    events: int
+    rows: int
+    took_ms: int
+    agreed: bool
+    drift: tuple[DriftStatus, ...]
+
+
+@dataclass(frozen=True)
+class BuildStatus(Shown):
+    """How far the build of a version is."""
+
+    version: int
+    state: str
+    applied_to: int
+    commits_done: int
+    commits: int
+    events_done: int | None
+    events: int | None
+    eta_s: float | None
+    stalled: str | None
+    error: str | None
+
+
+@dataclass(frozen=True)
+class ViewStatus(Shown):
+    """A view, the version that serves, what each layer holds, and the version that is being built."""
+
+    holds: ClassVar[Mapping[str, type[Shown]]] = {
+        "columns": ColumnStatus,
+        "last_audit": AuditStatus,
+        "audits": AuditStatus,
+        "building": BuildStatus,
+    }
+
+    name: str
+    stream: str
+    keys: tuple[str, ...]
+    columns: tuple[ColumnStatus, ...]
+    window_ms: int | None
+    every_ms: int | None
+    where: str | None
+    version: int | None
+    applied_to: int | None
+    rows: int | None
+    batch_rows: int | None
+    speed_rows: int | None
+    batch_events: int | None
+    speed_events: int | None
+    batch_tables: int | None
+    horizon: int | None
+    newest_event: str | None
+    settled_until: str | None
+    commits: int | None
+    lag_bytes: int | None
+    freshness_ms: int | None
+    freshness_reason: str | None
+    stalled: str | None
+    alarm: str | None
+    last_audit: AuditStatus | None
+    drift: Mapping[str, int] | None  # rows of the last audit for which the layers disagree, by column
+    audits: tuple[AuditStatus, ...]
+    audits_run: int
+    versions: Mapping[str, int]  # how many there are, by state
+    building: BuildStatus | None
+
+    @property
+    def window(self) -> tuple[int, int] | None:
+        """The size of its windows and how far apart they start, in ms; None: it is over all time."""
+        return None if self.window_ms is None or self.every_ms is None else (self.window_ms, self.every_ms)
+
+
+@dataclass(frozen=True)
+class VersionStatus(Shown):
+    """A version of a view, and what it changed."""
+
+    version: int
+    state: str
+    since: str
+    fingerprint: str
+    replaces: int | None
+    changed_from: int | None  # the version that it replaced, if that is still kept
+    changes: tuple[str, ...]
+    horizon: int
+    next_horizon: int | None
+    built_to: int
+    applied_to: int
+    batch_tables: int
+    batch_events: int
+    speed_events: int
+    batch_rows: int
+    speed_rows: int
+    has_rows: bool
+    stalled: str | None
+    alarm: str | None
+    error: str | None
+
+
+@dataclass(frozen=True)
+class RefreshStatus(Shown):
+    """A refresh that has begun: up to which commit the version will be taken over."""
+
+    view: str
+    version: int
+    horizon: int
+    applied_to: int
+
+
+@dataclass(frozen=True)
+class Health(Shown):
+    """Whether events flow, why not, and what somebody has to look at."""
+
+    status: str
+    reason: str | None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class WorkspaceStatus(Shown):
+    """The whole workspace at one moment."""
+
+    holds: ClassVar[Mapping[str, type[Shown]]] = {"streams": StreamStatus, "views": ViewStatus}
+
+    workspace: str
+    folder: str
+    url: str | None
+    pid: int | None
+    state: str
+    warnings: tuple[str, ...]
+    heartbeat_ms: int | None
+    memory_mb: int | None
+    streams: tuple[StreamStatus, ...]
+    views: tuple[ViewStatus, ...]

@@ -1,0 +1,99 @@
+"""What a running stream is asked: one whose files can be read (`Pipeline`), or one whose files are damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from headrace.server.state import BuildStatus, StreamStatus
+
+if TYPE_CHECKING:
+    from headrace.define.model import Stream
+    from headrace.ingest.door import Ingest
+    from headrace.lake.dead import DeadLetters
+    from headrace.lake.table import LakeState, LakeTable
+    from headrace.maintain.batch import Batch
+    from headrace.spark.session import Session
+    from headrace.store.base import Version
+    from headrace.timing import Timing
+
+
+class RunningStream(Protocol):
+    """A stream of the catalog that runs. All of it may be called from any thread.
+
+    The runtime starts, supervises, keeps up and closes it; `Definitions` redefines it, and wakes it when a version was
+    added; `Monitor` and `Versions` ask how it goes. Requests reach `ingest`, questions about the past `table`: both
+    raise CorruptionError where the files are damaged.
+    """
+
+    @property
+    def stream(self) -> Stream:
+        """The definition that it runs by."""
+
+    @property
+    def error(self) -> str | None:
+        """What keeps it from taking events in or bringing them on, until that is over."""
+
+    @property
+    def flowing(self) -> bool:
+        """Whether an event that comes now is on its way at once."""
+
+    @property
+    def lake(self) -> LakeState | None:
+        """Where its log stands; None if that cannot be told."""
+
+    @property
+    def table(self) -> LakeTable:
+        """Its lake."""
+
+    @property
+    def ingest(self) -> Ingest:
+        """Its door."""
+
+    @property
+    def batch(self) -> Batch | None:
+        """Its batch layer, once Spark has joined."""
+
+    def start(self, session: Session, scratch: Path, on_applied: Callable[[], None]) -> None:
+        """Start append and maintain, once."""
+
+    def redefine(self, stream: Stream) -> None:
+        """Go on by a changed definition."""
+
+    def between_steps(self) -> AbstractContextManager[None]:
+        """While it is held, no step of the speed layer begins."""
+
+    def wake(self) -> None:
+        """Look for work now: a version was added."""
+
+    def supervise(self) -> None:
+        """See that the append runs. Raises FencedError if this process may not write any more."""
+
+    def keep_up(self, stopping: Callable[[], bool]) -> None:
+        """A round of the lake's upkeep."""
+
+    def stop_spark(self) -> None:
+        """Stop append and maintain; events are still taken in."""
+
+    def close(self) -> None:
+        """Stop all of it; its threads have ended when this returns. What was acknowledged is on disk."""
+
+    def dead_letters(self) -> DeadLetters:
+        """What could not be read."""
+
+    def describe(self) -> StreamStatus:
+        """Its numbers."""
+
+    def freshness(self, version: Version) -> tuple[int | None, str | None]:
+        """The age in ms of the oldest accepted event that a version has not; or why it is not known."""
+
+    def lag_bytes(self, version: Version) -> int | None:
+        """How much of the transport a version has not; None while that is not known."""
+
+    def progress(self, version: Version) -> BuildStatus:
+        """How far the build of a version is."""
+
+    def timings(self) -> dict[str, Timing]:
+        """How long its lake commits and its steps of maintain took."""

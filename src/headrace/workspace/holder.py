@@ -1,0 +1,68 @@
+"""Who holds the lease of a workspace, as its file says: for those who only want to find the server."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import orjson
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds the lease, since which fence, and when it last said so."""
+
+    pid: int
+    url: str | None
+    fence: int
+    beat: float  # wall time
+    silent_after_s: int
+    released: bool = False
+    boot: str = ""  # which run of the machine `beat_s` counts from
+    beat_s: float = 0.0  # the same beat by the machine's monotonic clock, which nobody sets
+
+    def is_alive(self) -> bool:
+        """Whether it must be assumed to be writing."""
+        return not self.released and _runs(self.pid) and self.silent_s() < self.silent_after_s
+
+    def silent_s(self) -> float:
+        """How long it has said nothing; by the wall clock only if the other one cannot be compared."""
+        if self.boot and self.boot == boot_id():
+            return time.monotonic() - self.beat_s
+        return abs(time.time() - self.beat)  # a beat of the future is no sign of life either
+
+
+@cache
+def boot_id() -> str:
+    """Identifies this boot of the machine; empty if the system does not provide it."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def read_holder(file: Path) -> Holder | None:
+    """Who wrote the lease last."""
+    try:
+        return Holder(**orjson.loads(file.read_bytes()))
+    except (OSError, orjson.JSONDecodeError, TypeError):
+        return None
+
+
+def live_holder(file: Path) -> Holder | None:
+    """The process that holds the workspace now, if there is one."""
+    holder = read_holder(file)
+    return holder if holder and holder.is_alive() else None

@@ -1,0 +1,34 @@
+"""Threads are joined by handle; one that does not end in time is told, and not waited for longer."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from headrace.server.threads import join_all
+
+
+def test_threads_that_end_are_waited_for() -> None:
+    ended = []
+
+    def work() -> None:
+        time.sleep(0.05)
+        ended.append(True)
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    assert join_all([None, *threads], within_s=30)
+    assert ended == [True, True]
+
+
+def test_a_thread_that_stays_is_not_waited_for_longer() -> None:
+    release = threading.Event()
+    staying = [threading.Thread(target=release.wait) for _ in range(3)]
+    for thread in staying:
+        thread.start()
+    began = time.monotonic()
+    assert not join_all([*staying, threading.current_thread()], within_s=0.1)
+    assert time.monotonic() - began < 5  # once for all of them
+    release.set()
+    assert join_all(staying, within_s=30)

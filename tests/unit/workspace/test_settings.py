@@ -1,0 +1,82 @@
+"""Settings are checked wherever they come from: the file, the environment, options, Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.errors import WorkspaceError
+from headrace.workspace.settings import Settings, Workspace
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "headrace.toml").write_text("")
+    return tmp_path
+
+
+def test_a_variable_wins_over_the_file_and_an_option_over_both(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "headrace.toml").write_text('port = 1\nlog_level = "debug"\nrehearse = false\nlease_s = "wrong"\n')
+    monkeypatch.setenv("HEADRACE_PORT", "2")
+    monkeypatch.setenv("HEADRACE_LEASE_S", "7")
+    settings = Workspace.open(folder).settings
+    assert (settings.port, settings.log_level, settings.rehearse, settings.lease_s) == (2, "debug", False, 7)
+    assert Workspace.open(folder, port=3).settings.port == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("rehearse", "off", False),
+        ("rehearse", "TRUE", True),
+        ("port", "80", 80),
+        ("upkeep_every_s", "5", 5.0),
+        ("token", "", ""),
+    ],
+)
+def test_a_variable_is_read_as_its_setting_is_typed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, value: object
+) -> None:
+    monkeypatch.setenv(f"headrace_{name}", text)
+    assert getattr(Workspace.open(folder).settings, name) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "toml", "sentence"),
+    [
+        ("port", "70000", "'port' has an invalid value; found 70000; expected at most 65535"),
+        ("port", "1.5", "found 1.5; expected a whole number"),
+        ("port", "true", "found True; expected a whole number"),
+        ("upkeep_every_s", "0", "found 0; expected at least 0.1"),
+        ("upkeep_every_s", "nan", "found nan; expected a number"),
+        ("host", "5", "found 5; expected text"),
+        ("rehearse", '"maybe"', "found 'maybe'; expected true or false"),
+        ("log_level", '"loud"', "found 'loud'; expected one of debug, info, warning, error"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_named(folder: Path, name: str, toml: str, sentence: str) -> None:
+    (folder / "headrace.toml").write_text(f"{name} = {toml}\n")
+    with pytest.raises(
+        WorkspaceError, match=f"settings '{folder}/headrace.toml': '{name}' has an invalid value"
+    ) as refused:
+        Workspace.open(folder)
+    assert sentence in str(refused.value)
+
+
+def test_each_source_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {"port": -1}
+    with pytest.raises(WorkspaceError, match=r"^'port' has an invalid value; found -1"):
+        Settings(**given)
+    with pytest.raises(WorkspaceError, match=r"^options: 'port' has an invalid value"):
+        Workspace.open(folder, **given)
+    monkeypatch.setenv("HEADRACE_APPEND_MB", "none")
+    with pytest.raises(WorkspaceError, match=r"^variable HEADRACE_APPEND_MB: 'append_mb' has .* a whole number"):
+        Workspace.open(folder)
+
+
+def test_what_is_no_setting_is_named(folder: Path) -> None:
+    (folder / "headrace.toml").write_text("prot = 1\n")
+    with pytest.raises(WorkspaceError, match="'prot' is not a setting; did you mean 'port'"):
+        Workspace.open(folder)
