@@ -9,7 +9,7 @@ from typing import Any
 from headrace.define.model import View
 from headrace.store.base import COUNTED, Selection
 from tests.unit.serve.reference import same
-from tests.unit.store.partial_files import Event, value_of
+from tests.unit.store.partial_files import Event, given_of
 
 Row = tuple[Any, ...]
 
@@ -58,7 +58,7 @@ def _present(view: View, members: Sequence[tuple[Event, bool]]) -> list[Any]:
     for column in view.columns:
         merged = column.aggregate.zero
         for event, _ in members:
-            merged = column.aggregate.merge(merged, column.aggregate.lift(value_of(event, column)))
+            merged = column.aggregate.merge(merged, column.aggregate.lift(*given_of(event, column)))
         values.append(column.aggregate.present(merged))
     return values
 

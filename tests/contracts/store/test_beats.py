@@ -31,7 +31,7 @@ from tests.contracts.store.layers import (
 )
 from tests.unit.store.partial_files import Event, make_view, simple_event
 
-COUNTS = replace(VIEW, columns=(Column("n", REGISTRY["count"](None)),))
+COUNTS = replace(VIEW, columns=(Column("n", REGISTRY["count"]()),))
 MANY = 12_000  # rows: more than a store works on beside its readers
 
 
