@@ -143,7 +143,7 @@ def test_the_page_shows_the_two_layers(filled: Served, browser: Any) -> None:
     assert traffic.locator(".layers").inner_text().split("\n")[:2] == ["version 1", "batch 100 %, speed 0 %"]
     assert ": 42 rows agree" in traffic.locator(".layers").inner_text()
     said = page.get_by_role("article", name="pages").get_by_role("alert").inner_text()
-    assert said.startswith("Alarm: drift in hits. Answers go on as they were")
+    assert said.startswith("Alarm: drift in hits. Answers are not affected")
     assert HOSTILE[0] in said
     assert "headrace refresh pages --full rebuilds the view from the log." in said
     assert "View pages: drift in hits: the two layers disagree" in page.locator(".trouble").inner_text()

@@ -97,7 +97,7 @@ def test_a_loosened_stream_takes_more_at_once(
     applied = headrace("apply", "--yes", "--no-wait", "-w", spoilt)
     assert "field loosened: visitor STRING NOT NULL → visitor STRING" in applied.out
     assert "type of status: INT → BIGINT" in applied.out
-    assert "3 dead letters of stream visits may be readable now: `headrace dead-letters visits replay`" in applied.out
+    assert "3 dead letters of stream visits may be valid now: `headrace dead-letters visits replay`" in applied.out
     assert served.http.post("/v1/streams/visits/events", json=event).json()["accepted"] == 1
     (stream,) = served.http.get("/v1/streams").json()["streams"]
     assert [field["type"] for field in stream["fields"]][2] == "BIGINT"

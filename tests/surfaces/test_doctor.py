@@ -169,7 +169,7 @@ def test_a_disk_with_little_room(applied: Path, examine: Command, small_disk: Ca
     found = examine(applied)["disk"]
     assert found["level"] == "error"
     assert f"0.0 GB of 0.0 GB are free at '{applied}/data'" in found["said"]
-    assert "make room" in found["fix"]
+    assert "free space" in found["fix"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="as root no folder is closed, so another user tries")

@@ -137,7 +137,7 @@ def _forth_and_back(up: UpServer, headrace: Callable[..., Ran]) -> None:
     back = headrace("rollback", "shop", "--yes", "-w", up.folder)
     assert back.code == 0, back.err
     assert f"version {now} → {before}  free: version {before} has this definition and still has its rows" in back.out
-    assert f"View shop is what it was in version {before}." in back.out
+    assert f"View shop is rolled back to version {before}." in back.out
     plan = headrace("plan", "-w", up.folder, "--json").json
     assert [change["details"] for change in plan["changes"]] == [["column added: min(at) AS first"]]
     assert f"version {now} was of this form" in plan["changes"][0]["reason"]
@@ -158,7 +158,7 @@ def _refresh(up: UpServer, headrace: Callable[..., Ran]) -> None:
     (newest, *_) = up.get("/v1/views/shop/versions")["versions"]
     assert (newest["horizon"], newest["speed_events"]) == (newest["applied_to"], 0)
     full = headrace("refresh", "shop", "--full", "-w", up.folder)
-    assert f"Version {newest['version'] + 1} of view shop, built anew from the log, serves." in full.out
+    assert f"Version {newest['version'] + 1} of view shop, rebuilt from the log, serves." in full.out
     shown = headrace("versions", "shop", "-w", up.folder).out.splitlines()
     assert "nothing: rebuilt" in shown[2]
 

@@ -107,7 +107,7 @@ def test_what_was_sent_before_an_error_is_told(headrace: Command, applied: Path)
     broken.write_bytes(b"[1, 2")
     sent = headrace("send", "visits", good, broken, "-w", applied)
     assert sent.code == 1
-    assert "b.json': this is not a JSON array" in sent.err
+    assert "b.json': not a valid JSON array" in sent.err
 
 
 class Following:

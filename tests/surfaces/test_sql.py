@@ -114,7 +114,9 @@ def test_names_are_found_as_sql_finds_them(applied: Path, serve: Callable[..., S
     assert sorted(answer.views) == ["Order", "traffic"]
     with pytest.raises(NotFoundError, match=r"view 'trafic' does not exist; did you mean 'traffic'\?"):
         served.runtime.sql("SELECT * FROM trafic")
-    with pytest.raises(SqlError, match="version_as_of is not a number of commits; found '-1'; expected how many"):
+    with pytest.raises(
+        SqlError, match="version_as_of is not a number of commits; found '-1'; expected the number of commits"
+    ):
         served.runtime.sql("SELECT * FROM traffic VERSION AS OF -1")
     with pytest.raises(SqlError, match='Referenced column "hitz" not found'):
         served.runtime.sql("SELECT hitz FROM traffic")

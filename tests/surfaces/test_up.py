@@ -50,7 +50,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     assert sent.returncode == 0, sent.stderr
     assert "7 events sent" in sent.stdout
     assert "All views have them." in sent.stdout
-    assert "1 could not be read: `headrace dead-letters visits` says why" in sent.stderr
+    assert "1 could not be parsed: `headrace dead-letters visits` shows why" in sent.stderr
     yield running
     if running.process.poll() is None:
         running.stop()

@@ -38,7 +38,7 @@ def edit(folder: Path, old: str, new: str) -> None:
         ("POST", "traffic/rollback", b'{"too": 1}', 422, "'too' is not a parameter"),
         ("POST", "traffic/rollback", b"[]", 422, "the body is not an object"),
         ("POST", "traffic/rollback", b"{", 422, "the body is not JSON"),
-        ("POST", "traffic/refresh", b'{"full": 1}', 422, "'full' does not fit"),
+        ("POST", "traffic/refresh", b'{"full": 1}', 422, "'full' has the wrong type"),
         ("POST", "traffic/refresh", None, 503, "cannot be refreshed yet: Spark is starting"),
     ],
 )
@@ -62,7 +62,7 @@ def test_a_free_edit_and_back(served: Served, applied: Path, headrace: Callable[
     assert (oldest["state"], oldest["has_rows"], oldest["changes"]) == ("retired", False, [])
     back = headrace("rollback", "traffic", "--yes", "-w", applied)
     assert "~ view traffic, version 2 → 1  free: no event is read again" in back.out
-    assert back.out.endswith("View traffic is what it was in version 1.\n")
+    assert back.out.endswith("View traffic is rolled back to version 1.\n")
     shown = headrace("versions", "traffic", "-w", applied, "--json").json
     assert [(v["version"], v["replaces"], v["changed_from"]) for v in shown] == [(3, 2, 2), (2, 1, 1), (1, None, None)]
     assert shown[0]["changes"] == ["column renamed: count(*) AS seen → hits"]
@@ -113,7 +113,7 @@ def test_ctrl_c_ends_the_waiting_and_not_the_work(capsys: pytest.CaptureFixture[
     with pytest.raises(typer.Exit) as ended, going_on("traffic"):
         raise KeyboardInterrupt
     assert ended.value.exit_code == 130
-    said = "The server continues; `headrace versions traffic` shows how far it is.\n"
+    said = "The server continues; `headrace versions traffic` shows the progress.\n"
     assert capsys.readouterr().err == said
 
 
@@ -135,5 +135,5 @@ def test_who_waits_for_a_version_is_told_what_becomes_of_it() -> None:
     with pytest.raises(ConflictError, match="version 3 was replaced before it could serve"):
         serves(1, version=4)
     for trouble in ("stalled", "error"):
-        with pytest.raises(NotReadyError, match="version 3 cannot go on: boom; the server retries"):
+        with pytest.raises(NotReadyError, match="version 3 cannot be completed: boom; the server retries"):
             serves(1, **{trouble: "boom"})

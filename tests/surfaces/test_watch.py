@@ -92,7 +92,7 @@ def test_a_terminal_is_left_by_q(served: Served) -> None:
                     seen += os.read(screen, 65536)
                 except OSError:  # the other end was closed
                     break
-            if not asked and b"q or Ctrl-C leaves" in seen and b"traffic" in seen:
+            if not asked and b"q or Ctrl-C quits" in seen and b"traffic" in seen:
                 os.write(screen, b"q")
                 asked = True
         assert process.wait(20) == 0, seen
