@@ -195,7 +195,7 @@ def _check_url(url: str) -> str:
         elif parts.port != 0:
             return url
         else:
-            reason = "port 0 is no port to connect to"
+            reason = "port 0 cannot be connected to"
     except ValueError as error:
         reason = str(error)
     raise UsageError(f"'{url}' is not a URL of a server: {reason}", expected="such as http://127.0.0.1:8090")

@@ -251,7 +251,7 @@ class Offline:
 
     def wait_token(self, token: str, timeout_s: float) -> TokenState:
         """Nothing moves without a server."""
-        raise NotReadyError("no server runs for this workspace, so views do not move", fix="`headrace up` starts one")
+        raise NotReadyError("no server is running, so views are not updated", fix="`headrace up` starts one")
 
     def stream(self, name: str) -> StreamDefinition:
         """What a stream is declared to be."""

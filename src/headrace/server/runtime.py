@@ -358,7 +358,7 @@ class Runtime:
         return describe_definition(self._pipeline(name).stream)
 
     def streams(self) -> list[StreamStatus]:
-        """All streams with their numbers."""
+        """All streams with their metrics."""
         return self.monitor.streams()
 
     def views(self) -> list[ViewStatus]:
@@ -366,7 +366,7 @@ class Runtime:
         return self.monitor.views()
 
     def status(self) -> WorkspaceStatus:
-        """The whole workspace at a glance."""
+        """The state of the server, streams and views."""
         return self.monitor.status()
 
     def dead_letters(self, stream: str) -> DeadLetters:
