@@ -45,7 +45,8 @@ def fill_stopped(folder: Path) -> None:
     runtime = Runtime.open(Workspace.open(folder), "http://127.0.0.1")
     try:
         lake = runtime._pipelines["visits"].table
-        lake.commit(lake.state, 1, NEWEST_US, [])  # a view that is ahead of its lake would be dropped at the next start
+        # A view that is ahead of its lake would be dropped at the next start.
+        lake.commit(lake.state, Position.at(1), NEWEST_US, [])
         fill(runtime, folder)
     finally:
         runtime.stop()

@@ -12,6 +12,7 @@ from headrace.cli.until import _serves, going_on
 from headrace.define.catalog import load
 from headrace.errors import ConflictError, NotReadyError
 from headrace.lake.table import LakeTable, NewFile
+from headrace.transport.position import Position
 from headrace.workspace.settings import Workspace
 from tests.surfaces.conftest import Ran, Served
 
@@ -100,7 +101,8 @@ def test_who_applies_without_a_server_is_told_when_it_is_built(applied: Path, he
     (lake.folder / "_dead=false").mkdir(exist_ok=True)
     (lake.folder / "_dead=false" / "a.parquet").write_bytes(b"x" * 9)  # nobody reads it
     bounds = '"minValues":{"_commit":0},"maxValues":{"_commit":0},"nullCount":{}'
-    lake.commit(lake.state, 1, None, [NewFile("_dead=false/a.parquet", 9, 2, False, f'{{"numRecords":2,{bounds}}}')])
+    file = NewFile("_dead=false/a.parquet", 9, 2, False, f'{{"numRecords":2,{bounds}}}')
+    lake.commit(lake.state, Position.at(1), None, [file])
     edit(applied, "sum(bytes)", "max(bytes)")
     said = headrace("apply", "--yes", "-w", applied)
     assert said.out.endswith("Applied.\nNo server is running: the next `headrace up` runs the builds.\n"), said
