@@ -22,7 +22,7 @@ def end_java(gateway: Any) -> None:
     java = gateway.proc
     gateway.shutdown()
     java.stdin.close()
-    java.wait(60)
+    java.wait(300)
 
 
 def make_archive() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 Table: TypeAlias = Any  # a pandas DataFrame, an Arrow table, or another one that gives Arrow streams
 Events: TypeAlias = Mapping[str, Any] | Iterable[Mapping[str, Any]] | Table | bytes | Path
+SERVER_WITHIN_S = 3.0  # of the end of a write without it
+PAUSE_S = 0.1
 
 
 class Connection:
@@ -149,15 +152,26 @@ class Connection:
         try:
             self._backend.hold()
         except InUseError:
-            found = self._reconnect() if self._reconnect else None
-            if found is None:
+            if not self._change_to_server():
                 raise
-            found.on_wait = self._backend.on_wait
-            self._backend.close()
-            self._backend = found
+
+    def _change_to_server(self) -> bool:
+        """Use the server that runs now, if one does."""
+        server = self._reconnect() if self._reconnect else None
+        if server is None:
+            return False
+        server.on_wait = self._backend.on_wait
+        self._backend.close()
+        self._backend = server
+        return True
 
     def wait(self, token: str, timeout: float = 60.0) -> TokenState:
         """Wait up to `timeout` seconds until every serving view has the events of a token."""
+        if self.url is None:  # a server may be waiting for its turn: it runs a moment after this process has written
+            self._backend.release()
+            deadline = time.monotonic() + min(timeout, SERVER_WITHIN_S)
+            while not self._change_to_server() and time.monotonic() < deadline:
+                time.sleep(PAUSE_S)
         return self._backend.wait_token(token, timeout)
 
     def plan(self) -> Plan:

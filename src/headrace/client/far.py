@@ -104,6 +104,9 @@ class Remote(Calls):
     def hold(self) -> None:
         """The server is the one that writes."""
 
+    def release(self) -> None:
+        """The server stays the one that writes."""
+
     def wait_token(self, token: str, timeout_s: float) -> TokenState:
         """Wait until every serving view has the events of a token."""
         deadline = time.monotonic() + timeout_s

@@ -107,15 +107,19 @@ class Offline:
     def close(self) -> None:
         """Let the server start."""
         self._opened.close()
+        self.release()
+        store = self.__dict__.get("_store")
+        if store is not None:
+            store.close()
+
+    def release(self) -> None:
+        """Let others write; the next write takes its turn again."""
         for ingest in self._ingests.values():
             ingest.transport.close()
         self._ingests.clear()
         if self._lease is not None:
             self._lease.release()
             self._lease = None
-        store = self.__dict__.get("_store")
-        if store is not None:
-            store.close()
 
     def ask(self, question: Question, job: Job | None = None) -> Answer:
         """Answer from the store as the server left it; about the past from the lake, by a Spark of our own."""

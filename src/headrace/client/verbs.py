@@ -125,6 +125,9 @@ class Backend(Verbs, Receiver, Protocol):
     def hold(self) -> object:
         """Be the one that writes to the workspace, if there is no server for that."""
 
+    def release(self) -> None:
+        """Let others write to the workspace."""
+
     def close(self) -> None:
         """Let go of it."""
 
