@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from headrace.disk import read_format, refuse_newer, write_format
 from headrace.errors import WorkspaceError, did_you_mean
 from headrace.spark.session import QUICK_JAVA
 
 SETTINGS_FILE = "headrace.toml"
+FORMAT = 1  # of the data folder: its layout, the lease, the catalog and the slices of builds
 
 
 class Settings(BaseSettings):
@@ -74,7 +77,10 @@ class Workspace:
 
     @classmethod
     def open(cls, folder: str | Path = ".", **overrides: Any) -> Workspace:
-        """The workspace in a folder; `overrides` (such as `port`) win over everything."""
+        """The workspace in a folder; `overrides` (such as `port`) win over everything.
+
+        Raises NewerFormatError, before anything else in the data folder is looked at, if that has a newer format.
+        """
         path = Path(folder).resolve()
         file = path / SETTINGS_FILE
         if not file.is_file():
@@ -85,13 +91,25 @@ class Workspace:
             )
         settings = _read_settings(file)
         given = {key: value for key, value in overrides.items() if value is not None}
-        return cls(path, settings.model_copy(update=given))
+        workspace = cls(path, settings.model_copy(update=given))
+        with suppress(PermissionError):  # whoever needs the data folder says which right is missing
+            refuse_newer(f"workspace '{workspace.data}'", workspace.format, FORMAT)
+        return workspace
 
     def make_data(self) -> None:
         """Make the data folder, for this user alone. An existing one is not changed: it may be shared."""
         if not self.data.exists():
             self.data.parent.mkdir(parents=True, exist_ok=True)
             self.data.mkdir(mode=0o700, exist_ok=True)
+
+    @property
+    def format(self) -> int:
+        """The format version of the data folder."""
+        return read_format(self.data)
+
+    def write_format(self) -> None:
+        """Record the format version; by the process that holds the lease."""
+        write_format(self.data, FORMAT)
 
     @property
     def name(self) -> str:
