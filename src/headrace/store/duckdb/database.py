@@ -37,7 +37,7 @@ UPGRADES = {  # what makes the next format of one
     ),
     3: ("ALTER TABLE versions ALTER COLUMN position TYPE VARCHAR",),  # JSON: a number is one partition's offset
 }
-SETTINGS = {
+SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "threads": "1",
     "memory_limit": "1GB",
     "checkpoint_threshold": "64MB",

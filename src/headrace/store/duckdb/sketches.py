@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import duckdb
 import pyarrow as pa
+from duckdb.func import ARROW
 
 from headrace.aggregate import HLL, Merge
 from headrace.store.few import merge_values
@@ -16,8 +17,8 @@ FOREIGN: tuple[Merge, ...] = (HLL,)  # those whose `fold` is None
 def register_functions(connection: duckdb.DuckDBPyConnection) -> None:
     """Give every connection of this database `<merge>_union(a, b)` and `<merge>_fold(list)`."""
     for merge in FOREIGN:
-        connection.create_function(f"{merge.name}_union", _pairwise(merge), ["BLOB", "BLOB"], "BLOB", type="arrow")
-        connection.create_function(f"{merge.name}_fold", _folding(merge), ["BLOB[]"], "BLOB", type="arrow")
+        connection.create_function(f"{merge.name}_union", _pairwise(merge), ["BLOB", "BLOB"], "BLOB", type=ARROW)
+        connection.create_function(f"{merge.name}_fold", _folding(merge), ["BLOB[]"], "BLOB", type=ARROW)
 
 
 def _pairwise(merge: Merge) -> Callable[[pa.Array, pa.Array], pa.Array]:
