@@ -8,7 +8,6 @@ rows, an edited view with a retired version, and events that are in the journal 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tarfile
@@ -21,10 +20,11 @@ from typing import Any
 from headrace.transport.journal.record import list_segments, pack
 from tests.server import COMMAND, UpServer
 from tests.waiting import wait_until
-from tests.workspaces import questions
+from tests.workspaces import kept
+from tests.workspaces.kept import NAME, archive
 
-HERE = Path(__file__).parent
-NAME = "shop"
+FOLDER = Path("/tmp/headrace-kept") / NAME  # fixed, since a file that was sent is known by its path
+FILES = (FOLDER / "first.ndjson", FOLDER / "second.ndjson")
 SETTINGS = "retire_after_s = 1e10\nrehearse = false\n"  # a retired version is kept, however old the workspace is
 DEFINITIONS = """
 CREATE STREAM visits (
@@ -90,7 +90,7 @@ def run(folder: Path, *arguments: str) -> str:
     return ended.stdout
 
 
-def asking(folder: Path) -> questions.Ask:
+def asking(folder: Path) -> kept.Ask:
     return lambda *arguments: json.loads(run(folder, *arguments, "--json"))
 
 
@@ -108,9 +108,9 @@ def send(server: UpServer, stream: str, events: list[dict[str, Any]], key: str) 
     server.wait_for_token(server.post(stream, events, key)["token"])
 
 
-def send_file(folder: Path, name: str, lines: list[str]) -> None:
-    (folder / name).write_text("\n".join(lines) + "\n")
-    run(folder, "send", "visits", str(folder / name), "--wait")
+def send_file(folder: Path, file: Path, lines: list[str]) -> None:
+    file.write_text("\n".join(lines) + "\n")
+    run(folder, "send", "visits", str(file), "--wait")
 
 
 def make(folder: Path) -> None:
@@ -119,7 +119,7 @@ def make(folder: Path) -> None:
     definitions = folder / "definitions" / "shop.sql"
     definitions.write_text(DEFINITIONS)
     with serving(folder) as server:
-        send_file(folder, "first.ndjson", [json.dumps(visit(n, n // 20)) for n in range(200)] + BAD)
+        send_file(folder, FILES[0], [json.dumps(visit(n, n // 20)) for n in range(200)] + BAD)
         send(server, "orders", [order(n) for n in range(50)], "orders-1")
         run(folder, "refresh", "traffic")
         run(folder, "refresh", "revenue")
@@ -130,7 +130,7 @@ def make(folder: Path) -> None:
         run(folder, "apply", "--yes")
         send(server, "visits", [visit(n, n % 3) for n in range(300, 340)], "late")
         send(server, "orders", [order(n) for n in range(50, 60)], "orders-2")
-        send_file(folder, "second.ndjson", [json.dumps(visit(n, n // 20)) for n in range(340, 400)] + BAD[:1])
+        send_file(folder, FILES[1], [json.dumps(visit(n, n // 20)) for n in range(340, 400)] + BAD[:1])
         server.kill()
     with serving(folder, HEADRACE_FAULT="append.before_commit") as server:
         server.post("visits", [visit(n, n // 20) for n in range(400, 420)], "visits-2")
@@ -145,54 +145,40 @@ def tear(journal: Path) -> None:
         file.write(pack(b"", b"{}\n" * 10, 0, segment.end)[:20])
 
 
-def keep(folder: Path, archive: Path) -> None:
+def keep(folder: Path, target: Path) -> None:
     """Pack what counts: no logs, no temporary files."""
-    names = ["headrace.toml", "definitions", "first.ndjson", "second.ndjson", "data"]
+    names = ["headrace.toml", "definitions", "data"]
 
     def wanted(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
         parts = Path(entry.name).parts
         entry.uname = entry.gname = ""
         return None if parts[1:3] in (("data", "logs"), ("data", "scratch")) else entry
 
-    with tarfile.open(archive, "w:xz") as tar:
+    with tarfile.open(target, "w:xz") as tar:
         for name in names:
             tar.add(folder / name, f"{NAME}/{name}", filter=wanted)
 
 
-def unpack(archive: Path, target: Path) -> Path:
-    """The workspace of an archive, in a new folder."""
-    with tarfile.open(archive) as tar:
-        tar.extractall(target, filter="data")
-    return target / NAME
-
-
-def record(archive: Path, scratch: Path) -> dict[str, Any]:
+def record(name: str, scratch: Path) -> dict[str, Any]:
     """The answers without a server, which are those before the recovery, and the ones of a server."""
-    offline = asking(unpack(archive, scratch / "offline"))
-    answers = {"offline": {**questions.views(offline), **questions.versions(offline)}}
-    folder = unpack(archive, scratch / "served")
+    offline = asking(kept.unpack(name, scratch / "offline"))
+    answers = {"offline": {**kept.views(offline), "versions": kept.versions(offline)}}
+    folder = kept.unpack(name, scratch / "served")
     ask = asking(folder)
     with serving(folder) as server:
-        wait_until(lambda: not behind(server), 60, server.said)
-        answers["served"] = {**questions.views(ask), "streams": questions.streams(ask)}
-        answers["sent again"] = ask("send", "visits", str(folder / "first.ndjson"))["accepted"]
+        kept.wait_for_all(server)
+        answers["served"] = {**kept.views(ask), "streams": kept.streams(ask)}
+        answers["sent"] = {name: kept.sent(server, name) for name in map(str, FILES)}
         run(folder, "rollback", "traffic", "--yes")
-        answers["rolled back"] = questions.views(ask)["traffic"]
+        kept.wait_for_all(server)
+        answers["rolled back"] = kept.views(ask)["traffic"]
     return answers
 
 
-def behind(server: UpServer) -> list[str]:
-    """The views that have not all of their stream, and streams with events that are not in the lake."""
-    status = server.get("/v1/status")
-    views = [view["name"] for view in status["views"] if view["applied_to"] != view["commits"]]
-    return views + [stream["name"] for stream in status["streams"] if stream["backlog_bytes"]]
-
-
 if __name__ == "__main__":
-    target = HERE / f"{sys.argv[1]}.tar.xz"
+    name = sys.argv[1]
+    make(FOLDER)
+    keep(FOLDER, archive(name))
     with tempfile.TemporaryDirectory() as scratch:
-        if not os.environ.get("RECORD_ONLY"):
-            make(Path(scratch) / NAME)
-            keep(Path(scratch) / NAME, target)
-        answers = record(target, Path(scratch) / "record")
-    target.with_name(f"{sys.argv[1]}.json").write_text(json.dumps(answers, indent=1) + "\n")
+        answers = record(name, Path(scratch))
+    archive(name).with_name(f"{name}.json").write_text(json.dumps(answers, indent=1) + "\n")
