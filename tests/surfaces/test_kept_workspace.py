@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def server(java: Java, folder: Path) -> Iterator[UpServer]:
+    yield java.server(folder).wait_until_ready()
+    UpServer.kill_all()
+
+
+@pytest.fixture
 def ask(folder: Path, headrace: Callable[..., Ran]) -> kept.Ask:
     def command(*arguments: object) -> Any:
         ran = headrace(*arguments, "--json", "-w", folder)
@@ -41,8 +47,7 @@ def test_without_a_server_it_answers_what_it_did(ask: kept.Ask) -> None:
     assert {**kept.views(ask), "versions": kept.versions(ask)} == ANSWERS["offline"]
 
 
-def test_a_server_recovers_it_and_answers_what_it_did(java: Java, folder: Path, ask: kept.Ask) -> None:
-    server: UpServer = java.server(folder).wait_until_ready()
+def test_a_server_recovers_it_and_answers_what_it_did(server: UpServer, ask: kept.Ask) -> None:
     kept.wait_for_all(server)
     assert {**kept.views(ask), "streams": kept.streams(ask)} == ANSWERS["served"]
     assert {name: kept.sent(server, name) for name in ANSWERS["sent"]} == ANSWERS["sent"]
