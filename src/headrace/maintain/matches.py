@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
-from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.pandas.functions import arrow_udf
 
 from headrace.define.expression.spark_face import TEXT, Match
 
@@ -28,7 +28,8 @@ def _matcher(match: Match) -> Any:
     def matched(texts: pa.Array) -> pa.Array:
         return run(match.duckdb, texts)
 
-    return arrow_udf(matched, str(match.type), ArrowUDFType.SCALAR)
+    # Spark's stub demands a function type, and Spark warns of one: the hints above say it.
+    return arrow_udf(matched, str(match.type))  # type: ignore[call-overload]
 
 
 def run(sql: str, texts: pa.Array) -> pa.Array:
