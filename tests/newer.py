@@ -8,6 +8,7 @@ from deltalake import DeltaTable
 
 from headrace.disk import FORMAT_FILE, write_format
 from headrace.lake.log import DeltaLog
+from headrace.lake.storage import LocalStorage
 from headrace.lake.table import FORMAT_ID
 
 NEWER = 2  # than the newest format of a workspace, a journal or a lake
@@ -20,5 +21,5 @@ def make_newer(folder: Path) -> None:
 
 
 def make_lake_newer(folder: Path) -> None:
-    log = DeltaLog(folder, DeltaTable(folder).version(), "newer")
+    log = DeltaLog(LocalStorage(folder), DeltaTable(folder).version())
     log.put([{"txn": {"appId": FORMAT_ID, "version": NEWER, "lastUpdated": 0}}])

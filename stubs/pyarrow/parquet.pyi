@@ -73,5 +73,6 @@ def read_table(
     use_threads: bool = ...,
     memory_map: bool = ...,
     page_checksum_verification: bool = ...,
+    coerce_int96_timestamp_unit: str | None = ...,
 ) -> Table: ...
 def write_table(table: Table, where: Path | str, **options: Any) -> None: ...
