@@ -34,6 +34,7 @@ WARM = (  # servers on one Java
     "faults/test_replay.py",
     "faults/test_takeover.py",
     "surfaces/test_edits.py",
+    "surfaces/test_kept_workspace.py",
 )
 ALONE = ("docs/test_tutorial.py", "surfaces/test_demo.py", "surfaces/test_up.py")
 # Fast ones, then long ones, so that the lanes end alike.

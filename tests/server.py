@@ -128,9 +128,10 @@ class UpServer:
 
     @classmethod
     def kill_all(cls) -> None:
-        """Whoever still runs."""
+        """Whoever still runs. Connections are closed too: nobody asks any more."""
         for server in cls.started:
             server.kill()
+            server.http.close()
         cls.started.clear()
 
     def stop(self) -> int:

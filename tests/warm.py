@@ -104,8 +104,10 @@ class Java:
     def close(self) -> None:
         """End both."""
         assert self._nursery.stdin is not None
+        assert self._nursery.stdout is not None
         self._nursery.stdin.close()
         self._nursery.wait(30)
+        self._nursery.stdout.close()
         end_java(self._gateway)
 
 

@@ -1,4 +1,4 @@
-"""Files on disk: replaced whole, synced, removed; and what the refusals of an operating system mean."""
+"""Files on disk: replaced whole, synced, removed; format versions; what refusals of the operating system mean."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from headrace.errors import DiskFullError, HeadraceError, WorkspaceError, chain
+import orjson
+
+from headrace.errors import CorruptionError, DiskFullError, HeadraceError, NewerFormatError, WorkspaceError, chain
+
+FORMAT_FILE = "format.json"  # of a folder that carries a format version
+FIRST_FORMAT = 1  # of data that carries no version: it was written before versions were recorded
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 # Arrow, DuckDB, delta-rs and Java each wrap the system's words in their own.
@@ -74,6 +79,40 @@ def replace_file(file: Path, content: bytes, what: str) -> None:
         if is_disk_full(error):
             raise disk_full(what, file, "nothing was changed; free space there and try again") from error
         raise
+
+
+def read_format(folder: Path) -> int:
+    """The format version that a folder carries."""
+    file = folder / FORMAT_FILE
+    try:
+        return int(orjson.loads(file.read_bytes())["format"])
+    except (FileNotFoundError, NotADirectoryError):
+        return FIRST_FORMAT
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        raise CorruptionError(
+            f"file '{file}' cannot be read",
+            expected='{"format": N}, the format version of the folder',
+            fix="restore it; if no newer Headrace has used the folder, delete it",
+        ) from error
+
+
+def write_format(folder: Path, version: int) -> None:
+    """Have a folder carry this format version, on disk when this returns. One that is there already stays."""
+    file = folder / FORMAT_FILE
+    if not file.exists():
+        replace_file(file, orjson.dumps({"format": version}), f"file '{file}' cannot be written")
+        sync(folder)
+
+
+def refuse_newer(what: str, version: int, newest: int, *, otherwise: str = "") -> None:
+    """Raise NewerFormatError if data has a format version above the newest that this code reads."""
+    if version > newest:
+        raise NewerFormatError(
+            f"{what} was written by a newer Headrace",
+            found=f"format {version}",
+            expected=f"at most format {newest}, the newest that this Headrace reads",
+            fix=f"nothing was changed; use the newer Headrace{f', {otherwise}' if otherwise else ''}",
+        )
 
 
 def remove(path: Path) -> None:

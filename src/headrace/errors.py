@@ -217,6 +217,12 @@ class CorruptionError(HeadraceError):
     http_status = 500
 
 
+class NewerFormatError(CorruptionError):
+    """Data has a format that only a newer Headrace reads; nothing was changed."""
+
+    code = "newer_format"
+
+
 class MachineError(HeadraceError):
     """Java, Python or the network of this machine is not fit."""
 

@@ -72,6 +72,7 @@ class Writer:
                 continue
             assert reply.json()["accepted"] == PER_POST, reply.text
             self.token, self.posts = reply.json()["token"], self.posts + 1
+        client.close()
 
     def stop(self) -> int:
         """How many events were acknowledged."""
@@ -99,6 +100,7 @@ class Reader:
                 self.wrong.append(reply)
             self._most = max(self._most, n)
             self.answers += 1
+        client.close()
 
     def stop(self) -> None:
         self._enough.set()

@@ -20,10 +20,12 @@ from headrace.define.catalog import load
 from headrace.doctor.machine import _check_packages, check_memory
 from headrace.lake.table import LakeTable, NewFile
 from headrace.store.base import Step
+from headrace.store.duckdb.database import FORMAT
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.position import Position
 from headrace.workspace.holder import read_holder
 from headrace.workspace.settings import Workspace
+from tests.newer import make_lake_newer, make_newer
 from tests.surfaces.conftest import Ran, Served, visit, write_events
 
 Command = Callable[..., Ran]
@@ -283,6 +285,28 @@ def test_a_store_that_disagrees(sent: Path, examine: Command) -> None:
     assert "stalled: out of cheese" in examine(sent)["view traffic"]["said"]
     path.write_bytes(b"not a database" * 1000)
     assert examine(sent)["store"]["level"] == "error"
+
+
+def test_formats_are_reported_and_newer_ones_are_errors(sent: Path, examine: Command) -> None:
+    assert examine(sent)["formats"]["said"] == f"workspace 1; lake 1; journal 1; store {FORMAT}"
+    for check, folder, make in (
+        ("journal visits", sent / "data/journal/visits", make_newer),
+        ("lake visits", sent / "data/lake/visits", make_lake_newer),
+    ):
+        make(folder)
+        finding = examine(sent)[check]
+        newer = f"{check.split()[0]} '{folder}' was written by a newer Headrace; found format 2"
+        assert (finding["level"], finding["said"]) == ("error", newer)
+        assert "use the newer Headrace" in finding["fix"]
+    assert examine(sent)["formats"]["said"] == f"workspace 1; store {FORMAT}"
+
+
+def test_a_newer_workspace_is_an_error_and_nothing_in_it_is_checked(sent: Path, examine: Command) -> None:
+    make_newer(sent / "data")
+    findings = examine(sent)
+    newer = f"workspace '{sent}/data' was written by a newer Headrace; found format 2"
+    assert (findings["workspace"]["level"], findings["workspace"]["said"]) == ("error", newer)
+    assert not {"lease", "lake visits", "formats"} & set(findings)
 
 
 def test_a_clock_that_was_set_back(sent: Path, examine: Command) -> None:

@@ -86,7 +86,8 @@ class Flooded:
         for thread in self._threads:
             thread.join()
         self.process.terminate()
-        assert self.process.wait(30) == 0
+        self.process.communicate(timeout=30)
+        assert self.process.returncode == 0
 
     def _is_up(self) -> bool:
         try:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import orjson
 import pytest
@@ -24,9 +24,12 @@ HEAD = f"POST {EVENTS} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/
 class Line:
     """A connection on which any bytes can be sent."""
 
+    opened: ClassVar[list[Line]] = []  # to be closed when a test has ended
+
     def __init__(self, url: str) -> None:
         host, _, port = url.removeprefix("http://").partition(":")
         self.socket = socket.create_connection((host, int(port)), timeout=30)
+        self.opened.append(self)
 
     def send(self, text: str | bytes) -> Line:
         self.socket.sendall(text.encode() if isinstance(text, str) else text)
@@ -51,6 +54,13 @@ class Line:
             return self.socket.recv(1) == b""
         except ConnectionResetError:
             return True
+
+
+@pytest.fixture(autouse=True)
+def _closed_lines() -> Iterator[None]:
+    yield
+    while Line.opened:
+        Line.opened.pop().socket.close()
 
 
 def journal_end(served: Served) -> int:

@@ -89,8 +89,9 @@ class Sender:
     def end(self) -> tuple[int, str]:
         """Its exit code and all that it has said."""
         out, _ = self.process.communicate(timeout=300)
-        self.err.seek(0)
-        return self.process.returncode, out + self.err.read()
+        with self.err:
+            self.err.seek(0)
+            return self.process.returncode, out + self.err.read()
 
 
 @pytest.fixture

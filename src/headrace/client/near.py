@@ -59,7 +59,7 @@ from headrace.sql.children import Children
 from headrace.sql.query import run_sql
 from headrace.store.base import Store, Version
 from headrace.store.opening import open_to_read
-from headrace.transport.journal.journal import Journal
+from headrace.transport.journal.journal import Journal, check_format
 from headrace.transport.journal.record import read_durable
 from headrace.transport.position import START
 from headrace.transport.sent import FilePiece
@@ -165,6 +165,8 @@ class Offline:
     def sql(self, query: str, limit: SqlLimit = None, job: Job | None = None) -> SqlAnswer:
         """Run a SELECT over the views as the server left them."""
         if self._store is None:
+            if self._damage is not None:
+                raise self._damage
             raise NotReadyError("no view has ever been computed", fix="run `headrace up` first")
         children, past = Children.of(self.workspace.settings), partial(self._history().past, job=job)
         try:
@@ -319,6 +321,7 @@ class Offline:
 
     def _describe(self, stream: Stream) -> StreamStatus:
         try:
+            check_format(self.workspace.journal(stream.name))
             table = self._table(stream)
         except CorruptionError as error:
             return describe_damaged(stream, str(error))

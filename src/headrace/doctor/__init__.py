@@ -9,7 +9,7 @@ from headrace.doctor.finding import Finding, good
 from headrace.doctor.machine import check_machine
 from headrace.doctor.private import check_private
 from headrace.doctor.workspace import check_disk, check_workspace
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, NewerFormatError
 from headrace.workspace.settings import SETTINGS_FILE, Workspace
 
 __all__ = ["Finding", "examine"]
@@ -24,7 +24,8 @@ def examine(folder: Path, *, deep: bool = False) -> list[Finding]:
     try:
         workspace = Workspace.open(folder)
     except HeadraceError as error:
-        return [*found, check_disk(folder), Finding.of("settings", error)]
+        check = "workspace" if isinstance(error, NewerFormatError) else "settings"
+        return [*found, check_disk(folder), Finding.of(check, error)]
     found.append(good("settings", f"{workspace.folder / SETTINGS_FILE} can be read"))
     found += check_private(workspace) or [good("permissions", "data and token are for this user alone")]
     return [*found, *check_workspace(workspace), *check_lakes_and_store(workspace, deep=deep)]

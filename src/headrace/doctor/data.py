@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -12,12 +13,13 @@ from headrace.define.catalog import Catalog
 from headrace.define.model import Stream
 from headrace.doctor.finding import Finding, bad, good, warn
 from headrace.doctor.journal import check_journal
-from headrace.errors import HeadraceError
+from headrace.errors import CorruptionError, HeadraceError
 from headrace.format import many
 from headrace.lake.health import check_contents, check_files, check_footers, check_log
 from headrace.lake.table import LakeTable
 from headrace.maintain.slices import damaged_slices
-from headrace.store.opening import check_batch_tables, open_to_read
+from headrace.store.opening import check_batch_tables, open_to_read, store_format
+from headrace.transport.journal.journal import check_format
 from headrace.workspace.applied import read_running
 from headrace.workspace.holder import live_holder
 from headrace.workspace.settings import Workspace
@@ -36,11 +38,13 @@ def check_lakes_and_store(workspace: Workspace, *, deep: bool = False) -> list[F
         return [good("lake", "no stream runs yet")]
     found: list[Finding] = []
     commits: dict[str, int] = {}
+    tables: list[LakeTable] = []
     for name in sorted(catalog.streams):
         table = _open(workspace, catalog.streams[name])
         if isinstance(table, Finding):
             found.append(table)
             continue
+        tables += [table] if table else []
         state = table.state if table else None
         commits[name] = state.next_commit if state else 0
         lake = _check_lake(name, table, deep) if table else good(f"lake {name}", "no events yet")
@@ -51,7 +55,8 @@ def check_lakes_and_store(workspace: Workspace, *, deep: bool = False) -> list[F
         found.append(lake)
         found.append(check_journal(name, workspace.journal(name), state.position.offset() if state else 0))
     made = check_batch_layer(workspace, deep=deep)
-    return [*found, check_clock(workspace), *_check_store(workspace, catalog, commits), *made]
+    store = _check_store(workspace, catalog, commits)
+    return [*found, _formats(workspace, catalog, tables), check_clock(workspace), *store, *made]
 
 
 def _open(workspace: Workspace, stream: Stream) -> LakeTable | Finding | None:
@@ -80,6 +85,18 @@ def _check_lake(name: str, table: LakeTable, deep: bool) -> Finding:
     if dead_rows:
         return warn(check, f"{said}; {many(dead_rows, 'dead letter')}", f"`headrace dead-letters {name}` says why")
     return good(check, said)
+
+
+def _formats(workspace: Workspace, catalog: Catalog, tables: list[LakeTable]) -> Finding:
+    """The format versions of what can be read; the checks of each name what cannot."""
+    versions = {"workspace": {workspace.format}, "lake": {table.format for table in tables}, "journal": set[int]()}
+    for name in catalog.streams:
+        with suppress(CorruptionError):
+            versions["journal"].add(check_format(workspace.journal(name)))
+    with suppress(HeadraceError):  # a server has it open
+        versions["store"] = store_format(workspace)
+    shown = (f"{what} {', '.join(map(str, sorted(numbers)))}" for what, numbers in versions.items() if numbers)
+    return good("formats", "; ".join(shown))
 
 
 def check_clock(workspace: Workspace) -> Finding:

@@ -8,6 +8,7 @@ from pathlib import Path
 from headrace.doctor.finding import Finding, bad, good, warn
 from headrace.errors import CorruptionError
 from headrace.format import many
+from headrace.transport.journal.journal import check_format
 from headrace.transport.journal.record import HEADER, Segment, is_intact, list_segments, read_durable, unpack, walk
 
 WALKED_BYTES = 64 << 20  # of the newest segment's records, each looked at
@@ -18,6 +19,10 @@ def check_journal(name: str, folder: Path, lake_end: int) -> Finding:
     check = f"journal {name}"
     if not folder.is_dir():
         return _missing(check, folder, lake_end)
+    try:
+        check_format(folder)
+    except CorruptionError as error:
+        return Finding.of(check, error)
     try:
         segments = list_segments(folder)
     except ValueError:

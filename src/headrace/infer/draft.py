@@ -157,6 +157,7 @@ def _refusals(parsed: Parsed) -> dict[str, int]:
 
 def _runs(parsed: Parsed, stream: Stream, samples: list[Sample]) -> list[npt.NDArray[np.int64]]:
     """The event times of good events, in stretches without a gap."""
+    assert stream.event_time is not None, "a draft has one"
     times = parsed.columns.column(stream.event_time).cast(pa.int64())
     good = times.is_valid() if parsed.reasons is None else pa.chunked_array([parsed.reasons.is_null()])
     us, kept = times.fill_null(0).to_numpy(), good.to_numpy() & times.is_valid().to_numpy()

@@ -24,7 +24,7 @@ MOST_REASONS = 1000
 SHOWN_BYTES = 400  # of an event on a page; `show` has the whole of it
 # What differs between events with the same mistake: the value that was found, and where.
 _VALUES = r", found .*$| at (byte|character) \d+"
-_SETTINGS = {
+_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "threads": "1",
     "memory_limit": "256MB",
     "autoinstall_known_extensions": "false",

@@ -54,6 +54,7 @@ class LakeFileWriter:
             return
         if self._writer is None:
             self._draft = self._storage.draft(self._name)
+            repeated, encodings = _encodings(rows.schema)
             self._writer = pq.ParquetWriter(
                 self._draft,
                 rows.schema,
@@ -61,7 +62,8 @@ class LakeFileWriter:
                 compression_level=1,
                 write_statistics=self._statistics,
                 write_page_checksum=True,  # readers check it: a flipped bit is an error, not another number
-                **_encodings(rows.schema),
+                use_dictionary=repeated,
+                column_encoding=encodings,
             )
         self._writer.write_table(rows)
         self._rows += len(rows)
@@ -103,12 +105,13 @@ class LakeFileWriter:
         return NewFile(self._name, size, self._rows, self._dead, orjson.dumps(stats).decode())
 
 
-def _encodings(schema: pa.Schema) -> dict[str, object]:
-    """Differences for what counts up, dictionaries for what repeats: a third less time than dictionaries for all."""
+def _encodings(schema: pa.Schema) -> tuple[list[str], dict[str, str]]:
+    """The columns that repeat, for dictionaries, and the encodings of those that count up, which is by differences.
+
+    It takes a third less time than dictionaries for all.
+    """
     constant = (COMMIT, COMMITTED_AT, ARRIVED, NEWEST)
     delta = [f.name for f in schema if f.type in (pa.int64(), UTC_US) and f.name not in constant]
     plain = [VALUE, *(f.name for f in schema if pa.types.is_floating(f.type) or pa.types.is_decimal(f.type))]
-    return {
-        "use_dictionary": [name for name in schema.names if name not in (*delta, *plain)],
-        "column_encoding": dict.fromkeys(delta, "DELTA_BINARY_PACKED"),
-    }
+    repeated = [name for name in schema.names if name not in (*delta, *plain)]
+    return repeated, dict.fromkeys(delta, "DELTA_BINARY_PACKED")

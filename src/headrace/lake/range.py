@@ -115,10 +115,10 @@ def newest_of(stream: Stream, rows: pa.Table) -> int | None:
     """The newest event time; a clock that runs ahead counts as the arrival."""
     if not len(rows):
         return None
-    times = rows.column(ARRIVED).cast(pa.int64())
-    if stream.event_time is not None:
-        times = pc.min_element_wise(rows.column(stream.event_time).cast(pa.int64()), times)
-    return int(pc.max(times).as_py())
+    arrived = rows.column(ARRIVED).cast(pa.int64())
+    if stream.event_time is None:
+        return int(pc.max(arrived).as_py())
+    return int(pc.max(pc.min_element_wise(rows.column(stream.event_time).cast(pa.int64()), arrived)).as_py())
 
 
 def later(a: int | None, b: int | None) -> int | None:

@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headrace.define.model import Stream
-from headrace.disk import disk_full, is_disk_full
+from headrace.disk import FIRST_FORMAT, disk_full, is_disk_full, refuse_newer
 from headrace.errors import ConflictError, CorruptionError, FencedError, HeadraceError, UnavailableError
 from headrace.lake.file import NewFile
 from headrace.lake.health import check_log, has_events
@@ -32,9 +32,12 @@ from headrace.transport.position import Position
 if TYPE_CHECKING:
     from headrace.lake.since import Since
 
+FORMAT = 1  # of the table: its columns, its application transactions and the names of its files
+
 # Application transactions outlive checkpoints, log clean-up and vacuum; commit metadata does not.
 COMMIT_ID = "headrace:commit"
 FENCE_ID = "headrace:fence"
+FORMAT_ID = "headrace:format"
 NEWEST_ID = "headrace:newest"
 ROWS_ID = "headrace:rows"  # of all commits so far: an entry of the log that lost its lines is noticed
 REWRITE_ID = "headrace:rewrite"
@@ -82,6 +85,8 @@ class LakeTable:
         self.turn = threading.RLock()
         self._lock = threading.Lock()
         table = self._open()
+        self.format = table.transaction_version(FORMAT_ID) or FIRST_FORMAT
+        refuse_newer(f"lake '{folder}'", self.format, FORMAT)
         self.log = DeltaLog(self.storage, table.version())
         if fence is not None:
             self.storage.prepare(*DATA)
@@ -289,7 +294,7 @@ class LakeTable:
         found = table.transaction_version(FENCE_ID)
         if found is not None and found > fence:
             raise FencedError(f"lake '{self.folder.name}' was taken over", found=f"fence {found}", expected=f"{fence}")
-        self._put_entry([_mark(FENCE_ID, fence)])
+        self._put_entry([_mark(FENCE_ID, fence), _mark(FORMAT_ID, FORMAT)])
 
     def _put_entry(self, actions: Sequence[Action]) -> None:
         try:

@@ -187,7 +187,7 @@ class Maps:
             return None
         return pa.MapArray.from_arrays(offsets, keys.flatten(), values, mask=missing.combine_chunks())
 
-    def _cut(self, frames: Frames) -> tuple[pa.ListArray, pa.ListArray] | None:
+    def _cut(self, frames: Frames) -> tuple[pa.Array, pa.Array] | None:
         import duckdb  # heavy, and few streams need it
 
         if self._duckdb is None:
@@ -207,11 +207,11 @@ class Maps:
     def _read_values(self, texts: pa.Array) -> pa.Array | None:
         lines = pc.binary_join_element_wise('{"value":', texts, "}\n", "")
         size = pc.sum(pc.binary_length(lines)).as_py() or 0
-        table = self._values.read(frame_lines(lines.buffers()[2][:size] if size else b""))
+        table = self._values.read(frame_lines(memoryview(lines.buffers()[2])[:size] if size else b""))
         return None if table is None or len(table) != len(texts) else table.column("value").combine_chunks()
 
 
-def _has_twice(keys: pa.ListArray) -> bool:
+def _has_twice(keys: pa.Array) -> bool:
     """Whether an object has a key twice."""
     encoded = keys.flatten().dictionary_encode()
     pairs = pc.list_parent_indices(keys).to_numpy().astype(np.int64) * max(len(encoded.dictionary), 1)

@@ -77,7 +77,7 @@ class Frames:
         return Frames(self.data, self.starts[keep], self.ends[keep])
 
 
-def frame_values(stream_format: str, values: pa.BinaryArray) -> Frames:
+def frame_values(stream_format: str, values: pa.Array) -> Frames:
     """One frame per event of a column that `Frames.values` made."""
     if not len(values):
         return Frames(np.zeros(0, dtype=np.uint8), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
@@ -91,10 +91,11 @@ def frame_values(stream_format: str, values: pa.BinaryArray) -> Frames:
     return Frames(body, np.concatenate(([0], line_ends[:-1])), line_ends - 1)
 
 
-def _buffers(values: pa.BinaryArray) -> tuple[npt.NDArray[np.uint8], Offsets]:
+def _buffers(values: pa.Array) -> tuple[npt.NDArray[np.uint8], Offsets]:
     """The bytes of all values, and where each begins in them, and the last ends."""
-    offsets = np.frombuffer(values.buffers()[1], dtype=np.int32)[values.offset : values.offset + len(values) + 1]
-    body = np.frombuffer(values.buffers()[2], dtype=np.uint8)[offsets[0] : offsets[-1]]
+    _, starts, content = values.buffers()
+    offsets = np.frombuffer(memoryview(starts), dtype=np.int32)[values.offset : values.offset + len(values) + 1]
+    body = np.frombuffer(memoryview(content), dtype=np.uint8)[offsets[0] : offsets[-1]]
     return body, offsets.astype(np.int64) - offsets[0]
 
 

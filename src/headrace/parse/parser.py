@@ -91,7 +91,7 @@ def _absent(what: str, field: Field) -> str:
     return f"{what} is NULL; it is computed as {sql if len(sql) <= LONGEST_SQL else sql[:LONGEST_SQL] + '…'}"
 
 
-def _add(reasons: pa.Array | None, broken: pa.ChunkedArray, reason: str) -> pa.Array:
+def _add(reasons: pa.Array | None, broken: pa.Array | pa.ChunkedArray, reason: str) -> pa.Array:
     """The reasons, with this one for the events that are broken and have none yet."""
     broken = pc.fill_null(broken.combine_chunks() if isinstance(broken, pa.ChunkedArray) else broken, False)
     new = pc.if_else(broken, pa.scalar(reason), pa.scalar(None, pa.string()))

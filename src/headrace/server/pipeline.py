@@ -29,7 +29,7 @@ from headrace.spark.failures import one_line
 from headrace.store.base import Store, Version
 from headrace.timing import Timing
 from headrace.transport.base import Transport
-from headrace.transport.journal.journal import Journal
+from headrace.transport.journal.journal import Journal, check_format
 from headrace.transport.position import Position
 from headrace.workspace.lease import Lease
 from headrace.workspace.settings import Workspace
@@ -60,6 +60,7 @@ class Pipeline:
         self.stream = stream
         self._workspace = workspace
         self._store = store
+        check_format(workspace.journal(stream.name))  # before the lake is written
         self.table = LakeTable(workspace.lake(stream.name), stream, lease.fence)
         self.transport: Transport = Journal(
             workspace.journal(stream.name),

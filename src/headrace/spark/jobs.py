@@ -69,7 +69,8 @@ class Job:
                 self._events_done += events
             if is_alive(spark):
                 for name in ("spark.scheduler.pool", "spark.jobGroup.id", "spark.job.description"):
-                    context.setLocalProperty(name, None)  # the thread serves others next
+                    # The thread serves others next. Spark's annotation leaves out that None unsets a property.
+                    context.setLocalProperty(name, None)  # type: ignore[arg-type]
 
     def cancel(self) -> None:
         """Nobody waits any more."""

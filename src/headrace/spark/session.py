@@ -100,7 +100,8 @@ def build_session(
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     # When Java ends, this server loses its connection and would print a stack trace.
-    session.sparkContext._accumulatorServer.handle_error = lambda request, client: None
+    accumulators: Any = session.sparkContext._accumulatorServer
+    accumulators.handle_error = lambda request, client: None
     _yield_to_answers(session)
     return session
 
@@ -124,7 +125,7 @@ def _start_java(settings: Mapping[str, str], output: Path) -> None:
         began = messages.tell()
         try:
             conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-            gateway = launch_gateway(conf, {"stdout": messages, "stderr": messages})
+            gateway = launch_gateway(conf, {"stdout": messages, "stderr": messages})  # type: ignore[no-untyped-call]
         except PySparkRuntimeError as error:
             said = output.read_bytes()[began:].decode(errors="replace").split("\n")
             errors = [line for line in said if line.strip() and not line.startswith("WARNING")]
@@ -169,8 +170,9 @@ def discard(session: SparkSession) -> None:
     context, gateway, java = session.sparkContext, session.sparkContext._gateway, java_process(session)
     context._jsc = None  # there is nothing left to stop
     context.stop()
-    with suppress(Exception):  # its sockets are closed already, or close now
-        gateway.shutdown()
+    if gateway is not None:
+        with suppress(Exception):  # its sockets are closed already, or close now
+            gateway.shutdown()
     SparkContext._gateway = SparkContext._jvm = None
     SparkSession._instantiatedSession = None
     if java is not None:

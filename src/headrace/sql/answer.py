@@ -77,7 +77,7 @@ class SqlAnswer:
     def from_arrow(cls, content: bytes) -> SqlAnswer:
         """The answer from the output of `as_arrow`."""
         table = pa.ipc.open_stream(content).read_all()
-        standing = orjson.loads(table.schema.metadata[STANDING])
+        standing = orjson.loads((table.schema.metadata or {})[STANDING])
         return cls(
             columns=tuple((column["name"], column["type"]) for column in standing["columns"]),
             table=table.replace_schema_metadata(None),

@@ -58,7 +58,7 @@ def _within(array: pa.Array) -> pa.Array:
     return pc.if_else(inside, array, pa.scalar(None, of))
 
 
-def _offsets(lists: pa.ListArray) -> pa.Array:
+def _offsets(lists: pa.Array) -> pa.Array:
     """Where the items of each list begin when they stand one behind the other; None for a list that is NULL."""
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_pylist()
     starts = zip(accumulate(lengths, initial=0), [*lists.is_valid().to_pylist(), True], strict=True)

@@ -8,6 +8,7 @@ import structlog
 
 from headrace.store.base import Store
 from headrace.store.duckdb import files
+from headrace.store.duckdb.database import format_of
 from headrace.store.duckdb.store import DuckStore
 from headrace.workspace.settings import Workspace
 
@@ -35,6 +36,11 @@ def open_store(workspace: Workspace, fence: int) -> Store:
 def open_to_read(workspace: Workspace) -> Store | None:
     """The store as a server left it; None if there has never been one."""
     return files.open_to_read(workspace.data)
+
+
+def store_format(workspace: Workspace) -> set[int]:
+    """The format version of the store, if there is one. Raises HeldError if a process has it open."""
+    return {format_of(file) for file in files.store_files(workspace.data)[-1:]}
 
 
 def open_temporary(folder: Path) -> Store:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from headrace.disk import read_format, refuse_newer, write_format
 from headrace.errors import WorkspaceError, did_you_mean
 from headrace.spark.session import QUICK_JAVA
 from headrace.workspace.values import Bounds, check_value
 
 SETTINGS_FILE = "headrace.toml"
 PREFIX = "HEADRACE_"
+FORMAT = 1  # of the data folder: its layout, the lease, the catalog and the slices of builds
 
 
 def _setting(default: Any, description: str, **bounds: Any) -> Any:
@@ -75,7 +78,10 @@ class Workspace:
 
     @classmethod
     def open(cls, folder: str | Path = ".", **overrides: Any) -> Workspace:
-        """The workspace in a folder; `overrides` (such as `port`) win over everything."""
+        """The workspace in a folder; `overrides` (such as `port`) win over everything.
+
+        Raises NewerFormatError, before anything else in the data folder is looked at, if that has a newer format.
+        """
         path = Path(folder).resolve()
         file = path / SETTINGS_FILE
         if not file.is_file():
@@ -86,13 +92,25 @@ class Workspace:
             )
         settings = _read_settings(file)
         given = {key: value for key, value in overrides.items() if value is not None}
-        return cls(path, _change(settings, given, "options"))
+        workspace = cls(path, _change(settings, given, "options"))
+        with suppress(PermissionError):  # whoever needs the data folder says which right is missing
+            refuse_newer(f"workspace '{workspace.data}'", workspace.format, FORMAT)
+        return workspace
 
     def make_data(self) -> None:
         """Make the data folder, for this user alone. An existing one is not changed: it may be shared."""
         if not self.data.exists():
             self.data.parent.mkdir(parents=True, exist_ok=True)
             self.data.mkdir(mode=0o700, exist_ok=True)
+
+    @property
+    def format(self) -> int:
+        """The format version of the data folder."""
+        return read_format(self.data)
+
+    def write_format(self) -> None:
+        """Record the format version; by the process that holds the lease."""
+        write_format(self.data, FORMAT)
 
     @property
     def name(self) -> str:

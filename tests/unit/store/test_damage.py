@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from headrace.define.catalog import Catalog, parse
 from headrace.define.fingerprint import fingerprint
-from headrace.errors import CorruptionError, DiskFullError, WorkspaceError
+from headrace.errors import CorruptionError, DiskFullError, NewerFormatError
 from headrace.faults import VARIABLE
 from headrace.lake.table import LakeState
 from headrace.server.reconcile import reconcile_views
@@ -186,18 +186,47 @@ def test_a_lost_or_damaged_write_ahead_log_costs_no_wrong_number(
     store.close()
 
 
-def test_a_store_of_a_newer_format_is_refused_and_left_alone(workspace: Workspace) -> None:
+NEWER = """
+import duckdb, os, sys
+connection = duckdb.connect(sys.argv[1])
+connection.execute("UPDATE store_format SET version = 99")
+os._exit(0)  # as if killed: the number is in the write-ahead log
+"""
+
+
+def content(path: Path) -> dict[str, bytes]:
+    """Every file of a store."""
+    return {part.name: part.read_bytes() for part in sorted(path.parent.glob(f"{path.name}*"))}
+
+
+def test_a_store_of_a_newer_format_is_refused_and_left_alone(
+    workspace: Workspace, run_python: Callable[..., None]
+) -> None:
     path = fill_store(workspace)
-    with duckdb.connect(str(path)) as connection:
-        connection.execute("UPDATE store_format SET version = 99")
+    run_python(NEWER, str(path))
+    before = content(path)
+    assert len(before) == 2
     for read_only in (True, False):
-        with pytest.raises(
-            WorkspaceError, match=f"written by a newer Headrace; found format 99; expected at most {database.FORMAT}"
-        ):
+        with pytest.raises(NewerFormatError, match="written by a newer Headrace; found format 99; expected at most"):
             DuckStore.open(path, 5, read_only=read_only)
-    with pytest.raises(WorkspaceError, match="format 99"):
+    with pytest.raises(NewerFormatError, match=f"store {path}.*format {database.FORMAT}, the newest .* move the file"):
         open_store(workspace, 5)
-    assert path.exists()
+    assert content(path) == before
+    assert [left.name for left in path.parent.iterdir() if left.name not in before] == []
+
+
+def test_a_store_of_a_newer_duckdb_is_refused_and_left_alone(workspace: Workspace) -> None:
+    path = fill_store(workspace)
+    raw = bytearray(path.read_bytes())
+    raw[12:20] = struct.pack("<Q", 9999)  # the storage version in DuckDB's header, whose checksum comes first
+    checksum = 5381
+    for (word,) in struct.iter_unpack("<Q", raw[8:4096]):
+        checksum ^= word * 0xBF58476D1CE4E5B9 % (1 << 64)
+    raw[:8] = struct.pack("<Q", checksum)
+    path.write_bytes(raw)
+    with pytest.raises(NewerFormatError, match=r"written by a newer Headrace; found .*storage version number 9999"):
+        open_store(workspace, 5)
+    assert path.read_bytes() == raw
 
 
 DEFINITIONS = parse("CREATE STREAM s (id BIGINT); CREATE MATERIALIZED VIEW n AS SELECT count(*) AS n FROM s")

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from headrace.errors import IngestError
 
 Numbers = npt.NDArray[np.int64]
-Text: TypeAlias = pa.LargeStringArray  # JSON, NULL where the value is
+Text: TypeAlias = pa.Array  # of large strings: JSON, NULL where the value is
 _TEXT = pa.large_string()
 _NEEDS_ESCAPE = np.zeros(256, dtype=bool)
 _NEEDS_ESCAPE[:32] = True
@@ -59,13 +59,13 @@ def quote(column: pa.Array) -> Text:
 
 def line_bytes(lines: Text) -> pa.Buffer:
     """The bytes of all lines, without a copy."""
-    starts = np.frombuffer(lines.buffers()[1], dtype=np.int64)
+    starts = np.frombuffer(memoryview(lines.buffers()[1]), dtype=np.int64)
     first, last = int(starts[lines.offset]), int(starts[lines.offset + len(lines)])
     return lines.buffers()[2].slice(first, last - first) if last > first else pa.py_buffer(b"")
 
 
 def _bytes(text: Text) -> npt.NDArray[np.uint8]:
-    return np.frombuffer(line_bytes(text), dtype=np.uint8)
+    return np.frombuffer(memoryview(line_bytes(text)), dtype=np.uint8)
 
 
 def _text(text: str) -> pa.Scalar:
@@ -190,7 +190,7 @@ def _map(name: str, column: pa.Array) -> Text:
     return _join("{", _join_items(items, pairs), "}")
 
 
-def _join_items(items: pa.LargeListArray, text: Text) -> Text:
+def _join_items(items: pa.Array, text: Text) -> Text:
     """The items' text joined by commas, as the lists hold them; an empty list gives an empty text."""
     lengths = pc.fill_null(pc.list_value_length(items), 0)
     offsets = pa.array(np.concatenate(([0], np.cumsum(np.asarray(lengths)))))

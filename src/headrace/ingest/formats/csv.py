@@ -10,7 +10,7 @@ import io
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 import pyarrow as pa
@@ -87,7 +87,7 @@ class _Filled:
 
 
 def _batches(source: ByteSource, header: list[str], delimiter: str, bad: _Bad, block_bytes: int) -> Iterator[Any]:
-    def keep(row: Any) -> str:
+    def keep(row: pcsv.InvalidRow) -> Literal["skip", "error"]:
         if len(bad) >= bad.most:
             return "error"
         bad.append((row.number - 1, orjson.dumps(_cells(row.text, delimiter)) + b"\n"))

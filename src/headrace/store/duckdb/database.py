@@ -16,11 +16,19 @@ from typing import Any
 
 import duckdb
 
-from headrace.disk import disk_full, is_disk_full
-from headrace.errors import CorruptionError, FencedError, HeadraceError, HeldError, UnavailableError, WorkspaceError
+from headrace.disk import disk_full, is_disk_full, refuse_newer
+from headrace.errors import (
+    CorruptionError,
+    FencedError,
+    HeadraceError,
+    HeldError,
+    NewerFormatError,
+    UnavailableError,
+    WorkspaceError,
+)
 from headrace.store.duckdb.sketches import register_functions
 
-FORMAT = 4  # of the file; a newer one is refused
+FORMAT = 4  # of the file and of the batch tables that it speaks of; a newer one is refused
 READABLE = 3  # the oldest format that is read as it is, without an upgrade
 UPGRADES = {  # what makes the next format of one
     2: (
@@ -29,7 +37,7 @@ UPGRADES = {  # what makes the next format of one
     ),
     3: ("ALTER TABLE versions ALTER COLUMN position TYPE VARCHAR",),  # JSON: a number is one partition's offset
 }
-SETTINGS = {
+SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "threads": "1",
     "memory_limit": "1GB",
     "checkpoint_threshold": "64MB",
@@ -53,6 +61,7 @@ TABLES = (
 )
 DAMAGED = ".damaged"  # a note beside a file that was found damaged while it was in use
 _CORRUPT = re.compile(r"corrupt|checksum|serializ|not a valid duckdb|read enough bytes", re.IGNORECASE)
+_REBUILD = "or move the file away: views are then computed again from the lake"
 _FATAL = (duckdb.FatalException, duckdb.InternalException)
 
 
@@ -284,7 +293,19 @@ def _connect(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
             raise WorkspaceError(
                 f"store {path} cannot be opened", found=said, fix="give this user write permission there"
             ) from error
+        if "newer version of DuckDB" in str(error):
+            raise NewerFormatError(
+                f"store {path} was written by a newer Headrace",
+                found=said,
+                fix=f"nothing was changed; use the newer Headrace, {_REBUILD}",
+            ) from error
         raise corrupt(path, error) from error
+
+
+def format_of(path: Path) -> int:
+    """The format version of a store that no process has open."""
+    with closing(_connect(path, read_only=True)) as connection:
+        return _format(connection) or FORMAT
 
 
 def _format(connection: duckdb.DuckDBPyConnection) -> int | None:
@@ -300,12 +321,8 @@ def _check_format(connection: duckdb.DuckDBPyConnection, path: Path, read_only: 
             fix="`headrace up` upgrades it, or computes the views again from the lake",
         )
     if found is not None and found > FORMAT:
-        raise WorkspaceError(
-            f"store {path} was written by a newer Headrace",
-            found=f"format {found}",
-            expected=f"at most {FORMAT}",
-            fix="install that version again, or move the file away: views are then computed again from the lake",
-        )
+        run(connection, "PRAGMA disable_checkpoint_on_shutdown")  # else closing it would write to it
+        refuse_newer(f"store {path}", found, FORMAT, otherwise=_REBUILD)
 
 
 def _take_over(connection: duckdb.DuckDBPyConnection, fence: int) -> None:

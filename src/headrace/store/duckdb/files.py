@@ -6,7 +6,7 @@ from pathlib import Path
 
 import structlog
 
-from headrace.errors import CorruptionError, HeldError
+from headrace.errors import CorruptionError, HeldError, NewerFormatError
 from headrace.store.duckdb.batch_table import check_batch_table
 from headrace.store.duckdb.database import DAMAGED, OutdatedError, read_whole
 from headrace.store.duckdb.store import DuckStore
@@ -35,6 +35,8 @@ def open_store(data: Path, fence: int) -> DuckStore:
         )
         files.append(fresh)
         store = _open(fresh, fence)
+    except NewerFormatError:
+        raise
     except CorruptionError as error:
         log.error("the store is damaged and set aside; views are recomputed", error=str(error))
         _set_aside(newest)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import duckdb
 import pyarrow as pa
+from duckdb.func import ARROW
 
 from headrace.aggregate import REGISTRY, Merge
 
@@ -13,8 +14,8 @@ from headrace.aggregate import REGISTRY, Merge
 def register_functions(connection: duckdb.DuckDBPyConnection) -> None:
     """Give every connection of this database `<merge>_union(a, b)` and `<merge>_fold(list)`."""
     for merge in {merge for aggregate in REGISTRY.values() for merge in aggregate.functions}:
-        connection.create_function(f"{merge.name}_union", _pairwise(merge), ["BLOB", "BLOB"], "BLOB", type="arrow")
-        connection.create_function(f"{merge.name}_fold", _folding(merge), ["BLOB[]"], "BLOB", type="arrow")
+        connection.create_function(f"{merge.name}_union", _pairwise(merge), ["BLOB", "BLOB"], "BLOB", type=ARROW)
+        connection.create_function(f"{merge.name}_fold", _folding(merge), ["BLOB[]"], "BLOB", type=ARROW)
 
 
 def _pairwise(merge: Merge) -> Callable[[pa.Array, pa.Array], pa.Array]:

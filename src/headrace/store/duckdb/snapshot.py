@@ -53,11 +53,13 @@ class DuckSnapshot:
 
     def fold(self, version: Version, selection: Selection) -> pa.Table:
         query, parameters = fold(version.view, self._sources(version), selection)
-        return self._connection.sql(query, params=parameters).to_arrow_table()
+        table: pa.Table = self._connection.sql(query, params=parameters).to_arrow_table()
+        return table
 
     def pieces(self, version: Version, selection: Selection, *, ordered: bool) -> pa.RecordBatchReader:
         query, parameters = fold(version.view, self._sources(version), selection, ordered=ordered)
-        return self._connection.sql(query, params=parameters).to_arrow_reader(PIECE)
+        reader: pa.RecordBatchReader = self._connection.sql(query, params=parameters).to_arrow_reader(PIECE)
+        return reader
 
     def rows(self, version: Version, selection: Selection) -> list[tuple[Any, ...]]:
         sources = self._sources(version)

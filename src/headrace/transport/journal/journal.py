@@ -16,7 +16,7 @@ from pathlib import Path
 
 import orjson
 
-from headrace.disk import disk_full, is_disk_full, sync
+from headrace.disk import disk_full, is_disk_full, read_format, refuse_newer, sync, write_format
 from headrace.errors import FencedError, HeadraceError, UnavailableError
 from headrace.faults import fault_point
 from headrace.transport.base import Receipt
@@ -40,6 +40,7 @@ from headrace.transport.journal.recover import look, recover
 from headrace.transport.position import START, Position
 from headrace.transport.sent import FilePiece, SentFiles
 
+FORMAT = 1  # of a journal's folder: segments and their names, the durable end, the files that were sent
 SEGMENT_BYTES = 256 << 20
 MOST_GROUP = 16 << 20
 
@@ -92,6 +93,8 @@ class Journal:
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        check_format(folder)
+        write_format(folder, FORMAT)
         self.folder = folder
         self._fence = fence
         self._still_mine = still_mine
@@ -365,8 +368,16 @@ class Journal:
         self.keys.note_old(key, record.position, record.end, record.arrived_us)
 
 
+def check_format(folder: Path) -> int:
+    """The format version of a journal. Raises NewerFormatError if this code does not read it."""
+    version = read_format(folder)
+    refuse_newer(f"journal '{folder}'", version, FORMAT)
+    return version
+
+
 def read_sent(folder: Path) -> SentFiles:
     """Which files were sent, as a journal that nobody writes says."""
+    check_format(folder)
     sent = SentFiles.read(folder)
     look(folder, lambda segment, record: _note_sent(sent, segment, record))
     return sent

@@ -1,0 +1,23 @@
+"""Reading several Parquet files as one table."""
+
+from collections.abc import Iterator, Sequence
+
+from . import RecordBatch, Schema, Table
+from .compute import Expression
+
+class ParquetFragmentScanOptions:
+    def __init__(self, *, page_checksum_verification: bool = ..., pre_buffer: bool = ...) -> None: ...
+
+class ParquetFileFormat:
+    def __init__(self, *, default_fragment_scan_options: ParquetFragmentScanOptions | None = ...) -> None: ...
+
+class Dataset:
+    schema: Schema
+    def to_batches(
+        self, columns: Sequence[str] | None = ..., filter: Expression | None = ..., batch_size: int = ...
+    ) -> Iterator[RecordBatch]: ...
+    def to_table(self, columns: Sequence[str] | None = ..., filter: Expression | None = ...) -> Table: ...
+
+def dataset(
+    source: Sequence[str] | str, schema: Schema | None = ..., format: ParquetFileFormat | str | None = ...
+) -> Dataset: ...
