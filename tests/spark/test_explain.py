@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.asof.behind import SHOWN_BYTES
-from headrace.asof.questions import History
+from headrace.asof.questions import LakeQuestions
 from headrace.errors import CorruptionError, HeadraceError, OverloadError, QuestionError
 from headrace.serve.cell_question import CellQuestion
 from headrace.serve.explanation import Explanation
@@ -48,7 +48,7 @@ LEFT = [visit("12:00:40")]  # in the lake, and not in the views
 @dataclass
 class Shop:
     bench: Bench
-    history: History
+    history: LakeQuestions
 
     def explain(self, view: str, key: dict[str, Any] | None = None, at: Any = None, **asked: Any) -> Explanation:
         found = self.history.explain(CellQuestion.of(view, key, at, **asked))
@@ -70,7 +70,8 @@ def shop(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]
         bench.commit()
     fresh = lambda version: (0, None)  # noqa: E731
     yield Shop(
-        bench, History(bench.store, lambda name: (bench.stream, bench.table), lambda: spark, fresh, folder / "past")
+        bench,
+        LakeQuestions(bench.store, lambda name: (bench.stream, bench.table), lambda: spark, fresh, folder / "q"),
     )
     bench.close()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headrace.asof.questions import History, find_commits
+from headrace.asof.questions import LakeQuestions, find_commits
 from headrace.errors import HeadraceError, QuestionError
 from headrace.lake.commits import newest_before, reading_commits
 from headrace.lake.compact import Compaction
@@ -44,7 +44,7 @@ class Told:
 @dataclass
 class Log:
     bench: Bench
-    history: History
+    history: LakeQuestions
     views: list[str]
     told: dict[tuple[str, int], Told] = field(default_factory=dict)
     newest: dict[int, int | None] = field(default_factory=dict)
@@ -78,7 +78,7 @@ def log(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]:
     shapes = (make_shape(chance, f"v{i}") for i in itertools.count())
     named = itertools.islice((shape for shape in shapes if shape.window and shape.keys), 2)  # of many rows
     views = [bench.add_view(replace(shape, name=f"v{i}").sql).name for i, shape in enumerate(named)]
-    history = History(
+    history = LakeQuestions(
         bench.store, lambda name: (bench.stream, bench.table), lambda: spark, lambda v: (0, None), folder / "pasts"
     )
     made = Log(bench, history, views)
@@ -111,7 +111,7 @@ def check(log: Log, view: str, commits: int) -> None:
     with log.bench.store.snapshot() as snapshot:
         version = snapshot.serving(view)
         assert version is not None
-    with log.history.past(version, Question.of(view, version_as_of=commits).as_of, Job()) as (store, _):  # type: ignore[arg-type]
+    with log.history.as_of(version, Question.of(view, version_as_of=commits).as_of, Job()) as (store, _):  # type: ignore[arg-type]
         found = rows_of(store, view)
     assert list(found) == list(then.rows)
     for key, row in found.items():
@@ -204,7 +204,7 @@ def test_in_sql(log: Log) -> None:
 
     def sql(query: str) -> SqlAnswer:
         now = datetime.now(UTC)
-        return run_sql(log.bench.store, children, query, None, lambda version: (0, None), now, log.history.past)
+        return run_sql(log.bench.store, children, query, None, lambda version: (0, None), now, log.history.as_of)
 
     try:
         then, now = (len(log.told["v0", commits].answer.values) for commits in (4, COMMITS))

@@ -29,7 +29,7 @@ def lease(file: Path) -> Iterator[Lease]:
     held.release()
 
 
-def wait_for_a_beat(file: Path) -> Holder:
+def wait_for_a_heartbeat(file: Path) -> Holder:
     before, deadline = read_holder(file), time.monotonic() + 60
     while (now := read_holder(file)) is None or now == before:
         assert time.monotonic() < deadline
@@ -56,7 +56,7 @@ def test_a_lost_or_damaged_lease_is_written_again(file: Path, lease: Lease, cont
     found = read_holder(file)
     assert found is not None
     assert (found.pid, found.fence) == (os.getpid(), lease.fence)
-    wait_for_a_beat(file)
+    wait_for_a_heartbeat(file)
 
 
 def test_who_took_over_meanwhile_is_left_alone(file: Path, lease: Lease) -> None:
@@ -81,7 +81,7 @@ def test_without_a_lease_file_the_next_fence_is_above_all_in_the_data(file: Path
 
 @pytest.mark.parametrize("jump_s", [10**8, -(10**8)])
 def test_a_clock_that_is_set_neither_ends_a_lease_nor_keeps_it(file: Path, lease: Lease, jump_s: int) -> None:
-    holder = wait_for_a_beat(file)
+    holder = wait_for_a_heartbeat(file)
     assert replace(holder, beat=holder.beat + jump_s).is_alive()
     assert not replace(holder, beat_s=holder.beat_s - 3).is_alive()
     assert not replace(holder, boot="another", beat=holder.beat + jump_s).is_alive()
@@ -94,7 +94,7 @@ def test_a_full_disk_does_not_end_a_lease(small_disk: Callable[[int], Path]) -> 
     ballast = (disk / "ballast").open("wb", buffering=0)
     while free_bytes(disk):
         ballast.write(bytes(4096))
-    wait_for_a_beat(disk / "data" / "lease.json")
+    wait_for_a_heartbeat(disk / "data" / "lease.json")
     (disk / "data" / "lease.json").unlink()
     for _ in range(3):  # there is no room for it to be written again
         lease.check()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def make_past(
+def build_as_of(
     spark: SparkSession, stream: Stream, table: LakeTable, version: Version, commits: int, folder: Path, job: Job
 ) -> Store:
     """A store that holds the view alone, with commits [0, commits) in it."""
@@ -41,7 +41,7 @@ def make_past(
     except Exception as error:  # Spark's share no base
         if job.cancelled:
             raise UnavailableError("the question was cancelled", fix="ask again") from error
-        said = from_spark(error) or UnavailableError(f"the past of view '{version.view.name}': {one_line(error)}")
+        said = from_spark(error) or UnavailableError(f"as of: view '{version.view.name}': {one_line(error)}")
         raise said from error
 
 

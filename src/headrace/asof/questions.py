@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.asof.kept import Pasts
+from headrace.asof.kept import KeptStores
 from headrace.define.model import Stream
 from headrace.errors import NotReadyError, OverloadError, QuestionError
 from headrace.format import EPOCH, iso, iso_us
@@ -35,7 +35,7 @@ AT_ONCE = 2  # questions that Spark works on; each takes some of what keeps view
 Lake = tuple[Stream, LakeTable | None]  # None: no event has come yet
 
 
-class History:
+class LakeQuestions:
     """Answers questions from the log of a workspace. Spark is needed only after the question was checked."""
 
     def __init__(
@@ -52,11 +52,11 @@ class History:
         self._spark = spark
         self._freshness = freshness
         self._turns = threading.BoundedSemaphore(AT_ONCE)
-        self._pasts = Pasts(scratch)
+        self._kept = KeptStores(scratch)
 
     def close(self) -> None:
-        """Forget the pasts that are kept."""
-        self._pasts.close()
+        """Forget the stores that are kept."""
+        self._kept.close()
 
     def explain(self, asked: CellQuestion, job: Job | None = None) -> Explanation:
         """The events behind a cell."""
@@ -76,25 +76,25 @@ class History:
             return Explainer(spark, stream, table, version).explain(asked, cell, shown, job or Job())
 
     def ask(self, question: Question, job: Job | None = None) -> Answer:
-        """What a view said when fewer commits were in it, by the definition that serves now."""
+        """What a view reply when fewer commits were in it, by the definition that serves now."""
         assert question.as_of is not None, "questions about now are the store's"
         with self._store.snapshot() as snapshot:
             version = find_serving(snapshot, question.view)
         plan(question, version)
-        with self.past(version, question.as_of, job) as (store, commits):
-            said = answer(store, question, lambda past: (None, f"as of commit {commits}"), datetime.now(UTC))
-        return replace(said, version=version.number)
+        with self.as_of(version, question.as_of, job) as (store, commits):
+            reply = answer(store, question, lambda version: (None, f"as of commit {commits}"), datetime.now(UTC))
+        return replace(reply, version=version.number)
 
     @contextmanager
-    def past(self, version: Version, as_of: AsOf, job: Job | None = None) -> Iterator[tuple[Store, int]]:
-        """A store with a past of a version, and how many commits are in it."""
+    def as_of(self, version: Version, as_of: AsOf, job: Job | None = None) -> Iterator[tuple[Store, int]]:
+        """A store with a version as of an earlier commit, and how many commits are in it."""
         stream, table = self._lake(version.view.stream)
         commits = find_commits(as_of, stream, table)
 
         def make(folder: Path) -> Store:
             assert table is not None, "only a lake without commits has none"
             _refuse_quarantined(version)
-            from headrace.asof.build import make_past  # with it comes PySpark
+            from headrace.asof.build import build_as_of  # with it comes PySpark
             from headrace.maintain.partials import reads
 
             if not reads(stream, version.view):
@@ -103,9 +103,9 @@ class History:
                     fix="ask again when its next version serves",
                 )
             with self._turn():
-                return make_past(self._spark(), stream, table, version, commits, folder, job or Job())
+                return build_as_of(self._spark(), stream, table, version, commits, folder, job or Job())
 
-        with self._pasts.use(version, commits, make) as store:
+        with self._kept.use(version, commits, make) as store:
             yield store, commits
 
     @contextmanager
@@ -125,7 +125,7 @@ def _refuse_quarantined(version: Version) -> None:
 
 
 def find_commits(as_of: AsOf, stream: Stream, table: LakeTable | None) -> int:
-    """How many commits are asked for; raises QuestionError if the log has no such past."""
+    """How many commits are asked for; raises QuestionError if the log had no commit then."""
     if table is None or not table.state.next_commit:
         raise QuestionError(f"the lake of stream '{stream.name}' has no commit yet", fix="ask without it")
     end = table.state.next_commit

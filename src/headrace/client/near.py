@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake.exceptions import TableNotFoundError
 
-from headrace.asof.questions import History
+from headrace.asof.questions import LakeQuestions
 from headrace.define.catalog import load
 from headrace.define.model import Stream
 from headrace.errors import CorruptionError, HeadraceError, NotFoundError, NotReadyError, did_you_mean
@@ -86,7 +86,7 @@ class Offline:
         self.on_wait: Callable[[HeadraceError, float], None] | None = None  # hears that another process comes first
         self._lease: Lease | None = None
         self._spark: SparkSession | None = None
-        self._asks: History | None = None
+        self._asks: LakeQuestions | None = None
         self._opened = ExitStack()  # Spark and what it makes, once a question needs it
         self._ingests: dict[str, Ingest] = {}
 
@@ -125,20 +125,20 @@ class Offline:
         """Answer from the store as the server left it; about the past from the lake, by a Spark of our own."""
         store = self._store_of(question.view)
         if question.as_of is not None:
-            return self._history().ask(question, job)
+            return self._lake_questions().ask(question, job)
         return answer(store, question, self._freshness, datetime.now(UTC))
 
     def explain(self, asked: CellQuestion, job: Job | None = None) -> Explanation:
         """The events behind a cell, found in the lake by a Spark of our own, which takes some seconds to start."""
         self._store_of(asked.view)
-        return self._history().explain(asked, job)
+        return self._lake_questions().explain(asked, job)
 
-    def _history(self) -> History:
+    def _lake_questions(self) -> LakeQuestions:
         """What asks the lake; it is there until we are closed."""
         if self._asks is None:
             assert self._store is not None, "asked only about views that the store has"
             scratch = Path(self._opened.enter_context(tempfile.TemporaryDirectory(prefix="headrace-past-")))
-            self._asks = History(self._store, self._lake_of, self._session, self._freshness, scratch)
+            self._asks = LakeQuestions(self._store, self._lake_of, self._session, self._freshness, scratch)
             self._opened.callback(self._asks.close)
         return self._asks
 
@@ -168,9 +168,9 @@ class Offline:
             if self._damage is not None:
                 raise self._damage
             raise NotReadyError("no view has ever been computed", fix="run `headrace up` first")
-        children, past = Children.of(self.workspace.settings), partial(self._history().past, job=job)
+        children, as_of = Children.of(self.workspace.settings), partial(self._lake_questions().as_of, job=job)
         try:
-            return run_sql(self._store, children, query, limit, self._freshness, datetime.now(UTC), past)
+            return run_sql(self._store, children, query, limit, self._freshness, datetime.now(UTC), as_of)
         finally:
             children.close()
 

@@ -31,7 +31,7 @@ _RESTORE_LOG = (
 
 
 @dataclass(frozen=True)
-class Finding:
+class Damage:
     """One thing that is wrong with a file of a lake."""
 
     file: str
@@ -53,25 +53,25 @@ class Listed(Protocol):
     def rows(self) -> int: ...
 
 
-def check_files(storage: Storage, files: Iterable[Listed]) -> list[Finding]:
+def check_files(storage: Storage, files: Iterable[Listed]) -> list[Damage]:
     """Whether each listed file is there in its size. Cheap: one look at each."""
     found = []
     for file in files:
         path, stored = storage.locate(file.path), storage.stat(file.path)
         if stored is None:
-            found.append(Finding(path, "is listed in the log and is gone", _RESTORE))
+            found.append(Damage(path, "is listed in the log and is gone", _RESTORE))
         elif stored.size != file.size:
-            found.append(Finding(path, f"has {stored.size:,} bytes instead of {file.size:,}", _RESTORE))
+            found.append(Damage(path, f"has {stored.size:,} bytes instead of {file.size:,}", _RESTORE))
     return found
 
 
-def check_footers(storage: Storage, files: Iterable[Listed]) -> list[Finding]:
+def check_footers(storage: Storage, files: Iterable[Listed]) -> list[Damage]:
     """Whether the footer of each listed file is the one that was written: without it a column could be lost unseen."""
     found = []
     for file in files:
         named = _CRC.search(file.path)
         if named and _footer_of(storage, file.path) != int(named.group(1), 16):
-            found.append(Finding(storage.locate(file.path), "has a damaged footer", _RESTORE))
+            found.append(Damage(storage.locate(file.path), "has a damaged footer", _RESTORE))
     return found
 
 
@@ -91,7 +91,7 @@ def footer_crc(file: BinaryIO) -> int:
     return zlib.crc32(file.read(length))
 
 
-def check_contents(storage: Storage, files: Iterable[Listed]) -> list[Finding]:
+def check_contents(storage: Storage, files: Iterable[Listed]) -> list[Damage]:
     """Whether each listed file can be read whole, its checksums agree and it has as many rows as the log says."""
     found = []
     for file in files:
@@ -100,15 +100,15 @@ def check_contents(storage: Storage, files: Iterable[Listed]) -> list[Finding]:
             with pq.ParquetFile(path, page_checksum_verification=True) as parquet:
                 rows = sum(batch.num_rows for batch in parquet.iter_batches())
         except (OSError, pa.ArrowException) as error:
-            found.append(Finding(path, f"cannot be read: {str(error).splitlines()[0]}", _RESTORE))
+            found.append(Damage(path, f"cannot be read: {str(error).splitlines()[0]}", _RESTORE))
             continue
         found += check_footers(storage, [file])
         if rows != file.rows:
-            found.append(Finding(path, f"has {rows:,} rows instead of {file.rows:,}", _RESTORE))
+            found.append(Damage(path, f"has {rows:,} rows instead of {file.rows:,}", _RESTORE))
     return found
 
 
-def check_log(storage: Storage) -> list[Finding]:
+def check_log(storage: Storage) -> list[Damage]:
     """Whether the entries of a log behind its newest checkpoint are all there and can be read."""
     names = [file.name.removeprefix(f"{LOG}/") for file in storage.list(f"{LOG}/")]
     checkpoints = [name for name in names if _CHECKPOINT.fullmatch(name)]
@@ -118,12 +118,12 @@ def check_log(storage: Storage) -> list[Finding]:
     expected = newest + 1
     for name in entries:
         for number in range(expected, int(name[:20])):
-            found.append(Finding(storage.locate(f"{LOG}/{number:020d}.json"), "is missing", _RESTORE_LOG))
+            found.append(Damage(storage.locate(f"{LOG}/{number:020d}.json"), "is missing", _RESTORE_LOG))
         expected = int(name[:20]) + 1
         found += _check_entry(storage, f"{LOG}/{name}")
     if not names:
         fix = "restore it from a backup: without it the events cannot be read"
-        found.append(Finding(storage.locate(LOG), "is gone or empty", fix))
+        found.append(Damage(storage.locate(LOG), "is gone or empty", fix))
     return found
 
 
@@ -133,20 +133,20 @@ def has_events(storage: Storage) -> bool:
     return any(file.name.endswith(".parquet") for file in files)
 
 
-def _check_entry(storage: Storage, name: str) -> list[Finding]:
+def _check_entry(storage: Storage, name: str) -> list[Damage]:
     with storage.open(name) as file:
         lines = file.read().splitlines()
     try:
         whole = bool(lines) and all(isinstance(orjson.loads(line), dict) for line in lines if line)
     except orjson.JSONDecodeError:
         whole = False
-    return [] if whole else [Finding(storage.locate(name), "is empty, cut off or not JSON", _RESTORE_LOG)]
+    return [] if whole else [Damage(storage.locate(name), "is empty, cut off or not JSON", _RESTORE_LOG)]
 
 
-def _check_checkpoint(storage: Storage, name: str) -> list[Finding]:
+def _check_checkpoint(storage: Storage, name: str) -> list[Damage]:
     path = storage.locate(name)
     try:
         pq.ParquetFile(path).close()
     except (OSError, pa.ArrowException) as error:
-        return [Finding(path, f"cannot be read: {str(error).splitlines()[0]}", "restore it from a backup")]
+        return [Damage(path, f"cannot be read: {str(error).splitlines()[0]}", "restore it from a backup")]
     return []

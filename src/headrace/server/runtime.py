@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from headrace.asof.questions import History
+from headrace.asof.questions import LakeQuestions
 from headrace.define.model import Stream
 from headrace.disk import disk_full, is_disk_full
 from headrace.errors import HeadraceError, NotFoundError, did_you_mean
@@ -86,7 +86,7 @@ class Runtime:
         self._versions = self._definitions.versions
         self.monitor = Monitor(workspace, url, self._store, self._definitions, self._spark)
         self._children = Children.of(workspace.settings)
-        self._history = History(
+        self._lake_questions = LakeQuestions(
             self._store,
             self._lake_of,
             self._spark.session,
@@ -145,7 +145,7 @@ class Runtime:
         # Before what they use is closed. Each of them looks at `stopped`; the jobs that they wait for were cancelled.
         join_all([*self._threads, self._spark.starting], THREADS_END_S)
         self._children.close()
-        self._history.close()
+        self._lake_questions.close()
         self._store.close()
         self._lease.release()
         shutil.rmtree(self._scratch, ignore_errors=True)
@@ -320,22 +320,22 @@ class Runtime:
         return self._pipeline(stream).ingest.sent(name, first)
 
     def ask(self, question: Question, job: Job | None = None) -> Answer:
-        """Answer from the store, in one snapshot; about the past from the lake, by a job of Spark's."""
+        """Answer from the store, in one snapshot; AS OF from the lake, by a Spark job."""
         if question.as_of is not None:
-            return self._history.ask(question, job)
+            return self._lake_questions.ask(question, job)
         return answer(self._store, question, self.monitor.freshness, datetime.now(UTC))
 
     def sql(self, query: str, limit: SqlLimit = None, job: Job | None = None) -> SqlAnswer:
-        """Run a SELECT over the views, in a process of its own; pasts that it names are found first, by Spark."""
-        past = partial(self._history.past, job=job)
+        """Run a SELECT over the views, in a process of its own; Spark computes views AS OF first."""
+        as_of = partial(self._lake_questions.as_of, job=job)
         try:
-            return run_sql(self._store, self._children, query, limit, self.monitor.freshness, datetime.now(UTC), past)
+            return run_sql(self._store, self._children, query, limit, self.monitor.freshness, datetime.now(UTC), as_of)
         finally:
             self._children.prepare()
 
     def explain(self, asked: CellQuestion, job: Job | None = None) -> Explanation:
         """The events behind a cell, found in the lake by Spark."""
-        return self._history.explain(asked, job)
+        return self._lake_questions.explain(asked, job)
 
     def _lake_of(self, stream: str) -> tuple[Stream, LakeTable]:
         pipeline = self._pipeline(stream)

@@ -22,7 +22,7 @@ class Holder:
     silent_after_s: int
     released: bool = False
     boot: str = ""  # which run of the machine `beat_s` counts from
-    beat_s: float = 0.0  # the same beat by the machine's monotonic clock, which nobody sets
+    beat_s: float = 0.0  # the same heartbeat by the machine's monotonic clock, which nobody sets
 
     def is_alive(self) -> bool:
         """Whether it must be assumed to be writing."""
@@ -32,7 +32,7 @@ class Holder:
         """How long it has said nothing; by the wall clock only if the other one cannot be compared."""
         if self.boot and self.boot == boot_id():
             return time.monotonic() - self.beat_s
-        return abs(time.time() - self.beat)  # a beat of the future is no sign of life either
+        return abs(time.time() - self.beat)  # a heartbeat of the future is no sign of life either
 
 
 @cache

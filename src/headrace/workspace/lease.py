@@ -21,7 +21,7 @@ from headrace.workspace.holder import Holder, boot_id, live_holder, read_holder
 
 LOCK_TRIES, LOCK_PAUSE_S = 100, 0.02
 TURN_S, TURN_PAUSE_S = 3600.0, 0.1  # how long a process without a server is waited for
-FILE_BYTES = 1024  # padded: a beat writes over what is there and needs no room on a full disk
+FILE_BYTES = 1024  # padded: a heartbeat writes over what is there and needs no room on a full disk
 
 Taken = TypeVar("Taken")
 
@@ -77,7 +77,7 @@ class Lease:
             self._fd = -1
             self._write()
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="lease", daemon=True)
+        self._thread = threading.Thread(target=self._heartbeat, name="lease", daemon=True)
         self._thread.start()
 
     def check(self) -> None:
@@ -116,7 +116,7 @@ class Lease:
                     log.warning("the lease file cannot be written", error=str(error))
         return found
 
-    def _beat(self) -> None:
+    def _heartbeat(self) -> None:
         while not self._stopping.wait(min(1.0, self._holder.silent_after_s / 4)):
             found = read_holder(self._file) or self._restored()
             if found is not None and found.fence != self.fence:
@@ -132,7 +132,7 @@ class Lease:
         self._fd = os.open(self._file, os.O_RDWR)
 
     def _write_over(self) -> None:
-        with suppress(OSError):  # a beat that is missed is made up by the next
+        with suppress(OSError):  # a heartbeat that is missed is made up by the next
             os.pwrite(self._fd, self._content(), 0)
 
     def _content(self) -> bytes:
@@ -152,5 +152,5 @@ class Lease:
 
 
 def _now(holder: Holder) -> Holder:
-    """The holder with a beat of this moment."""
+    """The holder with a heartbeat of this moment."""
     return replace(holder, beat=time.time(), boot=boot_id(), beat_s=time.monotonic())

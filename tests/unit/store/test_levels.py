@@ -18,7 +18,7 @@ from headrace.store.duckdb import levels
 from headrace.store.duckdb.batch_table import make_batch_table
 from headrace.store.duckdb.levels import Part, parts_of
 from headrace.store.duckdb.sketches import register_functions
-from headrace.store.duckdb.tables import Source, few, fold
+from headrace.store.duckdb.tables import TableSource, few, fold
 from headrace.store.few import fold_few
 from tests.unit.store.partial_files import make_view, simple_event, write_partials
 
@@ -26,7 +26,7 @@ MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 START = 20_000 * DAY
 VIEW = make_view("traffic")
 NEVER = 1 << 60
-FILES = [Source("file_0", batch=True), Source("file_1", batch=True)]
+FILES = [TableSource("file_0", batch=True), TableSource("file_1", batch=True)]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,16 @@ import pyarrow as pa
 from headrace.errors import NotReadyError
 from headrace.store.base import EVENTS, Audit, Selection, Version
 from headrace.store.duckdb.database import Database, literal, run
-from headrace.store.duckdb.tables import Source, count_groups, few, fold, nth_bucket, quoted, row_columns, speed_table
+from headrace.store.duckdb.tables import (
+    TableSource,
+    count_groups,
+    few,
+    fold,
+    nth_bucket,
+    quoted,
+    row_columns,
+    speed_table,
+)
 from headrace.store.duckdb.versions import read_audits, read_versions
 from headrace.store.few import fold_few
 
@@ -76,7 +85,7 @@ class DuckSnapshot:
         return run(self._connection, *fold(version.view, sources, selection))
 
     def _first_rows(
-        self, version: Version, sources: list[Source], selection: Selection, limit: int
+        self, version: Version, sources: list[TableSource], selection: Selection, limit: int
     ) -> list[tuple[Any, ...]]:
         """The page from as few buckets as can hold it; shorter than the limit if those were too few.
 
@@ -109,7 +118,7 @@ class DuckSnapshot:
         columns = ", ".join(name for name, _ in row_columns(version.view))
         run(self._connection, f"COPY (SELECT {columns} FROM {quoted(table)}) TO {literal(target)} (FORMAT parquet)")
 
-    def _sources(self, version: Version) -> list[Source]:
+    def _sources(self, version: Version) -> list[TableSource]:
         """Where a version's rows lie, in both layers."""
         if not version.whole:
             raise NotReadyError(
@@ -117,8 +126,8 @@ class DuckSnapshot:
                 found=f"state {version.state}",
                 fix="ask again when it is built; `headrace versions` shows the progress",
             )
-        batch = [Source(self._database.attach(t.file), batch=True) for t in version.batch]
-        return batch + [Source(quoted(table), batch=False) for table in speed_tables(version)]
+        batch = [TableSource(self._database.attach(t.file), batch=True) for t in version.batch]
+        return batch + [TableSource(quoted(table), batch=False) for table in speed_tables(version)]
 
 
 def speed_tables(version: Version) -> list[str]:

@@ -39,7 +39,7 @@ def sql_type(of: Type) -> str:
 
 
 @dataclass(frozen=True)
-class Source:
+class TableSource:
     """Where rows of a version lie, each (key, pane) once at most; two of them never share a commit."""
 
     name: str  # as SQL writes it: of a speed table, or of a batch table's file
@@ -123,7 +123,9 @@ def merge_files(view: View, table_name: str) -> list[str]:
     ]
 
 
-def fold(view: View, sources: Sequence[Source], selection: Selection, *, ordered: bool = True) -> tuple[str, list[Any]]:
+def fold(
+    view: View, sources: Sequence[TableSource], selection: Selection, *, ordered: bool = True
+) -> tuple[str, list[Any]]:
     """One query over all sources of a version, and its parameters."""
     if not ordered and _is_folded(view, sources, selection):
         return rows_of(view, sources, selection)
@@ -143,26 +145,28 @@ def fold(view: View, sources: Sequence[Source], selection: Selection, *, ordered
     return query, parameters
 
 
-def _is_folded(view: View, sources: Sequence[Source], selection: Selection) -> bool:
+def _is_folded(view: View, sources: Sequence[TableSource], selection: Selection) -> bool:
     """Whether each row of the source is a row of the result: one source holds a (key, pane) once."""
     pane = view.window.pane_ms if view.window else None
     whole = selection.by == tuple(key.name for key in view.keys) and selection.bucket_ms == pane
     return whole and len(sources) == 1 and selection.origin_ms == 0
 
 
-def rows_of(view: View, sources: Sequence[Source], selection: Selection) -> tuple[str, list[Any]]:
+def rows_of(view: View, sources: Sequence[TableSource], selection: Selection) -> tuple[str, list[Any]]:
     """The rows that `fold` would fold, with the columns that it would give; pane for bucket."""
     columns = [PANE, *selection.by, *COUNTED, *(name for name, _ in shown_partials(view))]
     return _select(view, sources, selection, list(map(quoted, columns)))
 
 
-def few(view: View, sources: Sequence[Source], selection: Selection, most: int) -> tuple[str, list[Any]]:
+def few(view: View, sources: Sequence[TableSource], selection: Selection, most: int) -> tuple[str, list[Any]]:
     """The same, at most so many."""
     query, parameters = rows_of(view, sources, selection)
     return f"{query} LIMIT {most}", parameters
 
 
-def count_groups(view: View, sources: Sequence[Source], selection: Selection, most: int) -> tuple[str, str, list[Any]]:
+def count_groups(
+    view: View, sources: Sequence[TableSource], selection: Selection, most: int
+) -> tuple[str, str, list[Any]]:
     """A query that counts the selected rows, up to `most` + 1, one that counts the rows of their fold; parameters."""
     query, parameters = _select(
         view, sources, selection, [f"{_bucket(selection)} AS {BUCKET}", *map(quoted, selection.by)]
@@ -175,7 +179,7 @@ def count_groups(view: View, sources: Sequence[Source], selection: Selection, mo
     )
 
 
-def nth_bucket(view: View, sources: Sequence[Source], selection: Selection, n: int) -> tuple[str, list[Any]]:
+def nth_bucket(view: View, sources: Sequence[TableSource], selection: Selection, n: int) -> tuple[str, list[Any]]:
     """The bucket that the n-th selected row lies in, by pane; no row if there are fewer."""
     query, parameters = _select(view, sources, selection, [f"{_bucket(selection)} AS {BUCKET}"])
     return f"{query} ORDER BY {PANE}{' DESC' if selection.newest_first else ''} LIMIT 1 OFFSET {n - 1}", parameters
@@ -189,7 +193,9 @@ def _bucket(selection: Selection) -> str:
     return f"({PANE} - (({PANE} - {origin}) % {size} + {size}) % {size})"
 
 
-def _select(view: View, sources: Sequence[Source], selection: Selection, selected: list[str]) -> tuple[str, list[Any]]:
+def _select(
+    view: View, sources: Sequence[TableSource], selection: Selection, selected: list[str]
+) -> tuple[str, list[Any]]:
     parameters: list[Any] = []
     conditions = _conditions(view, selection, parameters)
     columns = ", ".join(name for name, _ in row_columns(view))
