@@ -32,9 +32,9 @@ def lose_the_last_commit_of_a_slice(patch: pytest.MonkeyPatch) -> None:
     """In the batch layer alone."""
     right = batch_job.read_events
 
-    def wrong(spark: Any, folder: Any, stream: Any, files: Any, commits: tuple[int, int], **asked: Any) -> Any:
+    def wrong(spark: Any, folder: Any, stream: Any, files: Any, commits: tuple[int, int], *read: Any) -> Any:
         last = max(commits[0], commits[1] - 1)
-        return right(spark, folder, stream, files, commits, **asked).where(f"_commit < {last}")
+        return right(spark, folder, stream, files, commits, *read).where(f"_commit < {last}")
 
     patch.setattr(batch_job, "read_events", wrong)
 

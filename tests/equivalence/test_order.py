@@ -42,8 +42,7 @@ def test_ties_are_broken_by_time_and_position_in_both_layers(
     bench.add_view(VIEW)
     for number in range(6):
         bench.post([_line(event) for event in events[number * 10 : number * 10 + 10]], str(number), keep_bad=False)
-        start, end = bench.table.state.position, bench.journal.end
-        bench.commit([(start, end)])
+        bench.commit()
         bench.maintain()
         if number == 3:
             bench.beat("v")  # compares the two layers before it takes over

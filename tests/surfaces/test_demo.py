@@ -58,7 +58,7 @@ def test_a_short_run_answers_everything_right(tmp_path):
     assert late["explained"]["behind_ms"] == 3 * 3_600_000
     assert "AS slowest" in (kept / "definitions" / "shop.sql").read_text()
     drawn = picture.read_text()
-    assert "all&#160;answers&#160;are&#160;right" in drawn
+    assert "all&#160;rows&#160;are&#160;correct" in drawn
     assert "url(" not in drawn.replace("url(#", "")
     holder = read_holder(kept / "data" / "lease.json")
     assert holder.released

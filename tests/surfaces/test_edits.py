@@ -140,7 +140,7 @@ def _forth_and_back(up: UpServer, headrace: Callable[..., Ran]) -> None:
     assert f"View shop is rolled back to version {before}." in back.out
     plan = headrace("plan", "-w", up.folder, "--json").json
     assert [change["details"] for change in plan["changes"]] == [["column added: min(at) AS first"]]
-    assert f"version {now} was of this form" in plan["changes"][0]["reason"]
+    assert f"version {now} has this definition" in plan["changes"][0]["reason"]
     forth = headrace("rollback", "shop", "--to", now, "--yes", "--json", "-w", up.folder)
     assert (forth.json["from"], forth.json["to"], forth.json["how"]) == (before, now, "free")
     assert headrace("plan", "-w", up.folder, "--json").json["empty"] is True

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from headrace.lake.storage import LocalStorage
 from tests.surfaces.conftest import Ran, Served, visit
 
 MORE = "CREATE MATERIALIZED VIEW all_visits AS SELECT count(*) AS hits FROM visits;"
@@ -75,18 +79,21 @@ def test_openapi_documents_every_endpoint(served: Served) -> None:
     assert {"view", "key", "by", "start", "end", "window", "every", "limit", "cursor"} <= named
 
 
+def _refuse(storage: LocalStorage, name: str, content: bytes) -> bool:
+    raise OSError(errno.EIO, "I/O error", storage.locate(name))
+
+
 def test_an_apply_that_failed_half_way_is_still_to_be_done(
-    served: Served, applied: Path, headrace: Callable[..., Ran]
+    served: Served, applied: Path, headrace: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sql = applied / "definitions" / "shop.sql"
     sql.write_text(sql.read_text().replace("status  INT", "status  BIGINT"))
-    in_the_way = served.runtime._pipelines["visits"].table.log._draft  # where the lake's next log entry is drafted
-    in_the_way.mkdir()
-    failed = headrace("apply", "--yes", "-w", applied)
+    with monkeypatch.context() as refused:
+        refused.setattr(LocalStorage, "put", _refuse)
+        failed = headrace("apply", "--yes", "-w", applied)
     assert failed.code != 0
     assert "data/lake/visits' cannot be written" in failed.err
     assert "field loosened: status INT → status BIGINT" in headrace("plan", "-w", applied).out
-    in_the_way.rmdir()
     assert headrace("apply", "--yes", "-w", applied).out.endswith("Applied.\n")
     assert headrace("plan", "-w", applied, "--json").json["empty"] is True
     [stream] = served.http.get("/v1/streams").json()["streams"]
