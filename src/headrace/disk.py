@@ -99,7 +99,9 @@ def write_format(folder: Path, version: int) -> None:
     """Have a folder carry this format version, on disk when this returns. One that is there already stays."""
     file = folder / FORMAT_FILE
     if not file.exists():
-        replace_file(file, json.dumps({"format": version}).encode(), f"file '{file}' cannot be written")
+        replace_file(
+            file, json.dumps({"format": version}, separators=(",", ":")).encode(), f"file '{file}' cannot be written"
+        )
         sync(folder)
 
 
