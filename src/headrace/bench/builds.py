@@ -110,7 +110,7 @@ class Layers:
         events = read_events(self.spark, self.table.folder, VISITS, self.table.files(*commits), commits)
         files = write_partials(events, VISITS, version, folder)
         step = Step(VISITS.name, *commits, at.position, at.newest_us, int(time.time() * 1e6))
-        self.store.apply(step, {(version.view.name, version.number): files})
+        self.store.apply(step, {version.id: files})
         shutil.rmtree(folder)
 
     def _point(self, commit: int) -> Point:

@@ -331,7 +331,7 @@ class Pipeline:
     def _build_error(self, version: Version) -> str | None:
         if version.quarantined:
             return version.stalled
-        return self.batch.errors.get((version.view.name, version.number)) if self.batch else None
+        return self.batch.errors.get(version.id) if self.batch else None
 
     def _rows_to(self, commit: int) -> int:
         return sum(file.rows for file in self.table.files(0, commit)) if commit else 0

@@ -38,15 +38,6 @@ def parquet_lines(file: Any, rows: int = ROWS, piece_bytes: int = PIECE_BYTES) -
         ) from error
 
 
-def uncompressed_bytes(file: Any) -> int:
-    """What the file says its values take; a file that cannot be read takes nothing."""
-    try:
-        metadata = pq.read_metadata(file)
-    except (pa.ArrowException, OSError):
-        return 0
-    return sum(int(metadata.row_group(index).total_byte_size) for index in range(metadata.num_row_groups))
-
-
 def _in_pieces(batch: pa.RecordBatch, piece_bytes: int) -> Iterator[pa.RecordBatch]:
     """The rows, so few at once that their strings fit a piece."""
     sizes = np.zeros(len(batch), dtype=np.int64)

@@ -55,7 +55,7 @@ def _version(*, definition: str, position: str | int, batch: str, **values: Any)
 def read_version(connection: Connection, view: str, number: int) -> Version:
     """One of them; ConflictError if it is there no more."""
     for version in read_versions(connection):
-        if (version.view.name, version.number) == (view, number):
+        if version.id == (view, number):
             return version
     raise gone(view, number)
 
