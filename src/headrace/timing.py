@@ -1,8 +1,9 @@
-"""Histograms of durations with fixed buckets."""
+"""Histograms of durations with fixed buckets, and rates."""
 
 from __future__ import annotations
 
 import threading
+import time
 from bisect import bisect_left
 
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -31,3 +32,24 @@ class Timing:
             running += count
             below.append((bound, running))
         return below, total
+
+
+class Rate:
+    """How fast a count grew, per second, over the last seconds."""
+
+    SPAN_S = 5.0
+
+    def __init__(self, count: int) -> None:
+        self._samples = [(time.monotonic(), count)]
+
+    def note(self, count: int) -> None:
+        """The count as it is now."""
+        now = time.monotonic()
+        self._samples.append((now, count))
+        while len(self._samples) > 2 and self._samples[1][0] < now - self.SPAN_S:
+            self._samples.pop(0)
+
+    def per_second(self) -> float:
+        """Its growth between the oldest and the newest sample."""
+        (first, before), (last, after) = self._samples[0], self._samples[-1]
+        return (after - before) / (last - first) if last > first else 0.0

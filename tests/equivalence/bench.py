@@ -33,9 +33,11 @@ from headrace.transport.source import SCHEMA
 
 
 class Bench:
-    """Journal, append, lake, maintain and store of one stream, moved by hand."""
+    """Journal, append, lake, maintain and store of one stream, moved by hand; several streams may share a store."""
 
-    def __init__(self, spark: Any, folder: Path, stream_sql: str, **batch: Any) -> None:
+    def __init__(
+        self, spark: Any, folder: Path, stream_sql: str, *, store: DuckStore | None = None, **batch: Any
+    ) -> None:
         self.spark = spark
         self.catalog = parse(stream_sql)
         (self.stream,) = self.catalog.streams.values()
@@ -43,7 +45,7 @@ class Bench:
         self.journal = Journal(folder / "journal", fence=1)
         self.ingest = Ingest(self.stream, self.journal)
         self.append = Append(lambda: spark, self.stream, self.journal.reader, self.table, folder)
-        self.store = DuckStore.open(folder / "views.duckdb", 1)
+        self.store = store or DuckStore.open(folder / "views.duckdb", 1)
         self.speed = Speed(lambda: spark, self.stream, self.table, self.store, folder)
         self.batch = Batch(lambda: spark, self.stream, self.table, self.store, folder / "builds", **batch)
 
@@ -60,12 +62,17 @@ class Bench:
     def add_view(self, sql: str) -> View:
         """Register a view at commit 0, whatever the lake already has."""
         (view,) = parse(sql, known=self.catalog).views.values()
-        self.store.register(view, fingerprint(view), self.stream.patience_ms)
+        self.store.register(view, fingerprint(view), self.catalog.patience_ms(view))
         return view
 
     def edit_view(self, view: View) -> Version:
         """A new version, whose horizon is where the lake is now."""
-        return self.store.register(view, fingerprint(view), self.stream.patience_ms, point_of(self.table.state))
+        return self.store.register(
+            view,
+            fingerprint(view),
+            self.catalog.patience_ms(view),
+            {self.stream.name: point_of(self.table.state)},
+        )
 
     def work(self) -> None:
         """Let the batch layer do all that is due."""

@@ -109,13 +109,13 @@ class Case:
         """One question, drawn at random, to a version that serves."""
         declared = self._shape_of(version)
         shape, asked, among = self._question(declared)
-        commits = self.feed.commits[: version.applied_to]
+        commits = self.feed.commits[: version.bases[0].applied_to]
         rows, *counted = self._ask(version.view.name, asked)
         wrong = differences(shape, rows, _taken(shape, commits, among))
         if shape.window is None or shape.window[0] == shape.window[1]:  # else an event is in several rows
             wanted = [
-                len(_taken(shape, commits[: version.horizon], among)),
-                len(_taken(shape, commits[version.horizon :], among)),
+                len(_taken(shape, commits[: version.bases[0].horizon], among)),
+                len(_taken(shape, commits[version.bases[0].horizon :], among)),
                 corrections(declared, commits, self.bench.stream.patience_ms, among),
             ]
             if counted != wanted:
@@ -126,7 +126,7 @@ class Case:
         """At the end: batch only, speed only, and any horizon between them agree, column by column."""
         merged, by_speed = self.serving(), self._speed_version()
         end = len(self.feed.commits)
-        assert (merged.applied_to, by_speed.applied_to, by_speed.horizon) == (end, end, 0)
+        assert (merged.bases[0].applied_to, by_speed.bases[0].applied_to, by_speed.bases[0].horizon) == (end, end, 0)
         assert merged.fingerprint == self._fingerprint(self.wanted[-1]), self._told(merged, "is not the newest edit")
         found = [(merged, self._folded(merged)), (by_speed, self._folded(by_speed))]
         self.check_version(by_speed)
@@ -134,12 +134,12 @@ class Case:
         self.bench.batch.refresh(self.name)
         self.work(100)
         by_batch = self.serving()
-        assert by_batch.horizon == end, self._told(by_batch, "its horizon did not move on")
+        assert by_batch.bases[0].horizon == end, self._told(by_batch, "its horizon did not move on")
         self.check()
         found.append((by_batch, self._folded(by_batch)))
         for version, rows in found[1:]:
             wrong = _disagreements(merged.view, found[0][1], rows)
-            assert not wrong, self._told(version, f"against the same at horizon {merged.horizon}", *wrong[:5])
+            assert not wrong, self._told(version, f"against the same at horizon {merged.bases[0].horizon}", *wrong[:5])
 
     def _speed_version(self) -> Version:
         with self.bench.store.snapshot() as snapshot:
@@ -198,8 +198,7 @@ class Case:
                 f"case {self.seed}/{self.name} disagrees; alone: "
                 f"HEADRACE_LAW={self.seed}/{self.name} python -m pytest tests/equivalence/test_law_end_to_end.py",
                 f"version {version.number} ({version.state}): {self._shape_of(version).sql}",
-                f"events of each commit: {sizes}; horizon {version.horizon}, next {version.next_horizon}, "
-                f"applied to {version.applied_to}; batch tables {tables}",
+                f"events of each commit: {sizes}; {version.bases[0]}; batch tables {tables}",
                 *self.moves,
                 *map(str, said),
             ]

@@ -53,7 +53,11 @@ def test_beats_move_the_horizon_and_change_no_answer(bench: Bench) -> None:
         bench.beat("v")
         assert rows(bench) == before
         found = version(bench)
-        assert (found.horizon, found.next_horizon, found.alarm) == (found.applied_to, None, None)
+        assert (found.bases[0].horizon, found.bases[0].next_horizon, found.alarm) == (
+            found.bases[0].applied_to,
+            None,
+            None,
+        )
         assert bench.answer("v").events == {"batch": bench.table.rows(), "speed": 0}
     feed(bench, 9, 2)
     bench.maintain()
@@ -95,7 +99,7 @@ def test_a_view_whose_beats_are_always_due_does_not_block_other_builds(bench: Be
         with bench.store.snapshot() as snapshot:
             serving = snapshot.serving("v")
         assert serving is not None
-        if serving.horizon == serving.applied_to:
+        if serving.bases[0].horizon == serving.bases[0].applied_to:
             feed(bench, turn, 1)
             bench.maintain()
         bench.batch.refresh("v")
@@ -113,7 +117,7 @@ def test_a_corrupt_speed_row_refuses_the_swap_and_raises_the_alarm(bench: Bench)
         run(connection, f"UPDATE {table} SET _events = _events + 1 WHERE rowid = 0")
     bench.beat("v")
     found = version(bench)
-    assert (found.horizon, found.next_horizon, found.batch) == (0, 3, ())
+    assert (found.bases[0].horizon, found.bases[0].next_horizon, found.batch) == (0, 3, ())
     assert found.alarm is not None
     assert "events: 1 rows" in found.alarm
     with bench.store.snapshot() as snapshot:
@@ -126,7 +130,7 @@ def test_a_corrupt_speed_row_refuses_the_swap_and_raises_the_alarm(bench: Bench)
     with bench.store._transaction() as connection:
         run(connection, f"UPDATE {table} SET _events = _events - 1 WHERE rowid = 0")
     bench.beat("v")
-    assert (version(bench).alarm, version(bench).horizon) == (None, 3)
+    assert (version(bench).alarm, version(bench).bases[0].horizon) == (None, 3)
 
 
 def test_a_view_with_drift_is_right_again_once_it_is_built_anew(bench: Bench) -> None:
@@ -194,7 +198,7 @@ def test_a_free_edit_takes_the_rows_over(bench: Bench) -> None:
     bench.maintain()
     before = rows(bench)
     renamed = replace(view, columns=(Column("all", view.columns[0].aggregate), view.columns[3]))
-    bench.store.adopt(renamed, "f", 60_000, version(bench).number)
+    bench.store.adopt(renamed, "f", {"events": 60_000}, version(bench).number)
     assert [(row["all"], row["different"]) for row in rows(bench)] == [
         (row["hits"], row["different"]) for row in before
     ]

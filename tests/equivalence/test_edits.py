@@ -65,7 +65,7 @@ def test_free_edits_between_the_steps_of_a_beat(bench: Bench) -> None:
                 edit(bench, select)
                 assert total(bench) == before
         now = serving(bench)
-        assert (now.number, now.horizon, now.alarm) == (start + 1, now.applied_to, None)
+        assert (now.number, now.bases[0].horizon, now.alarm) == (start + 1, now.bases[0].applied_to, None)
         assert total(bench) == before
         assert bench.answer("v").events["speed"] == 0
 
@@ -102,7 +102,7 @@ def test_an_edit_comes_between_two_steps(bench: Bench) -> None:
 
     def visit() -> None:
         with bench.speed.between_steps():
-            seen.append(serving(bench).applied_to)
+            seen.append(serving(bench).bases[0].applied_to)
 
     visitor, stepper = threading.Thread(target=visit), threading.Thread(target=bench.speed.run_once)
     with bench.speed.between_steps():
@@ -111,7 +111,7 @@ def test_an_edit_comes_between_two_steps(bench: Bench) -> None:
         stepper.start()  # it came later: the next step is behind the visitor
     visitor.join()
     stepper.join()
-    assert (seen, serving(bench).applied_to) == ([0], 2)
+    assert (seen, serving(bench).bases[0].applied_to) == ([0], 2)
 
 
 def test_a_build_catches_up_before_its_version_is_ready(bench: Bench) -> None:
@@ -124,7 +124,7 @@ def test_a_build_catches_up_before_its_version_is_ready(bench: Bench) -> None:
     feed(bench, 2, 3)
     while (building := coming(bench)).state != "ready":
         assert bench.batch.run_once()
-    assert (building.horizon, building.applied_to) == (2, 5)
+    assert (building.bases[0].horizon, building.bases[0].applied_to) == (2, 5)
     bench.work()
     assert serving(bench).number == building.number
     assert sum(bench.answer("v").events.values()) == bench.table.rows()

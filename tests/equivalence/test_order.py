@@ -49,7 +49,7 @@ def test_ties_are_broken_by_time_and_position_in_both_layers(
     rows = {row["window_start"].minute: row for row in bench.answer("v").rows()}
     with bench.store.snapshot() as snapshot:
         (version,) = snapshot.versions()
-    assert version.horizon == 4
+    assert version.bases[0].horizon == 4
     for minute, of in ((59, [0]), (0, [0, 1]), (1, [1])):
         own = [(at, event) for at, event in enumerate(events) if event["second"] // 60 in of]
         row = rows[minute]

@@ -38,14 +38,14 @@ def test_a_broken_view_stalls_alone(spark: Any, tmp_path: Path) -> None:
     # A definition cannot say this any more; an older release took it.
     pattern = Expression("regexp_extract(CAST(id AS STRING), '(?=1)', 0)", STRING)
     broken = replace(good, name="broken", columns=(Column("x", Max((pattern,))),))
-    bench.store.register(broken, fingerprint(broken), 0)
+    bench.store.register(broken, fingerprint(broken), {"events": 0})
     for number in range(2):
         post_and_commit(bench, number)
         bench.maintain()
     found = versions(bench)
-    assert found["v", 1].applied_to == 2
+    assert found["v", 1].bases[0].applied_to == 2
     assert found["v", 1].stalled is None
-    assert found["broken", 1].applied_to == 0
+    assert found["broken", 1].bases[0].applied_to == 0
     assert "look-around is not available" in str(found["broken", 1].stalled)
     assert [row["n"] for row in bench.ask("v", random.Random(0))] == [2]
     assert str(bench.answer("broken").stalled).startswith("the pattern of regexp_extract cannot be used: look-around")
@@ -78,7 +78,7 @@ def test_history_is_read_in_steps_of_whole_commits(spark: Any, tmp_path: Path) -
     speed = Speed(lambda: spark, bench.stream, bench.table, bench.store, tmp_path, most_rows=2)
     reached = []
     while speed.run_once():
-        reached.append(versions(bench)["v", 1].applied_to)
+        reached.append(versions(bench)["v", 1].bases[0].applied_to)
     assert reached == [2, 4, 5]
     assert [row["n"] for row in bench.ask("v", random.Random(0))] == [5]
     speed.close()
@@ -92,14 +92,14 @@ def test_a_view_that_is_behind_takes_small_steps_and_does_not_delay_others(spark
     first = bench.add_view(VIEW)
     bench.maintain()
     second = replace(first, name="w")
-    bench.store.register(second, fingerprint(second), 0)
+    bench.store.register(second, fingerprint(second), {"events": 0})
     speed = Speed(lambda: spark, bench.stream, bench.table, bench.store, tmp_path, most_rows=10, lagging_rows=1)
     reached = []
     for number in range(3, 8):
         post_and_commit(bench, number)
         assert speed.run_once()
         found = versions(bench)
-        reached.append((found["v", 1].applied_to, found["w", 1].applied_to))
+        reached.append((found["v", 1].bases[0].applied_to, found["w", 1].bases[0].applied_to))
     assert reached == [(4, 1), (5, 2), (6, 3), (7, 4), (8, 5)]
     while speed.run_once():
         pass
@@ -118,7 +118,7 @@ def test_steps_begin_and_end_inside_of_compacted_files(spark: Any, tmp_path: Pat
     reached = []
     assert compaction.run_once()
     while speed.run_once():
-        reached.append(versions(bench)["v", 1].applied_to)
+        reached.append(versions(bench)["v", 1].bases[0].applied_to)
         if len(reached) == 1:
             post_and_commit(bench, 5)
             post_and_commit(bench, 6)

@@ -41,25 +41,25 @@ def live(store: DuckStore, file: str) -> None:
     while True:
         found = versions(store)
         if not found:
-            store.register(VIEW, "a", 5)
+            store.register(VIEW, "a", {"events": 5})
             continue
         version = next(v for v in found if v.serving)
-        behind = [v for v in found if v.moves and v.applied_to < COMMITS]
+        behind = [v for v in found if v.moves and v.bases[0].applied_to < COMMITS]
         other = next((v for v in found if v is not version), None)
-        if version.next_horizon is not None:
+        if version.bases[0].next_horizon is not None:
             end_beat(store, version, file)
-        elif version.applied_to in (2, 4) and version.horizon < version.applied_to:
-            store.begin_beat("traffic", version.number)
-        elif version.applied_to == 3 and version.number == 1 and other is None:
-            store.register(VIEW, "b", 5, Point(3, Position.at(30), None))
+        elif version.bases[0].applied_to in (2, 4) and version.bases[0].horizon < version.bases[0].applied_to:
+            store.begin_beat("traffic", version.number, "events")
+        elif version.bases[0].applied_to == 3 and version.number == 1 and other is None:
+            store.register(VIEW, "b", {"events": 5}, {"events": Point(3, Position.at(30), None)})
         elif other and other.state in ("registered", "building"):
-            store.build("traffic", other.number, 3)
-            store.fill("traffic", other.number, make(store, other, file, 0, 3, ()))
+            store.build("traffic", other.number, "events", 3)
+            store.fill("traffic", other.number, "events", make(store, other, file, 0, 3, ()))
         elif other and other.state == "ready":
             store.promote("traffic", other.number)
         elif behind:
-            at = min(v.applied_to for v in behind)
-            moved = [v for v in behind if v.applied_to == at]
+            at = min(v.bases[0].applied_to for v in behind)
+            moved = [v for v in behind if v.bases[0].applied_to == at]
             store.apply(step(at, at + 1), {("traffic", v.number): [file] for v in moved})
         elif other:
             store.forget("traffic", other.number)
@@ -68,10 +68,10 @@ def live(store: DuckStore, file: str) -> None:
 
 
 def end_beat(store: DuckStore, version: Version, file: str) -> None:
-    assert version.next_horizon is not None
-    start, end = version.horizon, version.next_horizon
+    assert version.bases[0].next_horizon is not None
+    start, end = version.bases[0].horizon, version.bases[0].next_horizon
     table = make(store, version, file, start, end, version.batch)
-    store.end_beat(version, [table], Audit("traffic", version.number, start, end, 0, 0, 0, 0))
+    store.end_beat(version, [table], Audit("traffic", version.number, "events", start, end, 0, 0, 0, 0))
 
 
 def is_right(store: DuckStore) -> None:
@@ -79,7 +79,7 @@ def is_right(store: DuckStore) -> None:
     found = versions(store)
     assert not found or [v for v in found if v.serving], "nobody serves"
     for version in found:
-        assert not version.whole or counted(store, version) == version.applied_to * EVENTS, version
+        assert not version.whole or counted(store, version) == version.bases[0].applied_to * EVENTS, version
 
 
 def go_on(store: DuckStore, file: str) -> None:
@@ -87,7 +87,7 @@ def go_on(store: DuckStore, file: str) -> None:
     is_right(store)
     live(store, file)
     (version,) = versions(store)
-    assert (version.number, version.applied_to, version.horizon) == (2, COMMITS, 4), version
+    assert (version.number, version.bases[0].applied_to, version.bases[0].horizon) == (2, COMMITS, 4), version
     is_right(store)
 
 

@@ -109,8 +109,8 @@ import sys
 from headrace.store.duckdb.store import DuckStore
 from tests.contracts.store.layers import VIEW, serving, step
 store = DuckStore.open(sys.argv[1], fence=1)
-store.register(VIEW, "a", 5)
-while (at := serving(store).applied_to) < 5:
+store.register(VIEW, "a", {"events": 5})
+while (at := serving(store).bases[0].applied_to) < 5:
     store.apply(step(at, at + 1), {("traffic", 1): [sys.argv[2]]})
 store.close()
 """
@@ -123,6 +123,6 @@ def test_a_writer_of_the_store_killed(tmp_path: Path, run_python: Callable[..., 
     run_python(MERGE, str(tmp_path / "store"), file, code=KILLED, **{VARIABLE: f"{point}:3"})
     store = DuckStore.open(tmp_path / "store", fence=2)
     version = serving(store)
-    assert version.applied_to == (3 if point == "store.after_commit" else 2)
-    assert counted(store, version) == version.applied_to * 100
+    assert version.bases[0].applied_to == (3 if point == "store.after_commit" else 2)
+    assert counted(store, version) == version.bases[0].applied_to * 100
     store.close()

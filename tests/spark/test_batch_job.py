@@ -12,7 +12,7 @@ from headrace.bench.events import ONE_VIEW, STREAM
 from headrace.define.catalog import parse
 from headrace.lake.table import LakeTable
 from headrace.maintain.batch_job import BatchJob
-from headrace.store.base import Version
+from headrace.store.base import Base, Version
 
 VIEW = parse(STREAM + ONE_VIEW).views["traffic"]
 SAID = """SELECT page, _pane, sum(_events), count(*) FROM read_parquet($files) GROUP BY ALL ORDER BY ALL"""
@@ -24,7 +24,7 @@ def test_partials_of_a_long_range(spark: Any, tmp_path: Path) -> None:
     table = LakeTable(tmp_path / "visits", history.VISITS, fence=1)
     for events in (1_000, 500_000, 100_000):
         history.extend(table, events)
-    version = Version(VIEW, 1, "", 60_000, "building")
+    version = Version(VIEW, 1, "", "building", (Base(VIEW.streams[0], 60_000),))
     files = table.files(0, 3)  # more than asked for: a file may hold commits that are not
     written = BatchJob(lambda: spark).write(table.folder, history.VISITS, version, files, (1, 3), tmp_path / "slice")
     lake = [str(table.folder / file.path) for file in files]

@@ -21,7 +21,7 @@ from headrace.maintain.speed import Speed
 from headrace.maintain.suspects import Suspects
 from headrace.maintain.trial import ENDED, TrialSettings
 from headrace.spark.session import is_alive
-from headrace.store.base import Version
+from headrace.store.base import Base, Version
 from headrace.types import BOOLEAN, STRING, Expression
 
 from ..equivalence.bench import Bench
@@ -80,7 +80,11 @@ def version_of(bench: Bench) -> Version:
 def test_the_first_event_that_fails_alone_is_found(bench: Bench, bad: list[int]) -> None:
     fill(bench, "ab")
     case = Case(
-        bench.stream, Version(view_with("true"), 1, "", 0, "ready"), bench.table.folder, bench.table.files(0, 3), (0, 3)
+        bench.stream,
+        Version(view_with("true"), 1, "", "ready", (Base(bench.stream.name),)),
+        bench.table.folder,
+        bench.table.files(0, 3),
+        (0, 3),
     )
     positions = sorted(read_positions(bench))
 
@@ -101,7 +105,7 @@ def read_positions(bench: Bench) -> list[int]:
 
 def test_no_event_is_blamed_for_what_fails_without_events(bench: Bench) -> None:
     fill(bench, "ab")
-    version = Version(view_with("true"), 1, "", 0, "ready")
+    version = Version(view_with("true"), 1, "", "ready", (Base(bench.stream.name),))
     case = Case(bench.stream, version, bench.table.folder, bench.table.files(0, COMMITS), (0, COMMITS))
     assert find_culprit(case, lambda low, high: "it cannot be planned") is None
 
@@ -121,14 +125,14 @@ def test_a_stack_overflow_stalls_its_view_alone_and_names_the_event(
     position = fill(bench, LONG)
     for name, condition in (("bad", OVERFLOW), ("good", "s = 'ab'")):
         view = replace(view_with(condition), name=name)
-        bench.store.register(view, fingerprint(view), bench.stream.patience_ms)
+        bench.store.register(view, fingerprint(view), {bench.stream.name: bench.stream.patience_ms})
     speed = Speed(lambda: spark, bench.stream, bench.table, bench.store, tmp_path, suspects=suspects)
     while speed.run_once():
         pass
     with bench.store.snapshot() as snapshot:
         bad, good = snapshot.versions()
     assert "StackOverflowError" in (bad.stalled or "")
-    assert (good.stalled, good.applied_to) == (None, COMMITS)
+    assert (good.stalled, good.bases[0].applied_to) == (None, COMMITS)
     assert is_alive(spark)
     wait_until(
         lambda: f"the event at position {position} (commit 1)" in (version_of(bench).stalled or ""),
@@ -144,7 +148,7 @@ def test_a_view_that_ends_java_is_quarantined_and_its_event_is_named(
 ) -> None:
     position = fill(bench, "exit")
     view = view_with(TOO_LARGE)
-    bench.store.register(view, fingerprint(view), bench.stream.patience_ms)
+    bench.store.register(view, fingerprint(view), {bench.stream.name: bench.stream.patience_ms})
     version = version_of(bench)
     for _ in range(2):  # two layers may have computed it at the same moment
         suspects.java_ended(spark, bench.stream, version, (0, 3))
@@ -168,7 +172,7 @@ def test_a_view_that_ends_java_is_quarantined_and_its_event_is_named(
 def test_a_view_that_ends_no_java_is_released_by_its_trial(spark: Any, bench: Bench, suspects: Suspects) -> None:
     fill(bench, "ab")
     view = view_with(TOO_LARGE)
-    bench.store.register(view, fingerprint(view), bench.stream.patience_ms)
+    bench.store.register(view, fingerprint(view), {bench.stream.name: bench.stream.patience_ms})
     for _ in range(2):
         suspects.java_ended(spark.newSession(), bench.stream, version_of(bench), (0, 3))
     assert version_of(bench).quarantined
@@ -181,8 +185,8 @@ def test_only_live_versions_are_tried_again_after_a_restart(bench: Bench, suspec
     fill(bench, "ab")
     for name in ("old", "new"):
         view = replace(view_with("true"), name=name)
-        bench.store.register(view, fingerprint(view), bench.stream.patience_ms)
-        bench.store.stall(name, 1, "it ends Java", quarantined=True)
+        bench.store.register(view, fingerprint(view), {bench.stream.name: bench.stream.patience_ms})
+        bench.store.stall(name, 1, "events", "it ends Java", quarantined=True)
 
     def quarantined() -> list[str]:
         with bench.store.snapshot() as snapshot:

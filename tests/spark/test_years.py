@@ -203,7 +203,7 @@ def chunks(items: list[str]) -> list[list[str]]:
 def answered(events: Any, folder: Any, stream: Any, view: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The rows that a view answers over these events, as Python has them and as HTTP shows them."""
     store = DuckStore.open(folder / "store", fence=1)
-    store.register(view, "f", 0)
+    store.register(view, "f", {"events": 0})
     with store.snapshot() as snapshot:
         (version,) = snapshot.versions()
     files = write_partials(events, stream, version, folder / "partials")

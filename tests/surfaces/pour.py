@@ -37,11 +37,11 @@ def pour_view(runtime: Runtime, view: str, events: Sequence[Event]) -> None:
         version = snapshot.serving(view)
     assert version is not None
     newest_us = max([event.at_ms * 1000 for event in events] + [version.newest_us or 0])
-    stream = version.view.stream
-    path = Path(runtime.workspace.data) / f"{view}-{version.applied_to}.parquet"
+    (base,) = version.bases
+    path = Path(runtime.workspace.data) / f"{view}-{base.applied_to}.parquet"
     write_partials(path, version.view, events)
-    end = runtime._pipelines[stream].transport.end
-    step = Step(stream, version.applied_to, version.applied_to + 1, end, newest_us, time.time_ns() // 1000)
+    end = runtime._pipelines[base.stream].transport.end
+    step = Step(base.stream, base.applied_to, base.applied_to + 1, end, newest_us, time.time_ns() // 1000)
     runtime._store.apply(step, {(view, version.number): [str(path)]})
 
 
@@ -51,13 +51,14 @@ def beat(runtime: Runtime, view: str, *drift: Drift) -> None:
     with store.snapshot() as snapshot:
         version = snapshot.serving(view)
     assert version is not None
-    begun = store.begin_beat(view, version.number)
-    assert begun.next_horizon is not None
+    begun = store.begin_beat(*version.id, version.bases[0].stream)
+    (base,) = begun.bases
+    assert base.next_horizon is not None
     at_us = time.time_ns() // 1000
-    files = [runtime.workspace.data / f"{view}-{k}.parquet" for k in range(begun.horizon, begun.next_horizon)]
-    commits = (begun.horizon, begun.next_horizon)
+    commits = (base.horizon, base.next_horizon)
+    files = [runtime.workspace.data / f"{view}-{k}.parquet" for k in range(*commits)]
     table = store.make_batch_table(begun, commits, files)
-    audit = Audit(view, begun.number, *commits, at_us, 12, table.events, table.rows, tuple(drift))
+    audit = Audit(view, begun.number, base.stream, *commits, at_us, 12, table.events, table.rows, tuple(drift))
     if drift:
         store.refuse_beat(begun, audit)
     else:
@@ -69,5 +70,5 @@ def begin_build(runtime: Runtime, view: str) -> None:
     with runtime._store.snapshot() as snapshot:
         version = snapshot.serving(view)
     assert version is not None
-    at = point_of(runtime._pipelines[version.view.stream].table.state)
+    at = {stream: point_of(runtime._pipelines[stream].table.state) for stream in version.view.streams}
     runtime._store.register(version.view, f"{version.fingerprint} again", version.patience_ms, at)

@@ -36,7 +36,7 @@ def fill(runtime: Runtime, folder: Path, view: str = "traffic", visits: list[Eve
         version = snapshot.serving(view)
         assert version is not None
     file = write_partials(folder / f"{view}.parquet", version.view, visits)
-    step = Step("visits", version.applied_to, version.applied_to + 1, Position.at(1), NEWEST_US, 0)
+    step = Step("visits", version.bases[0].applied_to, version.bases[0].applied_to + 1, Position.at(1), NEWEST_US, 0)
     runtime._store.apply(step, {(view, version.number): [file]})
 
 

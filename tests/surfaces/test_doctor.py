@@ -78,7 +78,7 @@ def sent(applied: Path, headrace: Command) -> Path:
     table.commit(table.state, Position.at(10), None, [file])
     (workspace.data / "store").mkdir()
     store = DuckStore.open(workspace.data / "store" / "views-00000001.duckdb", 1)
-    store.register(catalog.views["traffic"], "f", 60_000)
+    store.register(catalog.views["traffic"], "f", {"visits": 60_000})
     store.apply(Step("visits", 0, 1, Position.at(10), None, 1), {("traffic", 1): []})
     store.close()
     # The journal's first record ends where the lake does.
@@ -274,13 +274,13 @@ def test_a_store_that_disagrees(sent: Path, examine: Command) -> None:
     found = examine(sent)["view traffic"]
     assert "the store has 5 commits, the lake only 1" in found["said"]
     store = DuckStore.open(path, 3)
-    store.stall("traffic", 1, "out of cheese")
+    store.stall("traffic", 1, "visits", "out of cheese")
     store.drop("traffic")
-    store.register(load(sent / "definitions").views["traffic"], "f", 60_000)
+    store.register(load(sent / "definitions").views["traffic"], "f", {"visits": 60_000})
     store.close()
     assert "it lacks 1 of 1 commit" in examine(sent)["view traffic"]["said"]
     store = DuckStore.open(path, 4)
-    store.stall("traffic", 2, "out of cheese")
+    store.stall("traffic", 2, "visits", "out of cheese")
     store.close()
     assert "stalled: out of cheese" in examine(sent)["view traffic"]["said"]
     path.write_bytes(b"not a database" * 1000)

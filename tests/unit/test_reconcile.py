@@ -60,8 +60,8 @@ def versions(store: DuckStore) -> list[Version]:
 
 def build(store: DuckStore, number: int) -> None:
     """As the batch layer does it."""
-    store.build("v", number, 0)
-    store.fill("v", number, BatchTable(f"{number}.duckdb", 0, LAKE.next_commit, 1, 1))
+    store.build("v", number, "s", 0)
+    store.fill("v", number, "s", BatchTable(f"{number}.duckdb", 0, LAKE.next_commit, 1, 1))
     store.promote("v", number)
 
 
@@ -83,14 +83,14 @@ def test_a_free_edit_takes_the_rows_over(served: DuckStore) -> None:
     (before,) = versions(served)
     assert edit(served, RENAMED) == [(1, "retired"), (2, "serving")]
     old, new = versions(served)
-    assert (new.home, new.batch, new.applied_to) == (before.home, before.batch, before.applied_to)
+    assert (new.home, new.batch, new.bases[0].applied_to) == (before.home, before.batch, before.bases[0].applied_to)
     assert (old.home, old.whole, new.whole) == (None, False, True)
     assert [column.name for column in new.view.columns] == ["hits", "total"]
 
 
 def test_patience_is_a_free_edit(served: DuckStore) -> None:
     assert edit(served, VIEW, STREAM.replace("1 MINUTE", "1 HOUR")) == [(1, "retired"), (2, "serving")]
-    assert [(v.patience_ms, v.patience_from) for v in versions(served)] == [(60_000, 0), (3_600_000, 5)]
+    assert [(v.patience_ms["s"], v.bases[0].patience_from) for v in versions(served)] == [(60_000, 0), (3_600_000, 5)]
 
 
 def test_an_edit_that_needs_rows_is_built_beside_what_serves(served: DuckStore) -> None:
@@ -113,10 +113,10 @@ def test_a_free_edit_of_what_serves_ends_the_build(served: DuckStore) -> None:
 
 def test_a_free_edit_of_what_is_built_goes_on_with_the_build(served: DuckStore) -> None:
     edit(served, GROWN)
-    served.build("v", 2, 3)
+    served.build("v", 2, "s", 3)
     assert edit(served, GROWN.replace("AS most", "AS largest")) == [(1, "serving"), (3, "building")]
     new = versions(served)[1]
-    assert (new.home, new.built_to) == (2, 3)
+    assert (new.home, new.bases[0].built_to) == (2, 3)
 
 
 def test_applying_an_earlier_definition_reuses_its_kept_rows(served: DuckStore) -> None:
@@ -132,7 +132,7 @@ def test_a_kept_version_is_taken_over_with_the_patience_of_today(served: DuckSto
     edit(served, OTHER)
     build(served, 2)
     assert edit(served, VIEW, STREAM.replace("1 MINUTE", "1 HOUR")) == [(2, "serving"), (3, "ready")]
-    assert (versions(served)[1].home, versions(served)[1].patience_ms) == (1, 3_600_000)
+    assert (versions(served)[1].home, versions(served)[1].patience_ms) == (1, {"s": 3_600_000})
 
 
 def test_an_edit_chooses_again_if_the_swap_comes_between(served: DuckStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +169,7 @@ def test_an_edit_that_failed_on_the_way_is_done_when_it_is_repeated(
 
 
 def choose(store: DuckStore, view: str) -> tuple[str, int | None] | None:
-    way = choose_way(versions(store), catalog(view).views["v"], 60_000)
+    way = choose_way(versions(store), catalog(view).views["v"], {"s": 60_000})
     return way and (way.kind, way.number)
 
 
@@ -221,7 +221,7 @@ def test_back_while_a_build_runs_is_to_end_it(served: DuckStore) -> None:
 def test_back_to_the_same_definition_built_anew(served: DuckStore) -> None:
     view = catalog(VIEW).views["v"]
     version = versions(served)[0]
-    served.register(view, version.fingerprint, version.patience_ms, Point(*AT))
+    served.register(view, version.fingerprint, version.patience_ms, {"s": Point(*AT)})
     build(served, 2)
     assert rollback(served).way.kind == "revive"
 

@@ -40,7 +40,7 @@ def key_events(
 ) -> DataFrame:
     """The events of a cell's key, at any time, in commits [0, commits) of a lake's files."""
     named = [name for name, _ in view.reads]
-    events = read_events(spark, folder, stream, files, (0, commits), columns=COLUMNS, named=named)
+    events = read_events(spark, folder, stream, files, (0, commits), columns=COLUMNS, names=named)
     face = spark_face(stream, view)
     events = with_matches(events, face.matches)
     if face.view.where is not None:
@@ -65,11 +65,12 @@ def in_window(events: DataFrame, stream: Stream, cell: Cell) -> DataFrame:
 
 def count_events(events: DataFrame, stream: Stream, version: Version) -> Counts:
     """All of them, in one job that reads no event as it came."""
+    base = version.base(stream.name)
     row = events.agg(
         F.count("*"),
-        F.count_if(F.col(COMMIT) < version.applied_to),
+        F.count_if(F.col(COMMIT) < base.applied_to),
         F.count_if(_late(stream)),
-        F.count_if(F.expr(settled_when(stream, version.view, version.patience_ms))),
+        F.count_if(F.expr(settled_when(stream, version.view, base.patience_ms))),
     ).first()
     assert row is not None, "an aggregation has a row"
     return Counts(*row)
@@ -89,7 +90,7 @@ def read_page(
         F.unix_micros(ARRIVED).alias("arrived_us"),
         F.unix_micros(stream.time_column).alias("time_us"),
         F.unix_micros(NEWEST).alias("newest_us"),
-        F.expr(settled_when(stream, version.view, version.patience_ms)).alias("correction"),
+        F.expr(settled_when(stream, version.view, version.base(stream.name).patience_ms)).alias("correction"),
         F.length(VALUE).alias("bytes"),
         F.expr(f"substring({VALUE}, 1, {SHOWN_BYTES})").alias("value"),
     ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,15 +24,25 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def build_as_of(
-    spark: SparkSession, stream: Stream, table: LakeTable, version: Version, commits: int, folder: Path, job: Job
-) -> Store:
-    """A store that holds the view alone, with commits [0, commits) in it."""
+@dataclass(frozen=True)
+class Part:
+    """The first commits of a stream: [0, commits)."""
+
+    stream: Stream
+    table: LakeTable
+    commits: int
+
+
+def build_as_of(spark: SparkSession, parts: Sequence[Part], version: Version, folder: Path, job: Job) -> Store:
+    """A store that holds the view alone, with these commits of each of its streams in it."""
     try:
-        files = _compute(spark, stream, table, version, commits, folder / "partials", job)
+        partials = {
+            part.stream.name: _compute(spark, part, version, folder / "partials" / str(at), job)
+            for at, part in enumerate(parts)
+        }
         store = open_temporary(folder)
         try:
-            _fill(store, version, Point(commits, None, newest_before(table, commits)), files, job)
+            _fill(store, version, parts, partials, job)
         except BaseException:
             store.close()
             raise
@@ -45,24 +57,25 @@ def build_as_of(
         raise said from error
 
 
-def _fill(store: Store, version: Version, at: Point, files: list[str], job: Job) -> None:
-    """Make the view serve from one batch table of these partials, as a build does."""
-    view = version.view
-    made = store.register(view, version.fingerprint, version.patience_ms, at)
-    if not at.commit:
-        return  # it serves already, with nothing in it
-    store.build(view.name, made.number, at.commit)
-    paths = [Path(file) for file in files]
-    table = store.make_batch_table(made, (0, at.commit), paths, stopping=lambda: job.cancelled)
-    store.fill(view.name, made.number, table)
-    store.promote(view.name, made.number)
+def _fill(store: Store, version: Version, parts: Sequence[Part], partials: Mapping[str, list[Path]], job: Job) -> None:
+    """Make the view serve from a batch table of each stream's partials, as a build does."""
+    at = {part.stream.name: Point(part.commits, None, newest_before(part.table, part.commits)) for part in parts}
+    copy = store.register(version.view, version.fingerprint, version.patience_ms, at)
+    if copy.serving:
+        return  # there is no commit in it
+    for base in copy.bases:
+        store.build(*copy.id, base.stream, base.horizon)
+        if not base.built:
+            files = partials[base.stream]
+            table = store.make_batch_table(copy, (0, base.horizon), files, stopping=lambda: job.cancelled)
+            store.fill(*copy.id, base.stream, table)
+    store.promote(*copy.id)
 
 
-def _compute(
-    spark: SparkSession, stream: Stream, table: LakeTable, version: Version, commits: int, folder: Path, job: Job
-) -> list[str]:
-    """The view's partials of these commits, slice by slice: the files that hold them."""
+def _compute(spark: SparkSession, part: Part, version: Version, folder: Path, job: Job) -> list[Path]:
+    """The view's partials of a stream's commits, slice by slice: the files that hold them."""
     folder.mkdir(parents=True)
+    table, commits = part.table, part.commits
     batch, written, start = BatchJob(lambda: spark), list[str](), 0
     with table.reading(0, commits) as all_files:
         damage = damage_of(table.storage, all_files)
@@ -77,7 +90,7 @@ def _compute(
             with job.running(spark, f"{version.view.name} as of commit {commits}", rows):
                 if taken:
                     written += batch.write(
-                        table.folder, stream, version, taken, (start, end), folder / f"{start}-{end}"
+                        table.folder, part.stream, version, taken, (start, end), folder / f"{start}-{end}"
                     )
             start = end
-    return written
+    return [Path(file) for file in written]

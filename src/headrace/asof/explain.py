@@ -121,7 +121,7 @@ class Explainer:
             behind_ms=behind_us // 1000,
             late=behind_us > 0,
             correction=row["correction"],
-            in_view=row["commit"] < self._version.applied_to,
+            in_view=row["commit"] < self._version.base(self._stream.name).applied_to,
             value=decoded(row["value"], whole)[0],
             bytes=row["bytes"],
             whole=whole,

@@ -15,7 +15,7 @@ from headrace.store.base import Store, Version
 KEPT = 4
 KEPT_S = 600.0
 
-Key = tuple[str, int, str, int]  # view, number and fingerprint of its version, commits
+Key = tuple[str, int, str, tuple[int, ...]]  # view, number and fingerprint of its version, commits of each stream
 
 
 @dataclass
@@ -38,8 +38,8 @@ class KeptStores:
         self._made = 0
 
     @contextmanager
-    def use(self, version: Version, commits: int, make: Callable[[Path], Store]) -> Iterator[Store]:
-        """The store of a version as of a commit, made if there is none; a second caller waits for it."""
+    def use(self, version: Version, commits: tuple[int, ...], make: Callable[[Path], Store]) -> Iterator[Store]:
+        """The store of a version as of these commits, made if there is none; a second caller waits for it."""
         key = (version.view.name, version.number, version.fingerprint, commits)
         kept = self._take(key)
         try:

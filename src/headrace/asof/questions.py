@@ -72,7 +72,13 @@ class LakeQuestions:
                 now = datetime.now(UTC)
                 shown = answer_from(snapshot, version, cell.question(asked.view), self._freshness, now)
             _refuse_quarantined(version)
-            stream, table = self._lake(version.view.stream)
+            if len(version.view.streams) > 1:
+                raise QuestionError(
+                    f"view '{version.view.name}' reads several streams",
+                    found=", ".join(version.view.streams),
+                    expected="a view of one stream",
+                )
+            stream, table = self._lake(version.view.streams[0])
             return Explainer(spark, stream, table, version).explain(asked, cell, shown, job or Job())
 
     def ask(self, question: Question, job: Job | None = None) -> Answer:
@@ -81,32 +87,41 @@ class LakeQuestions:
         with self._store.snapshot() as snapshot:
             version = find_serving(snapshot, question.view)
         plan(question, version)
-        with self.as_of(version, question.as_of, job) as (store, commits):
-            reply = answer(store, question, lambda version: (None, f"as of commit {commits}"), datetime.now(UTC))
+        with self.as_of(version, question.as_of, job) as (store, reason):
+            reply = answer(store, question, lambda version: (None, reason), datetime.now(UTC))
         return replace(reply, version=version.number)
 
     @contextmanager
-    def as_of(self, version: Version, as_of: AsOf, job: Job | None = None) -> Iterator[tuple[Store, int]]:
-        """A store with a version as of an earlier commit, and how many commits are in it."""
-        stream, table = self._lake(version.view.stream)
-        commits = find_commits(as_of, stream, table)
+    def as_of(self, version: Version, as_of: AsOf, job: Job | None = None) -> Iterator[tuple[Store, str]]:
+        """A store with a version as of an earlier commit, and which commit that is, in words."""
+        if as_of.commits is not None and len(version.view.streams) > 1:
+            raise QuestionError(
+                f"view '{version.view.name}' reads several streams, and each numbers its own commits",
+                found=f"commit {as_of.commits}",
+                expected="a time",
+            )
+        lakes = [self._lake(stream) for stream in version.view.streams]
+        commits = {stream.name: find_commits(as_of, stream, table) for stream, table in lakes}
 
         def make(folder: Path) -> Store:
-            assert table is not None, "only a lake without commits has none"
             _refuse_quarantined(version)
-            from headrace.asof.build import build_as_of  # with it comes PySpark
+            from headrace.asof.build import Part, build_as_of  # with it comes PySpark
             from headrace.maintain.partials import reads
 
-            if not reads(stream, version.view):
-                raise NotReadyError(
-                    f"view '{version.view.name}' is being rebuilt for the new types of stream '{stream.name}'",
-                    fix="ask again when its next version serves",
-                )
+            parts = []
+            for stream, table in lakes:
+                assert table is not None, "only a lake without commits has none"
+                if not reads(stream, version.view):
+                    raise NotReadyError(
+                        f"view '{version.view.name}' is being rebuilt for the new types of stream '{stream.name}'",
+                        fix="ask again when its next version serves",
+                    )
+                parts.append(Part(stream, table, commits[stream.name]))
             with self._turn():
-                return build_as_of(self._spark(), stream, table, version, commits, folder, job or Job())
+                return build_as_of(self._spark(), parts, version, folder, job or Job())
 
-        with self._kept.use(version, commits, make) as store:
-            yield store, commits
+        with self._kept.use(version, tuple(commits.values()), make) as store:
+            yield store, f"as of commit {', '.join(map(str, commits.values()))}"
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

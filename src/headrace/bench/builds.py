@@ -72,7 +72,8 @@ class Layers:
     def build(self, view: View, commits: int) -> float:
         """Build a view from the first commits of the lake until it serves; the seconds that this took."""
         began = time.monotonic()
-        number = self.store.register(view, fingerprint(view), VISITS.patience_ms, self._point(commits)).number
+        patience_ms, at = {VISITS.name: VISITS.patience_ms}, {VISITS.name: self._point(commits)}
+        number = self.store.register(view, fingerprint(view), patience_ms, at).number
         self._until(lambda: self._is_built(view), view)
         self.store.promote(view.name, number)  # it never reaches the end of the lake, which the batch layer waits for
         took_s = time.monotonic() - began
@@ -89,7 +90,7 @@ class Layers:
         self._apply(version)
         began = time.monotonic()
         self.batch.refresh(view.name)
-        self._until(lambda: self._horizon(view) == version.horizon + 1, view)
+        self._until(lambda: self._horizon(view) == version.base(VISITS.name).horizon + 1, view)
         return time.monotonic() - began
 
     def answer_ms(self, view: str, number: int) -> float:
@@ -104,7 +105,8 @@ class Layers:
 
     def _apply(self, version: Version) -> None:
         """What the speed layer does with one commit."""
-        commits = (version.applied_to, version.applied_to + 1)
+        start = version.base(VISITS.name).applied_to
+        commits = (start, start + 1)
         at = self._point(commits[1])
         folder = self._scratch / "step"
         events = read_events(self.spark, self.table.folder, VISITS, self.table.files(*commits), commits)
@@ -128,7 +130,7 @@ class Layers:
 
     def _horizon(self, view: View) -> int:
         version = self._serving(view)
-        return version.horizon if version else 0
+        return version.base(VISITS.name).horizon if version else 0
 
     def _until(self, done: Callable[[], bool], view: View) -> None:
         deadline = time.monotonic() + MOST_S

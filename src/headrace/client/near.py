@@ -276,11 +276,11 @@ class Offline:
             serving = next((v for v in versions if v.view.name == name and v.serving), None)
             fresh = self._freshness(serving) if serving else (None, DOWN)
             try:
-                table = self._table(self._catalog.streams[view.stream])
+                tables = [self._table(self._catalog.streams[stream]) for stream in view.streams]
             except CorruptionError as error:
                 described.append(describe_view(view, versions, None, (None, str(error)), None, layers.get(name)))
                 continue
-            commits = table.state.next_commit if table else 0
+            commits = sum(table.state.next_commit for table in tables if table)
             described.append(describe_view(view, versions, commits, fresh, None, layers.get(name)))
         return described
 

@@ -23,9 +23,9 @@ class Catalog:
     views: Mapping[str, View] = field(default_factory=dict)
     locations: Mapping[str, Location] = field(default_factory=dict, compare=False)
 
-    def views_of(self, stream: str) -> tuple[View, ...]:
-        """The views that read a stream."""
-        return tuple(view for view in self.views.values() if view.stream == stream)
+    def patience_ms(self, view: View) -> dict[str, int]:
+        """The patience of each stream that a view reads, as far as the stream exists."""
+        return {name: self.streams[name].patience_ms for name in view.streams if name in self.streams}
 
     def __len__(self) -> int:
         return len(self.streams) + len(self.views)
@@ -72,15 +72,15 @@ def assemble(
     views: dict[str, View] = {}
     locations: dict[str, Location] = {}
     declared: list[Definition] = []  # the first of each name
-    taken: dict[str, Location] = {}
+    first_at: dict[str, Location] = {}
     readable = dict(known.streams) if known else {}
     for definition in definitions:
         name = definition.what.name
-        if name.lower() in taken:
-            errors.append(_declared_twice(definition, taken[name.lower()]))
+        if name.lower() in first_at:
+            errors.append(_declared_twice(definition, first_at[name.lower()]))
             continue
         declared.append(definition)
-        taken[name.lower()] = locations[name] = definition.where
+        first_at[name.lower()] = locations[name] = definition.where
         if isinstance(definition.what, Stream):
             streams[name] = readable[name] = definition.what
     by_name = {name.lower(): stream for name, stream in readable.items()}
@@ -88,14 +88,15 @@ def assemble(
         what = definition.what
         if isinstance(what, Stream):
             continue
-        stream = by_name.get(what.stream.lower())
-        if stream is None:
+        names = (what.stream,) if isinstance(what, Select) else what.streams
+        unknown = [name for name in names if name.lower() not in by_name]
+        if unknown:
             errors += what.mistakes if isinstance(what, Select) else ()
             # After a mistake elsewhere the stream may be one that could not be read: one message is enough.
-            errors += [] if broken else [_unknown_stream(definition, by_name)]
+            errors += [] if broken else [_unknown_stream(definition, name, by_name) for name in unknown]
             continue
         try:
-            views[what.name] = build_view(what, stream) if isinstance(what, Select) else what
+            views[what.name] = build_view(what, by_name[what.stream.lower()]) if isinstance(what, Select) else what
         except DefinitionError as e:
             errors += each(e)
     if errors:
@@ -116,11 +117,11 @@ def _declared_twice(definition: Definition, first: Location) -> DefinitionError:
     return DefinitionError(f"'{name}' is declared twice, also at {first}", fix="rename one", where=where)
 
 
-def _unknown_stream(definition: Definition, streams: dict[str, Stream]) -> DefinitionError:
+def _unknown_stream(definition: Definition, stream: str, streams: dict[str, Stream]) -> DefinitionError:
     what = definition.what
     assert not isinstance(what, Stream), "only views read streams"
     return DefinitionError(
-        f"view '{what.name}' reads the stream '{what.stream}', which does not exist",
-        fix=did_you_mean(what.stream.lower(), streams) or "declare it with CREATE STREAM",
+        f"view '{what.name}' reads the stream '{stream}', which does not exist",
+        fix=did_you_mean(stream.lower(), streams) or "declare it with CREATE STREAM",
         where=what.source.locate(what.stream_at) if isinstance(what, Select) else definition.where,
     )

@@ -44,7 +44,7 @@ def to_json(definition: Stream | View) -> dict[str, Any]:
     return {
         "kind": "view",
         "name": definition.name,
-        "stream": definition.stream,
+        **_streams_to_json(definition.streams),
         "keys": [{"name": key.name, "expression": _expression_to_json(key.expression)} for key in definition.keys],
         "columns": [{"name": column.name, **_aggregate_to_json(column.aggregate)} for column in definition.columns],
         "window": _window_to_json(window) if window else None,
@@ -61,7 +61,7 @@ def from_json(value: dict[str, Any]) -> Stream | View:
         return Stream(value["name"], fields, value["event_time"], value["patience_ms"], value.get("format", JSON))
     return View(
         name=value["name"],
-        stream=value["stream"],
+        streams=(value["stream"],) if "stream" in value else tuple(value["streams"]),
         keys=tuple(Key(key["name"], _expression_from_json(key["expression"])) for key in value["keys"]),
         columns=tuple(Column(column["name"], _aggregate_from_json(column)) for column in value["columns"]),
         window=Window(**value["window"]) if value["window"] else None,
@@ -69,6 +69,11 @@ def from_json(value: dict[str, Any]) -> Stream | View:
         schedule_ms=value["schedule_ms"],
         reads=tuple((name, parse_type(of)) for name, of in value.get("reads", [])),
     )
+
+
+def _streams_to_json(streams: tuple[str, ...]) -> dict[str, Any]:
+    # One is written as before there could be several: those views keep their fingerprint.
+    return {"stream": streams[0]} if len(streams) == 1 else {"streams": list(streams)}
 
 
 def _window_to_json(window: Window) -> dict[str, Any]:

@@ -41,8 +41,8 @@ class Stream(Queryable):
 
     def types(self) -> dict[str, Type]:
         """The names that an expression over this stream may use."""
-        named = {field.name: field.type for field in self.fields}
-        return named if self.event_time else {**named, ARRIVED: TIMESTAMP}
+        types = {field.name: field.type for field in self.fields}
+        return types if self.event_time else {**types, ARRIVED: TIMESTAMP}
 
 
 @dataclass(frozen=True)
@@ -89,13 +89,13 @@ Reads = tuple[tuple[str, Type], ...]
 
 @dataclass(frozen=True)
 class View:
-    """A keyed, paned, mergeable summary of a stream. Without `window` it has one pane: all time.
+    """A keyed, paned, mergeable summary of its base streams. Without `window` it has one pane: all time.
 
     `reads` are the fields that it names, with their types: the same text over other types is another view.
     """
 
     name: str
-    stream: str
+    streams: tuple[str, ...]  # one or more; its expressions are evaluated over the events of each
     keys: tuple[Key, ...]
     columns: tuple[Column, ...]
     window: Window | None = None

@@ -132,9 +132,10 @@ def _check_store(workspace: Workspace, catalog: Catalog, commits: dict[str, int]
     except HeadraceError as error:
         return [Finding.of("store", error)]
     return [
-        _check_view(v.view.name, v.applied_to, commits[v.view.stream], v.stalled)
+        _check_view(v.view.name, base.applied_to, commits[base.stream], base.stalled)
         for v in versions
-        if v.view.stream in commits and v.view.name in catalog.views
+        for base in v.bases
+        if base.stream in commits and v.view.name in catalog.views
     ] or [good("store", "it opens, and holds no view yet")]
 
 

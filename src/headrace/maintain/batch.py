@@ -29,7 +29,7 @@ from headrace.maintain.speed import MOST_ROWS, next_step, step_end
 from headrace.maintain.suspects import Suspects
 from headrace.spark.failures import is_transient, one_line
 from headrace.spark.session import Session, is_alive
-from headrace.store.base import Audit, BatchTable, Store, Version, VersionId
+from headrace.store.base import Audit, Base, BatchTable, Store, Version, VersionId
 
 OUTGROWN_ROWS = 100_000  # speed rows that a version may always have
 OUTGROWN_SHARE = 4  # … and beyond that, one for so many rows of its batch tables
@@ -76,6 +76,7 @@ class Batch:
         sizes: Sizes = Sizes(),  # noqa: B008 - frozen
         suspects: Suspects | None = None,
         between_steps: Callable[[], AbstractContextManager[None]] = nullcontext,  # of the speed layer
+        end_of: Callable[[str], int] | None = None,  # the next commit of a stream, for views of several
         now: Callable[[], float] = time.time,
     ) -> None:
         self._job = BatchJob(session)
@@ -90,10 +91,11 @@ class Batch:
         self._between_steps = between_steps
         self._now = now
         self._defining = threading.Lock()
-        self._asked: dict[str, int] = {}  # views whose horizon shall move on now, and up to which commit
+        self._refreshes: dict[str, int] = {}  # views whose horizon shall move on now, and up to which commit
         self._beat_at: dict[VersionId, float] = {}
         self._retry_at: dict[VersionId, float] = {}
-        self._built_at: dict[VersionId, int] = {}  # where the log was when first versions of views were built
+        self._end_of = end_of or (lambda stream: table.state.next_commit)
+        self._ends: dict[tuple[str, int, str], int] = {}  # where logs were when versions were found built, by stream
         self._behind: dict[VersionId, int] = {}  # events that versions lacked before they were last brought on
         self._turns: dict[VersionId, int] = {}  # which piece of work was the last on a version
         self.stopping = threading.Event()
@@ -114,14 +116,14 @@ class Batch:
         """Move the horizon of a view on to where it is now, and look once more at drift that was found."""
         with self._store.snapshot() as snapshot:
             serving = snapshot.serving(view)
-        if serving is not None:
-            self._asked[view] = serving.applied_to
+        if serving is not None and serving.reads(self._stream.name):
+            self._refreshes[view] = self._base(serving).applied_to
 
     def run_once(self) -> bool:
         """One piece of work; whether there was one. Versions take turns: a beat that is always due keeps nobody off."""
         with self._store.snapshot() as snapshot:
             known = snapshot.versions()
-        versions = [v for v in known if v.view.stream == self._stream.name]
+        versions = [v for v in known if v.reads(self._stream.name)]
         for version in sorted(versions, key=self._rank):
             if self.stopping.is_set():
                 return False
@@ -145,7 +147,7 @@ class Batch:
             case "serving":
                 self._beat(version)
             case "retired":
-                self._store.forget(version.view.name, version.number)
+                self._store.forget(*version.id)
             case _:
                 self._build(version)
 
@@ -160,45 +162,64 @@ class Batch:
         except Exception as error:
             if self.stopping.is_set() or is_transient(error):
                 return
-            said = str(error) if isinstance(error, HeadraceError) else one_line(error)
-            self.errors[version.id] = said
+            message = str(error) if isinstance(error, HeadraceError) else one_line(error)
+            self.errors[version.id] = message
             self._retry_at[version.id] = self._now() + RETRY_S
-            log.error("the batch layer failed", view=version.view.name, version=version.number, error=said)
+            log.error("the batch layer failed", view=version.view.name, version=version.number, error=message)
 
     def _is_due(self, version: Version, versions: Sequence[Version]) -> bool:
         if self._retry_at.get(version.id, 0.0) > self._now():
             return False
         if version.quarantined and version.state != "retired":
             return False
-        if version.state == "ready":
-            return self._is_caught_up(version, versions)
-        if version.state == "retired":
-            return self._is_outlived(version, versions)
-        return version.state != "serving" or self._is_beat_due(version)
+        match version.state:
+            case "ready":
+                return self._is_caught_up(version, versions)
+            case "retired":
+                return self._is_outlived(version, versions)
+            case "serving":
+                return self._is_beat_due(version)
+            case _:
+                return not self._base(version).built
+
+    def _base(self, version: Version) -> Base:
+        return version.base(self._stream.name)
 
     def _is_caught_up(self, version: Version, versions: Sequence[Version]) -> bool:
-        """Whether it stands where the one before it stands; a first one, where the log was when it was built."""
+        """Whether it stands where the one before it stands; in a stream that this one did not read, or as the first
+        version, where the log was when it was built.
+        """
         before = next((old for old in versions if old.view.name == version.view.name and old.serving), None)
-        if before is not None:  # answers never lack commits that they have had
-            return version.applied_to >= before.applied_to
-        built_at = self._built_at.setdefault(version.id, self._table.state.next_commit)
-        return version.applied_to >= built_at or version.stalled is not None
+        if before is not None and version.lags(before):  # answers never lack commits that they have had
+            return False
+        if version.stalled and before is None:
+            return True
+        unread = [base for base in version.bases if before is None or not before.reads(base.stream)]
+        return all(base.applied_to >= self._built_at(version, base.stream) for base in unread)
+
+    def _built_at(self, version: Version, stream: str) -> int:
+        """Where a stream's log was when a version was first found built."""
+        key = (*version.id, stream)
+        if key not in self._ends:
+            self._ends[key] = self._end_of(stream)
+        return self._ends[key]
 
     # Builds
 
     def _build(self, version: Version) -> None:
         """Compute the next slice of commits [0, horizon); behind the last one, catch up and make the batch table."""
-        slices = Slices(self._slices_folder(version), 0, version.horizon)
+        stream, horizon = self._stream.name, self._base(version).horizon
+        slices = Slices(self._slices_folder(version), 0, horizon)
         if version.state == "registered":
-            self._store.build(version.view.name, version.number, slices.done_to())
+            self._store.build(*version.id, stream, slices.done_to())
         files = self._next_slice(version, slices)
         if files is None:
-            self._store.build(version.view.name, version.number, slices.done_to())
+            self._store.build(*version.id, stream, slices.done_to())
             return
         if self._catch_up(version, slices):
             return
-        table = self._store.make_batch_table(version, (0, version.horizon), files, stopping=self.stopping.is_set)
-        self._store.fill(version.view.name, version.number, table)
+        table = self._store.make_batch_table(version, (0, horizon), files, stopping=self.stopping.is_set)
+        self._store.fill(*version.id, stream, table)
         slices.remove()
         log.info("built", view=version.view.name, version=version.number, rows=table.rows, events=table.events)
 
@@ -208,14 +229,14 @@ class Batch:
         The speed layer could take them, too, but whoever serves would wait for it meanwhile. It takes those that come
         while this runs: more and more steps are of no use where they do not become smaller.
         """
-        end = self._table.state.next_commit
-        behind = sum(file.rows for file in self._table.files(version.applied_to, end))
+        start, end = self._base(version).applied_to, self._table.state.next_commit
+        behind = sum(file.rows for file in self._table.files(start, end))
         before = self._behind.pop(version.id, None)
         near = behind <= self._sizes.near_events or (before is not None and behind > WORTH_A_STEP * before)
         if near or version.id in self.errors:  # what fails here will fail there, where a version says that it stalls
             return False
         self._behind[version.id] = behind
-        step = next_step(self._stream.name, self._table, version.applied_to, MOST_ROWS, self._now())
+        step = next_step(self._stream.name, self._table, start, MOST_ROWS, self._now())
         commits = (step.from_commit, step.to_commit)
         with slices.draft() as draft, self._table.reading(*commits) as files:
             written = self._compute(version, files, commits, draft)
@@ -251,10 +272,10 @@ class Batch:
         To be called between two steps: in the middle of one it would let that step compute in vain.
         """
         with self._store.snapshot() as snapshot:
-            versions = [v for v in snapshot.versions() if v.view.stream == self._stream.name]
+            versions = [v for v in snapshot.versions() if v.reads(self._stream.name)]
         for version in versions:
-            wanted = version.state == "ready" and view in (None, version.view.name)
-            if wanted and self._is_caught_up(version, versions):
+            ready = version.state == "ready" and view in (None, version.view.name)
+            if ready and self._is_caught_up(version, versions):
                 with suppress(ConflictError):  # an edit was quicker
                     self._store.promote(version.view.name, version.number)
                     log.info("serves", view=version.view.name, version=version.number)
@@ -274,16 +295,16 @@ class Batch:
     # Beats
 
     def _is_beat_due(self, version: Version) -> bool:
-        name = version.view.name
-        if name in self._asked:
-            if version.horizon < self._asked[name]:
+        name, base = version.view.name, self._base(version)
+        if name in self._refreshes:
+            if base.horizon < self._refreshes[name]:
                 return True
-            del self._asked[name]
-        if version.alarm or not reads(self._stream, version.view):
+            del self._refreshes[name]
+        if base.alarm or not reads(self._stream, version.view):
             return False  # drift is kept for somebody to look at
-        if version.next_horizon is not None:
+        if base.next_horizon is not None:
             return True
-        if version.applied_to <= version.horizon:
+        if base.applied_to <= base.horizon:
             return False
         since_s = self._now() - self._last_beat(version)
         every_s = self._pace.refresh_every_s if version.view.schedule_ms is None else version.view.schedule_ms / 1000
@@ -292,7 +313,11 @@ class Batch:
     def _last_beat(self, version: Version) -> float:
         if version.id not in self._beat_at:
             with self._store.snapshot() as snapshot:
-                audits = [a for a in snapshot.audits(version.view.name) if a.number == version.number]
+                audits = [
+                    audit
+                    for audit in snapshot.audits(version.view.name)
+                    if (audit.number, audit.stream) == (version.number, self._stream.name)
+                ]
             self._beat_at[version.id] = max([audit.at_us for audit in audits] + [version.changed_at_us]) / 1e6
         return self._beat_at[version.id]
 
@@ -303,10 +328,11 @@ class Batch:
 
     def _beat(self, version: Version) -> None:
         """One slice of commits [horizon, next_horizon) again from the log; behind the last one, audit and swap."""
-        if version.next_horizon is None:
-            version = self._store.begin_beat(version.view.name, version.number)
-        assert version.next_horizon is not None, "a beat was begun"
-        slices = Slices(self._slices_folder(version), version.horizon, version.next_horizon)
+        if self._base(version).next_horizon is None:
+            version = self._store.begin_beat(*version.id, self._stream.name)
+        base = self._base(version)
+        assert base.next_horizon is not None, "a beat was begun"
+        slices = Slices(self._slices_folder(version), base.horizon, base.next_horizon)
         files = self._next_slice(version, slices)
         if files is None:
             return
@@ -315,28 +341,29 @@ class Batch:
         self.audits[version.view.name] += 1
         self._beat_at[version.id] = self._now()
         if not audit.agreed:
-            self._asked.pop(version.view.name, None)
+            self._refreshes.pop(version.view.name, None)
             self._store.refuse_beat(version, audit)
             slices.keep_as(self._folder / f"{DRIFT}{slices.folder.name}")  # the next look reads the log again
             log.error("drift", view=version.view.name, version=version.number, drift=[d.column for d in audit.drift])
             return
-        kept, merged = _to_merge(version.batch, _rows(files), self._sizes)
-        start = merged[0].from_commit if merged else version.horizon
-        commits = (start, version.next_horizon)
+        kept, merged = _to_merge(base.batch, _rows(files), self._sizes)
+        start = merged[0].from_commit if merged else base.horizon
+        commits = (start, base.next_horizon)
         table = self._store.make_batch_table(version, commits, files, merged, stopping=self.stopping.is_set)
         self._store.end_beat(version, [*kept, table], audit)
         slices.remove()
-        log.info("beat", view=version.view.name, version=version.number, horizon=version.next_horizon)
+        log.info("beat", view=version.view.name, version=version.number, horizon=base.next_horizon)
 
     def _audit(self, version: Version, files: Sequence[Path], began: float) -> Audit:
-        assert version.next_horizon is not None, "a beat was begun"
+        stream, base = self._stream.name, self._base(version)
+        assert base.next_horizon is not None, "a beat was begun"
         evidence = self._slices_folder(version) / "speed.parquet"
-        comparison = self._store.compare(version, files, evidence, stopping=self.stopping.is_set)
+        comparison = self._store.compare(version, stream, files, evidence, stopping=self.stopping.is_set)
         return Audit(
-            version.view.name,
-            version.number,
-            version.horizon,
-            version.next_horizon,
+            *version.id,
+            stream,
+            base.horizon,
+            base.next_horizon,
             int(self._now() * 1e6),
             int((time.monotonic() - began) * 1000),
             comparison.events,
@@ -353,7 +380,7 @@ class Batch:
         return age_s > self._pace.retire_after_s or (version.home is not None and younger >= KEPT_RETIRED)
 
     def _slices_folder(self, version: Version) -> Path:
-        return slices_folder(self._folder, version)
+        return slices_folder(self._folder, version, self._stream.name)
 
     def close(self) -> None:
         """Let go; what was done is on disk."""

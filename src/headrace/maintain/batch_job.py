@@ -60,8 +60,8 @@ class BatchJob:
         task_bytes = self._task_bytes(files, spark.sparkContext.defaultParallelism)
         spark.conf.set("spark.sql.files.maxPartitionBytes", str(task_bytes))
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
-        named = [name for name, _ in version.view.reads]
-        events = read_events(spark, folder, stream, files, commits, columns_for([version.view]), named)
+        fields = [name for name, _ in version.view.reads]
+        events = read_events(spark, folder, stream, files, commits, columns_for([version.view]), fields)
         written = write_partials(events, stream, version, target)
         if rows >= WORTH_MEASURING:
             self.rate = rows / (time.monotonic() - began)

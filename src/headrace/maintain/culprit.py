@@ -46,8 +46,8 @@ class Culprit:
     error: str
 
     def __str__(self) -> str:
-        shown = self.value if len(self.value) <= SHOWN else f"{self.value[:SHOWN]}… ({len(self.value):,} characters)"
-        return f"the event at position {self.position} (commit {self.commit}): {shown}"
+        text = self.value if len(self.value) <= SHOWN else f"{self.value[:SHOWN]}… ({len(self.value):,} characters)"
+        return f"the event at position {self.position} (commit {self.commit}): {text}"
 
 
 def find_culprit(case: Case, attempt: Attempt) -> Culprit | None:
@@ -77,8 +77,8 @@ def attempt_on(spark: SparkSession, case: Case, scratch: Path) -> Callable[[int,
     def compute(low: int, high: int) -> None:
         target = scratch / f"{low}-{high}"
         columns = (*OUR_COLUMNS, POSITION)
-        named = [name for name, _ in case.version.view.reads]
-        events = read_events(spark, case.folder, case.stream, case.files, case.commits, columns, named)
+        fields = [name for name, _ in case.version.view.reads]
+        events = read_events(spark, case.folder, case.stream, case.files, case.commits, columns, fields)
         try:
             some = events.where(F.col(POSITION).between(low, high - 1))
             write_partials(some, case.stream, case.version, target)

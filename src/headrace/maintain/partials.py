@@ -39,13 +39,13 @@ def read_events(
     files: Sequence[LakeFile],
     commits: tuple[int, int],
     columns: Sequence[str] = OUR_COLUMNS,
-    named: Collection[str] | None = None,
+    names: Collection[str] | None = None,
 ) -> DataFrame:
     """The good events of commits [from, to), read from the lake's files; `columns` are those of ours to read.
 
-    `named` are the fields that views name, None: all. One costs more where files were written before it was added.
+    `names` are those of the fields to read, None: all. One costs more where files were written before it was added.
     """
-    fields = None if named is None else {*named, stream.time_column}
+    fields = None if names is None else {*names, stream.time_column}
     events = read_files(spark, folder, stream, files, columns, fields=fields, commits=commits)
     return events.coalesce(1) if sum(file.size for file in files) < SMALL_BYTES else events
 
@@ -68,7 +68,7 @@ def damage_of(storage: Storage, files: Sequence[LakeFile]) -> str | None:
 
 def write_partials(events: DataFrame, stream: Stream, version: Version, folder: Path) -> list[str]:
     """Compute a version's partials of these events; the Parquet files that hold them."""
-    rows = partials(events, stream, version.view, version.patience_ms)
+    rows = partials(events, stream, version.view, version.base(stream.name).patience_ms)
     rows.write.options(**WRITTEN).parquet(str(folder))
     return sorted(str(path) for path in folder.glob("*.parquet"))
 

@@ -46,11 +46,11 @@ class Slices:
         files: list[Path] = []
         for start, end in self._done():
             path = self._path(start, end)
-            found = _checked(path)
-            if found is None:
+            parquet = _checked(path)
+            if parquet is None:
                 shutil.rmtree(path)
                 return None
-            files += found
+            files += parquet
         return files
 
     @contextmanager
@@ -89,27 +89,37 @@ class Slices:
 
     def _done(self) -> list[tuple[int, int]]:
         names = (_NAME.fullmatch(path.name) for path in self.folder.glob("*-*"))
-        found = {int(name[1]): int(name[2]) for name in names if name}
+        ends = {int(name[1]): int(name[2]) for name in names if name}
         done, at = [], self.from_commit
-        while at in found and found[at] <= self.to_commit:
-            done.append((at, found[at]))
-            at = found[at]
+        while at in ends and ends[at] <= self.to_commit:
+            done.append((at, ends[at]))
+            at = ends[at]
         return done
 
     def _path(self, start: int, end: int) -> Path:
         return self.folder / f"{start}-{end}"
 
 
-def slices_folder(builds: Path, version: Version) -> Path:
-    """Where the slices of a version lie: those of another definition are never found there, whatever its number."""
-    return builds / f"{plain_name(version.view.name)}-{version.home}-{version.fingerprint[:12]}"
+def slices_folder(builds: Path, version: Version, stream: str) -> Path:
+    """Where the slices of a version and a stream lie. Those of another definition never lie there, whatever its number.
+
+    The first stream's folder is named as before there could be several.
+    """
+    name = f"{plain_name(version.view.name)}-{version.home}-{version.fingerprint[:12]}"
+    at = version.view.streams.index(stream)
+    return builds / (f"{name}-{at}" if at else name)
 
 
 def remove_unneeded(builds: Path, versions: Sequence[Version]) -> None:
     """Remove the slices that no version is being made of. A retired one that comes back computes its own again."""
-    live = [version for version in versions if version.live]
-    needed = {slices_folder(builds, v).name for v in live if not v.whole or v.next_horizon is not None}
-    needed |= {f"{DRIFT}{slices_folder(builds, v).name}" for v in versions if v.alarm}
+    needed: set[str] = set()
+    for version in versions:
+        for base in version.bases:
+            name = slices_folder(builds, version, base.stream).name
+            if version.live and (not version.whole or base.next_horizon is not None):
+                needed.add(name)
+            if base.alarm:
+                needed.add(f"{DRIFT}{name}")
     for path in builds.glob("*"):
         if path.name not in needed:
             remove(path)
@@ -117,8 +127,8 @@ def remove_unneeded(builds: Path, versions: Sequence[Version]) -> None:
 
 def damaged_slices(builds: Path) -> list[Path]:
     """Slices of which not all is as it was written."""
-    found = [path for path in builds.glob("*/*-*") if _NAME.fullmatch(path.name)]
-    return sorted(path for path in found if _checked(path) is None)
+    folders = [path for path in builds.glob("*/*-*") if _NAME.fullmatch(path.name)]
+    return sorted(path for path in folders if _checked(path) is None)
 
 
 def _checked(slice_folder: Path) -> list[Path] | None:
@@ -133,8 +143,8 @@ def _checked(slice_folder: Path) -> list[Path] | None:
 
 
 def _checksum(path: Path) -> int:
-    found = 0
+    checksum = 0
     with path.open("rb") as file:
         while piece := file.read(PIECE_BYTES):
-            found = zlib.crc32(piece, found)
-    return found
+            checksum = zlib.crc32(piece, checksum)
+    return checksum

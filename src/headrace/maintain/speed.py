@@ -22,7 +22,7 @@ from headrace.maintain.partials import columns_for, damage_of, read_events, read
 from headrace.maintain.suspects import Suspects
 from headrace.spark.failures import is_transient, one_line
 from headrace.spark.session import Session, is_alive
-from headrace.store.base import Step, Store, Version, VersionId
+from headrace.store.base import Base, Step, Store, Version, VersionId
 from headrace.timing import Timing
 
 POOL = "maintain"
@@ -79,14 +79,14 @@ class Speed:
 
     def run_once(self) -> bool:
         """Bring each group of versions one step on, the most advanced first; whether there was one to bring on."""
-        moved = False
+        progressed = False
         for group, most_rows in self._groups():
             if self.stopping.is_set():
                 return False
             with self.between_steps():
                 readable = [version for version in group if reads(self._stream, version.view)]
-                moved = bool(readable and self._step(readable, most_rows)) or moved
-        return moved
+                progressed = bool(readable and self._step(readable, most_rows)) or progressed
+        return progressed
 
     def redefine(self, stream: Stream) -> None:
         """Read by a changed definition from the next step on; waits for the one under way."""
@@ -119,23 +119,29 @@ class Speed:
         with self._store.snapshot() as snapshot:
             versions = snapshot.versions()
         for version in versions:
-            due = not version.stalled or self._retry_at.get(version.id, 0.0) <= self._now()
-            if version.view.stream != self._stream.name or not version.moves or not due or version.quarantined:
+            if not version.reads(self._stream.name) or not version.moves:
+                continue
+            base = self._base(version)
+            due = not base.stalled or self._retry_at.get(version.id, 0.0) <= self._now()
+            if base.quarantined or not due:
                 continue
             if self._suspects is not None and version in self._suspects:
                 alone.append(version)
             else:
-                by_commit.setdefault(version.applied_to, []).append(version)
+                by_commit.setdefault(base.applied_to, []).append(version)
         at, furthest = self._table.state.next_commit, max(by_commit, default=0)
         return [
             (by_commit[commit], self._most_rows if commit == furthest else self._lagging_rows)
             for commit in sorted(by_commit, reverse=True)
             if commit < at
-        ] + [([version], self._lagging_rows) for version in alone if version.applied_to < at]
+        ] + [([version], self._lagging_rows) for version in alone if self._base(version).applied_to < at]
+
+    def _base(self, version: Version) -> Base:
+        return version.base(self._stream.name)
 
     def _step(self, versions: list[Version], most_rows: int) -> bool:
         began = time.monotonic()
-        step = next_step(self._stream.name, self._table, versions[0].applied_to, most_rows, self._now())
+        step = next_step(self._stream.name, self._table, self._base(versions[0]).applied_to, most_rows, self._now())
         self._runs += 1
         folder = self._scratch / str(self._runs)
         try:
@@ -175,9 +181,9 @@ class Speed:
             damage = damage_of(self._table.storage, files)
             if damage:
                 return [_Computed(version, [], damage) for version in versions]
-            named = {name for version in versions for name, _ in version.view.reads}
+            fields = {name for version in versions for name, _ in version.view.reads}
             ours = columns_for(version.view for version in versions)
-            events = read_events(spark, self._table.folder, self._stream, files, commits, ours, named)
+            events = read_events(spark, self._table.folder, self._stream, files, commits, ours, fields)
             if len(versions) == 1:
                 return [self._compute_one(spark, events, versions[0], folder)]
             return list(self._jobs.map(lambda version: self._compute_one(spark, events, version, folder), versions))
@@ -203,12 +209,12 @@ class Speed:
             if self._suspects is not None and computed.by_event:
                 commits = (step.from_commit, step.to_commit)
                 sentence = self._suspects.failed(self._stream, version, commits, computed.error)
-            self._store.stall(version.view.name, version.number, sentence)
+            self._store.stall(*version.id, self._stream.name, sentence)
             return
         if self._suspects is not None:
             self._suspects.computed(version)
-        if version.stalled:
-            self._store.stall(version.view.name, version.number, None)
+        if self._base(version).stalled:
+            self._store.stall(*version.id, self._stream.name, None)
 
 
 def next_step(stream: str, table: LakeTable, from_commit: int, most_rows: int, now: float) -> Step:

@@ -55,7 +55,9 @@ class Suspects:
         self._ends: Counter[VersionId] = Counter()
         self._ended_last: dict[VersionId, SparkSession] = {}  # the session whose end was counted last
         self._releases: Counter[VersionId] = Counter()
-        self._named: dict[VersionId, tuple[int, str]] = {}  # the first commit that failed, and the sentence about it
+        self._sentences: dict[
+            VersionId, tuple[int, str]
+        ] = {}  # the first commit that failed, and the sentence about it
         self._lock = threading.Lock()
         self._searches = ThreadPoolExecutor(1, thread_name_prefix="trial")
         self._under_way: list[Future[None]] = []
@@ -78,31 +80,34 @@ class Suspects:
             return
         span = f"commits {commits[0]} to {commits[1] - 1}" if commits[1] - commits[0] > 1 else f"commit {commits[0]}"
         looking = f"Java ended {ends} times while {span} of stream '{stream.name}' were computed for this view; "
-        self._stall(version, f"{looking}the event is being searched for; other views continue", quarantined=True)
+        self._stall(
+            stream, version, f"{looking}the event is being searched for; other views continue", quarantined=True
+        )
         self._search(partial(self._try, stream, version, commits))
 
     def computed(self, version: Version) -> None:
         """It was computed without harm."""
         if self._ends[version.id]:
             del self._ends[version.id]
-        self._named.pop(version.id, None)
+        self._sentences.pop(version.id, None)
 
     def failed(self, stream: Stream, version: Version, commits: tuple[int, int], error: str) -> str:
         """What to say of an error: it names the event that causes it as soon as that is known."""
-        start, sentence = self._named.get(version.id, (-1, error))
+        start, sentence = self._sentences.get(version.id, (-1, error))
         if start != commits[0]:
             sentence = error
-            self._named[version.id] = commits[0], error
+            self._sentences[version.id] = commits[0], error
             self._search(partial(self._name_event, stream, version, commits))
         return sentence
 
     def review(self, stream: Stream, versions: Sequence[Version]) -> None:
         """Put versions that an earlier process quarantined on trial again: there may be more memory now."""
         for version in versions:
-            if version.quarantined and version.live and version.view.stream == stream.name:
-                commits = (version.applied_to, self._table.state.next_commit)
-                if not version.whole:
-                    commits = (version.built_to, version.horizon)
+            if version.live and version.reads(stream.name) and version.base(stream.name).quarantined:
+                base = version.base(stream.name)
+                commits = (base.applied_to, self._table.state.next_commit)
+                if not base.built:
+                    commits = (base.built_to, base.horizon)
                 self._search(partial(self._try, stream, version, commits))
 
     def close(self) -> None:
@@ -140,23 +145,23 @@ class Suspects:
             try:
                 error = trial.attempt(0, BEYOND)
                 if error is None:
-                    self._release(version)
+                    self._release(stream, version)
                     return
                 culprit = find_culprit(case, trial.attempt)
             finally:
                 trial.close()
         log.error("a view ends java", view=version.view.name, version=version.number, culprit=str(culprit))
-        self._stall(version, _blame(culprit, stream, commits, error), quarantined=True)
+        self._stall(stream, version, _blame(culprit, stream, commits, error), quarantined=True)
 
-    def _release(self, version: Version) -> None:
+    def _release(self, stream: Stream, version: Version) -> None:
         self._releases[version.id] += 1
         if self._releases[version.id] > RELEASES:
             why = f"Java ended {self._ends[version.id]} times while this view was computed, though not in a trial"
-            self._stall(version, f"{why}; {MEMORY}", quarantined=True)
+            self._stall(stream, version, f"{why}; {MEMORY}", quarantined=True)
             return
         log.info("a view was cleared by its trial", view=version.view.name, version=version.number)
         self._ends[version.id] = ENDS - 1  # computed alone the next time, too
-        self._store.stall(version.view.name, version.number, None)
+        self._store.stall(*version.id, stream.name, None)
 
     def _name_event(self, stream: Stream, version: Version, commits: tuple[int, int]) -> None:
         """Find the event that fails a job, on the server's own Spark: such a failure does not end Java."""
@@ -168,12 +173,12 @@ class Suspects:
         if culprit is None:
             return
         sentence = _blame(culprit, stream, commits, culprit.error)
-        self._named[version.id] = commits[0], sentence
+        self._sentences[version.id] = commits[0], sentence
         if version.moves:  # else the batch layer says it
-            self._stall(version, sentence)
+            self._stall(stream, version, sentence)
 
-    def _stall(self, version: Version, sentence: str, *, quarantined: bool = False) -> None:
-        self._store.stall(version.view.name, version.number, sentence, quarantined=quarantined)
+    def _stall(self, stream: Stream, version: Version, sentence: str, *, quarantined: bool = False) -> None:
+        self._store.stall(*version.id, stream.name, sentence, quarantined=quarantined)
 
 
 def _blame(culprit: Culprit | None, stream: Stream, commits: tuple[int, int], error: str) -> str:

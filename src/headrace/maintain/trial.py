@@ -28,7 +28,7 @@ from headrace.lake.table import LakeFile
 from headrace.maintain.culprit import Case, attempt_on
 from headrace.spark.failures import one_line
 from headrace.spark.session import build_session, is_alive
-from headrace.store.base import Version
+from headrace.store.base import Base, Version
 
 NICE = 10  # below the server and its Spark
 LOOK_S = 0.2  # how often it is asked whether to stop
@@ -116,7 +116,7 @@ def _as_json(case: Case, settings: TrialSettings) -> dict[str, Any]:
     return {
         "stream": to_json(case.stream),
         "view": to_json(case.version.view),
-        "patience_ms": case.version.patience_ms,
+        "patience_ms": case.version.base(case.stream.name).patience_ms,
         "folder": str(case.folder),
         "files": [asdict(file) for file in case.files],
         "commits": case.commits,
@@ -132,7 +132,7 @@ def _from_json(message: dict[str, Any]) -> Case:
     assert isinstance(view, View), "a case has a view"
     return Case(
         stream,
-        Version(view, 0, "", message["patience_ms"], "ready"),
+        Version(view, 0, "", "ready", tuple(Base(name, message["patience_ms"]) for name in view.streams)),
         Path(message["folder"]),
         [LakeFile(**file) for file in message["files"]],
         (message["commits"][0], message["commits"][1]),
@@ -167,9 +167,9 @@ def _serve(case: Case, message: dict[str, Any], scratch: Path, send: Callable[[d
     compute = attempt_on(spark, case, scratch)
     send({"error": None})
     for line in sys.stdin.buffer:
-        asked = orjson.loads(line)
+        request = orjson.loads(line)
         try:
-            compute(asked["low"], asked["high"])
+            compute(request["low"], request["high"])
         except Exception as error:
             if not is_alive(spark) or is_disk_full(error):
                 raise

@@ -40,10 +40,10 @@ class Change:
         }
 
     @classmethod
-    def from_dict(cls, said: Mapping[str, Any]) -> Change:
+    def from_dict(cls, value: Mapping[str, Any]) -> Change:
         """The change that `as_dict` shows."""
-        cost = Cost(**said["cost"]) if said["cost"] else None
-        return cls(**{**said, "details": tuple(said["details"]), "cost": cost})
+        cost = Cost(**value["cost"]) if value["cost"] else None
+        return cls(**{**value, "details": tuple(value["details"]), "cost": cost})
 
 
 @dataclass(frozen=True)
@@ -103,13 +103,13 @@ class RollbackStep:
 
     def as_dict(self) -> dict[str, Any]:
         """The step as `--json` and HTTP show it."""
-        shown = self.change.as_dict()
-        kept = {name: shown[name] for name in ("how", "reason", "details", "cost")}
+        change = self.change.as_dict()
+        kept = {name: change[name] for name in ("how", "reason", "details", "cost")}
         return {"view": self.view, "from": self.serving, "to": self.to, **kept}
 
     @classmethod
-    def from_dict(cls, shown: Mapping[str, Any]) -> RollbackStep:
+    def from_dict(cls, value: Mapping[str, Any]) -> RollbackStep:
         """The step that `as_dict` shows."""
-        kept = {name: shown[name] for name in ("how", "reason", "details", "cost")}
-        change = Change.from_dict({"kind": "change", "what": "view", "name": shown["view"], **kept})
-        return cls(shown["from"], shown["to"], change)
+        kept = {name: value[name] for name in ("how", "reason", "details", "cost")}
+        change = Change.from_dict({"kind": "change", "what": "view", "name": value["view"], **kept})
+        return cls(value["from"], value["to"], change)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -67,16 +67,16 @@ class Costs:
 
     size_of: Callable[[str], Size | None]
     events_per_s: float | None = None
-    way_of: Callable[[View, int], Way | None] | None = None
+    way_of: Callable[[View, Mapping[str, int]], Way | None] | None = None
 
-    def of(self, stream: str) -> Cost | None:
-        """The cost of a build over a stream; None if it is not known how much that holds."""
-        size = self.size_of(stream)
-        if size is None:
+    def of(self, streams: Sequence[str]) -> Cost | None:
+        """The cost of a build over these streams; None if it is not known how much one of them holds."""
+        sizes = [size for size in map(self.size_of, streams) if size is not None]
+        if len(sizes) < len(streams):
             return None
-        seconds = size.events / (self.events_per_s or DEFAULT_EVENTS_PER_S)
-        seconds += BEGINNING_S if size.events else 0
-        return Cost(size.events, size.bytes, round(seconds, 3), self.events_per_s is not None)
+        events = sum(size.events for size in sizes)
+        seconds = events / (self.events_per_s or DEFAULT_EVENTS_PER_S) + (BEGINNING_S if events else 0)
+        return Cost(events, sum(size.bytes for size in sizes), round(seconds, 3), self.events_per_s is not None)
 
 
 UNKNOWN = Costs(lambda stream: None)

@@ -25,20 +25,20 @@ _REFUSED = (
 )
 
 
-def compare(running: Catalog, wanted: Catalog, costs: Costs = UNKNOWN) -> Plan:
+def compare(running: Catalog, target: Catalog, costs: Costs = UNKNOWN) -> Plan:
     """The plan that turns the running catalog into the wanted one."""
-    changes = (*_streams(running, wanted), *_views(running, wanted, costs), *_drops(running, wanted))
-    return Plan(changes, _fingerprint(running, wanted))
+    changes = (*_streams(running, target), *_views(running, target, costs), *_drops(running, target))
+    return Plan(changes, _fingerprint(running, target))
 
 
-def checked_plan(running: Catalog, wanted: Catalog, expect: str | None, costs: Costs = UNKNOWN) -> Plan:
+def checked_plan(running: Catalog, target: Catalog, expect: str | None, costs: Costs = UNKNOWN) -> Plan:
     """The plan, if it can be done and is the one that was shown."""
-    plan = compare(running, wanted, costs)
+    plan = compare(running, target, costs)
     if plan.refused:
         first = plan.refused[0]
         raise DefinitionError(
             f"{first.what} '{first.name}' cannot be changed this way: {first.reason}",
-            where=wanted.locations.get(first.name),
+            where=target.locations.get(first.name),
         )
     if expect is not None and expect != plan.fingerprint:
         raise ConflictError("the definitions have changed since the plan was shown", fix="look at the plan again")
@@ -53,8 +53,8 @@ def _fingerprint(*catalogs: Catalog) -> str:
     return hashlib.sha256(repr(definitions).encode()).hexdigest()[:16]
 
 
-def _streams(running: Catalog, wanted: Catalog) -> Iterator[Change]:
-    for name, stream in wanted.streams.items():
+def _streams(running: Catalog, target: Catalog) -> Iterator[Change]:
+    for name, stream in target.streams.items():
         before = running.streams.get(name)
         if before is None:
             yield Change("create", "stream", name, "with a new log", tuple(describe_stream(stream)))
@@ -113,20 +113,20 @@ def _field_changes(before: Stream, after: Stream) -> Iterator[str]:
         yield "the order of the fields"
 
 
-def _views(running: Catalog, wanted: Catalog, costs: Costs) -> Iterator[Change]:
-    for name, view in wanted.views.items():
+def _views(running: Catalog, target: Catalog, costs: Costs) -> Iterator[Change]:
+    for name, view in target.views.items():
         before = running.views.get(name)
         if before is None:
             yield build_change("create", view, costs, tuple(describe_view(view)))
             continue
-        edit = classify(before, view, _patience_ms(running, before, wanted, view))
+        edit = classify(before, view, (running.patience_ms(before), target.patience_ms(view)))
         if edit.differences:
-            yield _edited(view, edit, _way(view, edit, wanted, costs), costs)
+            yield _edited(view, edit, _way(view, edit, target, costs), costs)
 
 
-def _way(view: View, edit: Edit, wanted: Catalog, costs: Costs) -> Way:
+def _way(view: View, edit: Edit, target: Catalog, costs: Costs) -> Way:
     """By the versions that there are; else by what the edit itself says."""
-    known = costs.way_of(view, wanted.streams[view.stream].patience_ms) if costs.way_of else None
+    known = costs.way_of(view, target.patience_ms(view)) if costs.way_of else None
     return known or Way("adopt" if edit.free else "build")
 
 
@@ -145,15 +145,9 @@ def free_reason(way: Way) -> str:
     return FREE
 
 
-def _patience_ms(running: Catalog, before: View, wanted: Catalog, after: View) -> tuple[int, int]:
-    """That of the stream; a view of another stream is another view anyway."""
-    old, new = running.streams.get(before.stream), wanted.streams[after.stream]
-    return (old.patience_ms, new.patience_ms) if old and old.name == new.name else (0, 0)
-
-
 def build_change(kind: Kind, view: View, costs: Costs, details: tuple[str, ...]) -> Change:
     """A step that a build takes, with what that reads."""
-    cost = costs.of(view.stream)
+    cost = costs.of(view.streams)
     until = "the old version serves until then" if kind == "change" else "it answers from then on"
     if cost is None:
         reason = f"a build reads the whole log; {until}"
@@ -164,12 +158,12 @@ def build_change(kind: Kind, view: View, costs: Costs, details: tuple[str, ...])
     return Change(kind, "view", view.name, reason, details, "build", cost)
 
 
-def _drops(running: Catalog, wanted: Catalog) -> Iterator[Change]:
+def _drops(running: Catalog, target: Catalog) -> Iterator[Change]:
     for name in running.views:
-        if name not in wanted.views:
+        if name not in target.views:
             yield Change("drop", "view", name, "its rows are deleted; the log keeps every event")
     for name in running.streams:
-        if name not in wanted.streams:
+        if name not in target.streams:
             yield Change("drop", "stream", name, "it accepts no more events; its log stays on disk")
 
 

@@ -6,7 +6,7 @@ what only names, orders or leaves out what is there reads no event again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from headrace.define.durations import format_duration
@@ -50,15 +50,18 @@ class Edit:
         return tuple(f"{d.text} (free on its own)" if mixed and d.how == "free" else d.text for d in self.differences)
 
 
-def classify(before: View, after: View, patience_ms: tuple[int, int] = (0, 0)) -> Edit:
-    """What differs; `patience_ms` is that of the stream, before and after."""
+Patience = Mapping[str, int]  # in ms, by stream
+
+
+def classify(before: View, after: View, patience_ms: tuple[Patience, Patience] = ({}, {})) -> Edit:
+    """What differs; `patience_ms` is that of the streams, before and after."""
     return Edit((*_grouping(before, after), *_columns(before, after), *_promises(before, after, patience_ms)))
 
 
 def _grouping(before: View, after: View) -> Iterator[Difference]:
     """What decides which events are in which row."""
-    if before.stream != after.stream:
-        yield Difference(f"stream: {before.stream} → {after.stream}", "build")
+    if before.streams != after.streams:
+        yield Difference(f"stream: {', '.join(before.streams)} → {', '.join(after.streams)}", "build")
     if before.where != after.where:
         yield Difference(f"where: {before.where or 'all events'} → {after.where or 'all events'}", "build")
     types = dict(after.reads)
@@ -97,15 +100,15 @@ def _columns(before: View, after: View) -> Iterator[Difference]:
 def _renamed(before: View, after: View) -> dict[str, Column]:
     """The new names of columns whose old name is gone: for each, the column that it was."""
     names = {column.name for column in after.columns}
-    gone = [column for column in before.columns if column.name not in names]
+    removed = [column for column in before.columns if column.name not in names]
     known = {column.name for column in before.columns}
-    found: dict[str, Column] = {}
+    renamed: dict[str, Column] = {}
     for column in after.columns:
-        same = next((old for old in gone if old.aggregate == column.aggregate), None)
+        same = next((old for old in removed if old.aggregate == column.aggregate), None)
         if column.name not in known and same is not None:
-            gone.remove(same)
-            found[column.name] = same
-    return found
+            removed.remove(same)
+            renamed[column.name] = same
+    return renamed
 
 
 def _change(before: Column, after: Column) -> str:
@@ -123,11 +126,13 @@ def _because_there(before: View, column: Column, text: str) -> Difference:
     return Difference(text, "build") if same is None else Difference(f"{text}, which is there as {same}", "free")
 
 
-def _promises(before: View, after: View, patience_ms: tuple[int, int]) -> Iterator[Difference]:
+def _promises(before: View, after: View, patience_ms: tuple[Patience, Patience]) -> Iterator[Difference]:
     """What decides when something is done with rows, not what is in them."""
     old, new = patience_ms
-    if old != new:
-        yield Difference(f"patience: {format_duration(old)} → {format_duration(new)}", "free")
+    for stream in sorted(old.keys() & new.keys()):
+        if old[stream] != new[stream]:
+            what = "patience" if len(after.streams) == 1 else f"patience of {stream}"
+            yield Difference(f"{what}: {format_duration(old[stream])} → {format_duration(new[stream])}", "free")
     if before.schedule_ms != after.schedule_ms:
         yield Difference(f"schedule: {describe_schedule(before)} → {describe_schedule(after)}", "free")
 
@@ -145,15 +150,15 @@ def describe_window(window: Window | None) -> str:
     """A window in words."""
     if window is None:
         return "all time"
-    named = {"window_start": window.start_name, "window_end": window.end_name}
-    names = "".join(f", {bound} AS {name}" for bound, name in named.items() if name)
+    bounds = {"window_start": window.start_name, "window_end": window.end_name}
+    names = "".join(f", {bound} AS {name}" for bound, name in bounds.items() if name)
     every = "" if window.size_ms == window.slide_ms else f" every {format_duration(window.slide_ms)}"
     return f"{format_duration(window.size_ms)}{every}{names}"
 
 
 def describe_view(view: View) -> Iterator[str]:
     """The parts of a view, a line each."""
-    yield f"stream: {view.stream}"
+    yield f"stream: {', '.join(view.streams)}"
     if view.where:
         yield f"where: {view.where}"
     yield f"keys: {describe_keys(view)}"
@@ -166,8 +171,8 @@ def describe_view(view: View) -> Iterator[str]:
 
 def describe_keys(view: View) -> str:
     """The keys as SELECT writes them."""
-    named = (k.name if k.name == k.expression.sql else f"{k.expression} AS {k.name}" for k in view.keys)
-    return ", ".join(named) or "none"
+    keys = (k.name if k.name == k.expression.sql else f"{k.expression} AS {k.name}" for k in view.keys)
+    return ", ".join(keys) or "none"
 
 
 def describe_schedule(view: View) -> str:

@@ -42,7 +42,7 @@ def plan_rollback(
         )
     to = _chosen(own, serving, number)
     _check_types(to, catalog)
-    patience_ms = catalog.streams[to.view.stream].patience_ms
+    patience_ms = catalog.patience_ms(to.view)
     way = Way("revive", to.number) if can_return(to) else choose_way(own, to.view, patience_ms)
     if way is None:
         raise ConflictError(
@@ -71,31 +71,32 @@ def _chosen(own: Sequence[Version], serving: Version, number: int | None) -> Ver
                 fix="replaced versions are kept for a day (`retire_after_s`), at most five per view",
             )
         return max(retired, key=lambda version: version.changed_at_us)
-    found = next((version for version in own if version.number == number), None)
-    if found is None:
+    target = next((version for version in own if version.number == number), None)
+    if target is None:
         known = ", ".join(str(version.number) for version in own)
         raise NotFoundError(
             f"view '{view}' has no version {number}", found=known, fix=f"`headrace versions {view}` lists them"
         )
-    if found in coming or (found is serving and not coming):
+    if target in coming or (target is serving and not coming):
         raise ConflictError(
-            f"view '{view}': version {number} {'serves already' if found is serving else 'is already in progress'}",
+            f"view '{view}': version {number} {'serves already' if target is serving else 'is already in progress'}",
             fix=f"`headrace versions {view}` lists the replaced versions",
         )
-    return found
+    return target
 
 
 def _check_types(to: Version, catalog: Catalog) -> None:
     """What it reads must be there as it was: it was understood by these types."""
-    stream = catalog.streams.get(to.view.stream)
-    if stream is None:
-        raise ConflictError(f"view '{to.view.name}' version {to.number} reads stream '{to.view.stream}', which is gone")
-    types = stream.types()
-    for name, of in to.view.reads:
-        if types.get(name) != of:
-            raise ConflictError(
-                f"view '{to.view.name}' version {to.number} reads field '{name}' as it was",
-                found=f"{types.get(name) or 'no such field'} in stream '{stream.name}'",
-                expected=str(of),
-                fix="edit the definition instead and apply it",
-            )
+    what = f"view '{to.view.name}' version {to.number}"
+    for stream in to.view.streams:
+        if stream not in catalog.streams:
+            raise ConflictError(f"{what} reads stream '{stream}', which is gone")
+        types = catalog.streams[stream].types()
+        for name, of in to.view.reads:
+            if types.get(name) != of:
+                raise ConflictError(
+                    f"{what} reads field '{name}' as it was",
+                    found=f"{types.get(name) or 'no such field'} in stream '{stream}'",
+                    expected=str(of),
+                    fix="edit the definition instead and apply it",
+                )

@@ -7,25 +7,25 @@ from collections.abc import Sequence
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import View
 from headrace.plan.cost import Way
-from headrace.plan.edits import classify
+from headrace.plan.edits import Patience, classify
 from headrace.store.base import Version
 
 
-def choose_way(versions: Sequence[Version], view: View, patience_ms: int) -> Way | None:
+def choose_way(versions: Sequence[Version], view: View, patience_ms: Patience) -> Way | None:
     """How to get the rows of a wanted view; None if its version exists or is being made."""
     own = [version for version in versions if version.view.name == view.name]
     serving = next((version for version in own if version.serving), None)
     coming = next((version for version in own if version.live and not version.serving), None)
-    wanted = fingerprint(view)
+    target = fingerprint(view)
     newest = coming or serving
-    if newest and (newest.fingerprint, newest.patience_ms) == (wanted, patience_ms):
+    if newest and (newest.fingerprint, newest.patience_ms) == (target, patience_ms):
         return None
-    if coming and serving and (serving.fingerprint, serving.patience_ms) == (wanted, patience_ms):
+    if coming and serving and (serving.fingerprint, serving.patience_ms) == (target, patience_ms):
         return Way("stop", coming.number)
     for version in (serving, coming):
         if version and classify(version.view, view, (version.patience_ms, patience_ms)).free:
             return Way("adopt", version.number)
-    kept = [version for version in own if can_return(version) and version.fingerprint == wanted]
+    kept = [version for version in own if can_return(version) and version.fingerprint == target]
     if kept:
         return Way("revive", max(kept, key=lambda version: version.changed_at_us).number)
     return Way("build")

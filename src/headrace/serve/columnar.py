@@ -47,10 +47,10 @@ def _times(version: Version, plan: ReadPlan, start_ms: pa.Array) -> Arrays:
         never = pa.nulls(count, pa.timestamp("us", "UTC"))
         return never, never, pa.repeat(False, count)
     end_ms = pc.add(start_ms, plan.windows.size_ms)
-    if version.newest_us is None:
+    if version.settled_us is None:
         settled = pa.repeat(False, count)
     else:
-        settled = pc.less_equal(end_ms, version.newest_us // 1000 - version.patience_ms)
+        settled = pc.less_equal(end_ms, version.settled_us // 1000)
     return _timestamps(start_ms), _timestamps(end_ms), settled
 
 

@@ -63,7 +63,7 @@ def _make(
         values=shown.values,
         next_cursor=None if more == 0 else next_cursor(question, version, planned, page[-1]),
         more_rows=more,
-        commits={version.view.stream: version.applied_to},
+        commits=version.commits,
         newest_event=None if newest_us is None else EPOCH + timedelta(microseconds=newest_us),
         at=now,
         freshness_ms=freshness_ms,
@@ -83,12 +83,17 @@ def _understood(planned: ReadPlan) -> dict[str, Any]:
     return {**shown, "window_ms": windows and windows.size_ms, "every_ms": windows and windows.every_ms}
 
 
+def _progress(version: Version) -> str:
+    done, whole = sum(base.built_to for base in version.bases), sum(base.horizon for base in version.bases)
+    return f"{done:,} of {whole:,} commits read"
+
+
 def _unknown(view: str, snapshot: Snapshot) -> HeadraceError:
     building = next((version for version in snapshot.versions() if version.view.name == view and version.live), None)
     if building is not None:
         return NotReadyError(
             f"view '{view}' is being built",
-            found=building.stalled or f"{building.built_to:,} of {building.horizon:,} commits read",
+            found=building.stalled or _progress(building),
             fix="`headrace versions` shows its progress; ask again when it serves",
         )
     hint = did_you_mean(view, [version.view.name for version in snapshot.versions()])

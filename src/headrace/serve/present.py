@@ -42,7 +42,7 @@ def present(version: Version, plan: ReadPlan, rows: list[Row]) -> Shown:
         parts.append((column.aggregate, at, at + width))
         at += width
     bounds = [bound for _, bound in window_columns(version.view)]
-    settled_ms = None if version.newest_us is None else version.newest_us // 1000 - version.patience_ms
+    settled_ms = None if version.settled_us is None else version.settled_us // 1000
     times: dict[int, tuple[Value, Value, bool]] = {}
     values = []
     for row in rows:

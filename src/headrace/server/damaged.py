@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from headrace.define.model import Stream
 from headrace.errors import CorruptionError
 from headrace.server.describe import describe_damaged
-from headrace.server.state import BuildStatus, StreamStatus
-from headrace.store.base import Version
+from headrace.server.state import StreamStatus
+from headrace.server.stream import BuildProgress
+from headrace.store.base import Base, Version
 from headrace.timing import Timing
 
 if TYPE_CHECKING:
@@ -74,25 +75,14 @@ class DamagedStream:
     def describe(self) -> StreamStatus:
         return describe_damaged(self.stream, self.error)
 
-    def freshness(self, version: Version) -> tuple[None, str]:
+    def freshness(self, base: Base) -> tuple[None, str]:
         return None, f"stream '{self.stream.name}' is damaged: {self.damage}"
 
-    def lag_bytes(self, version: Version) -> None:
+    def lag_bytes(self, base: Base) -> None:
         return None
 
-    def progress(self, version: Version) -> BuildStatus:
-        return BuildStatus(
-            version=version.number,
-            state=version.state,
-            applied_to=version.applied_to,
-            commits_done=version.built_to,
-            commits=version.horizon,
-            events_done=None,
-            events=None,
-            eta_s=None,
-            stalled=version.stalled,
-            error=self.error,
-        )
+    def progress(self, version: Version) -> BuildProgress:
+        return BuildProgress(None, None, None, self.error)
 
     def timings(self) -> dict[str, Timing]:
         return {}

@@ -73,28 +73,28 @@ class Definitions:
     def apply(self, expect: str | None = None) -> Plan:
         """Make what is wanted run. `expect` is the fingerprint of the plan that a person said yes to."""
         with self.changing:
-            wanted = load(self._workspace.definitions)
-            plan = checked_plan(self._in_effect(), wanted, expect, self.versions.costs())
-            self._analyse(wanted)
+            catalog = load(self._workspace.definitions)
+            plan = checked_plan(self._in_effect(), catalog, expect, self.versions.costs())
+            self._analyse(catalog)
             self._refuse_if_stopping("nothing was changed; apply again when it runs")
-            write_running(self._workspace.catalog_file, wanted)
+            write_running(self._workspace.catalog_file, catalog)
             fault_point("edit.after_catalog")
-            self._reconcile(wanted)
+            self._reconcile(catalog)
         return plan
 
     def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> RollbackStep:
         """Make a view what it was in an earlier version; with `dry_run`, say what that takes."""
         with self.changing:
             catalog = self.running.catalog
-            found = self.versions.rollback(catalog, view, to)
+            rollback = self.versions.rollback(catalog, view, to)
             if not dry_run:
-                wanted = Catalog(catalog.streams, {**catalog.views, view: found.to.view})
-                write_running(self._workspace.catalog_file, wanted)
+                target = Catalog(catalog.streams, {**catalog.views, view: rollback.to.view})
+                write_running(self._workspace.catalog_file, target)
                 fault_point("edit.after_catalog")
-                if found.way.kind == "revive":
-                    self._store.revive(view, found.to.number)
-                self._reconcile(wanted)
-        return found.step
+                if rollback.way.kind == "revive":
+                    self._store.revive(view, rollback.to.number)
+                self._reconcile(target)
+        return rollback.step
 
     def _in_effect(self) -> Catalog:
         """What runs. After an apply that failed half-way this is not what was asked for: it can be repeated."""
@@ -109,25 +109,25 @@ class Definitions:
         """Between two steps once the catalog is written: a server that stops leaves the rest to its next start."""
         self._refuse_if_stopping("the rest is done at the next start")
 
-    def _analyse(self, wanted: Catalog) -> None:
+    def _analyse(self, catalog: Catalog) -> None:
         """Let Spark look at each new view before anything changes."""
         spark = self._spark()
         if spark is None:
             return  # a view that Spark cannot run will be stalled with its reason
         from headrace.maintain.partials import analyse
 
-        for view in wanted.views.values():
+        for view in catalog.views.values():
             self._refuse_if_stopping("nothing was changed; apply again when it runs")
-            stream = wanted.streams[view.stream]
-            if self.versions.needs_build(view, stream.patience_ms):
-                reason = analyse(spark, stream, view)
+            if self.versions.needs_build(view, catalog.patience_ms(view)):
+                reasons = (analyse(spark, catalog.streams[stream], view) for stream in view.streams)
+                reason = next(filter(None, reasons), None)
                 if reason:
-                    where = wanted.locations.get(view.name)
+                    where = catalog.locations.get(view.name)
                     raise DefinitionError(f"view '{view.name}': Spark refuses it: {reason}", where=where)
 
-    def _reconcile(self, wanted: Catalog) -> None:
+    def _reconcile(self, catalog: Catalog) -> None:
         """Make pipelines and store what a catalog says. Safe to repeat after a crash or a failure at any point."""
-        for name, stream in wanted.streams.items():
+        for name, stream in catalog.streams.items():
             self._go_on()
             pipeline = self.running.pipelines.get(name)
             if pipeline is None:
@@ -137,11 +137,11 @@ class Definitions:
         pipelines = self.running.pipelines
         lakes = {name: pipeline.lake for name, pipeline in pipelines.items()}
         known = {name: lake for name, lake in lakes.items() if lake is not None}
-        reconcile_views(self._store, wanted, known, lambda stream: pipelines[stream].between_steps(), self._go_on)
+        reconcile_views(self._store, catalog, known, lambda stream: pipelines[stream].between_steps(), self._go_on)
         # Last, for the views of the catalog before need them until here.
-        self._publish(wanted, {name: pipelines[name] for name in wanted.streams})
+        self._publish(catalog, {name: pipelines[name] for name in catalog.streams})
         for name, pipeline in pipelines.items():
-            if name in wanted.streams:
+            if name in catalog.streams:
                 pipeline.wake()
             else:
                 pipeline.close()
@@ -149,10 +149,15 @@ class Definitions:
     def _publish(self, catalog: Catalog, pipelines: dict[str, RunningStream]) -> None:
         self.running = Running(catalog, MappingProxyType(pipelines))
 
+    def _end_of(self, stream: str) -> int:
+        """The next commit of a stream; 0 if that cannot be told."""
+        pipeline = self.running.pipelines.get(stream)
+        return pipeline.lake.next_commit if pipeline and pipeline.lake else 0
+
     def _open_pipeline(self, stream: Stream) -> RunningStream:
         """A stream whose files are damaged stands alone: it says so, and others go on."""
         try:
-            pipeline = Pipeline(self._workspace, stream, self._lease, self._store)
+            pipeline = Pipeline(self._workspace, stream, self._lease, self._store, self._end_of)
         except CorruptionError as error:
             log.error("a stream is damaged", stream=stream.name, error=str(error))
             return DamagedStream(stream, error)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import get_args
+from typing import Literal, TypeVar, get_args
 
 from headrace.define.model import Stream, View
 from headrace.format import iso_us
@@ -23,7 +23,10 @@ from headrace.server.state import (
     VersionStatus,
     ViewStatus,
 )
+from headrace.server.stream import BuildProgress
 from headrace.store.base import Audit, Snapshot, State, Version
+
+Number = TypeVar("Number", int, float)
 
 AUDITS_SHOWN = 10  # of a view, in its status; `headrace audit` has them all
 
@@ -90,23 +93,23 @@ def describe_view(
     last = next((audit for audit in audits if serving and audit.number == serving.number), None)
     return ViewStatus(
         name=view.name,
-        stream=view.stream,
+        stream=", ".join(view.streams),
         keys=tuple(key.name for key in view.keys),
         columns=tuple(ColumnStatus(c.name, c.aggregate.name, str(c.aggregate.type)) for c in view.columns),
         window_ms=view.window.size_ms if view.window else None,
         every_ms=view.window.slide_ms if view.window else None,
         where=view.where.sql if view.where else None,
         version=serving.number if serving else None,
-        applied_to=serving.applied_to if serving else None,
+        applied_to=total(serving, "applied_to") if serving else None,
         rows=sum(layers.rows) if layers else None,
         batch_rows=layers.rows[0] if layers else None,
         speed_rows=layers.rows[1] if layers else None,
         batch_events=layers.events[0] if layers else None,
         speed_events=layers.events[1] if layers else None,
         batch_tables=len(serving.batch) if serving else None,
-        horizon=serving.horizon if serving else None,
+        horizon=total(serving, "horizon") if serving else None,
         newest_event=iso_us(serving.newest_us) if serving else None,
-        settled_until=_settled_until(serving) if serving and view.window else None,
+        settled_until=iso_us(serving.settled_us) if serving and view.window else None,
         commits=commits,
         lag_bytes=lag_bytes,
         freshness_ms=freshness[0],
@@ -151,10 +154,10 @@ def _describe_version(
         replaces=version.replaces,
         changed_from=earlier.number if earlier else None,
         changes=tuple(edit.texts) if edit else (),
-        horizon=version.horizon,
-        next_horizon=version.next_horizon,
-        built_to=version.built_to,
-        applied_to=version.applied_to,
+        horizon=total(version, "horizon"),
+        next_horizon=_next_horizon(version),
+        built_to=total(version, "built_to"),
+        applied_to=total(version, "applied_to"),
         batch_tables=len(version.batch),
         batch_events=sum(table.events for table in version.batch),
         speed_events=snapshot.speed_events(version),
@@ -165,6 +168,40 @@ def _describe_version(
         alarm=version.alarm,
         error=error,
     )
+
+
+def describe_build(version: Version, parts: Sequence[BuildProgress]) -> BuildStatus:
+    """How far the build of a version is, in all of its streams."""
+    return BuildStatus(
+        version=version.number,
+        state=version.state,
+        applied_to=total(version, "applied_to"),
+        commits_done=total(version, "built_to"),
+        commits=total(version, "horizon"),
+        events_done=add_up(part.events_done for part in parts),
+        events=add_up(part.events for part in parts),
+        eta_s=add_up(part.eta_s for part in parts),
+        stalled=version.stalled,
+        error=next((part.error for part in parts if part.error), None),
+    )
+
+
+def total(version: Version, counted: Literal["horizon", "applied_to", "built_to"]) -> int:
+    """A number of commits, added up over the streams that a version reads: for people, it is the usual case of one."""
+    return sum(getattr(base, counted) for base in version.bases)
+
+
+def _next_horizon(version: Version) -> int | None:
+    """Where the horizon will be after the beats under way; None if there is none."""
+    if all(base.next_horizon is None for base in version.bases):
+        return None
+    return sum(base.horizon if base.next_horizon is None else base.next_horizon for base in version.bases)
+
+
+def add_up(values: Iterable[Number | None]) -> Number | None:
+    """None where one is not known."""
+    known = list(values)
+    return None if None in known else sum(value for value in known if value is not None)
 
 
 def warnings(versions: Iterable[Version]) -> tuple[str, ...]:
@@ -187,13 +224,9 @@ def describe_audit(audit: Audit) -> AuditStatus:
     )
 
 
-def _settled_until(version: Version) -> str | None:
-    return None if version.newest_us is None else iso_us(version.newest_us - version.patience_ms * 1000)
-
-
 def memory_mb() -> int:
     """Resident memory of this process and all that it started; pages that they share count once each."""
-    tree, seen = [os.getpid()], 0
+    tree, counted = [os.getpid()], 0
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -202,9 +235,9 @@ def memory_mb() -> int:
             continue  # it has ended meanwhile
         children.setdefault(int(fields[1]), []).append(int(stat.parent.name))
     total_kb = 0
-    while seen < len(tree):
-        pid = tree[seen]
-        seen += 1
+    while counted < len(tree):
+        pid = tree[counted]
+        counted += 1
         tree += children.get(pid, [])
         total_kb += _resident_kb(pid)
     return total_kb // 1024

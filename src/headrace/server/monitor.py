@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from headrace.define.model import View
 from headrace.errors import HeadraceError
 from headrace.server.definitions import Definitions, Running
-from headrace.server.describe import Layers, describe_view, memory_mb, read_layers, warnings
-from headrace.server.state import Health, StreamStatus, ViewStatus, WorkspaceStatus
+from headrace.server.describe import Layers, add_up, describe_build, describe_view, memory_mb, read_layers, warnings
+from headrace.server.state import BuildStatus, Health, StreamStatus, ViewStatus, WorkspaceStatus
 from headrace.spark.process import SparkProcess
 from headrace.store.base import Store, Version
 from headrace.timing import Timing
@@ -78,20 +78,30 @@ class Monitor:
 
     def freshness(self, version: Version) -> tuple[int | None, str | None]:
         """The age in ms of the oldest accepted event that a version has not; or why it is not known."""
-        pipeline = self._definitions.running.pipelines.get(version.view.stream)
-        if pipeline is None:
-            return None, "its stream is gone"
-        fresh = pipeline.freshness(version)
+        fresh = self._oldest(version)
         if not fresh[0]:  # all is in it, or there is a reason why that is not known
             return fresh
         if self._beat is None:
             return None, "the pipeline is starting"
         return (None, "the pipeline does not answer") if self._silent() else fresh
 
+    def _oldest(self, version: Version) -> tuple[int | None, str | None]:
+        """The freshness of the stream in which a version is furthest behind."""
+        running, oldest_ms = self._definitions.running, 0
+        for base in version.bases:
+            pipeline = running.pipelines.get(base.stream)
+            if pipeline is None:
+                return None, "its stream is gone"
+            age_ms, reason = pipeline.freshness(base)
+            if age_ms is None:
+                return None, reason
+            oldest_ms = max(oldest_ms, age_ms)
+        return oldest_ms, None
+
     def _health(self, running: Running) -> Health:
         with self._store.snapshot() as snapshot:
-            found = warnings(snapshot.versions())
-        return Health(*self._state(running), found)
+            alarms = warnings(snapshot.versions())
+        return Health(*self._state(running), alarms)
 
     def _describe_views(self, running: Running) -> list[ViewStatus]:
         with self._store.snapshot() as snapshot:
@@ -107,18 +117,16 @@ class Monitor:
         live = [version for version in versions if version.live and version.view.name == view.name]
         serving = next((version for version in live if version.serving), None)
         coming = next((version for version in live if not version.serving), None)
-        pipeline = running.pipelines[view.stream]
-        read = running.pipelines.get(serving.view.stream) if serving else None
-        built = running.pipelines.get(coming.view.stream) if coming else None
+        pipelines = [running.pipelines[stream] for stream in view.streams]
         return describe_view(
             view,
             versions,
-            pipeline.lake.next_commit if pipeline.lake else None,
+            add_up(pipeline.lake.next_commit if pipeline.lake else None for pipeline in pipelines),
             self.freshness(serving) if serving else (None, "it is being built"),
-            read.lag_bytes(serving) if read and serving else None,
+            _lag_bytes(running, serving) if serving else None,
             layers,
-            built.progress(coming) if built and coming else None,
-            pipeline.batch.audits[view.name] if pipeline.batch else 0,
+            _build_status(running, coming) if coming else None,
+            sum(pipeline.batch.audits[view.name] for pipeline in pipelines if pipeline.batch),
         )
 
     def _state(self, running: Running) -> tuple[str, str | None]:
@@ -137,6 +145,17 @@ class Monitor:
 
     def _silent(self) -> bool:
         return self._beat is not None and time.monotonic() - self._beat > SILENT_S
+
+
+def _lag_bytes(running: Running, version: Version) -> int | None:
+    pipelines = [(running.pipelines.get(base.stream), base) for base in version.bases]
+    return add_up(pipeline.lag_bytes(base) if pipeline else None for pipeline, base in pipelines)
+
+
+def _build_status(running: Running, version: Version) -> BuildStatus | None:
+    pipelines = [running.pipelines.get(stream) for stream in version.view.streams]
+    parts = [pipeline.progress(version) for pipeline in pipelines if pipeline]
+    return describe_build(version, parts) if len(parts) == len(pipelines) else None
 
 
 def _describe_streams(running: Running) -> list[StreamStatus]:

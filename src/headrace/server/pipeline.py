@@ -23,11 +23,12 @@ from headrace.lake.table import LakeState, LakeTable
 from headrace.lake.upkeep import Upkeep, lake_figures
 from headrace.plan.cost import DEFAULT_EVENTS_PER_S
 from headrace.server.describe import describe_definition
-from headrace.server.state import BuildStatus, StreamStatus
+from headrace.server.state import StreamStatus
+from headrace.server.stream import BuildProgress
 from headrace.server.threads import join_all
 from headrace.spark.failures import one_line
-from headrace.store.base import Store, Version
-from headrace.timing import Timing
+from headrace.store.base import Base, Store, Version
+from headrace.timing import Rate, Timing
 from headrace.transport.base import Transport
 from headrace.transport.journal.journal import Journal, check_format
 from headrace.transport.position import Position
@@ -56,8 +57,12 @@ log = structlog.get_logger("headrace.pipeline")
 class Pipeline:
     """Transport, append, lake and maintain of one stream. Takes events from the start; Spark joins later."""
 
-    def __init__(self, workspace: Workspace, stream: Stream, lease: Lease, store: Store) -> None:
+    def __init__(
+        self, workspace: Workspace, stream: Stream, lease: Lease, store: Store, end_of: Callable[[str], int]
+    ) -> None:
+        """`end_of` gives the next commit of a stream, also of another one: views may read several."""
         self.stream = stream
+        self._end_of = end_of
         self._workspace = workspace
         self._store = store
         check_format(workspace.journal(stream.name))  # before the lake is written
@@ -85,7 +90,7 @@ class Pipeline:
         self._news = threading.Event()
         self._failures = 0
         self._restart_at = 0.0
-        self._rate = _Rate(self.table.rows())
+        self._rate = Rate(self.table.rows())
         self._append_error: str | None = None
         self._maintain_error: str | None = None
         self._upkeep_error: str | None = None
@@ -104,12 +109,12 @@ class Pipeline:
 
     def _look(self) -> str | None:
         """What is wrong with the lake's files. New events go on either way; what needs those files says so."""
-        found = [*check_log(self.table.storage), *check_files(self.table.storage, self.table.all_files())]
-        if not found:
+        damages = [*check_log(self.table.storage), *check_files(self.table.storage, self.table.all_files())]
+        if not damages:
             return None
-        log.error("the lake is damaged", stream=self.stream.name, files=[str(each.file) for each in found[:100]])
-        more = f" (and {len(found) - 1:,} more files)" if len(found) > 1 else ""
-        return f"lake file {found[0]}{more}"
+        log.error("the lake is damaged", stream=self.stream.name, files=[str(each.file) for each in damages[:100]])
+        more = f" (and {len(damages) - 1:,} more files)" if len(damages) > 1 else ""
+        return f"lake file {damages[0]}{more}"
 
     def start(self, session: Session, scratch: Path, on_applied: Callable[[], None]) -> None:
         """Start append and maintain, once. When Java ends and `session` gives another, they go on with that."""
@@ -152,6 +157,7 @@ class Pipeline:
             pace=pace,
             suspects=self._suspects,
             between_steps=self.between_steps,
+            end_of=self._end_of,
         )
         self._thread = threading.Thread(
             target=self._maintain,
@@ -297,36 +303,26 @@ class Pipeline:
             self._speed.close()
         self.transport.close()
 
-    def freshness(self, version: Version) -> tuple[int | None, str | None]:
-        """The age in ms of the oldest accepted event that a version has not; or why it is not known."""
-        if version.position is None:
+    def freshness(self, base: Base) -> tuple[int | None, str | None]:
+        """The age in ms of the oldest accepted event that a version does not have; or why it is not known."""
+        if base.position is None:
             of = self.table.state.next_commit
-            return None, f"catching up with history: {version.applied_to} of {of} commits"
-        age_ms = self.transport.age_ms(version.position)
-        if age_ms == 0 and version.applied_to < self.table.state.next_commit:
+            return None, f"catching up with history: {base.applied_to} of {of} commits"
+        age_ms = self.transport.age_ms(base.position)
+        if age_ms == 0 and base.applied_to < self.table.state.next_commit:
             return None, "catching up with replayed dead letters"
         if age_ms is not None:
             return age_ms, None
-        if not version.position.covers(self.transport.start):
+        if not base.position.covers(self.transport.start):
             return None, "the waiting events are no longer in the journal"
         return None, "the clock was set back to before the arrival of the waiting events"
 
-    def progress(self, version: Version) -> BuildStatus:
-        """How far the build of a version is."""
-        done, whole = self._rows_to(version.built_to), self._rows_to(version.horizon)
+    def progress(self, version: Version) -> BuildProgress:
+        """How far the build of a version is in this stream."""
+        base = version.base(self.stream.name)
+        done, whole = self._rows_to(base.built_to), self._rows_to(base.horizon)
         rate = (self.batch.rate if self.batch else None) or DEFAULT_EVENTS_PER_S
-        return BuildStatus(
-            version=version.number,
-            state=version.state,
-            applied_to=version.applied_to,
-            commits_done=version.built_to,
-            commits=version.horizon,
-            events_done=done,
-            events=whole,
-            eta_s=round((whole - done) / rate, 1),
-            stalled=version.stalled,
-            error=self._build_error(version),
-        )
+        return BuildProgress(done, whole, round((whole - done) / rate, 1), self._build_error(version))
 
     def _build_error(self, version: Version) -> str | None:
         if version.quarantined:
@@ -342,9 +338,9 @@ class Pipeline:
             return {}
         return {"commit": self._append.commit_times, "maintain": self._speed.step_times}
 
-    def lag_bytes(self, version: Version) -> int | None:
-        """How much of the transport a version has not; None while that is not known."""
-        return None if version.position is None else self._bytes_from(version.position)
+    def lag_bytes(self, base: Base) -> int | None:
+        """How many bytes of the transport a version does not have; None while that is not known."""
+        return None if base.position is None else self._bytes_from(base.position)
 
     def _bytes_from(self, position: Position) -> int:
         return self.transport.reader.bytes_between(position, self.transport.end)
@@ -396,22 +392,3 @@ class Pipeline:
                     self._maintain_error = one_line(full or error)
                     log.exception("maintain failed", stream=self.stream.name)
             self._news.wait(RETRY_S if self._maintain_error else IDLE_S)
-
-
-class _Rate:
-    """Recent events per second."""
-
-    SPAN_S = 5.0
-
-    def __init__(self, rows: int) -> None:
-        self._seen = [(time.monotonic(), rows)]
-
-    def note(self, rows: int) -> None:
-        now = time.monotonic()
-        self._seen.append((now, rows))
-        while len(self._seen) > 2 and self._seen[1][0] < now - self.SPAN_S:
-            self._seen.pop(0)
-
-    def per_second(self) -> float:
-        (first, before), (last, after) = self._seen[0], self._seen[-1]
-        return (after - before) / (last - first) if last > first else 0.0

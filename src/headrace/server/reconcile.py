@@ -6,7 +6,7 @@ Each step is one transaction, chosen anew from what the store says: stopped anyw
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 
 import structlog
 
@@ -17,7 +17,7 @@ from headrace.errors import ConflictError
 from headrace.lake.table import LakeState
 from headrace.plan.cost import Way
 from headrace.plan.ways import choose_way
-from headrace.store.base import Point, Store, Version
+from headrace.store.base import Base, Point, Store, Version
 
 STEPS = 8  # of a view: go back to a kept version, take it over with another patience, choose again, …
 
@@ -40,19 +40,19 @@ def reconcile_views(
     `go_on` is called before each step, and raises if no more are to be taken.
     """
     versions = _versions(store)
-    unbacked = {version.view.name for version in versions if _is_ahead(version, lakes.get(version.view.stream))}
+    unbacked = {version.view.name for version in versions if _is_ahead(version, lakes)}
     for name in sorted(unbacked & set(catalog.views)):
         log.error("the lake has lost commits that this view had; it is recomputed from the lake", view=name)
     for name in sorted({v.view.name for v in versions} - set(catalog.views) | unbacked):
         go_on()
         store.drop(name)
     for view in catalog.views.values():
-        patience_ms = catalog.streams[view.stream].patience_ms
+        patience_ms = catalog.patience_ms(view)
         for _ in range(STEPS):
             go_on()
             way = choose_way(_versions(store), view, patience_ms)
             try:
-                if way is None or not _go(store, way, view, patience_ms, lakes.get(view.stream), between_steps):
+                if way is None or not _go(store, way, view, patience_ms, lakes, between_steps):
                     break
             except ConflictError as error:  # the batch layer has moved the version on since it was read
                 log.info("an edit chooses its way again", view=view.name, reason=str(error))
@@ -65,25 +65,34 @@ def point_of(lake: LakeState) -> Point:
     return Point(lake.next_commit, lake.position, lake.newest_us)
 
 
-def _go(store: Store, way: Way, view: View, patience_ms: int, lake: LakeState | None, between_steps: Between) -> bool:
+def _go(
+    store: Store,
+    way: Way,
+    view: View,
+    patience_ms: Mapping[str, int],
+    lakes: Mapping[str, LakeState],
+    between_steps: Between,
+) -> bool:
     """One step; whether there may be one more to take."""
     name = view.name
     match way:
         case Way("stop", int(number)):
             store.forget(name, number)
         case Way("adopt", int(number)):
-            with between_steps(view.stream):
+            with ExitStack() as steps:
+                for stream in view.streams:
+                    steps.enter_context(between_steps(stream))
                 store.adopt(view, fingerprint(view), patience_ms, number)
         case Way("revive", int(number)):
             store.revive(name, number)
-        case _ if lake is not None:
-            at = point_of(lake)
+        case _ if all(stream in lakes for stream in view.streams):
+            at = {stream: point_of(lakes[stream]) for stream in view.streams}
             version = store.register(view, fingerprint(view), patience_ms, at)
-            if version.state == "ready" and not at.commit:
+            if version.state == "ready":
                 store.promote(name, version.number)  # over no events, the one before has nothing that this has not
             return False
         case _:
-            return False  # its log cannot be read: there is nothing to compute it from
+            return False  # a log cannot be read: there is nothing to compute it from
     log.info("edited", view=name, by=way.kind, version=way.number)
     return True
 
@@ -93,8 +102,10 @@ def _versions(store: Store) -> list[Version]:
         return snapshot.versions()
 
 
-def _is_ahead(version: Version, lake: LakeState | None) -> bool:
-    if lake is None:
-        return False
-    lost = version.position is not None and not lake.position.covers(version.position)
-    return lost or version.applied_to > lake.next_commit
+def _is_ahead(version: Version, lakes: Mapping[str, LakeState]) -> bool:
+    return any(_is_base_ahead(base, lakes[base.stream]) for base in version.bases if base.stream in lakes)
+
+
+def _is_base_ahead(base: Base, lake: LakeState) -> bool:
+    lost = base.position is not None and not lake.position.covers(base.position)
+    return lost or base.applied_to > lake.next_commit

@@ -41,7 +41,7 @@ def rehearse(spark: SparkSession, scratch: Path, stopped: threading.Event) -> No
     table = LakeTable(folder / "lake", stream, fence=1)
     journal = Journal(folder / "journal", fence=1)
     store = open_temporary(folder)
-    store.register(view, fingerprint(view), stream.patience_ms)
+    store.register(view, fingerprint(view), catalog.patience_ms(view))
     append = Append(lambda: spark, stream, journal.reader, table, folder)
     speed = Speed(lambda: spark, stream, table, store, folder)
     ingest = Ingest(stream, journal)

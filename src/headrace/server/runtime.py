@@ -21,7 +21,7 @@ from headrace.define.model import Stream
 from headrace.disk import disk_full, is_disk_full
 from headrace.errors import HeadraceError, NotFoundError, did_you_mean
 from headrace.ingest.formats.layout import Layout
-from headrace.ingest.receiver import IngestReply, TokenState, read_token
+from headrace.ingest.receiver import IngestReply, TokenState
 from headrace.lake.dead import DeadLetters
 from headrace.lake.table import LakeTable
 from headrace.plan.change import Plan, RollbackStep
@@ -45,6 +45,7 @@ from headrace.server.state import (
 from headrace.server.stored import clean, take_lease
 from headrace.server.stream import RunningStream
 from headrace.server.threads import join_all
+from headrace.server.tokens import Tokens
 from headrace.spark.failures import one_line
 from headrace.spark.jobs import Job
 from headrace.spark.process import SparkProcess
@@ -93,7 +94,7 @@ class Runtime:
             self.monitor.freshness,
             workspace.data / "scratch" / f"past-{lease.fence}",
         )
-        self._applied = threading.Condition()
+        self._tokens = Tokens(self._store, lambda: self._pipelines, self.stopped)
         self._started: float | None = None
         self._threads: list[threading.Thread] = []
         clean(self._store, workspace.builds)
@@ -140,8 +141,7 @@ class Runtime:
         finally:
             if held:
                 self._changing.release()
-        with self._applied:
-            self._applied.notify_all()
+        self._tokens.notify()
         # Before what they use is closed. Each of them looks at `stopped`; the jobs that they wait for were cancelled.
         join_all([*self._threads, self._spark.starting], THREADS_END_S)
         self._children.close()
@@ -195,7 +195,7 @@ class Runtime:
 
     def _start_pipeline(self, pipeline: RunningStream) -> None:
         if self._spark.starts and not self.stopped.is_set():
-            pipeline.start(self._spark.session, self._scratch, self._on_applied)
+            pipeline.start(self._spark.session, self._scratch, self._tokens.notify)
 
     def _wait_until_flowing(self) -> None:
         """Until every stream looks for events, or says why it does not."""
@@ -275,7 +275,7 @@ class Runtime:
                 if not self.stopped.is_set():
                     log.exception("the batch layer failed")
             if worked:
-                self._on_applied()
+                self._tokens.notify()
             else:
                 self.stopped.wait(BEAT_S)
 
@@ -333,9 +333,9 @@ class Runtime:
         finally:
             self._children.prepare()
 
-    def explain(self, asked: CellQuestion, job: Job | None = None) -> Explanation:
+    def explain(self, question: CellQuestion, job: Job | None = None) -> Explanation:
         """The events behind a cell, found in the lake by Spark."""
-        return self._lake_questions.explain(asked, job)
+        return self._lake_questions.explain(question, job)
 
     def _lake_of(self, stream: str) -> tuple[Stream, LakeTable]:
         pipeline = self._pipeline(stream)
@@ -375,29 +375,11 @@ class Runtime:
 
     def token(self, token: str) -> TokenState:
         """Whether every view that answers, or is about to, has what the token stands for."""
-        read = read_token(token)
-        pipeline = self._pipelines.get(read[0]) if read else None
-        if read is None or pipeline is None:
-            raise NotFoundError(
-                f"token '{token}' is not a token of this workspace", expected="the token of an ingest reply"
-            )
-        stream, position = read
-        with self._store.snapshot() as snapshot:
-            versions = [v for v in snapshot.versions() if v.moves and v.view.stream == stream]
-        behind = [v for v in versions if v.position is None or not v.position.covers(position)]
-        in_lake = pipeline.table.state.position.covers(position)
-        return TokenState(in_lake and not behind, sorted(v.view.name for v in behind if v.stalled))
+        return self._tokens.state(token)
 
     def wait_token(self, token: str, timeout_s: float) -> TokenState:
-        """The same, but wait for it to be complete, or for all that is missing to be stalled."""
-        deadline = time.monotonic() + timeout_s
-        with self._applied:
-            while True:
-                state = self.token(token)
-                left = deadline - time.monotonic()
-                if state.complete or left <= 0 or self.stopped.is_set():
-                    return state
-                self._applied.wait(min(left, 1.0))
+        """The same, but wait for it to be complete."""
+        return self._tokens.wait(token, timeout_s)
 
     def _pipeline(self, stream: str) -> RunningStream:
         pipelines = self._pipelines
@@ -407,10 +389,6 @@ class Runtime:
                 f"stream '{stream}' does not exist", fix=f"{hint + ' ' if hint else ''}`headrace streams` lists all"
             )
         return pipelines[stream]
-
-    def _on_applied(self) -> None:
-        with self._applied:
-            self._applied.notify_all()
 
 
 def _clear(scratch: Path) -> None:

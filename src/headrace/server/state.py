@@ -23,9 +23,9 @@ class Shown:
         return cast("dict[str, Any]", orjson.loads(orjson.dumps(self)))
 
     @classmethod
-    def from_dict(cls, shown: Mapping[str, Any]) -> Self:
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
         """The value that `as_dict` shows. What only a newer server tells is left out."""
-        known = {name: value for name, value in shown.items() if name in cls.__dataclass_fields__}
+        known = {name: value for name, value in value.items() if name in cls.__dataclass_fields__}
         return cls(**{name: _read(cls.holds.get(name), value) for name, value in known.items()})
 
 

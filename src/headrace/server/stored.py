@@ -34,12 +34,12 @@ def take_lease(workspace: Workspace, url: str | None) -> Lease:
 
 def highest_fence(data: Path) -> int:
     """The highest fence that anything in the data folder was written under; 0 if there is nothing."""
-    found = [int(path.stem.rpartition("-")[2]) for path in data.glob("journal/*/*-*.seg") if path.stem[-8:].isdigit()]
-    found.append(opening.highest_fence(data))
+    fences = [int(path.stem.rpartition("-")[2]) for path in data.glob("journal/*/*-*.seg") if path.stem[-8:].isdigit()]
+    fences.append(opening.highest_fence(data))
     for lake in data.glob("lake/*"):
         with suppress(Exception):  # a log that cannot be read is named by whoever needs it
-            found.append(DeltaTable(lake).transaction_version(FENCE_ID) or 0)
-    return max(found, default=0)
+            fences.append(DeltaTable(lake).transaction_version(FENCE_ID) or 0)
+    return max(fences, default=0)
 
 
 def clean(store: Store, builds: Path) -> None:

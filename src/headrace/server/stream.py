@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from headrace.server.state import BuildStatus, StreamStatus
+from headrace.server.state import StreamStatus
 
 if TYPE_CHECKING:
     from headrace.define.model import Stream
@@ -16,8 +17,18 @@ if TYPE_CHECKING:
     from headrace.lake.table import LakeState, LakeTable
     from headrace.maintain.batch import Batch
     from headrace.spark.session import Session
-    from headrace.store.base import Version
+    from headrace.store.base import Base, Version
     from headrace.timing import Timing
+
+
+@dataclass(frozen=True)
+class BuildProgress:
+    """How far a build is in one stream; the numbers are None where its files are damaged."""
+
+    events_done: int | None
+    events: int | None
+    eta_s: float | None
+    error: str | None
 
 
 class RunningStream(Protocol):
@@ -86,14 +97,14 @@ class RunningStream(Protocol):
     def describe(self) -> StreamStatus:
         """Its numbers."""
 
-    def freshness(self, version: Version) -> tuple[int | None, str | None]:
-        """The age in ms of the oldest accepted event that a version has not; or why it is not known."""
+    def freshness(self, base: Base) -> tuple[int | None, str | None]:
+        """The age in ms of the oldest accepted event that a version does not have; or why it is not known."""
 
-    def lag_bytes(self, version: Version) -> int | None:
-        """How much of the transport a version has not; None while that is not known."""
+    def lag_bytes(self, base: Base) -> int | None:
+        """How many bytes of the transport a version does not have; None while that is not known."""
 
-    def progress(self, version: Version) -> BuildStatus:
-        """How far the build of a version is."""
+    def progress(self, version: Version) -> BuildProgress:
+        """How far the build of a version is in this stream."""
 
     def timings(self) -> dict[str, Timing]:
         """How long its lake commits and its steps of maintain took."""

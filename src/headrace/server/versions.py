@@ -10,7 +10,7 @@ from headrace.errors import NotFoundError, NotReadyError, StartingError, did_you
 from headrace.plan.cost import Costs, Size, lake_size, unread_size
 from headrace.plan.rollback import Rollback, plan_rollback
 from headrace.plan.ways import choose_way
-from headrace.server.describe import describe_audit, describe_versions
+from headrace.server.describe import describe_audit, describe_versions, total
 from headrace.server.reconcile import point_of
 from headrace.server.state import AuditStatus, RefreshStatus, VersionStatus
 from headrace.server.stream import RunningStream
@@ -31,9 +31,12 @@ class Versions:
     def of(self, view: str) -> list[VersionStatus]:
         """The versions of a view, newest first."""
         with self._store.snapshot() as snapshot:
-            pipeline = self._pipelines().get(_find(view, snapshot.versions()).view.stream)
-            errors = pipeline.batch.errors if pipeline and pipeline.batch else {}
-            own = {number: error for (name, number), error in list(errors.items()) if name == view}
+            streams = _find(view, snapshot.versions()).view.streams
+            pipelines = [pipeline for pipeline in map(self._pipelines().get, streams) if pipeline]
+            errors = [
+                error for pipeline in pipelines if pipeline.batch for error in list(pipeline.batch.errors.items())
+            ]
+            own = {number: error for (name, number), error in errors if name == view}
             return describe_versions(snapshot, view, own)
 
     def audits(self, view: str) -> list[AuditStatus]:
@@ -49,7 +52,7 @@ class Versions:
         measured = [rate for rate in rates if rate is not None]
         return Costs(self._size, min(measured, default=None), lambda view, ms: choose_way(versions, view, ms))
 
-    def needs_build(self, view: View, patience_ms: int) -> bool:
+    def needs_build(self, view: View, patience_ms: Mapping[str, int]) -> bool:
         """Whether no version has the rows of a view as it is wanted."""
         way = choose_way(self._all(), view, patience_ms)
         return way is not None and way.kind == "build"
@@ -63,21 +66,24 @@ class Versions:
     def refresh(self, view: str, *, full: bool) -> RefreshStatus:
         """Have the batch layer take over what the speed layer has; in full: build the view anew beside it."""
         version = _find(view, self._all())
-        pipeline = self._pipelines().get(version.view.stream)
-        if pipeline is None:
+        running = self._pipelines()
+        if not all(stream in running for stream in version.view.streams):
             raise unknown_view(view, ())  # dropped with its stream, just now
-        if pipeline.batch is None:
+        pipelines = {stream: running[stream] for stream in version.view.streams}
+        batches = [pipeline.batch for pipeline in pipelines.values() if pipeline.batch]
+        if len(batches) < len(pipelines):
             raise StartingError(
                 f"view '{view}' cannot be refreshed yet: Spark is starting", fix="retry in some seconds"
             )
         if full:
-            at = point_of(pipeline.table.state)
+            at = {stream: point_of(pipeline.table.state) for stream, pipeline in pipelines.items()}
             version = self._store.register(version.view, version.fingerprint, version.patience_ms, at)
         elif not version.serving:
             raise NotReadyError(f"view '{view}' is being built", fix="there is nothing to refresh yet")
         else:
-            pipeline.batch.refresh(view)
-        return RefreshStatus(view, version.number, version.horizon, version.applied_to)
+            for batch in batches:
+                batch.refresh(view)
+        return RefreshStatus(view, version.number, total(version, "horizon"), total(version, "applied_to"))
 
     def _all(self) -> list[Version]:
         with self._store.snapshot() as snapshot:

@@ -17,7 +17,7 @@ from headrace.serve.question import Question
 from headrace.serve.windows import COUNTS, slide
 from headrace.sql.as_of import quoted
 from headrace.sql.check import Refused
-from headrace.store.base import Version
+from headrace.store.base import Base, Version
 
 MOST_ROWS = 5_000_000  # of a view
 ROWS_AT_ONCE = 20_000  # composed windows that become one piece
@@ -26,7 +26,8 @@ FITS = "coalesce(min({0}) >= -9223372036854775808 AND max({0}) <= 92233720368547
 
 def describe_version(version: Version) -> dict[str, Any]:
     """What a child needs to know of a version, as JSON."""
-    return {"view": to_json(version.view), "patience_ms": version.patience_ms, "newest_us": version.newest_us}
+    bases = [(base.stream, base.patience_ms, base.newest_us) for base in version.bases]
+    return {"view": to_json(version.view), "bases": bases}
 
 
 def default_plan(version: Version) -> ReadPlan:
@@ -63,7 +64,8 @@ def load_view(
 def _read_version(said: dict[str, Any]) -> Version:
     view = from_json(said["view"])
     assert isinstance(view, View), "only views are tables"
-    return Version(view, 0, "", said["patience_ms"], "serving", newest_us=said["newest_us"])
+    bases = (Base(stream, patience_ms, newest_us=newest_us) for stream, patience_ms, newest_us in said["bases"])
+    return Version(view, 0, "", "serving", tuple(bases))
 
 
 def _windows(version: Version, planned: ReadPlan, pieces: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -24,8 +24,8 @@ from headrace.store.base import Snapshot, Store, Version
 
 DEFAULT_LIMIT, HIGHEST_LIMIT = 1_000, 100_000
 
-# Finds the store of a version as of an earlier commit, and how many commits are in it.
-FindAsOf = Callable[[Version, AsOf], AbstractContextManager[tuple[Store, int]]]
+# Finds the store of a version as of an earlier commit, and which commit that is, in words.
+FindAsOf = Callable[[Version, AsOf], AbstractContextManager[tuple[Store, str]]]
 
 
 @dataclass(frozen=True)
@@ -149,10 +149,10 @@ def _find(store: Store, reply: dict[str, Any], find_as_of: FindAsOf) -> Iterator
         raise SqlError(f"'{reply['table']}' names no commit or time")
     with store.snapshot() as snapshot:
         (serving,) = _named(snapshot, [reply["view"]], [])
-    with find_as_of(serving, as_of) as (as_of_store, commits):
+    with find_as_of(serving, as_of) as (as_of_store, reason):
         with as_of_store.snapshot() as snapshot:
             version = find_serving(snapshot, serving.view.name)
-        described = _describe(version, lambda version: (None, f"as of commit {commits}"))
+        described = _describe(version, lambda version: (None, reason))
         yield _AsOfView(as_of_store, version, {**described, "version": serving.number})
 
 
@@ -236,7 +236,7 @@ def _describe(version: Version, freshness: Freshness) -> dict[str, Any]:
     columns = version.view.columns
     return {
         "version": version.number,
-        "commits": {version.view.stream: version.applied_to},
+        "commits": version.commits,
         "newest_event": iso_us(version.newest_us),
         "freshness_ms": freshness_ms,
         "freshness_reason": reason,
@@ -255,6 +255,6 @@ def _least_fresh(views: Mapping[str, Mapping[str, Any]]) -> tuple[int | None, st
 def _commits(versions: Sequence[Version]) -> dict[str, int]:
     commits: dict[str, int] = {}
     for version in versions:
-        stream = version.view.stream
-        commits[stream] = min(version.applied_to, commits.get(stream, version.applied_to))
+        for stream, applied_to in version.commits.items():
+            commits[stream] = min(applied_to, commits.get(stream, applied_to))
     return commits

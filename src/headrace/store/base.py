@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import pyarrow as pa
@@ -50,39 +51,114 @@ class BatchTable:
 
 
 @dataclass(frozen=True)
-class Version:
-    """One definition of a view, where it stands in its life, and how far it has come.
+class Base:
+    """How far a version has read one of its base streams.
 
-    The batch layer's tables hold commits [0, horizon), as soon as it is ready; the speed layer's rows
-    [horizon, applied_to). While a beat moves the horizon on, the rows from `next_horizon` on are in a
-    speed table of their own.
+    The batch tables hold commits [0, horizon) of the stream, as soon as they are built; the speed tables
+    [horizon, applied_to). While a beat moves the horizon, the rows from `next_horizon` on are in a speed table of
+    their own.
     """
 
-    view: View
-    number: int
-    fingerprint: str
-    patience_ms: int
-    state: State
+    stream: str
+    patience_ms: int = 0
     horizon: int = 0
     next_horizon: int | None = None
     built_to: int = 0  # of a build: commits [0, built_to) have been computed
     applied_to: int = 0
     position: Position | None = TRANSPORT_START  # where the transport continues after commit applied_to - 1, if known
-    newest_us: int | None = None  # newest event time over the stream's commits [0, applied_to)
+    newest_us: int | None = None  # newest event time over commits [0, applied_to)
     applied_at_us: int = 0  # wall time of the last merge
-    changed_at_us: int = 0  # when it came into its state
-    stalled: str | None = None  # the error that keeps it from going on
-    alarm: str | None = None  # the drift for which a beat was refused
-    patience_from: int = 0  # the commit from which on its patience has been what it is
-    home: int | None = None  # the number that its tables were made under; None: a free edit took them
+    stalled: str | None = None  # the error that stops the computation of its events
     quarantined: bool = False  # it is stalled because computing it ends Java
-    replaces: int | None = None  # the number of the version that served before it, or does until it serves
+    alarm: str | None = None  # the drift for which a beat was refused
+    patience_from: int = 0  # the commit from which on the patience has been what it is
     batch: tuple[BatchTable, ...] = ()  # which tile [0, horizon)
+
+    @property
+    def built(self) -> bool:
+        """Whether the batch tables hold all commits [0, horizon)."""
+        return (self.batch[-1].to_commit if self.batch else 0) == self.horizon
+
+    def covers(self, position: Position) -> bool:
+        """Whether it is known to have everything before a position of the transport."""
+        return self.position is not None and self.position.covers(position)
+
+    @property
+    def settled_us(self) -> int | None:
+        """The event time up to which no more events are expected; None: there is no event yet."""
+        return None if self.newest_us is None else self.newest_us - self.patience_ms * 1000
+
+
+@dataclass(frozen=True)
+class Version:
+    """One definition of a view, its state, and how far it has read each of its base streams."""
+
+    view: View
+    number: int
+    fingerprint: str
+    state: State
+    bases: tuple[Base, ...]  # in the order of view.streams
+    changed_at_us: int = 0  # when it came into its state
+    home: int | None = None  # the number that its tables were made under; None: a free edit took them
+    replaces: int | None = None  # the number of the version that served before it, or does until it serves
 
     @property
     def id(self) -> VersionId:
         """What it is known by."""
         return self.view.name, self.number
+
+    def reads(self, stream: str) -> bool:
+        """Whether it reads a stream."""
+        return stream in self.view.streams
+
+    def base(self, stream: str) -> Base:
+        """How far it has read one of its streams."""
+        return self.bases[self.view.streams.index(stream)]
+
+    def lags(self, other: Version) -> bool:
+        """Whether it lacks commits that another version has, of a stream that both read."""
+        return any(self.commits.get(stream, commits) < commits for stream, commits in other.commits.items())
+
+    @property
+    def commits(self) -> dict[str, int]:
+        """How many commits of each stream are in it."""
+        return {base.stream: base.applied_to for base in self.bases}
+
+    @property
+    def patience_ms(self) -> dict[str, int]:
+        """The patience that it was computed with, by stream."""
+        return {base.stream: base.patience_ms for base in self.bases}
+
+    @property
+    def newest_us(self) -> int | None:
+        """The newest event time in it."""
+        return max((base.newest_us for base in self.bases if base.newest_us is not None), default=None)
+
+    @property
+    def settled_us(self) -> int | None:
+        """The event time up to which it expects no more events from any stream; None: one has no event yet."""
+        times = [base.settled_us for base in self.bases]
+        return None if None in times else min(time for time in times if time is not None)
+
+    @property
+    def batch(self) -> tuple[BatchTable, ...]:
+        """The batch tables of all streams."""
+        return tuple(table for base in self.bases for table in base.batch)
+
+    @property
+    def stalled(self) -> str | None:
+        """The first error that stops its computation."""
+        return next((base.stalled for base in self.bases if base.stalled), None)
+
+    @property
+    def quarantined(self) -> bool:
+        """Whether it must not be computed."""
+        return any(base.quarantined for base in self.bases)
+
+    @property
+    def alarm(self) -> str | None:
+        """The first drift for which a beat was refused."""
+        return next((base.alarm for base in self.bases if base.alarm), None)
 
     @property
     def serving(self) -> bool:
@@ -91,8 +167,8 @@ class Version:
 
     @property
     def whole(self) -> bool:
-        """Whether all commits [0, applied_to) are in its tables."""
-        return self.home is not None and (self.batch[-1].to_commit if self.batch else 0) == self.horizon
+        """Whether all commits [0, applied_to) of each stream are in its tables."""
+        return self.home is not None and all(base.built for base in self.bases)
 
     @property
     def live(self) -> bool:
@@ -119,6 +195,7 @@ class Point:
 
 
 START = Point(0, TRANSPORT_START, None)
+NO_HISTORY: Mapping[str, Point] = MappingProxyType({})  # each stream from its start
 
 
 @dataclass(frozen=True)
@@ -141,10 +218,11 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Audit:
-    """What came of comparing the two layers over commits [from_commit, to_commit)."""
+    """What came of comparing the two layers over commits [from_commit, to_commit) of a stream."""
 
     view: str
     number: int
+    stream: str
     from_commit: int
     to_commit: int
     at_us: int
@@ -231,27 +309,29 @@ class Store(Protocol):
     CORRECTIONS and each partial column; several files, or one, may hold several rows of a (key, pane).
     """
 
-    def register(self, view: View, fingerprint: str, patience_ms: int, at: Point = START) -> Version:
-        """A new version whose horizon is `at`; without history it is ready, and the first one serves at once.
+    def register(
+        self, view: View, fingerprint: str, patience_ms: Mapping[str, int], at: Mapping[str, Point] = NO_HISTORY
+    ) -> Version:
+        """A new version whose horizons are `at`; without history it is ready, and the first one serves at once.
 
-        Takes the place of a version of the view that does not serve yet.
+        `patience_ms` and `at` are by stream. Takes the place of a version of the view that does not serve yet.
         """
 
-    def adopt(self, view: View, fingerprint: str, patience_ms: int, number: int) -> Version:
+    def adopt(self, view: View, fingerprint: str, patience_ms: Mapping[str, int], number: int) -> Version:
         """A new version over the rows, or the build, of one whose rows have all that the definition needs.
 
         Over those of the one that serves it takes the place of any that does not serve yet.
         """
 
     def apply(self, step: Step, partials: Mapping[VersionId, Sequence[str]]) -> Changes:
-        """Merge each version's Parquet files and move it from step.from_commit to step.to_commit; what that changed.
+        """Merge each version's Parquet files and move it from step.from_commit to step.to_commit of the stream.
 
         Raises FencedError, with nothing changed, if a version is not where the step starts or another
         writer has fenced this one.
         """
 
-    def build(self, view: str, number: int, built_to: int) -> None:
-        """A build has begun, or come so far."""
+    def build(self, view: str, number: int, stream: str, built_to: int) -> None:
+        """A build has begun, or has come to this commit of a stream."""
 
     def make_batch_table(
         self,
@@ -268,8 +348,8 @@ class Store(Protocol):
         long, beside readers and steps; when `stopping` says so it ends with UnavailableError.
         """
 
-    def fill(self, view: str, number: int, table: BatchTable) -> None:
-        """The batch table of commits [0, horizon) is there: the version is ready."""
+    def fill(self, view: str, number: int, stream: str, table: BatchTable) -> None:
+        """The batch table of commits [0, horizon) of a stream is built: with the last one, the version is ready."""
 
     def promote(self, view: str, number: int) -> None:
         """Make a version serve; the one that did is retired."""
@@ -277,20 +357,26 @@ class Store(Protocol):
     def revive(self, view: str, number: int) -> None:
         """A retired version is brought on again, in the place of one that does not serve yet."""
 
-    def begin_beat(self, view: str, number: int) -> Version:
-        """Fix the next horizon where the version is now; later commits go to a speed table of their own."""
+    def begin_beat(self, view: str, number: int, stream: str) -> Version:
+        """Fix the next horizon of a stream where the version is now; later commits go to a speed table of their own."""
 
     def compare(
-        self, version: Version, partials: Sequence[Path], evidence: Path, *, stopping: Callable[[], bool] = never
+        self,
+        version: Version,
+        stream: str,
+        partials: Sequence[Path],
+        evidence: Path,
+        *,
+        stopping: Callable[[], bool] = never,
     ) -> Comparison:
-        """Compare the speed rows of commits [horizon, next_horizon) with the batch layer's partials of the same.
+        """Compare the speed rows of commits [horizon, next_horizon) of a stream with the batch layer's partials.
 
         If they disagree, `evidence` is then a Parquet file of these speed rows. Corrections are not compared where
         the patience has changed since the horizon. `stopping` as in `make_batch_table`.
         """
 
     def end_beat(self, version: Version, tables: Sequence[BatchTable], audit: Audit) -> None:
-        """Move the horizon on, onto these batch tables; the speed rows in front of it are dropped."""
+        """Move the horizon of the audit's stream, onto these batch tables; the speed rows before it are dropped."""
 
     def refuse_beat(self, version: Version, audit: Audit) -> None:
         """Record drift: an alarm, and both sides are kept."""
@@ -310,8 +396,11 @@ class Store(Protocol):
     def clean(self) -> None:
         """Remove batch tables that no version has, which a process that died left. Only while none is being made."""
 
-    def stall(self, view: str, number: int, error: str | None, *, quarantined: bool = False) -> None:
-        """Record why a version cannot go on, or that it can again. A quarantined one must not be computed."""
+    def stall(self, view: str, number: int, stream: str, error: str | None, *, quarantined: bool = False) -> None:
+        """Record why a version cannot continue with a stream, or that it can again.
+
+        One that is quarantined must not be computed.
+        """
 
     def snapshot(self) -> AbstractContextManager[Snapshot]:
         """A consistent read of versions and rows."""

@@ -58,7 +58,7 @@ def write(folder: Path, view: View, events: Iterable[Event]) -> Path:
 
 def merge(store: Store, folder: Path, version: Version, events: Iterable[Event]) -> Changes:
     """The next commit of a version, by the speed layer."""
-    at = find(store, version).applied_to
+    at = find(store, version).bases[0].applied_to
     return store.apply(step(at, at + 1), {version.id: [str(write(folder, version.view, events))]})
 
 
@@ -66,24 +66,24 @@ def build(
     store: Store, folder: Path, commits: Sequence[Iterable[Event]], view: View = VIEW, fingerprint: str = "a"
 ) -> Version:
     """A new version whose commits up to the horizon are in a batch table: it is ready."""
-    version = store.register(view, fingerprint, 5, point(len(commits)))
+    version = store.register(view, fingerprint, {"events": 5}, {"events": point(len(commits))})
     files = [write(folder, view, events) for events in commits]
-    store.build(view.name, version.number, len(commits))
-    store.fill(view.name, version.number, store.make_batch_table(version, (0, len(commits)), files))
+    store.build(view.name, version.number, "events", len(commits))
+    store.fill(view.name, version.number, "events", store.make_batch_table(version, (0, len(commits)), files))
     return find(store, version)
 
 
 def audit(version: Version, comparison: Comparison = Comparison(0, 0, ()), at_us: int = 1) -> Audit:  # noqa: B008
-    assert version.next_horizon is not None
+    assert version.bases[0].next_horizon is not None
     rest = (at_us, 1, comparison.events, comparison.rows, comparison.drift)
-    return Audit(version.view.name, version.number, version.horizon, version.next_horizon, *rest)
+    return Audit(*version.id, "events", version.bases[0].horizon, version.bases[0].next_horizon, *rest)
 
 
 def end_beat(store: Store, folder: Path, begun: Version, events: Iterable[Event], *, merged: bool = False) -> Version:
     """End a beat onto a table of these events beside the earlier ones, or merged with them."""
-    assert begun.next_horizon is not None
+    assert begun.bases[0].next_horizon is not None
     earlier = begun.batch if merged else ()
-    commits = (earlier[0].from_commit if earlier else begun.horizon, begun.next_horizon)
+    commits = (earlier[0].from_commit if earlier else begun.bases[0].horizon, begun.bases[0].next_horizon)
     table = store.make_batch_table(begun, commits, [write(folder, begun.view, events)], earlier)
     store.end_beat(begun, [table] if merged else [*begun.batch, table], audit(begun))
     return find(store, begun)

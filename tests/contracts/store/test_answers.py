@@ -56,7 +56,7 @@ class Loaded:
 
 
 def in_speed_tables(store: Store, folder: Path) -> Version:
-    version = store.register(VIEW, "a", 5)
+    version = store.register(VIEW, "a", {"events": 5})
     for events in COMMITS:
         merge(store, folder, version, events)
     return find(store, version)
@@ -77,7 +77,7 @@ def amid_a_beat(store: Store, folder: Path) -> Version:
     version = build(store, folder, COMMITS[:2], VIEW)
     store.promote("traffic", 1)
     merge(store, folder, version, COMMITS[2])
-    store.begin_beat("traffic", 1)
+    store.begin_beat("traffic", 1, "events")
     merge(store, folder, version, COMMITS[3])
     return find(store, version)
 
@@ -87,7 +87,7 @@ def after_beats(store: Store, folder: Path) -> Version:
     store.promote("traffic", 1)
     for events, merged in zip(COMMITS[1:3], (True, False), strict=True):
         merge(store, folder, version, events)
-        end_beat(store, folder, store.begin_beat("traffic", 1), events, merged=merged)
+        end_beat(store, folder, store.begin_beat("traffic", 1, "events"), events, merged=merged)
     merge(store, folder, version, COMMITS[3])
     return find(store, version)
 
@@ -100,8 +100,8 @@ def loaded(
     store = new_place(folder).open()
     version = request.param(store, folder)
     commits = [[], *COMMITS]
-    batch = [event for events in commits[: version.horizon + 1] for event in events]
-    speed = [event for events in commits[version.horizon + 1 :] for event in events]
+    batch = [event for events in commits[: version.bases[0].horizon + 1] for event in events]
+    speed = [event for events in commits[version.bases[0].horizon + 1 :] for event in events]
     yield Loaded(store, version, batch, speed)
     store.close()
 
@@ -165,7 +165,7 @@ def test_rows_are_counted_by_layer(loaded: Loaded) -> None:
 @pytest.mark.parametrize("of", TYPES, ids=str)
 def test_a_page_goes_on_behind_a_key_of_any_type_and_behind_null(store: Store, tmp_path: Path, of: Type) -> None:
     view: View = make_view("traffic", keys=[of])
-    version = store.register(view, "f", 0)
+    version = store.register(view, "f", {"events": 0})
     value = simple_event(None, 0).values[of.name]
     file = write(tmp_path, view, [simple_event(key, 0) for key in (None, value)])
     store.apply(step(0, 1), {version.id: [str(file)]})

@@ -14,7 +14,7 @@ import pytest
 from headrace.aggregate import REGISTRY
 from headrace.define.model import Column, View
 from headrace.errors import ConflictError, CorruptionError, UnavailableError
-from headrace.store.base import CORRECTIONS, EVENTS, Comparison, Drift, Store, Version
+from headrace.store.base import CORRECTIONS, EVENTS, BatchTable, Comparison, Drift, Store, Version
 from tests.contracts.store.layers import (
     VIEW,
     audit,
@@ -41,15 +41,15 @@ def events_of(count: int = 60) -> list[Event]:
 
 def begin(store: Store, folder: Path, events: Sequence[Event], view: View = VIEW) -> Version:
     """A version with these events in two commits of the speed layer, and a beat over them begun."""
-    version = store.register(view, "a", 5)
+    version = store.register(view, "a", {"events": 5})
     for part in (events[::2], events[1::2]):
         merge(store, folder, version, part)
-    return store.begin_beat(view.name, version.number)
+    return store.begin_beat(view.name, version.number, "events")
 
 
 def compare(store: Store, folder: Path, begun: Version, batch: Sequence[Event], files: int = 3) -> Comparison:
     paths = [write(folder, begun.view, batch[i::files]) for i in range(files)]
-    return store.compare(begun, paths, folder / "evidence.parquet")
+    return store.compare(begun, "events", paths, folder / "evidence.parquet")
 
 
 def drift_of(store: Store, folder: Path, batch: Sequence[Event], speed: Sequence[Event]) -> dict[str, Drift]:
@@ -61,18 +61,18 @@ def drift_of(store: Store, folder: Path, batch: Sequence[Event], speed: Sequence
 
 
 def test_nothing_makes_an_empty_table(store: Store) -> None:
-    version = store.register(VIEW, "a", 5, point(3))
-    store.build("traffic", 1, 3)
+    version = store.register(VIEW, "a", {"events": 5}, {"events": point(3)})
+    store.build("traffic", 1, "events", 3)
     table = store.make_batch_table(version, (0, 3), [])
     assert (table.rows, table.events) == (0, 0)
-    store.fill("traffic", 1, table)
+    store.fill("traffic", 1, "events", table)
     store.promote("traffic", 1)
     assert counted(store, serving(store)) == 0
     assert store.faults_of(serving(store)) == []
 
 
 def test_a_broken_file_of_partials_is_named(store: Store, tmp_path: Path) -> None:
-    version = store.register(VIEW, "a", 5, point(3))
+    version = store.register(VIEW, "a", {"events": 5}, {"events": point(3)})
     good, bad = write(tmp_path, VIEW, events_of(5)), tmp_path / "it's bad.parquet"
     bad.write_bytes(good.read_bytes()[:-100])
     with pytest.raises(CorruptionError, match=r"view 'traffic': batch table .* cannot be made: file .*bad"):
@@ -80,14 +80,18 @@ def test_a_broken_file_of_partials_is_named(store: Store, tmp_path: Path) -> Non
     assert states(store) == [(1, "registered")]
 
 
+def with_tables(version: Version, *tables: BatchTable) -> Version:
+    return replace(version, bases=(replace(version.bases[0], batch=tables),))
+
+
 def test_a_lost_batch_table_is_told_and_its_version_discarded(store: Store, tmp_path: Path) -> None:
     built = build(store, tmp_path, [events_of(5)])
     store.promote("traffic", 1)
     assert store.faults_of(built) == []
-    lost = replace(built, batch=(replace(built.batch[0], file="lost"),))
+    lost = with_tables(built, replace(built.batch[0], file="lost"))
     (fault,) = store.faults_of(lost)
     assert "lost" in fault
-    other = replace(built, batch=(replace(built.batch[0], events=6),))
+    other = with_tables(built, replace(built.batch[0], events=6))
     assert len(store.faults_of(other)) == 1, "a table that is not the one"
     store.discard("traffic", 1)
     assert versions(store) == [], "nobody answers for its view"
@@ -96,21 +100,21 @@ def test_a_lost_batch_table_is_told_and_its_version_discarded(store: Store, tmp_
 def test_a_table_that_no_version_has_is_cleaned_away(store: Store, tmp_path: Path) -> None:
     built = build(store, tmp_path, [events_of(5)])
     unused = store.make_batch_table(built, (0, 1), [write(tmp_path, VIEW, events_of(3))])
-    assert store.faults_of(replace(built, batch=(unused,))) == []
+    assert store.faults_of(with_tables(built, unused)) == []
     store.clean()
     assert store.faults_of(built) == []
-    assert len(store.faults_of(replace(built, batch=(unused,)))) == 1
+    assert len(store.faults_of(with_tables(built, unused))) == 1
 
 
 def test_much_work_is_done_alike_and_can_be_stopped(store: Store, tmp_path: Path) -> None:
     events = [Event((f"/{i}",), 0, {}) for i in range(MANY)]
     file = write(tmp_path, COUNTS, events)
-    version = store.register(COUNTS, "a", 5)
+    version = store.register(COUNTS, "a", {"events": 5})
     merge(store, tmp_path, version, events)
-    begun = store.begin_beat("traffic", 1)
+    begun = store.begin_beat("traffic", 1, "events")
     with pytest.raises(UnavailableError, match="cannot be compared; found the server is stopping"):
-        store.compare(begun, [file], tmp_path / "evidence", stopping=lambda: True)
-    assert store.compare(begun, [file], tmp_path / "evidence") == Comparison(MANY, MANY, ())
+        store.compare(begun, "events", [file], tmp_path / "evidence", stopping=lambda: True)
+    assert store.compare(begun, "events", [file], tmp_path / "evidence") == Comparison(MANY, MANY, ())
     with pytest.raises(UnavailableError, match="cannot be made; found the server is stopping; nothing was changed"):
         store.make_batch_table(begun, (0, 1), [file], stopping=lambda: True)
     store.end_beat(begun, [store.make_batch_table(begun, (0, 1), [file])], audit(begun))
@@ -172,19 +176,19 @@ def test_corrections_count_unless_patience_changed(store: Store, tmp_path: Path)
     table = pq.read_table(file)
     at = table.column_names.index(CORRECTIONS)
     pq.write_table(table.set_column(at, CORRECTIONS, pa.array([1] * table.num_rows, pa.int64())), file)
-    (drift,) = store.compare(begun, [file], tmp_path / "evidence").drift
+    (drift,) = store.compare(begun, "events", [file], tmp_path / "evidence").drift
     assert (drift.column, drift.rows) == ("corrections", 12)
-    adopted = store.adopt(VIEW, "a", 9, 1)
-    assert adopted.next_horizon == begun.next_horizon, "the beat goes on"
-    assert store.compare(adopted, [file], tmp_path / "evidence").drift == ()
+    adopted = store.adopt(VIEW, "a", {"events": 9}, 1)
+    assert adopted.bases[0].next_horizon == begun.bases[0].next_horizon, "the beat goes on"
+    assert store.compare(adopted, "events", [file], tmp_path / "evidence").drift == ()
 
 
 def test_a_layer_without_rows_is_compared_too(store: Store, tmp_path: Path) -> None:
-    nothing = store.register(make_view("nothing"), "a", 5)
+    nothing = store.register(make_view("nothing"), "a", {"events": 5})
     merge(store, tmp_path, nothing, [])
-    begun = store.begin_beat("nothing", 1)
-    assert store.compare(begun, [], tmp_path / "evidence") == Comparison(0, 0, ())
-    comparison = store.compare(begin(store, tmp_path, events_of()), [], tmp_path / "evidence")
+    begun = store.begin_beat("nothing", 1, "events")
+    assert store.compare(begun, "events", [], tmp_path / "evidence") == Comparison(0, 0, ())
+    comparison = store.compare(begin(store, tmp_path, events_of()), "events", [], tmp_path / "evidence")
     assert (comparison.rows, comparison.events) == (12, 0)
     assert (comparison.drift[0].column, comparison.drift[0].rows) == ("events", 12)
 
@@ -202,11 +206,11 @@ def test_a_view_of_one_row_is_compared(store: Store, tmp_path: Path) -> None:
 
 def test_a_beat_moves_the_horizon_on_and_later_commits_beside_it(store: Store, tmp_path: Path) -> None:
     begun = begin(store, tmp_path, events_of(10))
-    assert (begun.horizon, begun.next_horizon) == (0, 2)
+    assert (begun.bases[0].horizon, begun.bases[0].next_horizon) == (0, 2)
     merge(store, tmp_path, begun, events_of(3))
     assert counted(store, find(store, begun)) == 13
     ended = end_beat(store, tmp_path, begun, events_of(10))
-    assert (ended.horizon, ended.next_horizon, ended.applied_to) == (2, None, 3)
+    assert (ended.bases[0].horizon, ended.bases[0].next_horizon, ended.bases[0].applied_to) == (2, None, 3)
     assert counted(store, ended) == 13
     with store.snapshot() as snapshot:
         assert snapshot.speed_events(ended) == 3
@@ -217,23 +221,23 @@ def test_a_beat_moves_the_horizon_on_and_later_commits_beside_it(store: Store, t
 def test_batch_tables_are_merged_or_kept_beside_each_other(store: Store, tmp_path: Path) -> None:
     ended = end_beat(store, tmp_path, begin(store, tmp_path, events_of(10)), events_of(10))
     merge(store, tmp_path, ended, events_of(4))
-    beside = end_beat(store, tmp_path, store.begin_beat("traffic", 1), events_of(4))
+    beside = end_beat(store, tmp_path, store.begin_beat("traffic", 1, "events"), events_of(4))
     assert [(table.from_commit, table.to_commit) for table in beside.batch] == [(0, 2), (2, 3)]
     merge(store, tmp_path, ended, events_of(5))
-    merged = end_beat(store, tmp_path, store.begin_beat("traffic", 1), events_of(5), merged=True)
+    merged = end_beat(store, tmp_path, store.begin_beat("traffic", 1, "events"), events_of(5), merged=True)
     assert [(table.from_commit, table.to_commit) for table in merged.batch] == [(0, 4)]
     assert merged.batch[0].events == counted(store, merged) == 19
     assert len(store.faults_of(beside)) == 2, "what was merged is gone"
 
 
 def test_a_beat_needs_something_to_take_and_that_none_runs(store: Store, tmp_path: Path) -> None:
-    store.register(VIEW, "a", 5)
+    store.register(VIEW, "a", {"events": 5})
     with pytest.raises(ConflictError, match="nothing that a beat could take"):
-        store.begin_beat("traffic", 1)
+        store.begin_beat("traffic", 1, "events")
     merge(store, tmp_path, serving(store), events_of(2))
-    store.begin_beat("traffic", 1)
+    store.begin_beat("traffic", 1, "events")
     with pytest.raises(ConflictError, match="or one under way"):
-        store.begin_beat("traffic", 1)
+        store.begin_beat("traffic", 1, "events")
 
 
 def test_drift_is_an_alarm_and_both_sides_are_kept(store: Store, tmp_path: Path) -> None:
@@ -242,7 +246,7 @@ def test_drift_is_an_alarm_and_both_sides_are_kept(store: Store, tmp_path: Path)
     store.refuse_beat(begun, audit(begun, comparison, at_us=5))
     refused = serving(store)
     assert str(refused.alarm).startswith("the two layers disagree over commits [0, 2): events: 1 rows, such as k0")
-    assert (refused.horizon, refused.next_horizon) == (0, 2)
+    assert (refused.bases[0].horizon, refused.bases[0].next_horizon) == (0, 2)
     assert counted(store, refused) == 10
     store.end_beat(begun, [store.make_batch_table(begun, (0, 2), [])], audit(begun, at_us=6))
     assert serving(store).alarm is None
@@ -255,7 +259,7 @@ def test_drift_is_an_alarm_and_both_sides_are_kept(store: Store, tmp_path: Path)
 def test_a_beat_whose_version_was_edited_meanwhile_changes_nothing(store: Store, tmp_path: Path) -> None:
     begun = begin(store, tmp_path, events_of(10))
     table = store.make_batch_table(begun, (0, 2), [write(tmp_path, VIEW, events_of(10))])
-    store.adopt(replace(VIEW, columns=VIEW.columns[:1]), "b", 5, 1)
+    store.adopt(replace(VIEW, columns=VIEW.columns[:1]), "b", {"events": 5}, 1)
     with pytest.raises(ConflictError, match="version 1 has changed meanwhile"):
         store.end_beat(begun, [table], audit(begun))
     with store.snapshot() as snapshot:

@@ -25,27 +25,28 @@ MINUTE = 60_000
 
 
 def test_a_step_without_files_still_moves(store: Store) -> None:
-    version = store.register(VIEW, "a", 5)
+    version = store.register(VIEW, "a", {"events": 5})
     store.apply(step(0, 3), {version.id: []})
     moved = serving(store)
-    assert (moved.applied_to, moved.position) == (3, Position.at(30))
-    assert (moved.newest_us, moved.applied_at_us) == (180_000_000, 3)
+    assert (moved.bases[0].applied_to, moved.bases[0].position) == (3, Position.at(30))
+    assert (moved.newest_us, moved.bases[0].applied_at_us) == (180_000_000, 3)
 
 
 @pytest.mark.parametrize("position", [START, Position.at(10**12), Position((3, 0, 7)), None])
 def test_a_position_is_there_after_a_restart(place: Place, position: Position | None) -> None:
     store = place.open(1)
-    assert store.register(VIEW, "a", 5, Point(0, Position((1, 2)), None)).position == Position((1, 2))
+    version = store.register(VIEW, "a", {"events": 5}, {"events": Point(0, Position((1, 2)), None)})
+    assert version.bases[0].position == Position((1, 2))
     store.apply(replace(step(0, 1), position=position), {(VIEW.name, 1): []})
-    assert serving(store).position == position
+    assert serving(store).bases[0].position == position
     store.close()
     again = place.open(2)
-    assert serving(again).position == position
+    assert serving(again).bases[0].position == position
     again.close()
 
 
 def test_files_may_share_cells_and_each_merge_adds_to_those_before(store: Store, tmp_path: Path) -> None:
-    version = store.register(VIEW, "a", 5)
+    version = store.register(VIEW, "a", {"events": 5})
     files = [str(write(tmp_path, VIEW, [simple_event("/a", 0), simple_event(None, 0)])) for _ in range(2)]
     store.apply(step(0, 1), {version.id: files})
     store.apply(step(1, 2), {version.id: [*files, str(write(tmp_path, VIEW, [simple_event("/a", MINUTE)]))]})
@@ -57,7 +58,7 @@ def test_files_may_share_cells_and_each_merge_adds_to_those_before(store: Store,
 
 
 def test_corrections_are_added_up(store: Store, tmp_path: Path) -> None:
-    version = store.register(VIEW, "a", 5)
+    version = store.register(VIEW, "a", {"events": 5})
     file = write(tmp_path, VIEW, [simple_event("/a", 0), simple_event("/b", 0)])
     table = pq.read_table(file)
     at = table.column_names.index(CORRECTIONS)
@@ -69,23 +70,23 @@ def test_corrections_are_added_up(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_step_that_does_not_fit_changes_nothing(store: Store, tmp_path: Path) -> None:
-    store.register(VIEW, "a", 5)
+    store.register(VIEW, "a", {"events": 5})
     other = make_view("other")
-    store.register(other, "b", 5)
+    store.register(other, "b", {"events": 5})
     store.apply(step(0, 1), {("other", 1): []})
     file = write_partials(tmp_path / "p", VIEW, [simple_event("/a", 0)])
     with pytest.raises(FencedError, match=r"view 'other' version 1: commits \[0, 1\).*found commit 1 and fence 7"):
         store.apply(step(0, 1), {("traffic", 1): [file], ("other", 1): [file]})
-    assert serving(store).applied_to == 0
+    assert serving(store).bases[0].applied_to == 0
     assert counted(store, serving(store)) == 0
 
 
 def test_an_unreadable_file_changes_nothing(store: Store, tmp_path: Path) -> None:
-    store.register(VIEW, "a", 5)
+    store.register(VIEW, "a", {"events": 5})
     (tmp_path / "bad.parquet").write_bytes(b"not parquet")
     with pytest.raises(Exception, match=r"bad\.parquet"):
         store.apply(step(0, 1), {("traffic", 1): [str(tmp_path / "bad.parquet")]})
-    assert serving(store).applied_to == 0
+    assert serving(store).bases[0].applied_to == 0
     store.apply(step(0, 1), {("traffic", 1): []})  # the store goes on
 
 
@@ -99,7 +100,10 @@ def cells(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def test_a_step_says_which_cells_it_changed(store: Store, tmp_path: Path) -> None:
-    first, other = store.register(VIEW, "a", 5), store.register(make_view("other", keys=()), "b", 5)
+    first, other = (
+        store.register(VIEW, "a", {"events": 5}),
+        store.register(make_view("other", keys=()), "b", {"events": 5}),
+    )
     before = [simple_event("/a", 0), simple_event("/b", 0)]
     merge(store, tmp_path, first, before)
     store.apply(step(0, 1), {other.id: []})
@@ -115,7 +119,7 @@ def test_a_step_says_which_cells_it_changed(store: Store, tmp_path: Path) -> Non
 
 def test_changed_cells_have_keys_of_the_view_s_types(store: Store, tmp_path: Path) -> None:
     view = make_view("typed", keys=(STRING, DOUBLE, TIMESTAMP))
-    version = store.register(view, "a", 5)
+    version = store.register(view, "a", {"events": 5})
     day = datetime(1, 1, 1, tzinfo=UTC)  # beyond what nanoseconds can hold
     values = simple_event(None, 0).values
     events = [Event(("/a", math.nan, day), 0, values), Event((None, None, None), 0, values)]
@@ -137,7 +141,7 @@ def test_a_snapshot_stays_as_it_was(store: Store, tmp_path: Path) -> None:
     merge(store, tmp_path, version, [simple_event("/a", 0)])
     with store.snapshot() as snapshot:
         before = snapshot.versions()
-        begun = store.begin_beat("traffic", 1)
+        begun = store.begin_beat("traffic", 1, "events")
         merge(store, tmp_path, version, [simple_event("/b", 0)])
         end_beat(store, tmp_path, begun, [simple_event("/a", 0)], merged=True)
         assert snapshot.versions() == before
@@ -145,13 +149,13 @@ def test_a_snapshot_stays_as_it_was(store: Store, tmp_path: Path) -> None:
         assert snapshot.rows(before[0], TOTAL)[0][1] == 2
         assert snapshot.count(before[0]) == (1, 1)
     assert counted(store, serving(store)) == 3
-    assert find(store, version).horizon == 2
+    assert find(store, version).bases[0].horizon == 2
 
 
 def test_readers_never_see_half_a_merge(store: Store, tmp_path: Path) -> None:
     pages = 50
-    store.register(VIEW, "a", 5)
-    store.register(make_view("other"), "b", 5)
+    store.register(VIEW, "a", {"events": 5})
+    store.register(make_view("other"), "b", {"events": 5})
     file = write_partials(tmp_path / "p", VIEW, [simple_event(f"/{i}", 0) for i in range(pages)])
     seen: list[tuple[int, int, int, int]] = []
     failures: list[BaseException] = []
@@ -165,7 +169,7 @@ def test_readers_never_see_half_a_merge(store: Store, tmp_path: Path) -> None:
                     assert first is not None
                     assert second is not None
                     events = [sum(row[1] for row in snapshot.rows(v, TOTAL)) for v in (first, second)]
-                    seen.append((first.applied_to, second.applied_to, *events))
+                    seen.append((first.bases[0].applied_to, second.bases[0].applied_to, *events))
         except BaseException as error:
             failures.append(error)
 

@@ -34,29 +34,29 @@ def replaced(store: Store) -> dict[int, int | None]:
 
 
 def test_without_history_the_first_version_serves_and_a_second_waits(store: Store) -> None:
-    first, second = store.register(VIEW, "a", 5), store.register(VIEW, "b", 6)
+    first, second = store.register(VIEW, "a", {"events": 5}), store.register(VIEW, "b", {"events": 6})
     with store.snapshot() as snapshot:
         assert snapshot.versions() == [first, second]
         assert snapshot.serving("traffic") == first
         assert snapshot.serving("other") is None
-    assert (first.serving, first.applied_to, first.newest_us) == (True, 0, None)
-    assert (second.state, second.fingerprint, second.patience_ms) == ("ready", "b", 6)
+    assert (first.serving, first.bases[0].applied_to, first.newest_us) == (True, 0, None)
+    assert (second.state, second.fingerprint, second.patience_ms) == ("ready", "b", {"events": 6})
 
 
 def test_a_version_with_history_is_built_before_it_serves(store: Store, tmp_path: Path) -> None:
-    version = store.register(VIEW, "a", 5, point(3))
-    assert (version.state, version.horizon, version.applied_to) == ("registered", 3, 3)
+    version = store.register(VIEW, "a", {"events": 5}, {"events": point(3)})
+    assert (version.state, version.bases[0].horizon, version.bases[0].applied_to) == ("registered", 3, 3)
     assert not version.whole
     with pytest.raises(ConflictError, match="version 1 has changed meanwhile; found state registered"):
         store.promote("traffic", 1)
-    store.build("traffic", 1, 1)
-    store.build("traffic", 1, 3)
-    assert (find(store, version).state, find(store, version).built_to) == ("building", 3)
+    store.build("traffic", 1, "events", 1)
+    store.build("traffic", 1, "events", 3)
+    assert (find(store, version).state, find(store, version).bases[0].built_to) == ("building", 3)
     table = store.make_batch_table(version, (0, 3), [write(tmp_path, VIEW, [simple_event("/a", 0)])])
     assert (table.from_commit, table.to_commit, table.rows, table.events) == (0, 3, 1, 1)
     with pytest.raises(ConflictError, match="found horizon 3"):
-        store.fill("traffic", 1, replace(table, to_commit=2))
-    store.fill("traffic", 1, table)
+        store.fill("traffic", 1, "events", replace(table, to_commit=2))
+    store.fill("traffic", 1, "events", table)
     ready = find(store, version)
     assert (ready.state, ready.batch, ready.whole) == ("ready", (table,), True)
     store.promote("traffic", 1)
@@ -65,13 +65,13 @@ def test_a_version_with_history_is_built_before_it_serves(store: Store, tmp_path
 
 
 def test_rows_of_a_version_that_is_not_built_cannot_be_read(store: Store) -> None:
-    version = store.register(VIEW, "a", 5, point(3))
+    version = store.register(VIEW, "a", {"events": 5}, {"events": point(3)})
     with pytest.raises(Exception, match="view 'traffic' version 1 has no rows to read; found state registered"):
         counted(store, version)
 
 
 def test_promote_swaps_and_the_older_one_is_frozen(store: Store, tmp_path: Path) -> None:
-    first, second = store.register(VIEW, "a", 5), store.register(VIEW, "b", 6)
+    first, second = store.register(VIEW, "a", {"events": 5}), store.register(VIEW, "b", {"events": 6})
     file = write_partials(tmp_path / "p", VIEW, [simple_event("/a", 0)])
     store.apply(step(0, 1), {first.id: [], second.id: [file]})
     store.promote("traffic", 2)
@@ -82,28 +82,28 @@ def test_promote_swaps_and_the_older_one_is_frozen(store: Store, tmp_path: Path)
 
 
 def test_a_version_behind_the_one_that_serves_is_not_promoted(store: Store, tmp_path: Path) -> None:
-    first = store.register(VIEW, "a", 5)
-    store.register(VIEW, "b", 5)
+    first = store.register(VIEW, "a", {"events": 5})
+    store.register(VIEW, "b", {"events": 5})
     merge(store, tmp_path, first, [simple_event("/a", 0)])
-    with pytest.raises(ConflictError, match="found commit 0, behind 1 of the old one"):
+    with pytest.raises(ConflictError, match="found 0 commits of events; the serving version has 1 commits of events"):
         store.promote("traffic", 2)
     assert states(store) == [(1, "serving"), (2, "ready")]
 
 
 def test_a_newer_version_takes_the_place_of_one_that_does_not_serve_yet(store: Store) -> None:
-    store.register(VIEW, "a", 5)
-    store.register(VIEW, "b", 5, point(3))
-    store.register(VIEW, "c", 5, point(3))
+    store.register(VIEW, "a", {"events": 5})
+    store.register(VIEW, "b", {"events": 5}, {"events": point(3)})
+    store.register(VIEW, "c", {"events": 5}, {"events": point(3)})
     assert states(store) == [(1, "serving"), (3, "registered")]
 
 
 def test_a_free_edit_takes_the_rows_over(store: Store, tmp_path: Path) -> None:
-    first = store.register(VIEW, "a", 5)
+    first = store.register(VIEW, "a", {"events": 5})
     merge(store, tmp_path, first, [simple_event("/a", 0)])
     narrower = replace(VIEW, columns=VIEW.columns[:2])
-    adopted = store.adopt(narrower, "b", 9, 1)
+    adopted = store.adopt(narrower, "b", {"events": 9}, 1)
     assert states(store) == [(1, "retired"), (2, "serving")]
-    assert (adopted.applied_to, adopted.patience_ms, adopted.patience_from) == (1, 9, 1)
+    assert (adopted.bases[0].applied_to, adopted.patience_ms, adopted.bases[0].patience_from) == (1, {"events": 9}, 1)
     assert counted(store, serving(store)) == 1
     merge(store, tmp_path, adopted, [simple_event("/b", 0)])
     assert counted(store, serving(store)) == 2
@@ -112,22 +112,22 @@ def test_a_free_edit_takes_the_rows_over(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_free_edit_of_a_build_goes_on_with_it(store: Store) -> None:
-    store.register(VIEW, "a", 5)
-    store.register(VIEW, "b", 5, point(3))
-    store.build("traffic", 2, 2)
-    adopted = store.adopt(VIEW, "c", 5, 2)
+    store.register(VIEW, "a", {"events": 5})
+    store.register(VIEW, "b", {"events": 5}, {"events": point(3)})
+    store.build("traffic", 2, "events", 2)
+    adopted = store.adopt(VIEW, "c", {"events": 5}, 2)
     assert states(store) == [(1, "serving"), (3, "building")]
-    assert (adopted.built_to, adopted.horizon, adopted.replaces) == (2, 3, 1)
-    store.adopt(VIEW, "d", 6, 1)
+    assert (adopted.bases[0].built_to, adopted.bases[0].horizon, adopted.replaces) == (2, 3, 1)
+    store.adopt(VIEW, "d", {"events": 6}, 1)
     assert states(store) == [(1, "retired"), (4, "serving")], "an edit of what serves ends the build"
 
 
 def test_a_retired_version_is_brought_on_again(store: Store, tmp_path: Path) -> None:
-    first, second = store.register(VIEW, "a", 5), store.register(VIEW, "b", 5)
+    first, second = store.register(VIEW, "a", {"events": 5}), store.register(VIEW, "b", {"events": 5})
     store.promote("traffic", 2)
     merge(store, tmp_path, second, [simple_event("/a", 0)])
-    store.register(VIEW, "c", 5, point(1))
-    store.stall("traffic", 1, "boom", quarantined=True)
+    store.register(VIEW, "c", {"events": 5}, {"events": point(1)})
+    store.stall("traffic", 1, "events", "boom", quarantined=True)
     store.revive("traffic", 1)
     assert states(store) == [(1, "ready"), (2, "serving")]
     assert (find(store, first).stalled, find(store, first).quarantined) == (None, False)
@@ -150,30 +150,30 @@ def test_forget_removes_a_version_that_does_not_serve(store: Store, tmp_path: Pa
 
 
 def test_drop_forgets_all_and_a_new_view_may_take_the_name(store: Store) -> None:
-    store.register(VIEW, "a", 5)
-    store.register(VIEW, "b", 5)
+    store.register(VIEW, "a", {"events": 5})
+    store.register(VIEW, "b", {"events": 5})
     store.drop("traffic")
     assert versions(store) == []
-    again = store.register(VIEW, "c", 5)
+    again = store.register(VIEW, "c", {"events": 5})
     assert counted(store, again) == 0
     assert again.number == 3, "no number is used twice"
 
 
 def test_a_stall_is_recorded_and_lifted(store: Store) -> None:
-    store.register(VIEW, "a", 5)
-    store.stall("traffic", 1, "boom", quarantined=True)
+    store.register(VIEW, "a", {"events": 5})
+    store.stall("traffic", 1, "events", "boom", quarantined=True)
     assert (serving(store).stalled, serving(store).quarantined) == ("boom", True)
-    store.stall("traffic", 1, None)
+    store.stall("traffic", 1, "events", None)
     assert (serving(store).stalled, serving(store).quarantined) == (None, False)
 
 
 def test_a_version_that_is_gone_is_named(store: Store) -> None:
     for call in (
-        lambda: store.stall("traffic", 1, "boom"),
-        lambda: store.build("traffic", 1, 0),
+        lambda: store.stall("traffic", 1, "events", "boom"),
+        lambda: store.build("traffic", 1, "events", 0),
         lambda: store.promote("traffic", 1),
         lambda: store.forget("traffic", 1),
-        lambda: store.begin_beat("traffic", 1),
+        lambda: store.begin_beat("traffic", 1, "events"),
         lambda: store.apply(step(0, 1), {("traffic", 1): []}),
     ):
         with pytest.raises(ConflictError, match="version 1 has changed meanwhile; found no such version"):
@@ -193,24 +193,24 @@ def test_views_whose_names_differ_in_case_or_signs_have_their_own_rows(store: St
 
 
 def test_edits_builds_and_rollbacks_say_what_they_replaced(store: Store) -> None:
-    store.register(VIEW, "one", 0)
-    store.register(OTHER, "other", 0)
+    store.register(VIEW, "one", {"events": 0})
+    store.register(OTHER, "other", {"events": 0})
     assert replaced(store) == {1: None, 2: 1}, "what it will replace"
     store.promote("traffic", 2)
-    store.register(VIEW, "again", 0)
+    store.register(VIEW, "again", {"events": 0})
     store.promote("traffic", 3)
     assert replaced(store) == {1: None, 2: 1, 3: 2}
     store.revive("traffic", 1)
     store.promote("traffic", 1)
     assert replaced(store) == {1: 3, 2: 1, 3: 2}, "the rollback to 1 replaced 3"
-    store.adopt(VIEW, "one", 5, 1)
+    store.adopt(VIEW, "one", {"events": 5}, 1)
     assert replaced(store)[4] == 1
 
 
 def test_an_edit_of_a_version_that_does_not_serve_yet_replaces_what_serves(store: Store) -> None:
-    store.register(VIEW, "one", 0)
-    store.register(OTHER, "other", 0)
-    store.adopt(OTHER, "other", 5, 2)
+    store.register(VIEW, "one", {"events": 0})
+    store.register(OTHER, "other", {"events": 0})
+    store.adopt(OTHER, "other", {"events": 5}, 2)
     assert replaced(store) == {1: None, 3: 1}
 
 
@@ -233,7 +233,7 @@ def test_all_is_there_after_reopening(place: Place, tmp_path: Path) -> None:
 
 def test_a_lower_fence_is_refused(place: Place) -> None:
     store = place.open(7)
-    store.register(VIEW, "a", 5)
+    store.register(VIEW, "a", {"events": 5})
     store.close()
     with pytest.raises(FencedError, match="taken over by a later process; found fence 7; expected at most 6"):
         place.open(6)
@@ -241,12 +241,12 @@ def test_a_lower_fence_is_refused(place: Place) -> None:
 
 def test_a_writer_that_was_taken_over_from_changes_nothing(place: Place, tmp_path: Path) -> None:
     older = place.open(7)
-    version = older.register(VIEW, "a", 5)
+    version = older.register(VIEW, "a", {"events": 5})
     place.take_over(8)
     for call in (
         lambda: merge(older, tmp_path, version, [simple_event("/a", 0)]),
-        lambda: older.stall("traffic", 1, "boom"),
-        lambda: older.register(VIEW, "b", 5, point(1)),
+        lambda: older.stall("traffic", 1, "events", "boom"),
+        lambda: older.register(VIEW, "b", {"events": 5}, {"events": point(1)}),
         lambda: older.drop("traffic"),
     ):
         with pytest.raises(FencedError, match="nothing was changed; another process has taken over"):

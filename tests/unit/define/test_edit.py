@@ -78,7 +78,9 @@ def test_build(old: str, new: str, detail: str) -> None:
 
 
 def test_patience_is_free() -> None:
-    assert classify(view(VIEW), view(VIEW), (0, 60_000)).details == ("patience: 0 seconds → 1 minute",)
+    assert classify(view(VIEW), view(VIEW), ({"s": 0}, {"s": 60_000, "t": 5})).details == (
+        "patience: 0 seconds → 1 minute",
+    )
 
 
 def test_nothing_differs() -> None:
@@ -106,7 +108,7 @@ X = (Expression("x", INT),)
 AGGREGATES = [Count(), Count(X), Sum(X), Sum((Expression("x", BIGINT),)), Max(X), Max(X, Expression("x > 1", BOOLEAN))]
 KEYS = [Key("a", Expression("a", STRING)), Key("b", Expression("b", STRING)), Key("b", Expression("a", STRING))]
 WINDOWS = [None, *(Window(size * 60_000, slide * 60_000) for size, slide in [(1, 1), (10, 5), (5, 5), (6, 4)])]
-PARTS = ["stream", "keys", "columns", "window", "where", "schedule_ms", "reads"]
+PARTS = ["streams", "keys", "columns", "window", "where", "schedule_ms", "reads"]
 
 
 @st.composite
@@ -114,7 +116,7 @@ def views(draw: st.DrawFn) -> View:
     names = draw(st.lists(st.sampled_from("nmkj"), min_size=1, max_size=4, unique=True))
     return View(
         "v",
-        draw(st.sampled_from(["s", "s", "s", "t"])),
+        draw(st.sampled_from([("s",), ("s",), ("s",), ("t",), ("s", "t")])),
         tuple(draw(st.sampled_from([[KEYS[0]], [KEYS[0]], [KEYS[1]], [KEYS[2]], KEYS[:2], []]))),
         tuple(Column(name, draw(st.sampled_from(AGGREGATES))) for name in names),
         draw(st.sampled_from(WINDOWS)),
@@ -140,7 +142,7 @@ def test_free_is_what_needs_no_more_than_is_there(pair: tuple[View, View]) -> No
     types = dict(before.reads)
     rows_fit = (
         all(column.aggregate in there for column in after.columns)
-        and (before.stream, before.keys, before.where) == (after.stream, after.keys, after.where)
+        and (before.streams, before.keys, before.where) == (after.streams, after.keys, after.where)
         and pane[0] == pane[1]
         and all(types.get(name, of) == of for name, of in after.reads)
     )

@@ -56,7 +56,7 @@ GROUP BY page, window(at, '1 minute');
     )
     assert catalog.views["traffic"] == View(
         "traffic",
-        "visits",
+        ("visits",),
         (Key("page", Expression("page", STRING)),),
         (
             Column("hits", Count()),
@@ -125,7 +125,7 @@ def test_without_watermark_arrival_is_the_event_time():
 def test_many_ways_to_write_one_view(body):
     assert view(body) == View(
         "v",
-        "visits",
+        ("visits",),
         (Key("page", Expression("page", STRING)),),
         (Column("hits", Count()),),
         Window(600_000, 300_000),
@@ -178,7 +178,7 @@ def test_keys_need_not_be_selected():
 
 
 def test_no_keys_and_no_window():
-    assert view("SELECT count(*) FROM visits") == View("v", "visits", (), (Column("count", Count()),))
+    assert view("SELECT count(*) FROM visits") == View("v", ("visits",), (), (Column("count", Count()),))
 
 
 def test_columns_without_a_name():
@@ -190,8 +190,8 @@ def test_columns_without_a_name():
 
 def test_views_read_streams_declared_later_or_known():
     body = "CREATE MATERIALIZED VIEW v AS SELECT count(*) FROM VISITS;"
-    assert parse(body + VISITS).views["v"].stream == "visits"
-    assert parse(body, known=parse(VISITS)).views["v"].stream == "visits"
+    assert parse(body + VISITS).views["v"].streams == ("visits",)
+    assert parse(body, known=parse(VISITS)).views["v"].streams == ("visits",)
     assert parse(body, known=parse(VISITS)).streams == {}
 
 

@@ -28,7 +28,7 @@ def test_there_is_a_rule_for_every_view_with_its_keys_columns_and_window():
     assert set(views) == set(RULE)
     for name, view in views.items():
         rule = RULE[name]
-        assert rule.stream == view.stream
+        assert (rule.stream,) == view.streams
         assert list(rule.keys) == [key.name for key in view.keys]
         assert list(rule.columns) == [column.name for column in view.columns]
         window = None if view.window is None else (view.window.size_ms * 1000, view.window.slide_ms * 1000)

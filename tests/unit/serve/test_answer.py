@@ -29,7 +29,7 @@ AT_MS = 1_767_268_740_000
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[DuckStore]:
     opened = DuckStore.open(tmp_path / "store", fence=1)
-    opened.register(make_view(), "f", 0)
+    opened.register(make_view(), "f", {"events": 0})
     yield opened
     opened.close()
 
@@ -41,7 +41,7 @@ def merge(store: DuckStore, folder: Path, *events: Event) -> None:
 
 
 def ask(store: DuckStore) -> Answer:
-    return answer(store, Question.of("v"), lambda version: (version.applied_to, None), NOW)
+    return answer(store, Question.of("v"), lambda version: (version.bases[0].applied_to, None), NOW)
 
 
 def shown(found: Answer) -> dict[str, object]:
@@ -84,7 +84,7 @@ def test_the_shape_that_clients_rely_on(store: DuckStore, tmp_path: Path) -> Non
 
 def test_names_of_the_bounds_of_a_window_are_further_columns(tmp_path: Path) -> None:
     store = DuckStore.open(tmp_path / "store", fence=1)
-    store.register(make_view(window=Window(60_000, 60_000, "minute", "until")), "f", 0)
+    store.register(make_view(window=Window(60_000, 60_000, "minute", "until")), "f", {"events": 0})
     merge(store, tmp_path, simple_event("/a", AT_MS, 3))
     found = ask(store)
     (row,) = shown(found)["rows"]  # type: ignore[misc]
@@ -98,7 +98,7 @@ def test_names_of_the_bounds_of_a_window_are_further_columns(tmp_path: Path) -> 
 
 def test_a_stalled_view_still_answers_and_says_so(store: DuckStore, tmp_path: Path) -> None:
     merge(store, tmp_path, simple_event("/a", AT_MS))
-    store.stall("v", 1, "division by zero")
+    store.stall("v", 1, "events", "division by zero")
     found = ask(store)
     assert (found.stalled, len(found.rows())) == ("division by zero", 1)
 

@@ -67,7 +67,7 @@ def test_answers_equal_the_reference(few: int, case: Any, data: st.DataObject) -
         patch.setattr(headrace.store.duckdb.snapshot, "FEW", few)
         patch.setattr(headrace.serve.read, "BUCKETS_AT_ONCE", 3)
         store = DuckStore.open(Path(folder) / "store", fence=1)
-        store.register(view, "f", patience_ms=PANE)
+        store.register(view, "f", {"events": PANE})
         for number, batch in enumerate(data.draw(st.permutations(batches))):
             cut = data.draw(st.integers(0, len(batch)))  # two tasks, whose files may share groups
             files = [

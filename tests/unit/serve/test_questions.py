@@ -40,7 +40,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckStore]:
     pages, five = make_view("pages"), make_view("five", window=Window(5 * MINUTE, 5 * MINUTE))
     total, typed, quiet = make_view("total", window=None), make_view("typed", keys=KEYS), make_view("quiet")
     for view in (pages, five, total, typed, quiet):
-        opened.register(view, "f", patience_ms=2 * MINUTE)
+        opened.register(view, "f", {"events": 2 * MINUTE})
     events = [simple_event(key, at * MINUTE, at) for at in range(10) for key in ("/a", "/b", None, "\\N")]
     step = Step("events", 0, 1, Position.at(0), 9 * MINUTE * 1000 + 5, 0)
     steps = {(view.name, 1): [write_partials(folder / view.name, view, events)] for view in (pages, five, total)}
@@ -86,7 +86,7 @@ def test_a_calendar_span_is_asked_for_by_its_bounds_as_the_refusal_says(tmp_path
     day_ms = 24 * 60 * MINUTE
     store = DuckStore.open(tmp_path / "store", fence=1)
     view = make_view("daily", window=Window(day_ms, day_ms))
-    store.register(view, "f", patience_ms=0)
+    store.register(view, "f", {"events": 0})
     first = date(2025, 12, 1).toordinal() - date(1970, 1, 1).toordinal()
     events = [simple_event("/a", (first + day) * day_ms, 1) for day in range(450)]
     step = Step("events", 0, 1, Position.at(0), (first + 449) * day_ms * 1000, 0)
@@ -304,15 +304,15 @@ def test_a_cursor_of_another_question_is_refused(store: DuckStore) -> None:
 def test_a_cursor_from_before_an_edit_is_refused(tmp_path: Path) -> None:
     store = DuckStore.open(tmp_path / "store", fence=1)
     view = make_view("edited")
-    store.register(view, "before", patience_ms=0)
+    store.register(view, "before", {"events": 0})
     store.apply(
         Step("events", 0, 1, Position.at(0), 5, 0),
         {("edited", 1): [write_partials(tmp_path / "p", view, [simple_event(key, 0) for key in "ab"])]},
     )
     cursor = ask(store, "edited", limit=1).next_cursor
-    store.adopt(view, "before", 1000, 1)
+    store.adopt(view, "before", {"events": 1000}, 1)
     assert len(ask(store, "edited", cursor=cursor).rows()) == 1, "a new version of the same definition goes on"
-    store.adopt(view, "after", 0, 2)
+    store.adopt(view, "after", {"events": 0}, 2)
     with pytest.raises(ConflictError, match="view 'edited' was edited after the page that the cursor came from; omit"):
         ask(store, "edited", cursor=cursor)
     store.close()

@@ -27,7 +27,7 @@ PAGE = 4
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[DuckStore]:
     opened = DuckStore.open(tmp_path / "store", fence=1)
-    opened.register(make_view(), "f", patience_ms=0)
+    opened.register(make_view(), "f", {"events": 0})
     yield opened
     opened.close()
 
@@ -40,7 +40,7 @@ def merge(store: DuckStore, folder: Path, *events: Event) -> None:
     with store.snapshot() as snapshot:
         version = snapshot.serving("v")
     assert version is not None
-    at = version.applied_to
+    at = version.bases[0].applied_to
     file = write_partials(folder / f"{at}.parquet", version.view, events)
     store.apply(Step("events", at, at + 1, Position.at(at + 1), 9 * MINUTE * 1000, 0), {("v", version.number): [file]})
 
@@ -50,7 +50,7 @@ def asking(store: DuckStore, *between: Callable[[], None]) -> Callable[[Question
     happenings = iter(between)
 
     def ask(question: Question) -> Answer:
-        page = answer(store, question, lambda version: (version.applied_to, None), NOW)
+        page = answer(store, question, lambda version: (version.bases[0].applied_to, None), NOW)
         next(happenings, lambda: None)()
         return page
 
@@ -86,13 +86,15 @@ def test_a_view_that_is_updated_between_two_pages_gives_each_row_once(store: Duc
 
 def test_an_edit_between_two_pages_begins_it_again(store: DuckStore, tmp_path: Path) -> None:
     merge(store, tmp_path, *(simple_event(f"/{n}", 0, 1) for n in range(9)))
-    found = read_whole(asking(store, lambda: store.adopt(make_view(), "g", 0, 1) and None), Question.of("v"))
+    found = read_whole(
+        asking(store, lambda: store.adopt(make_view(), "g", {"events": 0}, 1) and None), Question.of("v")
+    )
     assert (len(found.rows()), found.version) == (9, 2)
 
 
 def test_a_view_that_is_edited_all_the_time_is_given_up(store: DuckStore, tmp_path: Path) -> None:
     merge(store, tmp_path, *(simple_event(f"/{n}", 0, 1) for n in range(9)))
-    edits = [lambda n=n: store.adopt(make_view(), f"g{n}", 0, n) and None for n in range(1, 9)]
+    edits = [lambda n=n: store.adopt(make_view(), f"g{n}", {"events": 0}, n) and None for n in range(1, 9)]
     with pytest.raises(ConflictError, match="view 'v' was edited 3 times while its rows were read; ask again"):
         read_whole(asking(store, *edits), Question.of("v"))
 

@@ -49,7 +49,7 @@ def load(store: DuckStore, **limits: int) -> duckdb.DuckDBPyConnection:
 def test_names_of_the_bounds_of_a_window_are_columns(tmp_path: Path) -> None:
     store = DuckStore.open(tmp_path / "store", fence=1)
     view = make_view(window=Window(PANE, PANE, start_name="minute", end_name="until"))
-    store.register(view, "f", 0)
+    store.register(view, "f", {"events": 0})
     file = write_partials(tmp_path / "p.parquet", view, [simple_event("/a", PANE, 3)])
     store.apply(Step("events", 0, 1, Position.at(0), 5 * PANE * 1000, 0), {("v", 1): [file]})
     rows = load(store).execute("SELECT minute = window_start, until = window_end, sum_bigint FROM v").fetchall()
@@ -63,7 +63,7 @@ def test_a_table_holds_what_the_answer_shows(case: Any) -> None:
     view, batches, _, _ = case
     with tempfile.TemporaryDirectory() as folder:
         store = DuckStore.open(Path(folder) / "store", fence=1)
-        store.register(view, "f", patience_ms=PANE)
+        store.register(view, "f", {"events": PANE})
         for number, events in enumerate(batches):
             files = [write_partials(Path(folder) / f"{number}.parquet", view, events)] if events else []
             store.apply(Step("events", number, number + 1, Position.at(0), 5 * PANE * 1000, 0), {("v", 1): files})
@@ -78,7 +78,7 @@ def test_a_table_holds_what_the_answer_shows(case: Any) -> None:
 def test_a_view_that_is_too_large_is_refused(tmp_path: Path) -> None:
     store = DuckStore.open(tmp_path / "store", fence=1)
     view = make_view()
-    store.register(view, "f", 0)
+    store.register(view, "f", {"events": 0})
     file = write_partials(tmp_path / "p.parquet", view, [simple_event(key, 0) for key in "abc"])
     store.apply(Step("events", 0, 1, Position.at(0), 0, 0), {("v", 1): [file]})
     with pytest.raises(Refused, match="view 'v' is too large for SQL"):

@@ -52,7 +52,7 @@ def arrow_type(of: Type) -> pa.DataType:
 def make_view(name: str = "v", keys: Iterable[Type] = (STRING,), window: Window | None = MINUTE) -> View:
     named = tuple(Key(f"k{i}", Expression(f"k{i}", of)) for i, of in enumerate(keys))
     columns = tuple(Column(_name(each), each) for each in every_aggregate(tuple(REGISTRY.values()), TYPES))
-    return View(name, "events", named, columns, window)
+    return View(name, ("events",), named, columns, window)
 
 
 def _name(aggregate: Aggregate) -> str:

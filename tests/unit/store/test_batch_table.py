@@ -63,7 +63,7 @@ def _present(view: View, by_name: dict[str, Any]) -> list[Any]:
 
 
 def expected(view: View, events: list[Event], level_ms: int | None = None) -> dict[Any, Any]:
-    level = View(view.name, view.stream, view.keys, view.columns, Window(level_ms, level_ms)) if level_ms else view
+    level = View(view.name, view.streams, view.keys, view.columns, Window(level_ms, level_ms)) if level_ms else view
     return {
         (group[0], group[1]): (
             group[2],

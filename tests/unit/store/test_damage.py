@@ -37,7 +37,7 @@ def workspace(tmp_path: Path) -> Workspace:
 def fill_store(workspace: Workspace, commits: int = 3, fence: int = 1) -> Path:
     """A store with one view and some merges; its file."""
     store = open_store(workspace, fence)
-    store.register(VIEW, "a", 5)
+    store.register(VIEW, "a", {"events": 5})
     file = write_partials(workspace.folder / "p", VIEW, [simple_event(f"/{i}", 0) for i in range(300)])
     for commit in range(commits):
         store.apply(step(commit, commit + 1), {("traffic", 1): [file]})
@@ -49,15 +49,15 @@ def fill_store(workspace: Workspace, commits: int = 3, fence: int = 1) -> Path:
 @pytest.mark.parametrize("point", ["store.before_merge", "store.before_commit"])
 def test_a_full_disk_merges_nothing_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
     store = DuckStore.open(tmp_path / "store", fence=1)
-    store.register(VIEW, "a", 5)
+    store.register(VIEW, "a", {"events": 5})
     file = write_partials(tmp_path / "p", VIEW, [simple_event("/a", 0)])
     monkeypatch.setenv(VARIABLE, f"{point}=ENOSPC")
     with pytest.raises(DiskFullError, match=f"views cannot be updated: the disk of '{tmp_path}/store' is full"):
         store.apply(step(0, 1), {("traffic", 1): [file]})
-    assert (serving(store).applied_to, counted(store, serving(store))) == (0, 0)
+    assert (serving(store).bases[0].applied_to, counted(store, serving(store))) == (0, 0)
     monkeypatch.delenv(VARIABLE)
     store.apply(step(0, 1), {("traffic", 1): [file]})
-    assert (serving(store).applied_to, counted(store, serving(store))) == (1, 1)
+    assert (serving(store).bases[0].applied_to, counted(store, serving(store))) == (1, 1)
     store.close()
 
 
@@ -72,7 +72,7 @@ def test_a_really_full_disk(
     ballast.write_bytes(bytes(2 << 20))
     store = DuckStore.open(disk / "store", fence=1)
     view = replace(VIEW, columns=VIEW.columns[:2])
-    store.register(view, "a", 5)
+    store.register(view, "a", {"events": 5})
     applied = 0
     full = None
     while full is None:
@@ -90,7 +90,7 @@ def test_a_really_full_disk(
     with suppress(DiskFullError):
         store.apply(step(applied, applied + 1), {("traffic", 1): [file]})
     ballast.unlink()
-    at = serving(store).applied_to
+    at = serving(store).bases[0].applied_to
     assert counted(store, serving(store)) == at * SOME
     if at == applied:
         store.apply(step(applied, applied + 1), {("traffic", 1): [file]})
@@ -160,7 +160,7 @@ import os, sys
 from headrace.store.duckdb.store import DuckStore
 from tests.contracts.store.layers import VIEW, step
 store = DuckStore.open(sys.argv[1], fence=1)
-store.register(VIEW, "a", 5)
+store.register(VIEW, "a", {"events": 5})
 for commit in range(5):
     store.apply(step(commit, commit + 1), {("traffic", 1): [sys.argv[2]]})
 os._exit(0)
@@ -182,7 +182,7 @@ def test_a_lost_or_damaged_write_ahead_log_costs_no_wrong_number(
     with store.snapshot() as snapshot:
         versions = snapshot.versions()
     for version in versions:  # what is there is a whole number of steps: the rest is merged again
-        assert counted(store, version) == version.applied_to * 300
+        assert counted(store, version) == version.bases[0].applied_to * 300
     store.close()
 
 
@@ -237,7 +237,7 @@ def reconciled(store: DuckStore, lake: LakeState | None) -> tuple[str, int]:
     reconcile_views(store, catalog, {"s": lake} if lake else {})
     with store.snapshot() as snapshot:
         (version,) = snapshot.versions()
-    return version.state, version.applied_to
+    return version.state, version.bases[0].applied_to
 
 
 def test_a_view_that_is_ahead_of_its_lake_is_computed_anew(workspace: Workspace) -> None:
@@ -245,7 +245,7 @@ def test_a_view_that_is_ahead_of_its_lake_is_computed_anew(workspace: Workspace)
     view = DEFINITIONS.views["n"]
     assert reconciled(store, LakeState(0, Position.at(0), None)) == ("serving", 0)
     assert serving(store, "n").fingerprint == fingerprint(view)
-    store.apply(step(0, 5), {("n", 1): []})
+    store.apply(replace(step(0, 5), stream=view.streams[0]), {("n", 1): []})
     assert reconciled(store, LakeState(5, Position.at(50), None)) == ("serving", 5)
     assert reconciled(store, LakeState(9, Position.at(90), None)) == ("serving", 5)
     assert reconciled(store, None) == ("serving", 5)  # a lake that cannot be read tells nothing

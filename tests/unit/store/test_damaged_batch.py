@@ -33,7 +33,7 @@ from tests.unit.store.partial_files import make_view, simple_event, write_partia
 VIEW = make_view("traffic")
 ROWS = 3_000
 LAKE = LakeState(3, Position.at(30), None)
-CATALOG = Catalog({VIEW.stream: Stream(VIEW.stream, ())}, {VIEW.name: VIEW})
+CATALOG = Catalog({VIEW.streams[0]: Stream(VIEW.streams[0], ())}, {VIEW.name: VIEW})
 
 
 @pytest.fixture
@@ -44,11 +44,11 @@ def workspace(tmp_path: Path) -> Workspace:
 def fill(workspace: Workspace, fence: int = 1) -> Path:
     """A store whose view answers from one batch table; that file."""
     store = open_store(workspace, fence)
-    version = store.register(VIEW, fingerprint(VIEW), 5, Point(3, Position.at(30), None))
+    version = store.register(VIEW, fingerprint(VIEW), {"events": 5}, {"events": Point(3, Position.at(30), None)})
     file = write_partials(workspace.folder / "p", VIEW, [simple_event(f"/{i}", 0) for i in range(ROWS)])
     table = store.make_batch_table(version, (0, 3), [Path(file)])
-    store.build("traffic", 1, 3)
-    store.fill("traffic", 1, table)
+    store.build("traffic", 1, "events", 3)
+    store.fill("traffic", 1, "events", table)
     store.promote("traffic", 1)
     assert counted(store, serving(store)) == ROWS
     store.close()
@@ -85,7 +85,7 @@ def test_a_damaged_batch_table_is_named_and_built_anew(workspace: Workspace, dam
     assert str(path) in said.said
     store = open_store(workspace, 2)
     assert states(store) == []
-    reconcile_views(store, CATALOG, {VIEW.stream: LAKE})
+    reconcile_views(store, CATALOG, {VIEW.streams[0]: LAKE})
     assert states(store) == [(2, "registered")]
     clean(store, workspace.builds)
     assert not any(path.parent.iterdir())
@@ -136,10 +136,10 @@ def test_a_bit_flipped_anywhere_is_never_a_wrong_number(workspace: Workspace) ->
 def test_a_retired_version_that_is_damaged_takes_nobody_with_it(workspace: Workspace) -> None:
     path = fill(workspace)
     store = open_store(workspace, 2)
-    store.register(VIEW, fingerprint(VIEW), 5, Point(3, Position.at(30), None))
+    store.register(VIEW, fingerprint(VIEW), {"events": 5}, {"events": Point(3, Position.at(30), None)})
     shutil.copy(path, path.with_name("u.duckdb"))
-    store.build("traffic", 2, 3)
-    store.fill("traffic", 2, replace(serving(store).batch[0], file="u.duckdb"))
+    store.build("traffic", 2, "events", 3)
+    store.fill("traffic", 2, "events", replace(serving(store).batch[0], file="u.duckdb"))
     store.promote("traffic", 2)
     store.close()
     path.unlink()
@@ -149,7 +149,7 @@ def test_a_retired_version_that_is_damaged_takes_nobody_with_it(workspace: Works
     store.close()
     path.with_name("u.duckdb").unlink()
     store = open_store(workspace, 4)
-    reconcile_views(store, CATALOG, {VIEW.stream: LAKE})
+    reconcile_views(store, CATALOG, {VIEW.streams[0]: LAKE})
     assert states(store) == [(3, "registered")]
     store.close()
 
@@ -158,17 +158,17 @@ def test_slices_of_another_definition_are_not_taken_for_ones_own(workspace: Work
     """Numbers begin anew with a store that was lost: a slice is known by the definition that it was computed by."""
     edited = replace(VIEW, columns=VIEW.columns[:1])
     store = open_store(workspace, 1)
-    first = store.register(VIEW, fingerprint(VIEW), 5, Point(3, Position.at(30), None))
-    old = Slices(slices_folder(workspace.builds, first), 0, 3)
+    first = store.register(VIEW, fingerprint(VIEW), {"events": 5}, {"events": Point(3, Position.at(30), None)})
+    old = Slices(slices_folder(workspace.builds, first, "events"), 0, 3)
     with old.adding(0, 2) as draft:
         draft.mkdir()
     store.close()
     (file,) = (workspace.data / "store").glob("*.duckdb")
     file.unlink()
     store = open_store(workspace, 2)
-    again = store.register(edited, fingerprint(edited), 5, Point(3, Position.at(30), None))
+    again = store.register(edited, fingerprint(edited), {"events": 5}, {"events": Point(3, Position.at(30), None)})
     assert (first.number, first.home) == (again.number, again.home)
-    assert Slices(slices_folder(workspace.builds, again), 0, 3).done_to() == 0
+    assert Slices(slices_folder(workspace.builds, again, "events"), 0, 3).done_to() == 0
     clean(store, workspace.builds)
     assert not any(workspace.builds.iterdir())
     store.close()

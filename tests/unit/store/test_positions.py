@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.position import START, Position
 from tests.contracts.store.layers import VIEW, serving
+from tests.unit.store.older import as_format_4
 
 
 @pytest.mark.parametrize(("number", "position"), [(30, Position.at(30)), (0, START), (-1, None)])
@@ -18,13 +18,15 @@ def test_a_file_whose_positions_are_numbers_is_read_as_it_is_and_upgraded(
 ) -> None:
     path = tmp_path / "store"
     store = DuckStore.open(path, fence=1)
-    store.register(VIEW, "a", 5)
+    store.register(VIEW, "a", {"events": 5})
     store.close()
-    with duckdb.connect(str(path)) as connection:
-        connection.execute("ALTER TABLE versions ALTER COLUMN position TYPE BIGINT")
-        connection.execute("UPDATE versions SET position = ?", [number])
-        connection.execute("UPDATE store_format SET version = 3")
+    as_format_4(
+        path,
+        "ALTER TABLE versions ALTER COLUMN position TYPE BIGINT USING 0",
+        f"UPDATE versions SET position = {number}",
+        "UPDATE store_format SET version = 3",
+    )
     for fence, read_only in ((2, True), (2, False), (3, True)):
         opened = DuckStore.open(path, fence=fence, read_only=read_only)
-        assert serving(opened).position == position
+        assert serving(opened).bases[0].position == position
         opened.close()

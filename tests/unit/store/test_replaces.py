@@ -14,6 +14,7 @@ from headrace.store.duckdb.database import FORMAT, OutdatedError
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.position import Position
 from headrace.types import INT, STRING
+from tests.unit.store.older import as_format_4
 from tests.unit.store.partial_files import make_view, simple_event, write_partials
 
 ONE, OTHER = make_view("v"), make_view("v", keys=(STRING, INT))
@@ -33,10 +34,10 @@ def shown(store: DuckStore) -> dict[int, tuple[int | None, bool]]:
 
 
 def test_a_version_is_compared_with_the_one_that_it_replaced(store: DuckStore) -> None:
-    store.register(ONE, "one", 0)
-    store.register(OTHER, "other", 0)
+    store.register(ONE, "one", {"events": 0})
+    store.register(OTHER, "other", {"events": 0})
     store.promote("v", 2)
-    store.register(ONE, "again", 0)
+    store.register(ONE, "again", {"events": 0})
     store.promote("v", 3)
     store.revive("v", 1)
     store.promote("v", 1)
@@ -44,10 +45,10 @@ def test_a_version_is_compared_with_the_one_that_it_replaced(store: DuckStore) -
 
 
 def test_a_version_that_is_kept_no_more_is_compared_with_none(store: DuckStore) -> None:
-    store.register(ONE, "one", 0)
-    store.register(OTHER, "other", 0)
+    store.register(ONE, "one", {"events": 0})
+    store.register(OTHER, "other", {"events": 0})
     store.promote("v", 2)
-    store.register(ONE, "again", 0)
+    store.register(ONE, "again", {"events": 0})
     store.promote("v", 3)
     store.forget("v", 2)
     with store.snapshot() as snapshot:
@@ -56,20 +57,23 @@ def test_a_version_that_is_kept_no_more_is_compared_with_none(store: DuckStore) 
 
 
 def test_a_store_of_the_format_before_is_upgraded(store: DuckStore, tmp_path: Path) -> None:
-    store.register(ONE, "one", 0)
+    store.register(ONE, "one", {"events": 0})
     file = write_partials(tmp_path / "p", ONE, [simple_event("/a", 0)])
     store.apply(Step("events", 0, 1, Position.at(10), 0, 0), {("v", 1): [file]})
     store.close()
-    with duckdb.connect(str(tmp_path / "store")) as connection:
-        connection.execute("ALTER TABLE versions DROP COLUMN replaces")
-        connection.execute("ALTER TABLE versions DROP COLUMN quarantined")
-        connection.execute("UPDATE store_format SET version = 2")
+    as_format_4(
+        tmp_path / "store",
+        "ALTER TABLE versions ALTER COLUMN position TYPE BIGINT USING 10",
+        "ALTER TABLE versions DROP COLUMN replaces",
+        "ALTER TABLE versions DROP COLUMN quarantined",
+        "UPDATE store_format SET version = 2",
+    )
     with pytest.raises(OutdatedError, match=r"format 2.*`headrace up` upgrades it"):
         DuckStore.open(tmp_path / "store", fence=1, read_only=True)
     upgraded = DuckStore.open(tmp_path / "store", fence=2)
     with upgraded.snapshot() as snapshot:
         (version,) = snapshot.versions()
-    assert (version.replaces, version.applied_to) == (None, 1), "nothing is computed again"
+    assert (version.replaces, version.bases[0].applied_to) == (None, 1), "nothing is computed again"
     upgraded.close()
     with duckdb.connect(str(tmp_path / "store")) as connection:
         assert connection.execute("SELECT version FROM store_format").fetchall() == [(FORMAT,)]

@@ -109,7 +109,7 @@ def _build(name: str, query: Query, schedule_ms: int | None) -> model.View:
     names = [*(key.name for key in keys), *(window_.names if window_ else ()), *(column.name for column in columns)]
     check_distinct(names, "the column")
     reads = fields_read(stream, keys, columns, where)
-    return model.View(name, stream.name, tuple(keys), tuple(columns), window_, where, schedule_ms, reads)
+    return model.View(name, (stream.name,), tuple(keys), tuple(columns), window_, where, schedule_ms, reads)
 
 
 def _where(query: Query, scope: Scope) -> Expression | None:

@@ -87,7 +87,7 @@ class _Builder:
         )
         return View(
             name=self.select.name,
-            stream=self.stream.name,
+            streams=(self.stream.name,),
             keys=tuple(self.keys),
             columns=tuple(columns),
             window=window,

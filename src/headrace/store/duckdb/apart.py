@@ -49,9 +49,9 @@ def make_apart(
         "memory_mb": memory_mb,
         "threads": threads,
     }
-    made = Made(**_ask(job, f"view '{view.name}': batch table '{target}' cannot be made", stopping))
+    content = Made(**_ask(job, f"view '{view.name}': batch table '{target}' cannot be made", stopping))
     put_in_place(view, target)  # here, and not by a process that may outlive whoever wanted it
-    return made
+    return content
 
 
 def compare_apart(
@@ -73,8 +73,8 @@ def compare_apart(
         "memory_mb": memory_mb,
         "threads": threads,
     }
-    found = _ask(job, f"view '{view.name}': its two layers cannot be compared", stopping)
-    return Comparison(found["rows"], found["events"], tuple(Drift(**drift) for drift in found["drift"]))
+    reply = _ask(job, f"view '{view.name}': its two layers cannot be compared", stopping)
+    return Comparison(reply["rows"], reply["events"], tuple(Drift(**drift) for drift in reply["drift"]))
 
 
 def _ask(job: Mapping[str, Any], what: str, stopping: Callable[[], bool]) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def _ask(job: Mapping[str, Any], what: str, stopping: Callable[[], bool]) -> dic
         start_new_session=True,  # Ctrl-C is for whoever asked
     )
     try:
-        out, said = _wait(process, orjson.dumps(job) + b"\n", what, stopping)
+        out, stderr = _wait(process, orjson.dumps(job) + b"\n", what, stopping)
     finally:
         process.kill()
         process.wait()
@@ -96,9 +96,9 @@ def _ask(job: Mapping[str, Any], what: str, stopping: Callable[[], bool]) -> dic
     try:
         result: dict[str, Any] = orjson.loads(out)
     except ValueError as error:
-        last = said.decode(errors="replace").strip().splitlines()[-1:]
-        found = last[0] if last else f"its process ended with {process.returncode}"
-        raise UnavailableError(what, found=found, fix="nothing was changed; it is retried automatically") from error
+        last = stderr.decode(errors="replace").strip().splitlines()[-1:]
+        reason = last[0] if last else f"its process ended with {process.returncode}"
+        raise UnavailableError(what, found=reason, fix="nothing was changed; it is retried automatically") from error
     if "error" in result:
         kind = getattr(errors, result.pop("error"))
         raise kind(**result)
@@ -111,10 +111,10 @@ def _wait(process: subprocess.Popen[bytes], job: bytes, what: str, stopping: Cal
     assert process.stderr is not None
     process.stdin.write(job)
     process.stdin.flush()
-    heard: dict[str, bytes] = {}
-    pipes = {"out": process.stdout, "said": process.stderr}
+    outputs: dict[str, bytes] = {}
+    pipes = {"out": process.stdout, "err": process.stderr}
     readers = [
-        threading.Thread(target=lambda name=name, pipe=pipe: heard.update({name: pipe.read()}), daemon=True)
+        threading.Thread(target=lambda name=name, pipe=pipe: outputs.update({name: pipe.read()}), daemon=True)
         for name, pipe in pipes.items()
     ]
     for reader in readers:
@@ -125,7 +125,7 @@ def _wait(process: subprocess.Popen[bytes], job: bytes, what: str, stopping: Cal
         readers[0].join(LOOK_S)
     for reader in readers:
         reader.join()
-    return heard["out"], heard["said"]
+    return outputs["out"], outputs["err"]
 
 
 def main() -> None:

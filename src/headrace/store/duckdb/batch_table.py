@@ -50,7 +50,7 @@ def make_batch_table(
     threads: int = 1,
 ) -> Made:
     """Fold Parquet files of partials and earlier batch tables into the file `target`, whole or not at all."""
-    made = write_unfinished(
+    content = write_unfinished(
         view,
         target,
         partials=partials,
@@ -59,7 +59,7 @@ def make_batch_table(
         threads=threads,
     )
     put_in_place(view, target)
-    return made
+    return content
 
 
 def write_unfinished(
@@ -84,8 +84,8 @@ def write_unfinished(
             portions = cut(connection, view, source, memory_mb << 20) if source else []
             if len(portions) > 1:
                 source = stage(connection, source, spill / "staged")
-            made = _fill(connection, view, source, portions)
-            _sign(connection, view, made)
+            content = _fill(connection, view, source, portions)
+            _sign(connection, view, content)
             run(connection, "DETACH made")  # writes all of it into the file
         sync(unfinished)
     except BaseException:
@@ -93,7 +93,7 @@ def write_unfinished(
         raise
     finally:
         shutil.rmtree(spill, ignore_errors=True)
-    return made
+    return content
 
 
 def put_in_place(view: View, target: Path) -> None:
@@ -186,13 +186,13 @@ def _insert(
     )
 
 
-def _sign(connection: duckdb.DuckDBPyConnection, view: View, made: Made) -> None:
+def _sign(connection: duckdb.DuckDBPyConnection, view: View, content: Made) -> None:
     about = {
         "format": FORMAT,
         "view": view.name,
         "duckdb": duckdb.__version__,
-        "rows": made.rows,
-        "events": made.events,
+        "rows": content.rows,
+        "events": content.events,
         "levels": [name for name, _ in levels_of(view)],
     }
     run(connection, "CREATE TABLE made.about AS SELECT ? AS said", [orjson.dumps(about).decode()])
@@ -208,16 +208,16 @@ def explained(what: str, place: Path, inputs: Sequence[Path]) -> Iterator[None]:
 
 
 def _explain(error: Exception, what: str, place: Path, inputs: Sequence[Path]) -> HeadraceError:
-    said = str(error).splitlines()[0] if str(error) else type(error).__name__
+    message = str(error).splitlines()[0] if str(error) else type(error).__name__
     if is_disk_full(error):
         return disk_full(what, place.parent, "nothing was changed; free space there; it is then retried automatically")
     if isinstance(error, (duckdb.OutOfMemoryException, MemoryError)):
-        return UnavailableError(what, found=said, expected="enough memory", fix="it is retried automatically")
+        return UnavailableError(what, found=message, expected="enough memory", fix="it is retried automatically")
     broken = next((path for path in inputs if str(path) in str(error)), None)
     if broken is None:
-        return HeadraceError(what, found=said)
+        return HeadraceError(what, found=message)
     return CorruptionError(
-        f"{what}: file '{broken}' cannot be read", found=said, fix="move it away: it is computed again from the lake"
+        f"{what}: file '{broken}' cannot be read", found=message, fix="move it away: it is computed again from the lake"
     )
 
 

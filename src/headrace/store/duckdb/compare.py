@@ -40,7 +40,7 @@ def compare(
     judge = Judge(view, corrections=corrections)
     rows = events = 0
     spill = speed.with_name(f"{speed.name}.spill{UNFINISHED}")
-    batch, said = read_files(view, partials or [speed]), read_files(view, [speed])
+    batch, speed_rows = read_files(view, partials or [speed]), read_files(view, [speed])
     if not partials:
         batch += " WHERE false"
     try:
@@ -48,11 +48,14 @@ def compare(
             explained(f"view '{view.name}': its two layers cannot be compared", speed, [speed, *partials]),
             closing(connect(spill, memory_mb, threads)) as connection,
         ):
-            portions = cut(connection, view, f"{batch} UNION ALL {said}", memory_mb << 20)
+            portions = cut(connection, view, f"{batch} UNION ALL {speed_rows}", memory_mb << 20)
             if len(portions) > 1:
-                batch, said = stage(connection, batch, spill / "batch"), stage(connection, said, spill / "speed")
+                batch, speed_rows = (
+                    stage(connection, batch, spill / "batch"),
+                    stage(connection, speed_rows, spill / "speed"),
+                )
             for part in portions:
-                there = f"SELECT * FROM ({said}) WHERE {part.condition}"
+                there = f"SELECT * FROM ({speed_rows}) WHERE {part.condition}"
                 folded = f"SELECT {folded_columns(view)} FROM ({batch}) WHERE {part.condition}"
                 run(connection, f"CREATE OR REPLACE TEMP TABLE folded AS {folded} GROUP BY {KEY_ID}, {PANE}")
                 counts = run(connection, f"SELECT count(*), coalesce(sum({EVENTS}), 0)::BIGINT FROM folded")[0]

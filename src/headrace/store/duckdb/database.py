@@ -28,14 +28,34 @@ from headrace.errors import (
 )
 from headrace.store.duckdb.sketches import register_functions
 
-FORMAT = 4  # of the file and of the batch tables that it speaks of; a newer one is refused
+FORMAT = 5  # of the file and of the batch tables that it speaks of; a newer one is refused
 READABLE = 3  # the oldest format that is read as it is, without an upgrade
+# What a version has per stream. Up to format 4 it had one stream, and these were columns of its own row.
+_BASE = (
+    "patience_ms, horizon, next_horizon, built_to, applied_to, position, newest_us, applied_at_us, stalled, "
+    "quarantined, alarm, patience_from, batch"
+)
+_STREAM = "definition ->> '$.stream'"
+BASES_OF_4 = f"SELECT view, number, 0 AS ordinal, {_STREAM} AS stream, {_BASE} FROM {{versions}}"
+AUDITS_OF_4 = (
+    f"SELECT *, coalesce((SELECT min({_STREAM}) FROM {{versions}} AS v WHERE v.view = a.view), '') AS stream "
+    "FROM {audits} AS a"
+)
 UPGRADES = {  # what makes the next format of one
     2: (
         "ALTER TABLE versions ADD COLUMN replaces BIGINT",
         "ALTER TABLE versions ADD COLUMN quarantined BOOLEAN DEFAULT false",
     ),
     3: ("ALTER TABLE versions ALTER COLUMN position TYPE VARCHAR",),  # JSON: a number is one partition's offset
+    4: (
+        f"INSERT INTO bases BY NAME {BASES_OF_4.format(versions='versions')}",
+        f"CREATE TABLE audits_5 AS {AUDITS_OF_4.format(versions='versions', audits='audits')}",
+        "DROP TABLE audits",
+        "ALTER TABLE audits_5 RENAME TO audits",
+        f"CREATE TABLE versions_5 AS SELECT * EXCLUDE ({_BASE}) FROM versions",
+        "DROP TABLE versions",
+        "ALTER TABLE versions_5 RENAME TO versions",
+    ),
 }
 SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "threads": "1",
@@ -47,15 +67,16 @@ SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 TABLES = (
     """CREATE TABLE IF NOT EXISTS versions (
   view VARCHAR NOT NULL, number BIGINT NOT NULL, definition VARCHAR NOT NULL, fingerprint VARCHAR NOT NULL,
-  patience_ms BIGINT NOT NULL, state VARCHAR NOT NULL, horizon BIGINT NOT NULL, next_horizon BIGINT,
-  built_to BIGINT NOT NULL, applied_to BIGINT NOT NULL, position VARCHAR NOT NULL, newest_us BIGINT,
-  applied_at_us BIGINT NOT NULL, changed_at_us BIGINT NOT NULL, stalled VARCHAR, alarm VARCHAR,
-  patience_from BIGINT NOT NULL, home BIGINT, batch VARCHAR NOT NULL, replaces BIGINT, quarantined BOOLEAN,
-  fence BIGINT NOT NULL)""",
+  state VARCHAR NOT NULL, changed_at_us BIGINT NOT NULL, home BIGINT, replaces BIGINT, fence BIGINT NOT NULL)""",
+    """CREATE TABLE IF NOT EXISTS bases (
+  view VARCHAR NOT NULL, number BIGINT NOT NULL, ordinal BIGINT NOT NULL, stream VARCHAR NOT NULL,
+  patience_ms BIGINT NOT NULL, horizon BIGINT NOT NULL, next_horizon BIGINT, built_to BIGINT NOT NULL,
+  applied_to BIGINT NOT NULL, position VARCHAR NOT NULL, newest_us BIGINT, applied_at_us BIGINT NOT NULL,
+  stalled VARCHAR, quarantined BOOLEAN, alarm VARCHAR, patience_from BIGINT NOT NULL, batch VARCHAR NOT NULL)""",
     """CREATE TABLE IF NOT EXISTS audits (
-  view VARCHAR NOT NULL, number BIGINT NOT NULL, from_commit BIGINT NOT NULL, to_commit BIGINT NOT NULL,
-  at_us BIGINT NOT NULL, took_ms BIGINT NOT NULL, events BIGINT NOT NULL, rows BIGINT NOT NULL,
-  drift VARCHAR NOT NULL)""",
+  view VARCHAR NOT NULL, number BIGINT NOT NULL, stream VARCHAR NOT NULL, from_commit BIGINT NOT NULL,
+  to_commit BIGINT NOT NULL, at_us BIGINT NOT NULL, took_ms BIGINT NOT NULL, events BIGINT NOT NULL,
+  rows BIGINT NOT NULL, drift VARCHAR NOT NULL)""",
     "CREATE TABLE IF NOT EXISTS numbers (view VARCHAR NOT NULL, last BIGINT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS store_format (version BIGINT NOT NULL)",
 )
@@ -181,6 +202,8 @@ class Database:
             connection = self._spare.pop()
         except IndexError:
             connection = self._root.cursor()
+            if self._read_only:
+                _show_as_ours(connection)
         try:
             yield connection
         except BaseException:
@@ -205,10 +228,10 @@ class Database:
         """Which file it is, noted beside it for the next start. DuckDB does not say: it is the one that fails again."""
         for file in list(self._attached):
             path = self.batch_folder / file
-            found = read_whole(path)
-            if found:
+            damage = read_whole(path)
+            if damage:
                 note_damage(path)
-                return corrupt_batch(path, found)
+                return corrupt_batch(path, damage)
         note_damage(self.path)
         return corrupt(self.path, error)
 
@@ -263,11 +286,11 @@ def corrupt(path: Path, error: Exception) -> CorruptionError:
     )
 
 
-def corrupt_batch(path: Path, found: str) -> CorruptionError:
+def corrupt_batch(path: Path, reason: str) -> CorruptionError:
     """The error for a batch table that cannot be read."""
     return CorruptionError(
         f"batch table {path} cannot be read",
-        found=found,
+        found=reason,
         fix="restart `headrace up`: its view is built again from the lake",
     )
 
@@ -282,21 +305,21 @@ def _connect(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
     except duckdb.Error as error:
         if is_disk_full(error):
             raise disk_full("views cannot be opened", path) from error
-        said = str(error).splitlines()[0]
+        message = str(error).splitlines()[0]
         if isinstance(error, duckdb.IOException) and "lock" in str(error).lower():
             raise HeldError(
                 f"store {path} is held by another process",
-                found=said,
+                found=message,
                 fix="use the running server, or stop it first",
             ) from error
-        if isinstance(error, duckdb.IOException) and ("Permission denied" in said or "Read-only" in said):
+        if isinstance(error, duckdb.IOException) and ("Permission denied" in message or "Read-only" in message):
             raise WorkspaceError(
-                f"store {path} cannot be opened", found=said, fix="give this user write permission there"
+                f"store {path} cannot be opened", found=message, fix="give this user write permission there"
             ) from error
         if "newer version of DuckDB" in str(error):
             raise NewerFormatError(
                 f"store {path} was written by a newer Headrace",
-                found=said,
+                found=message,
                 fix=f"nothing was changed; use the newer Headrace, {_REBUILD}",
             ) from error
         raise corrupt(path, error) from error
@@ -314,15 +337,25 @@ def _format(connection: duckdb.DuckDBPyConnection) -> int | None:
 
 
 def _check_format(connection: duckdb.DuckDBPyConnection, path: Path, read_only: bool) -> None:
-    found = _format(connection)
-    if found is not None and found < (READABLE if read_only else min(UPGRADES)):
+    version = _format(connection)
+    if version is not None and version < (READABLE if read_only else min(UPGRADES)):
         raise OutdatedError(
-            f"store {path} has format {found}; this Headrace writes format {FORMAT}",
+            f"store {path} has format {version}; this Headrace writes format {FORMAT}",
             fix="`headrace up` upgrades it, or computes the views again from the lake",
         )
-    if found is not None and found > FORMAT:
+    if version is not None and version > FORMAT:
         run(connection, "PRAGMA disable_checkpoint_on_shutdown")  # else closing it would write to it
-        refuse_newer(f"store {path}", found, FORMAT, otherwise=_REBUILD)
+        refuse_newer(f"store {path}", version, FORMAT, otherwise=_REBUILD)
+
+
+def _show_as_ours(connection: duckdb.DuckDBPyConnection) -> None:
+    """Let a connection that cannot upgrade the file read an older format as if it were this one."""
+    if (_format(connection) or FORMAT) > 4:
+        return
+    ((database,),) = run(connection, "SELECT current_database()")
+    tables = {name: f'"{database}".main.{name}' for name in ("versions", "audits")}
+    run(connection, f"CREATE TEMP VIEW bases AS {BASES_OF_4.format(**tables)}")
+    run(connection, f"CREATE TEMP VIEW audits AS {AUDITS_OF_4.format(**tables)}")
 
 
 def _take_over(connection: duckdb.DuckDBPyConnection, fence: int) -> None:

@@ -13,8 +13,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.define.model import View
 from headrace.disk import remove
-from headrace.store.base import BatchTable, Comparison, Version, never
+from headrace.store.base import Base, BatchTable, Comparison, Version, never
 from headrace.store.columns import plain_name
 from headrace.store.duckdb.apart import compare_apart, make_apart
 from headrace.store.duckdb.batch_table import check_batch_table, make_batch_table
@@ -37,20 +38,20 @@ def make_table(
     name = f"{plain_name(version.view.name)}-{version.home}-{commits[0]}-{commits[1]}-{secrets.token_hex(4)}.duckdb"
     older = [folder / table.file for table in earlier]
     if _rows(partials) + sum(table.rows for table in earlier) > HERE_ROWS:
-        made = make_apart(version.view, folder / name, partials=partials, earlier=older, stopping=stopping)
+        content = make_apart(version.view, folder / name, partials=partials, earlier=older, stopping=stopping)
     else:
-        made = make_batch_table(version.view, folder / name, partials=partials, earlier=older)
-    return BatchTable(name, *commits, made.rows, made.events)
+        content = make_batch_table(version.view, folder / name, partials=partials, earlier=older)
+    return BatchTable(name, *commits, content.rows, content.events)
 
 
 def compare_layers(
-    version: Version, speed: Path, partials: Sequence[Path], stopping: Callable[[], bool] = never
+    view: View, base: Base, speed: Path, partials: Sequence[Path], stopping: Callable[[], bool] = never
 ) -> Comparison:
-    """Compare a file of a version's speed rows with files of partials."""
-    same_patience = version.patience_from <= version.horizon
+    """Compare a file of the speed rows of one stream with files of partials."""
+    same_patience = base.patience_from <= base.horizon
     if _rows(partials) > HERE_ROWS:
-        return compare_apart(version.view, speed, partials, corrections=same_patience, stopping=stopping)
-    return compare(version.view, speed, partials, corrections=same_patience)
+        return compare_apart(view, speed, partials, corrections=same_patience, stopping=stopping)
+    return compare(view, speed, partials, corrections=same_patience)
 
 
 def faults_of(folder: Path, version: Version) -> list[str]:

@@ -85,16 +85,16 @@ def cut(connection: duckdb.DuckDBPyConnection, view: View, source: str, memory: 
 
 def _gathered(weighed: Iterable[tuple[Any, ...]], most: int) -> Iterator[tuple[Any, Any, int]]:
     """Neighbours put together while they weigh no more than `most`: first, last, weight."""
-    held: tuple[Any, Any, int] | None = None
+    group: tuple[Any, Any, int] | None = None
     for step, size in weighed:
-        if held and held[2] + size <= most:
-            held = held[0], step, held[2] + size
+        if group and group[2] + size <= most:
+            group = group[0], step, group[2] + size
             continue
-        if held:
-            yield held
-        held = step, step, size
-    if held:
-        yield held
+        if group:
+            yield group
+        group = step, step, size
+    if group:
+        yield group
 
 
 def _filled(prefix: str, digit: str) -> str:

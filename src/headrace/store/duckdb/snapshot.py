@@ -75,13 +75,13 @@ class DuckSnapshot:
         if selection.where:
             # Planning an aggregation costs DuckDB more than reading the few rows of a key.
             query, parameters = few(version.view, sources, selection, FEW + 1)
-            found = run(self._connection, query, parameters)
-            if len(found) <= FEW:
-                return fold_few(version.view, selection, found)
+            rows = run(self._connection, query, parameters)
+            if len(rows) <= FEW:
+                return fold_few(version.view, selection, rows)
         elif selection.limit is not None and selection.bucket_ms is not None:
-            found = self._first_rows(version, sources, selection, selection.limit)
-            if len(found) == selection.limit:
-                return found
+            rows = self._first_rows(version, sources, selection, selection.limit)
+            if len(rows) == selection.limit:
+                return rows
         return run(self._connection, *fold(version.view, sources, selection))
 
     def _first_rows(
@@ -111,10 +111,9 @@ class DuckSnapshot:
             return None
         return int(run(self._connection, groups, parameters)[0][0])
 
-    def export_speed(self, version: Version, target: Path) -> None:
-        """Write the speed rows of commits [horizon, next_horizon) as Parquet."""
-        assert version.home is not None, "only a version with rows has a beat"
-        table = speed_table(version.view.name, version.home, version.horizon)
+    def export_speed(self, version: Version, stream: str, target: Path) -> None:
+        """Write the speed rows of commits [horizon, next_horizon) of a stream as Parquet."""
+        table = speed_tables_of(version, stream)[0]
         columns = ", ".join(name for name, _ in row_columns(version.view))
         run(self._connection, f"COPY (SELECT {columns} FROM {quoted(table)}) TO {literal(target)} (FORMAT parquet)")
 
@@ -131,8 +130,14 @@ class DuckSnapshot:
 
 
 def speed_tables(version: Version) -> list[str]:
-    """The speed tables of a version, the one that is merged into last."""
+    """The speed tables of a version."""
+    return [table for base in version.bases for table in speed_tables_of(version, base.stream)]
+
+
+def speed_tables_of(version: Version, stream: str) -> list[str]:
+    """Those that hold the events of one stream, the one that is merged into last."""
     if version.home is None:
         return []
-    starts = [version.horizon] if version.next_horizon is None else [version.horizon, version.next_horizon]
-    return [speed_table(version.view.name, version.home, start) for start in starts]
+    base, at = version.base(stream), version.view.streams.index(stream)
+    starts = [base.horizon] if base.next_horizon is None else [base.horizon, base.next_horizon]
+    return [speed_table(version.view.name, version.home, start, at) for start in starts]

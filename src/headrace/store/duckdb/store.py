@@ -13,16 +13,30 @@ import duckdb
 from headrace.define.model import View
 from headrace.errors import FencedError
 from headrace.faults import fault_point
-from headrace.store.base import START, Audit, BatchTable, Comparison, Point, Step, Version, VersionId, never
+from headrace.store.base import (
+    NO_HISTORY,
+    START,
+    Audit,
+    Base,
+    BatchTable,
+    Comparison,
+    Point,
+    Step,
+    Version,
+    VersionId,
+    never,
+)
 from headrace.store.changes import Changes
 from headrace.store.duckdb.database import Database, run
 from headrace.store.duckdb.folder import clean, compare_layers, faults_of, make_table
-from headrace.store.duckdb.snapshot import DuckSnapshot, speed_tables
-from headrace.store.duckdb.tables import create_speed, merge_files, quoted, speed_table
+from headrace.store.duckdb.snapshot import DuckSnapshot, speed_tables, speed_tables_of
+from headrace.store.duckdb.tables import create_speed, merge_files, quoted
 from headrace.store.duckdb.versions import (
     FENCED,
     batch_text,
     change,
+    change_base,
+    delete_version,
     gone,
     insert_audit,
     insert_version,
@@ -34,11 +48,11 @@ from headrace.store.duckdb.versions import (
 )
 
 MOVE = """
-UPDATE versions SET applied_to = $to, position = $position, newest_us = $newest, applied_at_us = $at
-WHERE view = $view AND number = $number AND applied_to = $from AND fence = $fence AND state <> 'retired'
+UPDATE bases SET applied_to = $to, position = $position, newest_us = $newest, applied_at_us = $at
+WHERE view = $view AND number = $number AND stream = $stream AND applied_to = $from AND EXISTS (
+    FROM versions WHERE view = $view AND number = $number AND fence = $fence AND state <> 'retired')
 """
 UNSERVED = ("registered", "building", "ready")
-REVIVED = {"state": "ready", "stalled": None, "quarantined": False}
 
 
 class DuckStore:
@@ -74,7 +88,11 @@ class DuckStore:
 
     # From registered to serving
 
-    def register(self, view: View, fingerprint: str, patience_ms: int, at: Point = START) -> Version:
+    def register(
+        self, view: View, fingerprint: str, patience_ms: Mapping[str, int], at: Mapping[str, Point] = NO_HISTORY
+    ) -> Version:
+        bases = tuple(_starting(stream, patience_ms[stream], at.get(stream, START)) for stream in view.streams)
+        history = any(base.horizon for base in bases)
         with self._transaction() as connection:
             own = [v for v in read_versions(connection) if v.view.name == view.name]
             self._remove_unserved(connection, view.name)
@@ -84,51 +102,47 @@ class DuckStore:
                 view,
                 number,
                 fingerprint,
-                patience_ms,
-                "registered" if at.commit else "serving" if serving is None else "ready",
-                horizon=at.commit,
-                applied_to=at.commit,
-                position=at.position,
-                newest_us=at.newest_us,
-                applied_at_us=now_us(),
+                "registered" if history else "serving" if serving is None else "ready",
+                bases,
                 changed_at_us=now_us(),
                 home=number,
                 replaces=serving,
             )
-            run(connection, create_speed(view, speed_table(view.name, number, at.commit)))
+            for table in speed_tables(version):
+                run(connection, create_speed(view, table))
             insert_version(connection, version, self._fence)
         return version
 
-    def adopt(self, view: View, fingerprint: str, patience_ms: int, number: int) -> Version:
+    def adopt(self, view: View, fingerprint: str, patience_ms: Mapping[str, int], number: int) -> Version:
         fault_point("edit.before_commit")
         with self._transaction() as connection:
-            taken = self._expect(connection, view.name, number, *UNSERVED, "serving")
+            source = self._expect(connection, view.name, number, *UNSERVED, "serving")
             version = replace(
-                taken,
+                source,
                 view=view,
                 number=next_number(connection, view.name),
                 fingerprint=fingerprint,
-                patience_ms=patience_ms,
-                patience_from=taken.patience_from if patience_ms == taken.patience_ms else taken.applied_to,
+                bases=tuple(_adopted(base, patience_ms[base.stream]) for base in source.bases),
                 changed_at_us=now_us(),
-                stalled=None,  # the edit may have mended it
-                quarantined=False,
-                replaces=taken.number if taken.serving else taken.replaces,
+                replaces=source.number if source.serving else source.replaces,
             )
             insert_version(connection, version, self._fence)
-            if taken.serving:
+            if source.serving:
                 self._remove_unserved(connection, view.name)
-                change(connection, self._fence, taken, state="retired", home=None, batch="[]")
+                change(connection, self._fence, source, state="retired", home=None)
+                for base in source.bases:
+                    change_base(connection, self._fence, source, base.stream, batch=batch_text(()))
             else:
-                self._delete(connection, taken)
+                self._delete(connection, source)
         fault_point("edit.after_commit")
         return version
 
-    def build(self, view: str, number: int, built_to: int) -> None:
+    def build(self, view: str, number: int, stream: str, built_to: int) -> None:
         with self._transaction() as connection:
             version = self._expect(connection, view, number, "registered", "building")
-            begun = {} if version.state == "building" else {"state": "building"}
-            change(connection, self._fence, version, built_to=built_to, **begun)
+            if version.state != "building":
+                change(connection, self._fence, version, state="building")
+            change_base(connection, self._fence, version, stream, built_to=built_to)
 
     def make_batch_table(
         self,
@@ -141,13 +155,16 @@ class DuckStore:
     ) -> BatchTable:
         return make_table(self.batch_folder, version, commits, partials, earlier, stopping)
 
-    def fill(self, view: str, number: int, table: BatchTable) -> None:
+    def fill(self, view: str, number: int, stream: str, table: BatchTable) -> None:
         fault_point("fill.before_commit")
         with self._transaction() as connection:
             version = self._expect(connection, view, number, "building")
-            if (table.from_commit, table.to_commit) != (0, version.horizon):
-                raise gone(view, number, f"horizon {version.horizon}")
-            change(connection, self._fence, version, state="ready", batch=batch_text([table]))
+            horizon = version.base(stream).horizon
+            if (table.from_commit, table.to_commit) != (0, horizon):
+                raise gone(view, number, f"horizon {horizon}")
+            change_base(connection, self._fence, version, stream, batch=batch_text([table]))
+            if all(base.built for base in version.bases if base.stream != stream):
+                change(connection, self._fence, version, state="ready")
         fault_point("fill.after_commit")
 
     def promote(self, view: str, number: int) -> None:
@@ -157,8 +174,8 @@ class DuckStore:
                 raise gone(view, number, "not all of its rows are there")
             old = _serving(connection, view)
             if old is not None:
-                if version.applied_to < old.applied_to:  # answers never lack commits that they have had
-                    raise gone(view, number, f"commit {version.applied_to}, behind {old.applied_to} of the old one")
+                if version.lags(old):  # answers never lack commits that they have had
+                    raise gone(view, number, f"{_commits(version)}; the serving version has {_commits(old)}")
                 change(connection, self._fence, old, state="retired")
             change(connection, self._fence, version, state="serving", replaces=old and old.number)
             fault_point("swap.before_commit")
@@ -171,7 +188,9 @@ class DuckStore:
                 raise gone(view, number, "its rows are gone")
             self._remove_unserved(connection, view)
             old = _serving(connection, view)
-            change(connection, self._fence, version, **REVIVED, replaces=old and old.number)
+            change(connection, self._fence, version, state="ready", replaces=old and old.number)
+            for base in version.bases:
+                change_base(connection, self._fence, version, base.stream, stalled=None, quarantined=False)
 
     # The speed layer
 
@@ -182,13 +201,13 @@ class DuckStore:
             fault_point("store.before_merge")
             for (view, number), files in partials.items():
                 if files:
-                    _merge(connection, read_version(connection, view, number), files)
+                    _merge(connection, read_version(connection, view, number), step.stream, files)
             fault_point("store.before_commit")
         fault_point("store.after_commit")
         return Changes(step, partials)
 
     def _move(self, connection: duckdb.DuckDBPyConnection, step: Step, view: str, number: int) -> None:
-        moved = run(
+        count = run(
             connection,
             MOVE,
             {
@@ -198,49 +217,57 @@ class DuckStore:
                 "at": step.at_us,
                 "view": view,
                 "number": number,
+                "stream": step.stream,
                 "from": step.from_commit,
                 "fence": self._fence,
             },
         )
-        if moved == [(1,)]:
+        if count == [(1,)]:
             return
-        found = "SELECT applied_to, fence, state FROM versions WHERE view = ? AND number = ?"
-        at = run(connection, found, [view, number])
-        if not at or at[0][2] == "retired":
-            raise gone(view, number, "an edit took its rows, or another version serves" if at else "no such version")
+        version = read_version(connection, view, number)
+        if not version.live:
+            raise gone(view, number, "an edit took its rows, or another version serves")
+        ((fence,),) = run(connection, "SELECT fence FROM versions WHERE view = ? AND number = ?", [view, number])
         raise FencedError(
             f"view '{view}' version {number}: commits [{step.from_commit}, {step.to_commit}) of stream "
             f"'{step.stream}' were not merged",
-            found="commit {} and fence {} in the store".format(*at[0]),
+            found=f"commit {version.base(step.stream).applied_to} and fence {fence} in the store",
             expected=f"commit {step.from_commit} and fence {self._fence}",
             fix=FENCED,
         )
 
-    def stall(self, view: str, number: int, error: str | None, *, quarantined: bool = False) -> None:
+    def stall(self, view: str, number: int, stream: str, error: str | None, *, quarantined: bool = False) -> None:
         with self._transaction() as connection:
             version = read_version(connection, view, number)
-            change(connection, self._fence, version, stalled=error, quarantined=quarantined)
+            change_base(connection, self._fence, version, stream, stalled=error, quarantined=quarantined)
 
     # The beat
 
-    def begin_beat(self, view: str, number: int) -> Version:
+    def begin_beat(self, view: str, number: int, stream: str) -> Version:
         fault_point("beat.before_begin")
         with self._transaction() as connection:
             version = self._expect(connection, view, number, "serving")
-            if version.next_horizon is not None or version.home is None or version.applied_to <= version.horizon:
+            base = version.base(stream)
+            if base.next_horizon is not None or version.home is None or base.applied_to <= base.horizon:
                 raise gone(view, number, "nothing that a beat could take, or one under way")
-            run(connection, create_speed(version.view, speed_table(view, version.home, version.applied_to)))
-            change(connection, self._fence, version, next_horizon=version.applied_to)
-            begun = replace(version, next_horizon=version.applied_to)
+            change_base(connection, self._fence, version, stream, next_horizon=base.applied_to)
+            version = read_version(connection, view, number)
+            run(connection, create_speed(version.view, speed_tables_of(version, stream)[-1]))
         fault_point("beat.after_begin")
-        return begun
+        return version
 
     def compare(
-        self, version: Version, partials: Sequence[Path], evidence: Path, *, stopping: Callable[[], bool] = never
+        self,
+        version: Version,
+        stream: str,
+        partials: Sequence[Path],
+        evidence: Path,
+        *,
+        stopping: Callable[[], bool] = never,
     ) -> Comparison:
         with self.snapshot() as snapshot:
-            snapshot.export_speed(version, evidence)
-        comparison = compare_layers(version, evidence, partials, stopping)
+            snapshot.export_speed(version, stream, evidence)
+        comparison = compare_layers(version.view, version.base(stream), evidence, partials, stopping)
         if not comparison.drift:
             evidence.unlink()
         return comparison
@@ -248,28 +275,31 @@ class DuckStore:
     def end_beat(self, version: Version, tables: Sequence[BatchTable], audit: Audit) -> None:
         fault_point("beat.before_end")
         with self._transaction() as connection:
-            now = self._during_beat(connection, version)
-            run(connection, f"DROP TABLE {quoted(speed_tables(now)[0])}")
-            moved = {"horizon": now.next_horizon, "next_horizon": None, "alarm": None}
-            change(connection, self._fence, now, batch=batch_text(tables), **moved)
+            base = self._during_beat(connection, version, audit.stream)
+            run(connection, f"DROP TABLE {quoted(speed_tables_of(version, audit.stream)[0])}")
+            columns = {"horizon": base.next_horizon, "next_horizon": None, "alarm": None, "batch": batch_text(tables)}
+            change_base(connection, self._fence, version, audit.stream, **columns)
             insert_audit(connection, audit)
             kept = {table.file for table in tables}
-            self._leaving += [table.file for table in now.batch if table.file not in kept]
+            self._leaving += [table.file for table in base.batch if table.file not in kept]
         fault_point("beat.after_end")
 
     def refuse_beat(self, version: Version, audit: Audit) -> None:
         off = "; ".join(f"{drift.column}: {drift.rows:,} rows, such as {drift.example}" for drift in audit.drift)
         alarm = f"the two layers disagree over commits [{audit.from_commit}, {audit.to_commit}): {off}"
         with self._transaction() as connection:
-            change(connection, self._fence, self._during_beat(connection, version), alarm=alarm)
+            self._during_beat(connection, version, audit.stream)
+            change_base(connection, self._fence, version, audit.stream, alarm=alarm)
             insert_audit(connection, audit)
 
-    def _during_beat(self, connection: duckdb.DuckDBPyConnection, version: Version) -> Version:
+    def _during_beat(self, connection: duckdb.DuckDBPyConnection, version: Version, stream: str) -> Base:
+        """The base as it is now; ConflictError if its beat is no longer the one of `version`."""
         now = read_version(connection, version.view.name, version.number)
-        same = (now.horizon, now.next_horizon, now.home) == (version.horizon, version.next_horizon, version.home)
-        if not same or now.next_horizon is None:
-            raise gone(version.view.name, version.number, f"horizon {now.horizon}, next {now.next_horizon}")
-        return now
+        base, before = now.base(stream), version.base(stream)
+        same = (base.horizon, base.next_horizon, now.home) == (before.horizon, before.next_horizon, version.home)
+        if not same or base.next_horizon is None:
+            raise gone(version.view.name, version.number, f"horizon {base.horizon}, next {base.next_horizon}")
+        return base
 
     # The end
 
@@ -313,8 +343,8 @@ class DuckStore:
         self._leaving += [table.file for table in version.batch]
 
     def _delete(self, connection: duckdb.DuckDBPyConnection, version: Version) -> None:
-        change(connection, self._fence, version, stalled=None)  # only the writer may
-        run(connection, "DELETE FROM versions WHERE view = ? AND number = ?", [version.view.name, version.number])
+        change(connection, self._fence, version)  # only the writer may
+        delete_version(connection, version)
 
     def _expect(self, connection: duckdb.DuckDBPyConnection, view: str, number: int, *states: str) -> Version:
         version = read_version(connection, view, number)
@@ -362,8 +392,31 @@ def _serving(connection: duckdb.DuckDBPyConnection, view: str) -> Version | None
     return next((v for v in read_versions(connection) if v.serving and v.view.name == view), None)
 
 
-def _merge(connection: duckdb.DuckDBPyConnection, version: Version, files: Sequence[str]) -> None:
-    stage, *writes = merge_files(version.view, speed_tables(version)[-1])
+def _commits(version: Version) -> str:
+    return " and ".join(f"{commits} commits of {stream}" for stream, commits in version.commits.items())
+
+
+def _starting(stream: str, patience_ms: int, at: Point) -> Base:
+    """A stream that a version reads from here on; what comes before is for a build."""
+    return Base(
+        stream,
+        patience_ms,
+        horizon=at.commit,
+        applied_to=at.commit,
+        position=at.position,
+        newest_us=at.newest_us,
+        applied_at_us=now_us(),
+    )
+
+
+def _adopted(base: Base, patience_ms: int) -> Base:
+    """What a free edit takes over. A stall ends: the edit may have corrected its cause."""
+    since = base.patience_from if patience_ms == base.patience_ms else base.applied_to
+    return replace(base, patience_ms=patience_ms, patience_from=since, stalled=None, quarantined=False)
+
+
+def _merge(connection: duckdb.DuckDBPyConnection, version: Version, stream: str, files: Sequence[str]) -> None:
+    stage, *writes = merge_files(version.view, speed_tables_of(version, stream)[-1])
     run(connection, stage, {"files": [str(file) for file in files]})
     for write in writes:
         run(connection, write)

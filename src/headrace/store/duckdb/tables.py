@@ -46,9 +46,10 @@ class TableSource:
     batch: bool
 
 
-def speed_table(view: str, home: int, from_commit: int) -> str:
-    """The name of a speed table."""
-    return f"speed_{plain_name(view)}_{home}_{from_commit}"
+def speed_table(view: str, home: int, from_commit: int, stream_at: int = 0) -> str:
+    """The name of a speed table; `stream_at` is the place of its stream among those of the view."""
+    name = f"speed_{plain_name(view)}_{home}_{from_commit}"
+    return f"{name}-{stream_at}" if stream_at else name  # the first one is named as before there could be several
 
 
 def row_columns(view: View) -> list[tuple[str, str]]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
 from functools import lru_cache
+from itertools import groupby
 from typing import Any, TypeAlias
 
 import duckdb
@@ -14,15 +15,13 @@ import orjson
 from headrace.define.fingerprint import from_json, to_json
 from headrace.define.model import View
 from headrace.errors import ConflictError, FencedError
-from headrace.store.base import Audit, BatchTable, Drift, Version
+from headrace.store.base import Audit, Base, BatchTable, Drift, Version
 from headrace.store.duckdb.database import run
 from headrace.transport.position import Position
 
-FIELDS = (
-    "definition, number, fingerprint, patience_ms, state, horizon, next_horizon, built_to, applied_to, position, "
-    "newest_us, applied_at_us, changed_at_us, stalled, alarm, patience_from, home, quarantined, replaces, batch"
-)
-AUDIT_FIELDS = "view, number, from_commit, to_commit, at_us, took_ms, events, rows, drift"
+FIELDS = ("definition", "number", "fingerprint", "state", "changed_at_us", "home", "replaces")
+BASE_FIELDS = tuple(field.name for field in fields(Base))
+AUDIT_FIELDS = "view, number, stream, from_commit, to_commit, at_us, took_ms, events, rows, drift"
 AUDITS_KEPT = 100  # per view
 UNKNOWN = -1  # as a position: it is not known
 FENCED = "nothing was changed; another process has taken over, so stop this one"
@@ -44,12 +43,25 @@ def _tables(text: str) -> tuple[BatchTable, ...]:
 
 def read_versions(connection: Connection) -> list[Version]:
     """All of them, by view and number."""
-    rows = run(connection, f"SELECT {FIELDS} FROM versions ORDER BY view, number")
-    return [_version(**dict(zip(FIELDS.split(", "), row, strict=True))) for row in rows]
+    rows = run(connection, _READ)
+    return [_version(list(group)) for _, group in groupby(rows, key=lambda row: row[: len(FIELDS)])]
 
 
-def _version(*, definition: str, position: str | int, batch: str, **values: Any) -> Version:
-    return Version(view=_view(definition), position=_position(position), batch=_tables(batch), **values)
+# A version has a row for each of its streams.
+_READ = (
+    f"SELECT {', '.join(f'v.{name}' for name in FIELDS)}, {', '.join(f'b.{name}' for name in BASE_FIELDS)} "
+    "FROM versions AS v JOIN bases AS b ON b.view = v.view AND b.number = v.number ORDER BY v.view, v.number, b.ordinal"
+)
+
+
+def _version(rows: Sequence[tuple[Any, ...]]) -> Version:
+    definition, number, fingerprint, state, *rest = rows[0][: len(FIELDS)]
+    bases = tuple(_base(**dict(zip(BASE_FIELDS, row[len(FIELDS) :], strict=True))) for row in rows)
+    return Version(_view(definition), number, fingerprint, state, bases, *rest)
+
+
+def _base(*, position: str, batch: str, **values: Any) -> Base:
+    return Base(position=_position(position), batch=_tables(batch), **values)
 
 
 def read_version(connection: Connection, view: str, number: int) -> Version:
@@ -60,10 +72,10 @@ def read_version(connection: Connection, view: str, number: int) -> Version:
     raise gone(view, number)
 
 
-def gone(view: str, number: int, found: str = "no such version") -> ConflictError:
+def gone(view: str, number: int, reason: str = "no such version") -> ConflictError:
     """The error for a version that is not what it was taken for."""
     return ConflictError(
-        f"view '{view}' version {number} has changed meanwhile", found=found, fix="nothing was changed; try again"
+        f"view '{view}' version {number} has changed meanwhile", found=reason, fix="nothing was changed; try again"
     )
 
 
@@ -87,34 +99,23 @@ def insert_version(connection: Connection, version: Version, fence: int) -> None
             fix=FENCED,
         )
     definition = orjson.dumps(to_json(version.view), option=orjson.OPT_SORT_KEYS).decode()
-    values = [
-        definition,
-        version.number,
-        version.fingerprint,
-        version.patience_ms,
-        version.state,
-        version.horizon,
-        version.next_horizon,
-        version.built_to,
-        version.applied_to,
-        position_text(version.position),
-        version.newest_us,
-        version.applied_at_us,
-        version.changed_at_us,
-        version.stalled,
-        version.alarm,
-        version.patience_from,
-        version.home,
-        version.quarantined,
-        version.replaces,
-        batch_text(version.batch),
-    ]
-    marks = ", ".join("?" * (len(values) + 2))
-    run(
-        connection,
-        f"INSERT INTO versions (view, fence, {FIELDS}) VALUES ({marks})",
-        [version.view.name, fence, *values],
-    )
+    row = {"view": version.view.name, "fence": fence, "definition": definition}
+    _insert(connection, "versions", row | {name: getattr(version, name) for name in FIELDS[1:]})
+    for ordinal, base in enumerate(version.bases):
+        values = {name: getattr(base, name) for name in BASE_FIELDS}
+        values |= {"position": position_text(base.position), "batch": batch_text(base.batch)}
+        _insert(connection, "bases", {"view": version.view.name, "number": version.number, "ordinal": ordinal} | values)
+
+
+def _insert(connection: Connection, table: str, row: Mapping[str, Any]) -> None:
+    marks = ", ".join("?" * len(row))
+    run(connection, f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", list(row.values()))
+
+
+def delete_version(connection: Connection, version: Version) -> None:
+    """Delete the rows of a version."""
+    for table in ("versions", "bases"):
+        run(connection, f"DELETE FROM {table} WHERE view = ? AND number = ?", list(version.id))
 
 
 @lru_cache(maxsize=1024)
@@ -134,8 +135,17 @@ def batch_text(tables: Sequence[BatchTable]) -> str:
     return orjson.dumps([asdict(table) for table in tables]).decode()
 
 
+def change_base(connection: Connection, fence: int, version: Version, stream: str, **values: Any) -> None:
+    """Set columns of the row that a version has for one of its streams, if this writer may."""
+    change(connection, fence, version)
+    assignments = ", ".join(f"{name} = ?" for name in values)
+    parameters = [*values.values(), *version.id, stream]
+    run(connection, f"UPDATE bases SET {assignments} WHERE view = ? AND number = ? AND stream = ?", parameters)
+
+
 def change(connection: Connection, fence: int, version: Version, **values: Any) -> None:
     """Set columns of one version's row, if this writer may; a new state is dated."""
+    values = values or {"fence": fence}  # nothing to set: only the check
     if "state" in values:
         values["changed_at_us"] = now_us()
     assignments = ", ".join(f"{name} = ?" for name in values)
@@ -163,6 +173,7 @@ def insert_audit(connection: Connection, audit: Audit) -> None:
     values = [
         audit.view,
         audit.number,
+        audit.stream,
         audit.from_commit,
         audit.to_commit,
         audit.at_us,

@@ -1,0 +1,57 @@
+"""The tokens of ingest replies: whether what one stands for is in every view, and waiting until it is."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from headrace.errors import NotFoundError
+from headrace.ingest.receiver import TokenState, read_token
+from headrace.server.stream import RunningStream
+from headrace.store.base import Store
+
+LOOK_S = 1.0  # how often a waiting caller looks, whatever it is notified of
+
+
+class Tokens:
+    """Asked by HTTP threads; notified by the layers whenever a version moved."""
+
+    def __init__(
+        self, store: Store, pipelines: Callable[[], Mapping[str, RunningStream]], stopped: threading.Event
+    ) -> None:
+        self._store = store
+        self._pipelines = pipelines
+        self._stopped = stopped
+        self._applied = threading.Condition()
+
+    def state(self, token: str) -> TokenState:
+        """Whether every view that answers, or is about to, has what the token stands for."""
+        parts = read_token(token)
+        pipeline = self._pipelines().get(parts[0]) if parts else None
+        if parts is None or pipeline is None:
+            raise NotFoundError(
+                f"token '{token}' is not a token of this workspace", expected="the token of an ingest reply"
+            )
+        stream, position = parts
+        with self._store.snapshot() as snapshot:
+            versions = [v for v in snapshot.versions() if v.moves and v.reads(stream)]
+        behind = [v for v in versions if not v.base(stream).covers(position)]
+        in_lake = pipeline.table.state.position.covers(position)
+        return TokenState(in_lake and not behind, sorted(v.view.name for v in behind if v.stalled))
+
+    def wait(self, token: str, timeout_s: float) -> TokenState:
+        """The same, after waiting until it is complete, or the time is over."""
+        deadline = time.monotonic() + timeout_s
+        with self._applied:
+            while True:
+                state = self.state(token)
+                left = deadline - time.monotonic()
+                if state.complete or left <= 0 or self._stopped.is_set():
+                    return state
+                self._applied.wait(min(left, LOOK_S))
+
+    def notify(self) -> None:
+        """A version moved, or the server stops: who waits looks again."""
+        with self._applied:
+            self._applied.notify_all()
