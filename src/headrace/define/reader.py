@@ -112,17 +112,17 @@ class Reader:
     def read_type(self) -> Type:
         """A type that a field or CAST may have."""
         token = self.next
-        read = self._read_type()
-        if read.depth > DEEPEST_TYPE:
+        type_ = self._read_type()
+        if type_.depth > DEEPEST_TYPE:
             raise self.error(
                 token.start,
-                f"a type of {read.depth} levels is not supported",
+                f"a type of {type_.depth} levels is not supported",
                 expected=f"at most {DEEPEST_TYPE}",
                 fix="declare the inner part STRING and use get_json_object",
             )
         if self.sees_symbol("["):
-            raise self.error(self.next.start, "[ ] is not allowed after a type", fix=f"write ARRAY<{read}>")
-        return read
+            raise self.error(self.next.start, "[ ] is not allowed after a type", fix=f"write ARRAY<{type_}>")
+        return type_
 
     def _read_type(self) -> Type:
         token = self.next
@@ -144,21 +144,21 @@ class Reader:
         if name in NEAREST:
             raise self.error(token.start, f"the type {name} is not supported", fix=f"the nearest is {NEAREST[name]}")
         fix = did_you_mean(name, [*TYPES, "DECIMAL", "ARRAY", "MAP", "STRUCT"])
-        known = "STRING, INT, BIGINT, DOUBLE, DECIMAL(p,s), BOOLEAN, DATE, TIMESTAMP, ARRAY<…>, STRUCT<…> or MAP<…>"
-        raise self.error(token.start, f"the type '{token.text}' is unknown", expected=known, fix=fix)
+        names = "STRING, INT, BIGINT, DOUBLE, DECIMAL(p,s), BOOLEAN, DATE, TIMESTAMP, ARRAY<…>, STRUCT<…> or MAP<…>"
+        raise self.error(token.start, f"the type '{token.text}' is unknown", expected=names, fix=fix)
 
     def _read_nested(self, name: str) -> Type:
         form = {"ARRAY": "ARRAY<INT>", "MAP": "MAP<STRING, INT>", "STRUCT": "STRUCT<a: INT, b: STRING>"}[name]
         if not self.accept_symbol("<"):
             raise self.unexpected(f"the inner types after {name}, as in {form}")
         if name == "ARRAY":
-            read = array(self._read_type())
+            type_ = array(self._read_type())
         elif name == "MAP":
-            read = self._read_map()
+            type_ = self._read_map()
         else:
-            read = self._read_struct()
+            type_ = self._read_struct()
         self.expect_symbol(">", f"the inner types of {name}")
-        return read
+        return type_
 
     def _read_map(self) -> Type:
         at = self.next.start

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headrace.define.durations import format_duration
 from headrace.define.expression.terms import quote
-from headrace.define.rules import LONGEST_NAME, OURS
+from headrace.define.rules import LONGEST_NAME, RESERVED_COLUMNS
 from headrace.infer.names import AMOUNTS, CODES, GROUPS, WHO, is_identity, is_time, path_sql, place, words_of
 from headrace.types import BOOLEAN, DOUBLE, INT, STRING, Type
 
@@ -88,7 +88,7 @@ def _key(fields: list[Candidate]) -> Candidate | None:
     """The field to count by: few different values, rarely null, and a name that people group by."""
 
     def score(field: Candidate) -> float | None:
-        if field.type not in (STRING, BOOLEAN, INT) or field.label.lower() in OURS or field.texts:
+        if field.type not in (STRING, BOOLEAN, INT) or field.label.lower() in RESERVED_COLUMNS or field.texts:
             return None
         words = set(words_of(field.name))
         if is_identity(field.name) or is_time(field.name) or ("name" in words and words & PERSONAL):

@@ -143,7 +143,7 @@ def test_python_and_sql_say_the_same(where, keys, window, columns):
             "the column 'n' is declared twice",
         ),
         (lambda v: hr.View("v__x", v.agg(n=hr.count())), "'v__x' cannot name a view"),
-        (lambda v: hr.View("v", v), "view 'v' is not given a query; found Stream"),
+        (lambda v: hr.View("v", v), "view 'v' needs a query; found Stream"),
         (lambda v: hr.View("v", v.group_by("page")), "view 'v' has no aggregate"),
         (lambda v: hr.View("v", v.agg(n=hr.count()), schedule="1 ms"), "a schedule is at least 1 second"),
         (lambda v: hr.View("v", v.agg(n=hr.sum("page"))), "sum takes a number, found STRING (page)"),

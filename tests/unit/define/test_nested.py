@@ -78,7 +78,7 @@ def test_parts_are_single_values(text: str, sql: str, type_: object) -> None:
         ("element_at(tags, 0)", "from 1 or from -1 at its end"),
         ("element_at(tags, i)", "a constant index"),
         ("element_at(tags, 'x')", "not compatible"),
-        ("split(page, 'x*')", "a pattern that matches nothing cannot separate"),
+        ("split(page, 'x*')", "a pattern that matches the empty text cannot separate"),
         ("array(1, 2)", "nested values cannot be created here"),
         ("CAST(tags AS STRING)", "CAST of ARRAY<STRING> to STRING is not supported"),
         ("tags[0", "expected ']'"),

@@ -12,7 +12,7 @@ from headrace.define.catalog import parse
 from headrace.define.expression.reference import BEGIN, END, TABLES
 from headrace.define.python import fluent as hr
 from headrace.define.reader import TYPES
-from headrace.define.rules import OURS
+from headrace.define.rules import RESERVED_COLUMNS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "definitions.md").read_text()
 
@@ -36,6 +36,6 @@ def test_the_examples_in_sql_and_python_are_equal():
     assert catalog.views["traffic"] == names["traffic"]
 
 
-@pytest.mark.parametrize("name", [*REGISTRY, *TYPES, *OURS])
+@pytest.mark.parametrize("name", [*REGISTRY, *TYPES, *RESERVED_COLUMNS])
 def test_every_aggregate_type_and_reserved_name_is_there(name):
     assert name in PAGE

@@ -69,9 +69,9 @@ def parse_format_sql(sql: str, value: Term, pattern: str, to: Type) -> str:
         else:
             plain = (text.strip("'") or "'") if text.startswith("'") else text
             python, matching = python + plain.replace("%", "%%"), matching + re.escape(plain)
-    parsed = f"try_strptime({sql}, {_text(python)})"
-    guarded = f"CASE WHEN regexp_full_match({sql}, {_text(matching)}) THEN {parsed} END"
-    return f"CAST({guarded} AS {_name(to)})"
+    time = f"try_strptime({sql}, {_text(python)})"
+    valid_time = f"CASE WHEN regexp_full_match({sql}, {_text(matching)}) THEN {time} END"
+    return f"CAST({valid_time} AS {_name(to)})"
 
 
 def _from_text(sql: str, to: Type, *, strict: bool) -> str:

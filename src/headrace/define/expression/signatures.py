@@ -50,8 +50,8 @@ class Parameter:
             return "a single value"
         if self.kind in ("ANY", "SAME") or (term.type == VOID and not term.is_literal):
             return None
-        allowed = {name for kind in self.kind.split("|") for name in KINDS.get(kind, (kind,))}
-        return None if term.type.name in allowed else self.kind.replace("NESTED", "ARRAY|MAP").replace("|", " or ")
+        types = {name for kind in self.kind.split("|") for name in KINDS.get(kind, (kind,))}
+        return None if term.type.name in types else self.kind.replace("NESTED", "ARRAY|MAP").replace("|", " or ")
 
 
 @dataclass(frozen=True)
