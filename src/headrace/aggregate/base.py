@@ -49,7 +49,7 @@ class Aggregate(ABC):
     - Spark jobs of both layers: `spark_sql`, and `ordered`, which decides what they read of the lake;
     - a store: `columns` with their merges, `functions`; the audit of the two layers: `agrees`;
     - answers: `type`, `present`, `present_arrow`, `narrow_type`, `empty`, `approximate`;
-    - tests: `lift`, `merge`, `subtract`, which are the reference for the Spark and store implementations, and `examples`.
+    - tests: `lift`, `merge`, `subtract`, which are the reference for Spark and the store, and `examples`.
     """
 
     arguments: tuple[Expression, ...] = ()
