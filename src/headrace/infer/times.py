@@ -22,8 +22,8 @@ _PADDED = re.compile(r"\d{2}([./-])\d{2}\1\d{4}( \d{2}:\d{2}(?::\d{2})?)?", re.A
 _YEAR_FIRST = re.compile(rf"(\d{{4}})([./])(\d{{1,2}})\2(\d{{1,2}})(?:,? ({_CLOCK}))?", re.ASCII)
 MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 _ZONE = r"(Z|UTC|GMT|[+-]\d{4})?"
-_NAMED = rf"(?:[A-Z][a-z]{{2}}, )?(\d{{1,2}})[/ -]([A-Z][a-z]{{2}})[/ -](\d{{4}})[: ]({_CLOCK}) ?{_ZONE}"
-_NAMED_MONTH = re.compile(_NAMED, re.ASCII)
+_MONTH_NAME_FORM = rf"(?:[A-Z][a-z]{{2}}, )?(\d{{1,2}})[/ -]([A-Z][a-z]{{2}})[/ -](\d{{4}})[: ]({_CLOCK}) ?{_ZONE}"
+_MONTH_NAME = re.compile(_MONTH_NAME_FORM, re.ASCII)
 _EPOCHS = (
     ("seconds", 1, "timestamp_seconds", ""),
     ("milliseconds", 1_000, "timestamp_millis", ""),
@@ -101,8 +101,8 @@ def _text(name: str, values: list[str], *, timely: bool) -> tuple[str, int, str]
     if _matches(_YEAR_FIRST, values):
         parts = r"(\d+)[./](\d+)[./](\d+)(?:,? (.+))?"
         return _from_parts(name, parts, (1, 2, 3, 4)), 4, "times with the year first"
-    if _matches(_NAMED_MONTH, values):
-        return _named_month(name), 4, "times with the month's name"
+    if _matches(_MONTH_NAME, values):
+        return _from_month_name(name), 4, "times with the month's name"
     if timely and values and all(value.isdigit() for value in values):
         how = _epoch(f"CAST({name} AS BIGINT)", BIGINT, values)
         return how and (how[0], 2, how[2])
@@ -140,9 +140,9 @@ def _from_parts(name: str, pattern: str, order: tuple[int, ...]) -> str:
     return f"to_timestamp(trim(concat({year}, '-', {month}, '-', {day}, ' ', {clock})))"
 
 
-def _named_month(name: str) -> str:
+def _from_month_name(name: str) -> str:
     def part(group: int) -> str:
-        return f"regexp_extract({name}, r'^{_NAMED}$', {group})"
+        return f"regexp_extract({name}, r'^{_MONTH_NAME_FORM}$', {group})"
 
     whens = " ".join(f"WHEN {escape(month)} THEN '{number}'" for number, month in enumerate(MONTHS, 1))
     zone = f"replace({part(5)}, 'GMT', 'Z')"
