@@ -99,7 +99,7 @@ class Aggregate(ABC):
 
     @classmethod
     def signature(cls) -> str:
-        """The call with all that it takes, as documents write it."""
+        """The call with all arguments and parameters, as in the documentation."""
         names = [argument.name for argument in cls.takes] + [parameter.name for parameter in cls.constants]
         return f"{cls.name}({', '.join(names)})"
 
@@ -122,7 +122,7 @@ class Aggregate(ABC):
 
     @property
     def sql(self) -> str:
-        """The aggregate as SELECT writes it."""
+        """The aggregate as in SELECT."""
         values = [expression.sql for expression in self.arguments] + [_literal(value) for value in self.parameters]
         call = f"{self.name}({', '.join(values) or '*' * self.is_of_all_events()})"
         return f"{call} FILTER (WHERE {self.where})" if self.where else call

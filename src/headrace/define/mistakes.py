@@ -9,7 +9,7 @@ from headrace.errors import DefinitionError, DefinitionErrors, Location
 
 
 class FollowUpError(DefinitionError):
-    """Something cannot be checked because of another mistake; it is not reported beside that one."""
+    """Something cannot be checked because of another mistake; only that one is reported."""
 
 
 class Mistakes:

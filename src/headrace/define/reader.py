@@ -1,4 +1,4 @@
-"""Walks the tokens of one text: peek, take, expect; and reads what statements and expressions share."""
+"""Reads the tokens of a text: the base class of the parsers of statements and expressions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RESERVED = frozenset({
 
 
 class Reader:
-    """The tokens of a text and a place among them."""
+    """The tokens of a text and the position of the next one."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -80,13 +80,13 @@ class Reader:
         return False
 
     def expect(self, word: str, after: str) -> Token:
-        """Read a keyword that must come."""
+        """Read a keyword that is required here."""
         if self.next.upper != word:
             raise self.unexpected(f"{word} after {after}")
         return self.take()
 
     def expect_symbol(self, symbol: str, after: str) -> Token:
-        """Read a symbol that must come."""
+        """Read a symbol that is required here."""
         if not self.sees_symbol(symbol):
             raise self.unexpected(f"'{symbol}' after {after}")
         return self.take()
@@ -98,7 +98,7 @@ class Reader:
         raise self.unexpected(f"the name of {of}")
 
     def unexpected(self, expected: str) -> DefinitionError:
-        """The error of a token that does not fit here."""
+        """The error of a token that is not expected here."""
         token = self.next
         fix = f"write `{token.text}` in backticks if it is a name" if token.upper in RESERVED else None
         return self.error(token.start, "syntax error", found=token.describe(), expected=expected, fix=fix)

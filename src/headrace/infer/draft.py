@@ -198,7 +198,7 @@ def _notes(fields: Fields, reading: Reading | None, span: Span | None, refusals:
         notes.append(f"the stream has FORMAT TEXT, so an event is a line; the file holds {fields.kind}")
     if fields.kind and len(fields.declared) == 1:
         notes.append(
-            "lines of no known kind are taken apart by computed fields that you add, such as "
+            "the lines are of no known kind: add computed fields for their parts, such as "
             "host STRING AS split_part(value, ' ', 1); docs/definitions.md lists the functions"
         )
     if reading is None and fields.kind:

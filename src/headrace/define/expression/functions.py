@@ -1,6 +1,6 @@
 """The one table of scalar functions that definitions may use: signatures, Spark's result types, DuckDB's translations.
 
-A function is in the table only if no value can make Spark fail (ansi off): one event must not stall a view.
+A function is in the table only if Spark (ansi off) fails for no value: one event must not stall a view.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads an expression by the precedence of Spark SQL; knows no field and no type."""
+"""Reads an expression with the precedence of Spark SQL; does not resolve fields or types."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 _TRY = "SELECT regexp_matches('', ?)"
-# How often a letter may stand in a row in a format of times.
+# How often each letter may be repeated in a format of times.
 _FORMAT_LETTERS = {
     "y": range(1, 7), "M": range(1, 5), "S": range(1, 10), "D": range(1, 4), "E": range(1, 5), "z": range(1, 5),
     **dict.fromkeys("dHhms", (1, 2)), **dict.fromkeys("Xx", range(1, 6)), "a": (1,), "V": (2,), "O": (1, 4),

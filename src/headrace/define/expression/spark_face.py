@@ -1,6 +1,6 @@
-"""What Spark runs for a view: its expressions, with times kept within the years 1 to 9999 and without patterns.
+"""The expressions of a view as Spark runs them: times are limited to the years 1 to 9999, patterns are replaced.
 
-Patterns become columns that workers compute by RE2, in DuckDB, as they do for computed fields.
+A pattern becomes a column that workers compute with RE2, in DuckDB, as for computed fields.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SparkFace:
     matches: tuple[Match, ...]
 
 
-@lru_cache(maxsize=1024)  # each step asks for them
+@lru_cache(maxsize=1024)  # each step needs them
 def spark_face(stream: Stream, view: View) -> SparkFace:
     """A view over a stream as Spark runs it."""
     # An older release may have written times of any year into a computed field.

@@ -1,4 +1,4 @@
-"""Expressions with types: what a checked expression is, and how it is written as canonical Spark SQL."""
+"""Checked expressions with types, and their canonical Spark SQL."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Term:
 
 
 def quote(name: str) -> str:
-    """A name as Spark SQL takes it, in backticks only where Spark needs them."""
+    """A name in Spark SQL, in backticks only if it needs them."""
     if _PLAIN.match(name) and name.upper() not in KEYWORDS:
         return name
     return "`" + name.replace("`", "``") + "`"

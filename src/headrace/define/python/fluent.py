@@ -1,6 +1,6 @@
 """Definitions in Python: hr.Stream, hr.View, hr.window and the aggregates.
 
-They make what SQL makes: equal objects, by the same rules.
+The objects are equal to those of SQL, by the same rules.
 """
 
 from __future__ import annotations
