@@ -1,6 +1,6 @@
-"""Aggregates as tests try them: over which arguments, and three that only tests have.
+"""Aggregates for tests: the arguments to try, and three aggregates that only tests have.
 
-What `count_above`, `tally` and `newest_by` show: a parameter, no argument, several arguments and the order of events.
+`count_above`, `tally` and `newest_by` have a parameter, no argument, and several arguments with the order of events.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from headrace.types import BIGINT, INT, STRING, Expression, Type, struct
 
 
 def argument_types(cls: type[Aggregate], types: Sequence[Type]) -> list[tuple[Type, ...]]:
-    """Types of arguments that an aggregate takes, so that each place has each type once at least."""
+    """Types of arguments that an aggregate accepts, so that each argument has each type at least once."""
     places = [[of for of in types if argument.kind.takes(of)] for argument in cls.takes]
-    found: list[tuple[Type, ...]] = [()] if all(argument.optional for argument in cls.takes) else []
+    candidates: list[tuple[Type, ...]] = [()] if all(argument.optional for argument in cls.takes) else []
     if places:
         most = max(map(len, places))
-        found += [tuple(of[(n + place) % len(of)] for place, of in enumerate(places)) for n in range(most)]
-    return [taken for taken in found if cls.refuse(expressions(taken), parameters(cls)[0]) is None]
+        candidates += [tuple(of[(n + place) % len(of)] for place, of in enumerate(places)) for n in range(most)]
+    return [types_ for types_ in candidates if cls.refuse(expressions(types_), parameters(cls)[0]) is None]
 
 
 def parameters(cls: type[Aggregate]) -> list[tuple[Constant, ...]]:
@@ -53,17 +53,17 @@ def column(of: Type) -> str:
 def every_aggregate(classes: Sequence[type[Aggregate]], types: Sequence[Type]) -> list[Aggregate]:
     """Each of the classes over the arguments and parameters to try."""
     return [
-        cls(expressions(taken), None, constants)
+        cls(expressions(types_), None, constants)
         for cls in classes
-        for taken in argument_types(cls, types)
+        for types_ in argument_types(cls, types)
         for constants in parameters(cls)
     ]
 
 
 def case_name(aggregate: Aggregate) -> str:
     """A test's id."""
-    given = [str(argument.type) for argument in aggregate.arguments] + [str(value) for value in aggregate.parameters]
-    return "-".join([aggregate.name, *(given or ["star"])])
+    parts = [str(argument.type) for argument in aggregate.arguments] + [str(value) for value in aggregate.parameters]
+    return "-".join([aggregate.name, *(parts or ["star"])])
 
 
 class Tally(Aggregate):

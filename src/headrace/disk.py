@@ -1,9 +1,9 @@
-"""Files on disk: replaced whole, synced, removed; format versions; what refusals of the operating system mean."""
+"""Files on disk: atomic replacement, sync, removal; format versions; errors of the operating system."""
 
 from __future__ import annotations
 
 import errno
-import json  # quicker to load than orjson, for a file of one number
+import json  # faster to import than orjson; the file has one number
 import os
 import re
 import shutil
@@ -12,11 +12,11 @@ from pathlib import Path
 
 from headrace.errors import CorruptionError, DiskFullError, HeadraceError, NewerFormatError, WorkspaceError, chain
 
-FORMAT_FILE = "format.json"  # of a folder that carries a format version
-FIRST_FORMAT = 1  # of data that carries no version: it was written before versions were recorded
+FORMAT_FILE = "format.json"  # of a folder that has a format version
+FIRST_FORMAT = 1  # of data without a version: it was written before versions were recorded
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-# Arrow, DuckDB, delta-rs and Java each wrap the system's words in their own.
+# Arrow, DuckDB, delta-rs and Java each wrap the message of the system in their own.
 _FULL_TEXT = re.compile(r"no space left on device|disk quota exceeded|os error 28|errno 28\b", re.IGNORECASE)
 _UNUSABLE = {
     errno.EACCES: "give this user write permission there",
@@ -44,7 +44,7 @@ def disk_full(what: str, path: Path, fix: str = "free space there; it then conti
 
 
 def free_bytes(path: Path) -> int:
-    """What a file system still takes, asked at a path or the nearest folder above it that exists."""
+    """The free bytes of the file system of a path, or of its nearest parent folder that exists."""
     for place in (path, *path.parents):
         with suppress(OSError):
             state = os.statvfs(place)
@@ -53,7 +53,7 @@ def free_bytes(path: Path) -> int:
 
 
 def from_system(error: OSError) -> HeadraceError | None:
-    """A refusal of the operating system that names a path, as a sentence that says what to do; None for others."""
+    """An error of the operating system on a path, as an error that says what to do; None for others."""
     if is_disk_full(error):
         return disk_full("it cannot be written", Path(error.filename or "."))
     if not error.filename or error.errno not in _UNUSABLE:
@@ -64,7 +64,7 @@ def from_system(error: OSError) -> HeadraceError | None:
 
 
 def replace_file(file: Path, content: bytes, what: str) -> None:
-    """Put content in the place of a file, whole or not at all, and on disk when this returns."""
+    """Replace the content of a file atomically; it is on disk when this returns."""
     temporary = file.with_suffix(".tmp")
     try:
         with temporary.open("wb") as out:
@@ -81,7 +81,7 @@ def replace_file(file: Path, content: bytes, what: str) -> None:
 
 
 def read_format(folder: Path) -> int:
-    """The format version that a folder carries."""
+    """The format version of a folder."""
     file = folder / FORMAT_FILE
     try:
         return int(json.loads(file.read_bytes())["format"])
@@ -96,7 +96,7 @@ def read_format(folder: Path) -> int:
 
 
 def write_format(folder: Path, version: int) -> None:
-    """Have a folder carry this format version, on disk when this returns. One that is there already stays."""
+    """Record the format version of a folder; it is on disk when this returns. An existing one is not changed."""
     file = folder / FORMAT_FILE
     if not file.exists():
         replace_file(
@@ -117,14 +117,14 @@ def refuse_newer(what: str, version: int, newest: int, *, otherwise: str = "") -
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder with all in it, as far as that can be done."""
+    """Remove a file, or a folder with its content; errors are ignored."""
     shutil.rmtree(path, ignore_errors=True)
     with suppress(OSError):
         path.unlink()
 
 
 def sync(path: Path) -> None:
-    """Have a file, or the names in a folder, on disk."""
+    """Flush a file, or the entries of a folder, to disk."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)

@@ -29,7 +29,7 @@ class HeadraceError(Exception):
     code: ClassVar[str] = "error"
     http_status: ClassVar[int] = 400
     exit_code: ClassVar[int] = 1
-    retry_after_s: float | None = None  # when it may go well, if that is known
+    retry_after_s: float | None = None  # when a retry may succeed, if that is known
 
     def __init__(
         self,
@@ -71,21 +71,21 @@ class HeadraceError(Exception):
 
 
 class UsageError(HeadraceError):
-    """A command line cannot be read, or its options do not go together, whatever the workspace holds."""
+    """A command line is invalid, whatever the workspace contains."""
 
     code = "usage"
     exit_code = 2
 
 
 class DefinitionError(HeadraceError):
-    """A stream or view is declared wrongly."""
+    """The declaration of a stream or view has an error."""
 
     code = "definition"
     exit_code = 2
 
 
 class DefinitionErrors(DefinitionError):
-    """Several mistakes of one load, each with its own place."""
+    """Several errors in definitions, each with its place."""
 
     def __init__(self, errors: list[DefinitionError]) -> None:
         super().__init__("\n".join(str(e) for e in errors))
@@ -96,35 +96,35 @@ class DefinitionErrors(DefinitionError):
 
 
 class QuestionError(HeadraceError):
-    """A question cannot be answered as it was put."""
+    """A question to a view is invalid."""
 
     code = "question"
     exit_code = 2
 
 
 class SqlError(HeadraceError):
-    """A query in SQL is not taken, or fails."""
+    """A query in SQL is refused or fails."""
 
     code = "sql"
     exit_code = 2
 
 
 class SqlLimitError(SqlError):
-    """A query in SQL was stopped: it needs more time or memory than it may take."""
+    """A query in SQL was stopped: it needs more time or memory than its limit."""
 
     code = "sql_limit"
-    exit_code = 1  # it may go well at another time, or with other settings
+    exit_code = 1  # it may succeed at another time, or with other settings
 
 
 class NotFoundError(HeadraceError):
-    """A stream, view or token is named that does not exist."""
+    """A stream, view or token does not exist."""
 
     code = "not_found"
     http_status = 404
 
 
 class NotReadyError(HeadraceError):
-    """The thing exists but cannot answer yet."""
+    """It exists but is not ready yet."""
 
     code = "not_ready"
     http_status = 503
@@ -137,19 +137,19 @@ class StartingError(NotReadyError):
 
 
 class IngestError(HeadraceError):
-    """A request to take events in cannot be read at all."""
+    """A request with events cannot be read at all."""
 
     code = "ingest"
 
 
 class ChangedFileError(IngestError):
-    """A file that was sent before has other content now, though it begins with the same event."""
+    """A file that was sent before has changed, though it begins with the same event."""
 
     code = "changed_file"
 
 
 class InterruptedSendError(HeadraceError):
-    """Ctrl-C while files were sent; says how many events are kept and how to continue."""
+    """Ctrl-C while files were sent; says how many events are stored and how to continue."""
 
     code = "interrupted"
     exit_code = 130
@@ -163,7 +163,7 @@ class ConflictError(HeadraceError):
 
 
 class StaleMarkError(ConflictError):
-    """A piece of a file does not begin where the file stands; another process may be sending it too."""
+    """A piece of a file does not begin where the last one ended; another process may be sending the file too."""
 
     code = "stale_mark"
 
@@ -176,7 +176,7 @@ class TooLargeError(HeadraceError):
 
 
 class OverloadError(HeadraceError):
-    """More comes in than can be taken now; nothing of this request was stored."""
+    """The server is overloaded; nothing of this request was stored."""
 
     code = "overload"
     http_status = 429
@@ -224,7 +224,7 @@ class NewerFormatError(CorruptionError):
 
 
 class MachineError(HeadraceError):
-    """Java, Python or the network of this machine is not fit."""
+    """Java, Python or the network of this machine does not meet the requirements."""
 
     code = "environment"
 
@@ -237,11 +237,11 @@ class UnavailableError(HeadraceError):
 
 
 class JavaEndedError(UnavailableError):
-    """Java ended in the middle of a job; it is started again by itself."""
+    """Java ended during a job; it is restarted automatically."""
 
 
 class HttpError(HeadraceError):
-    """A failure that only HTTP has."""
+    """An error of HTTP requests only."""
 
 
 class BadRequestError(HttpError):
@@ -259,7 +259,7 @@ class UnsupportedError(HttpError):
 
 
 class SlowError(HttpError):
-    """A request does not come, or too slowly; nothing of it was stored."""
+    """A request does not arrive, or too slowly; nothing of it was stored."""
 
     code = "too_slow"
     http_status = 408
@@ -280,7 +280,7 @@ class UnauthorizedError(HttpError):
 
 
 class ForbiddenError(HttpError):
-    """A web page of another site, or another name of this machine, asks a server without a token."""
+    """A web page of another site sends a request to a server without a token, or uses an unknown host name."""
 
     code = "forbidden"
     http_status = 403
@@ -294,14 +294,14 @@ class RouteError(HttpError):
 
 
 class MethodError(HttpError):
-    """The endpoint exists but does not take this method."""
+    """The endpoint does not support this method."""
 
     code = "method_not_allowed"
     http_status = 405
 
 
 class RequestError(HttpError):
-    """A parameter or body has not the form that the endpoint takes."""
+    """A parameter or the body of a request is invalid."""
 
     code = "request"
     http_status = 422
@@ -315,15 +315,15 @@ class InternalError(HttpError):
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and all that caused it, each once."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
+    """An error and all its causes, each once."""
+    ids: set[int] = set()
+    while error is not None and id(error) not in ids:
+        ids.add(id(error))
         yield error
         error = error.__cause__ or error.__context__
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """A hint that names the nearest known name, if one is near."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+def did_you_mean(name: str, names: Iterable[str]) -> str | None:
+    """A hint with the most similar of these names, if one is similar."""
+    near = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
     return f"did you mean '{near[0]}'?" if near else None

@@ -1,11 +1,11 @@
 """Named points where a test can kill the process or inject a system error. Off by default.
 
-HEADRACE_FAULT holds faults, separated by commas:
+HEADRACE_FAULT contains faults, separated by commas:
 
     journal.before_fsync            die here, as by kill -9
     journal.before_fsync:3          die here when the point is passed the third time
     store.before_commit=ENOSPC      raise this error here, each time the point is passed
-    @FILE                           what FILE says now, if it is there: to be changed while the process runs
+    @FILE                           the faults in FILE, if it exists, which can change while the process runs
 """
 
 from __future__ import annotations
@@ -53,31 +53,31 @@ POINTS = (
     "upkeep.before_delete",
     "upkeep.before_reclaim",
 )
-_passed: dict[str, int] = {}
+_times_passed: dict[str, int] = {}
 
 
 def fault_point(name: str) -> None:
-    """Die or raise here, if this point is armed and its turn has come."""
-    wanted = os.environ.get(VARIABLE)
-    if not wanted:
+    """Kill the process or raise here, if HEADRACE_FAULT names this point and the count is reached."""
+    faults = os.environ.get(VARIABLE)
+    if not faults:
         return
-    for fault in _read(wanted).split(","):
+    for fault in _read(faults).split(","):
         point, _, error = fault.strip().partition("=")
         point, _, count = point.partition(":")
         if point != name:
             continue
         if error:
             number = getattr(errno, error)
-            raise OSError(number, f"{os.strerror(number)} (asked for at {name})")
-        _passed[fault] = _passed.get(fault, 0) + 1
-        if _passed[fault] == int(count or 1):
+            raise OSError(number, f"{os.strerror(number)} (injected at {name})")
+        _times_passed[fault] = _times_passed.get(fault, 0) + 1
+        if _times_passed[fault] == int(count or 1):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _read(wanted: str) -> str:
-    if not wanted.startswith("@"):
-        return wanted
+def _read(faults: str) -> str:
+    if not faults.startswith("@"):
+        return faults
     try:
-        return Path(wanted[1:]).read_text()
+        return Path(faults[1:]).read_text()
     except OSError:
         return ""

@@ -1,4 +1,4 @@
-"""Numbers, times, spans of time and sizes as people read them."""
+"""Numbers, times, durations and sizes as text for display."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HOUR_MS, DAY_MS, YEAR_MS = 3_600_000, 86_400_000, 31_557_600_000
 
 
 def iso(time: datetime) -> str:
-    """A time in ISO 8601, in UTC with Z, as every answer writes it."""
+    """A time in ISO 8601, in UTC with Z, as in every answer."""
     return time.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
 
 
@@ -21,22 +21,22 @@ def iso_us(us: int) -> str: ...
 @overload
 def iso_us(us: None) -> None: ...
 def iso_us(us: int | None) -> str | None:
-    """The same for microseconds since the epoch."""
+    """Microseconds since the epoch in ISO 8601."""
     return None if us is None else iso(EPOCH + timedelta(microseconds=us))
 
 
 def count(number: int | float | None) -> str:
-    """A number with its thousands apart."""
+    """A number with thousands separators."""
     return "–" if number is None else f"{number:,}"
 
 
 def many(number: int, noun: str) -> str:
-    """A number of things."""
+    """A number and a noun: 1 event, 2 events."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def number(of: int | float | Decimal) -> str:
-    """A number whole, or with as many places as tell something: `--json` has them all."""
+    """A number with at most four decimals or six digits; `--json` has all of them."""
     if isinstance(of, int):
         return f"{of:,}"
     if isinstance(of, Decimal):
@@ -49,7 +49,7 @@ def number(of: int | float | Decimal) -> str:
 
 
 def digits(of: int | float | Decimal) -> str:
-    """A number that names something, as a year does: no thousands separators."""
+    """A number without thousands separators, for keys such as years."""
     return str(of) if isinstance(of, int) else f"{of:f}" if isinstance(of, Decimal) else number(of).replace(",", "")
 
 
@@ -73,12 +73,12 @@ def span(ms: int | float | None) -> str:
 
 
 def plural(number: int, noun: str) -> str:
-    """A number of things: 1 event, 2 events."""
+    """A number and a noun: 1 event, 2 events."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def about(seconds: float) -> str:
-    """A span of time that was estimated: no finer than one would believe."""
+    """An estimated span of time, rounded."""
     if seconds < 1:
         return "under a second"
     if seconds < 90:
@@ -101,7 +101,7 @@ def size(number: int | None) -> str:
 
 
 def freshness(ms: int | None, reason: str | None) -> str:
-    """How far something is behind what was accepted."""
+    """How far a view is behind the accepted events."""
     if ms is None:
         return reason or "unknown"
     return "up to date" if ms == 0 else f"{span(ms)} behind"

@@ -1,4 +1,4 @@
-"""Structured logs: pretty on a terminal, JSON otherwise, and always JSON in the workspace's log file."""
+"""Structured logs: readable on a terminal, JSON otherwise, and always JSON in the workspace's log file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TextIO
 import structlog
 
 FILE_BYTES, FILES_KEPT = 10 << 20, 3
-HANDLER = "headrace"  # ours, to be replaced by the next `configure`; those of others stay
+HANDLER = "headrace"  # the handlers that the next `configure` replaces; others stay
 
 _SHARED: list[Any] = [
     structlog.contextvars.merge_contextvars,
@@ -23,7 +23,7 @@ _SHARED: list[Any] = [
 
 
 def configure(level: str, file: Path | None = None, stream: TextIO | None = None) -> None:
-    """Send the logs of this process, ours and those of libraries, to `stream` (stderr) and to a file."""
+    """Send the logs of this process, including those of libraries, to `stream` (stderr) and to a file."""
     stream = stream or sys.stderr
     structlog.configure(
         processors=[structlog.stdlib.filter_by_level, *_SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
@@ -34,23 +34,23 @@ def configure(level: str, file: Path | None = None, stream: TextIO | None = None
     handlers: list[logging.Handler] = [logging.StreamHandler(stream)]
     handlers[0].setFormatter(_formatter(pretty=stream.isatty()))
     if stream.isatty() and level == "info":
-        handlers[0].setLevel(logging.WARNING)  # `up` says itself what a person wants to know; the file has the rest
+        handlers[0].setLevel(logging.WARNING)  # `up` prints what users need; the file has the rest
     if file:
         file.parent.mkdir(parents=True, exist_ok=True)
-        kept = RotatingFileHandler(file, maxBytes=FILE_BYTES, backupCount=FILES_KEPT, encoding="utf-8")
-        kept.setFormatter(_formatter(pretty=False))
-        handlers.append(kept)
+        file_handler = RotatingFileHandler(file, maxBytes=FILE_BYTES, backupCount=FILES_KEPT, encoding="utf-8")
+        file_handler.setFormatter(_formatter(pretty=False))
+        handlers.append(file_handler)
     root = logging.getLogger()
     for old in [handler for handler in root.handlers if handler.name == HANDLER]:
         root.removeHandler(old)
         old.close()
     for handler in handlers:
         handler.name = HANDLER
-        # What Py4J tells when Java ends or a micro-batch fails, we tell in a sentence.
+        # Py4J logs stack traces when Java ends or a micro-batch fails; the server reports these itself.
         handler.addFilter(lambda record: "py4j" not in Path(record.pathname).parts)
         root.addHandler(handler)
     root.setLevel(level.upper())
-    # Libraries say at `info` what only their authors want to know.
+    # Libraries log too much at `info`.
     for chatty in ("uvicorn", "py4j", "asyncio", "pyspark", "httpx2", "httpcore2"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, root.level))
 
@@ -69,16 +69,16 @@ def _formatter(*, pretty: bool) -> logging.Formatter:
 
 
 def divert_children(file: Path) -> None:
-    """Give the standard output and error of processes started from now on to a file; ours stay where they are.
+    """Send the standard output and error of processes started from now on to a file; those of this process stay.
 
     Spark's JVM and workers write to the descriptors that they inherit, whatever logging says.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
-    noise = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    log_fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for name, number in (("stdout", 1), ("stderr", 2)):
         stream: TextIO = getattr(sys, name)
         stream.flush()
-        own = os.dup(number)  # not inherited by children, as every descriptor that Python makes
+        own = os.dup(number)  # not inherited by children, like every descriptor that Python opens
         setattr(sys, name, os.fdopen(own, "w", buffering=1, encoding=stream.encoding, errors=stream.errors))
-        os.dup2(noise, number, inheritable=True)
-    os.close(noise)
+        os.dup2(log_fd, number, inheritable=True)
+    os.close(log_fd)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Type:
-    """A SQL type. `str(type)` is how Spark, our SQL and our documents write it."""
+    """A SQL type. `str(type)` is its name in Spark, in definitions and in the documentation."""
 
     name: str
     precision: int = 0
@@ -26,7 +26,7 @@ class Type:
 
     @property
     def is_nested(self) -> bool:
-        """Whether a value holds other values."""
+        """Whether a value contains other values."""
         return self.name in NESTED
 
     @property
@@ -36,7 +36,7 @@ class Type:
 
     @property
     def depth(self) -> int:
-        """How many types lie inside each other."""
+        """The number of nested types, this one included."""
         return 1 + max((of.depth for _, of in self.parts), default=0)
 
     @property

@@ -42,13 +42,13 @@ def part_of(module: str) -> str | None:
 
 
 def imports(path: Path) -> set[str]:
-    found = set()
+    modules = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module)
+            modules.add(node.module)
         elif isinstance(node, ast.Import):
-            found |= {name.name for name in node.names}
-    return {part for part in map(part_of, found) if part}
+            modules |= {name.name for name in node.names}
+    return {part for part in map(part_of, modules) if part}
 
 
 def test_imports_point_upwards() -> None:
@@ -57,8 +57,8 @@ def test_imports_point_upwards() -> None:
         own = path.relative_to(SOURCE).parts[0].removesuffix(".py")
         if own == "__init__":
             continue
-        allowed = RANK[own] if own in ROOMS else 1
-        wrong += [f"{path.name} imports {part}" for part in imports(path) if part != own and RANK[part] >= allowed]
+        rank = RANK[own] if own in ROOMS else 1
+        wrong += [f"{path.name} imports {part}" for part in imports(path) if part != own and RANK[part] >= rank]
     assert not wrong
 
 

@@ -1,4 +1,4 @@
-"""Every link of the documents leads to a file, and to a heading where it names one."""
+"""Every link in the documentation leads to an existing file, and to a heading if it names one."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
 def headings(path: Path) -> set[str]:
-    """As they are written in links."""
-    said = HEADING.findall(path.read_text())
-    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in said}
+    """The headings of a page as links name them."""
+    titles = HEADING.findall(path.read_text())
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in titles}
 
 
 def test_links_resolve() -> None:
-    wrong, found = [], 0
+    wrong, count = [], 0
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         for target, heading in LINK.findall(page.read_text()):
             if "://" in target:
                 continue
-            found += 1
+            count += 1
             path = page.parent / target if target else page
             if not path.exists() or (heading and heading not in headings(path)):
                 wrong.append(f"{page.relative_to(ROOT)}: {target}#{heading}")
     assert not wrong
-    assert found > 20
+    assert count > 20
 
 
 def test_the_readme_names_every_document() -> None:

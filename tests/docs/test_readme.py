@@ -1,4 +1,4 @@
-"""The README's five minutes, without a server: its file is inferred, and its commands are those that `init` names."""
+"""The README's five minutes, without a server: `init` infers the definition and prints the commands of the README."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def test_five_minutes(tmp_path: Path) -> None:
     text = (ROOT / "README.md").read_text()
     first, second, third = re.findall(r"^```bash\n(.*?)^```$", text[text.index("## Five minutes") :], re.M | re.S)[:3]
     make = "\n".join(line for line in first.splitlines() if not line.startswith(("export PATH", "headrace up")))
-    made = run(make, tmp_path)
-    assert "5 of 5 sampled events fit" in made
+    output = run(make, tmp_path)
+    assert "5 of 5 sampled events fit" in output
     send, ask, _, sql = second.splitlines()
-    assert f"  {send}\n  {ask}\n" in made
+    assert f"  {send}\n  {ask}\n" in output
     declared = (tmp_path / "shop" / "definitions" / "orders.sql").read_text()
     assert all(name in declared for name in re.findall(r"[a-z]+_[a-z_]+", sql))
     assert "5 events sent in" in run(f"headrace apply --yes && {send.removesuffix(' --wait')}", tmp_path / "shop")
@@ -30,7 +30,7 @@ def test_five_minutes(tmp_path: Path) -> None:
 
 def run(commands: str, folder: Path) -> str:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    ended = subprocess.run(
+    result = subprocess.run(
         ["bash", "-ec", commands],
         cwd=folder,
         env={**os.environ, "PATH": path},
@@ -38,5 +38,5 @@ def run(commands: str, folder: Path) -> str:
         text=True,
         check=False,
     )
-    assert ended.returncode == 0, (commands, ended.stdout, ended.stderr)
-    return ended.stdout
+    assert result.returncode == 0, (commands, result.stdout, result.stderr)
+    return result.stdout

@@ -1,4 +1,4 @@
-"""Every aggregate over every type that it takes, and events with values of those types."""
+"""Every aggregate over every type that it accepts, and events with values of those types."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def values(of: Type) -> st.SearchStrategy[Any]:
 
 @st.composite
 def events(draw: st.DrawFn, aggregate: Aggregate, most: int, first: int = 0) -> list[tuple[Any, ...]]:
-    """Events, each by what `lift` is given of it; no two share a position, and positions begin at `first`."""
-    given = [values(argument.type) for argument in aggregate.arguments]
+    """Events, each as the arguments of `lift`; positions are unique and begin at `first`."""
+    strategies = [values(argument.type) for argument in aggregate.arguments]
     times = [st.integers(0, 2)] if aggregate.ordered else []
-    drawn = draw(st.lists(st.tuples(*given, *times), max_size=most))
-    return [(*event, first + at) for at, event in enumerate(drawn)] if aggregate.ordered else drawn
+    rows = draw(st.lists(st.tuples(*strategies, *times), max_size=most))
+    return [(*event, first + at) for at, event in enumerate(rows)] if aggregate.ordered else rows

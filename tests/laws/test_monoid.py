@@ -39,13 +39,13 @@ def test_zero_changes_nothing(aggregate: Aggregate, data: st.DataObject) -> None
 @EVERY
 @given(data=st.data())
 def test_any_order_and_any_split(aggregate: Aggregate, data: st.DataObject) -> None:
-    drawn = data.draw(events(aggregate, 12))
-    shuffled = data.draw(st.permutations(drawn))
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(drawn)), max_size=3)))
-    parts = [shuffled[a:b] for a, b in zip([0, *cuts], [*cuts, len(drawn)], strict=True)]
-    merged = reduce(aggregate.merge, (summarise(aggregate, part) for part in parts), aggregate.zero)
-    whole = summarise(aggregate, drawn)
-    assert aggregate.agrees(merged, whole), (aggregate.present(merged), aggregate.present(whole))
+    rows = data.draw(events(aggregate, 12))
+    shuffled = data.draw(st.permutations(rows))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=3)))
+    parts = [shuffled[a:b] for a, b in zip([0, *cuts], [*cuts, len(rows)], strict=True)]
+    total = reduce(aggregate.merge, (summarise(aggregate, part) for part in parts), aggregate.zero)
+    whole = summarise(aggregate, rows)
+    assert aggregate.agrees(total, whole), (aggregate.present(total), aggregate.present(whole))
 
 
 @EVERY
@@ -60,14 +60,14 @@ def test_commutative_and_associative(aggregate: Aggregate, data: st.DataObject) 
 
 @those([aggregate for aggregate in AGGREGATES if aggregate.subtracts])
 @given(data=st.data())
-def test_what_was_merged_can_be_subtracted(aggregate: Aggregate, data: st.DataObject) -> None:
+def test_subtract_undoes_merge(aggregate: Aggregate, data: st.DataObject) -> None:
     a, b = (summarise(aggregate, data.draw(events(aggregate, 4, first))) for first in (0, 10))
     assert aggregate.present(aggregate.subtract(aggregate.merge(a, b), b)) == aggregate.present(a)
 
 
 @those([aggregate for aggregate in AGGREGATES if any(column.merge.many for column in aggregate.columns)])
 @given(data=st.data())
-def test_many_values_merge_as_pairs_do(aggregate: Aggregate, data: st.DataObject) -> None:
+def test_merging_many_values_equals_merging_pairs(aggregate: Aggregate, data: st.DataObject) -> None:
     partials = [summarise(aggregate, data.draw(events(aggregate, 3, first))) for first in (0, 10, 20)]
     for column, values in zip(aggregate.columns, zip(*partials, strict=True), strict=True):
         some = [value for value in values if value is not None]
@@ -76,13 +76,13 @@ def test_many_values_merge_as_pairs_do(aggregate: Aggregate, data: st.DataObject
 
 
 @EVERY
-def test_no_event_presents_what_is_stated(aggregate: Aggregate) -> None:
+def test_no_event_presents_the_empty_value(aggregate: Aggregate) -> None:
     assert aggregate.present(aggregate.zero) == aggregate.empty
     assert {column.merge for column in aggregate.columns if column.merge.fold is None} <= set(aggregate.functions)
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.name)
-def test_its_examples_hold_and_agrees_can_say_no(cls: type[Aggregate]) -> None:
+def test_examples_hold_and_agrees_tells_values_apart(cls: type[Aggregate]) -> None:
     assert cls.examples
     results = set()
     for example in cls.examples:

@@ -10,7 +10,8 @@ import random
 import duckdb
 import pytest
 
-from headrace.define.expression.check import CASTS, Scope, check, parse_expression, parse_tree
+from headrace.define.expression.check import Scope, check, parse_expression, parse_tree
+from headrace.define.expression.coercion import CASTS
 from headrace.define.expression.computed import ALLOWED, duckdb_sql
 from headrace.define.expression.functions import TABLE
 from headrace.define.expression.spark_face import for_spark

@@ -1,4 +1,4 @@
-"""Commands on a workspace without a server: what they print, their exit codes, their errors."""
+"""Commands on a workspace without a server: output, exit codes, errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from headrace.workspace.settings import Settings, Workspace
 from tests.surfaces.conftest import HEADRACE, Ran, Served, visit, write_events
 
 Command = Callable[..., Ran]
-SPARE = 1.5  # other processes on the machine take caches and clock
+SPARE = 1.5  # margin for other processes on the machine
 EXPECTED = {
     "init", "plan", "apply", "up", "send", "ask", "explain", "sql", "status", "streams", "views", "dead-letters",
     "versions", "rollback", "refresh", "audit", "doctor", "demo", "bench",
@@ -29,10 +29,10 @@ EXPECTED = {
 
 
 def test_help_names_every_command(headrace: Command) -> None:
-    shown = headrace("--help")
-    assert shown.code == 0
+    result = headrace("--help")
+    assert result.code == 0
     for name in EXPECTED:
-        assert f"\n  {name} " in shown.out
+        assert f"\n  {name} " in result.out
     assert COMMANDS.keys() == EXPECTED
     for name in COMMANDS:
         assert load_command(name).get_short_help_str(limit=200) == COMMANDS[name][1]
@@ -40,73 +40,73 @@ def test_help_names_every_command(headrace: Command) -> None:
 
 @pytest.mark.parametrize("command", sorted(EXPECTED - {"bench"}))
 def test_each_command_has_help(headrace: Command, command: str) -> None:
-    shown = headrace(command, "--help")
-    assert shown.code == 0
-    assert f"Usage: headrace {command}" in shown.out
+    result = headrace(command, "--help")
+    assert result.code == 0
+    assert f"Usage: headrace {command}" in result.out
 
 
 HEAVY = ("pyspark", "py4j", "duckdb", "pyarrow", "numpy", "pandas", "deltalake", "fastapi", "structlog", "httpx2")
-SHOW_LOADED = (
+PRINT_MODULES = (
     "import sys; from headrace.cli.app import run; code = run(sys.argv[1:]); print(*sys.modules); sys.exit(code)"
 )
 
 
-def loaded(*arguments: object) -> set[str]:
-    """The packages that a command has loaded when it ends."""
-    command = [sys.executable, "-c", SHOW_LOADED, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return {name.partition(".")[0] for name in done.stdout.splitlines()[-1].split()}
+def imported_packages(*arguments: object) -> set[str]:
+    """The packages that a command has imported when it ends."""
+    command = [sys.executable, "-c", PRINT_MODULES, *map(str, arguments)]
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    return {name.partition(".")[0] for name in process.stdout.splitlines()[-1].split()}
 
 
 def cpu_s(*arguments: object) -> float:
     """CPU time that a command takes, user and system: the median of some runs."""
-    took = []
+    times_s = []
     for _ in range(5):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([HEADRACE, *map(str, arguments)], capture_output=True, check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return statistics.median(took)
+        times_s.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return statistics.median(times_s)
 
 
-def test_help_is_quick_and_loads_nothing_heavy() -> None:
-    assert not loaded("--help") & {*HEAVY, "pydantic", "rich", "orjson"}
+def test_help_is_fast_and_imports_no_heavy_package() -> None:
+    assert not imported_packages("--help") & {*HEAVY, "pydantic", "rich", "orjson"}
     assert cpu_s("--help") < 0.35 * SPARE  # 0.1 s on a quiet machine
 
 
-def test_commands_to_a_server_are_quick_and_load_nothing_heavy(applied: Path, served: Served) -> None:
+def test_commands_to_a_server_are_fast_and_import_no_heavy_package(applied: Path, served: Served) -> None:
     for command in (["status"], ["plan"], ["ask", "traffic"], ["streams"], ["views"], ["versions", "traffic"]):
-        assert not loaded(*command, "-w", applied) & set(HEAVY), command
-        assert "rich" not in loaded(*command, "--json", "-w", served.url), command
+        assert not imported_packages(*command, "-w", applied) & set(HEAVY), command
+        assert "rich" not in imported_packages(*command, "--json", "-w", served.url), command
     for command in (["status"], ["plan"], ["ask", "traffic"]):
         assert cpu_s(*command, "-w", applied) < 0.5 * SPARE, command  # 0.26 s on a quiet machine
 
 
-def test_commands_without_spark_do_not_load_it(applied: Path) -> None:
+def test_commands_without_spark_do_not_import_it(applied: Path) -> None:
     events = write_events(applied / "v.ndjson", visit())
     for arguments in (["plan"], ["status"], ["views", "--json"], ["send", "visits", events]):
-        assert "pyspark" not in loaded(*arguments, "-w", applied), arguments
+        assert "pyspark" not in imported_packages(*arguments, "-w", applied), arguments
 
 
 def test_version(headrace: Command) -> None:
     assert headrace("--version").out.startswith("headrace 0.")
 
 
-def test_init_makes_a_workspace_that_is_valid(folder: Path, headrace: Command) -> None:
+def test_init_creates_a_valid_workspace(folder: Path, headrace: Command) -> None:
     assert tomllib.loads((folder / "headrace.toml").read_text()) == {}
     assert Workspace.open(folder).settings.port == Settings.port
     assert (folder / ".gitignore").read_text() == "data/\n"
     assert headrace("plan", "-w", folder).out.endswith("2 to create\n")
-    shown = headrace("init", folder / "other", "--json").json
-    assert shown["files"] == ["headrace.toml", "definitions/shop.sql", ".gitignore"]
+    result = headrace("init", folder / "other", "--json").json
+    assert result["files"] == ["headrace.toml", "definitions/shop.sql", ".gitignore"]
     again = headrace("init", folder)
     assert again.code == 1
     assert "exists already" in again.err
     assert "nothing was written" in again.err
 
 
-def test_settings_and_data_are_made_for_their_owner_alone(tmp_path: Path, headrace: Command) -> None:
+def test_settings_and_data_are_readable_only_by_their_owner(tmp_path: Path, headrace: Command) -> None:
     before = os.umask(0)
     try:
         assert headrace("init", tmp_path / "shop").code == 0
@@ -117,14 +117,14 @@ def test_settings_and_data_are_made_for_their_owner_alone(tmp_path: Path, headra
     assert modes == {"headrace.toml": 0o600, "data": 0o700}
 
 
-def test_init_from_a_file_makes_a_workspace_that_takes_it(tmp_path: Path, headrace: Command) -> None:
+def test_init_from_a_file_creates_a_workspace_that_accepts_the_file(tmp_path: Path, headrace: Command) -> None:
     file = write_events(tmp_path / "page views.ndjson", *(visit(second, page=f"/{second % 3}") for second in range(40)))
-    made = headrace("init", tmp_path / "mine", "--from", file)
-    assert made.code == 0, made.err
-    assert "40 of 40 sampled events fit" in made.out
+    result = headrace("init", tmp_path / "mine", "--from", file)
+    assert result.code == 0, result.err
+    assert "40 of 40 sampled events fit" in result.out
     folder = tmp_path / "mine"
-    assert f"headrace send -w {folder} page_views '{os.path.relpath(file)}' --wait" in made.out
-    assert f"headrace ask -w {folder} page_views_by_page" in made.out
+    assert f"headrace send -w {folder} page_views '{os.path.relpath(file)}' --wait" in result.out
+    assert f"headrace ask -w {folder} page_views_by_page" in result.out
     assert headrace("apply", "-w", folder, "--yes").code == 0
     assert headrace("send", "-w", folder, "page_views", file).out.startswith("40 events sent")
 
@@ -134,10 +134,10 @@ def test_init_from_a_file_of_a_running_workspace_suggests_apply(
 ) -> None:
     served = serve(applied)
     file = write_events(applied / "prices.ndjson", {"symbol": "HR", "price": 1.5}, {"symbol": "RH", "price": 2.5})
-    made = headrace("init", applied, "--from", file)
-    assert f"a server runs this workspace already):\n  headrace apply -w {applied}\n" in made.out
-    assert "headrace up" not in made.out
-    assert f"Open {served.url} in a browser to watch it." in made.out
+    result = headrace("init", applied, "--from", file)
+    assert f"a server runs this workspace already):\n  headrace apply -w {applied}\n" in result.out
+    assert "headrace up" not in result.out
+    assert f"Open {served.url} in a browser to watch it." in result.out
     (applied / "definitions" / "prices.sql").unlink()
     assert headrace("init", applied, "--from", file, "--json").json["next"][0] == f"headrace apply -w {applied}"
 
@@ -145,36 +145,36 @@ def test_init_from_a_file_of_a_running_workspace_suggests_apply(
 def test_init_from_files_adds_to_a_workspace_one_stream_for_each_shape(folder: Path, headrace: Command) -> None:
     logins = [write_events(folder / f"logins-{day}.ndjson", {"user": "ann", "ts": 1715940303 + day}) for day in (1, 2)]
     prices = write_events(folder / "prices.ndjson", {"symbol": "HR", "price": 1.5})
-    made = headrace("init", folder, "--from", logins[0], logins[1], prices, "--json").json
-    assert made["files"] == ["definitions/logins.sql", "definitions/prices.sql"]
-    assert [stream["stream"] for stream in made["streams"]] == ["logins", "prices"]
-    assert made["streams"][0]["fields"][-1]["computed"] == "timestamp_seconds(ts)"
+    result = headrace("init", folder, "--from", logins[0], logins[1], prices, "--json").json
+    assert result["files"] == ["definitions/logins.sql", "definitions/prices.sql"]
+    assert [stream["stream"] for stream in result["streams"]] == ["logins", "prices"]
+    assert result["streams"][0]["fields"][-1]["computed"] == "timestamp_seconds(ts)"
     assert headrace("plan", "-w", folder).out.endswith("6 to create\n")
     again = headrace("init", folder, "--from", prices)
     assert again.code == 1
     assert "'prices' is defined already" in again.err
 
 
-def test_init_names_the_options_that_a_file_needs_to_be_sent(tmp_path: Path, headrace: Command) -> None:
+def test_init_prints_the_options_of_send_that_a_file_needs(tmp_path: Path, headrace: Command) -> None:
     file = tmp_path / "export"
     file.write_text("1,2026-01-01 10:00:00,a b\n2,2026-01-01 10:01:00,c\n")
     assert "--fields" in headrace("init", tmp_path / "mine", "--from", file).err
-    made = headrace("init", tmp_path / "mine", "--from", file, "--fields", "id,at,what", "--json").json
-    send = made["next"][1].split()
+    result = headrace("init", tmp_path / "mine", "--from", file, "--fields", "id,at,what", "--json").json
+    send = result["next"][1].split()
     assert send[-6:] == [os.path.relpath(file), "--format", "csv", "--fields", "id,at,what", "--wait"]
     assert headrace("apply", "--yes", "-w", tmp_path / "mine").code == 0
     assert headrace(*send[1:-1]).out.startswith("2 events sent")
 
 
 def test_without_arguments_it_shows_help(headrace: Command) -> None:
-    shown = headrace()
-    assert shown.code == 0
-    assert shown.out == headrace("--help").out
-    commands = shown.out.partition("Commands:")[2]
-    assert "..." not in commands  # what each is for fits its line
+    result = headrace()
+    assert result.code == 0
+    assert result.out == headrace("--help").out
+    commands = result.out.partition("Commands:")[2]
+    assert "..." not in commands  # no summary is cut off
 
 
-def test_a_view_that_does_not_run_is_named(folder: Path, applied: Path, headrace: Command) -> None:
+def test_the_error_of_a_view_that_is_not_served_names_it(folder: Path, applied: Path, headrace: Command) -> None:
     assert "did you mean 'traffic'?" in headrace("ask", "trafic", "-w", applied).err
     assert "never been computed" in headrace("ask", "traffic", "-w", applied).err
     sql = "CREATE MATERIALIZED VIEW pages AS SELECT page, count(*) AS n FROM visits GROUP BY page;"
@@ -192,16 +192,16 @@ def test_init_from_a_bad_file_leaves_nothing(tmp_path: Path, headrace: Command) 
     assert not (tmp_path / "new").exists()
 
 
-def test_the_settings_of_a_new_workspace_are_all_there() -> None:
+def test_the_settings_file_of_a_new_workspace_is_complete() -> None:
     lines = [line.removeprefix("# ") for line in settings_text().splitlines() if " = " in line]
     assert tomllib.loads("\n".join(lines)).keys() == {each.name for each in fields(Settings)}
 
 
-def test_init_says_when_it_cannot_write(tmp_path: Path, headrace: Command) -> None:
+def test_init_reports_that_it_cannot_write(tmp_path: Path, headrace: Command) -> None:
     (tmp_path / "file").write_text("")
-    shown = headrace("init", tmp_path / "file" / "inside")
-    assert shown.code == 1
-    assert "cannot write" in shown.err
+    result = headrace("init", tmp_path / "file" / "inside")
+    assert result.code == 1
+    assert "cannot write" in result.err
 
 
 def test_plan_and_apply(folder: Path, headrace: Command) -> None:
@@ -211,35 +211,35 @@ def test_plan_and_apply(folder: Path, headrace: Command) -> None:
     assert "+ view traffic" in plan.out
     assert headrace("plan", "-w", folder, "--exit-code").code == 4
     assert headrace("plan", "-w", folder, "--json").json["only_creates"] is True
-    refused = headrace("apply", "-w", folder)
-    assert refused.code == 2
-    assert "give --yes" in refused.err
+    result = headrace("apply", "-w", folder)
+    assert result.code == 2
+    assert "give --yes" in result.err
     assert headrace("apply", "-w", folder, "--yes").out.endswith("Applied.\n")
     assert headrace("plan", "-w", folder).out == "No changes: all definitions are applied.\n"
     assert headrace("plan", "-w", folder, "--exit-code").code == 0
     assert headrace("apply", "-w", folder, "--json").json["applied"] is False
 
 
-def test_apply_refuses_what_the_log_cannot_follow(applied: Path, headrace: Command) -> None:
+def test_apply_refuses_a_change_of_the_type_of_a_field(applied: Path, headrace: Command) -> None:
     sql = applied / "definitions" / "shop.sql"
     sql.write_text(
         sql.read_text().replace("status  INT", "status  STRING").replace(">= 500", "= 'x'").replace("304", "''")
     )
-    shown = headrace("apply", "-w", applied, "--yes")
-    assert shown.code == 2
-    assert "stream 'visits' cannot be changed this way" in shown.err
-    assert "! stream visits" in shown.out
+    result = headrace("apply", "-w", applied, "--yes")
+    assert result.code == 2
+    assert "stream 'visits' cannot be changed this way" in result.err
+    assert "! stream visits" in result.out
 
 
-def test_every_mistake_in_definitions_has_its_line(folder: Path, headrace: Command) -> None:
+def test_every_error_in_definitions_has_its_line(folder: Path, headrace: Command) -> None:
     (folder / "definitions" / "bad.sql").write_text(
         "CREATE MATERIALIZED VIEW a AS SELECT count(*) AS n FROM vists;\n"
         "CREATE MATERIALIZED VIEW b AS SELECT median(bytes) AS m FROM visits;\n"
     )
-    shown = headrace("plan", "-w", folder)
-    assert shown.code == 2
-    assert all(line.startswith("error: ") for line in shown.err.splitlines())
-    assert "bad.sql:2:" in shown.err
+    result = headrace("plan", "-w", folder)
+    assert result.code == 2
+    assert all(line.startswith("error: ") for line in result.err.splitlines())
+    assert "bad.sql:2:" in result.err
     as_json = headrace("plan", "-w", folder, "--json")
     assert orjson.loads(as_json.err)["error"]["code"] == "definition"
     assert as_json.out == ""
@@ -249,18 +249,18 @@ def test_send_without_a_server_writes_to_the_journal(applied: Path, headrace: Co
     first = write_events(applied / "a.ndjson", visit(), visit(1))
     second = applied / "b.ndjson"
     second.write_bytes(orjson.dumps(visit(2)) + b"\nbroken")
-    shown = headrace("send", "visits", first, second, "-w", applied, "--json")
-    assert shown.json["accepted"] == 4
-    assert shown.json["token"].startswith("visits.")
+    result = headrace("send", "visits", first, second, "-w", applied, "--json")
+    assert result.json["accepted"] == 4
+    assert result.json["token"].startswith("visits.")
     assert headrace("send", "visits", first, "-w", applied).out.startswith(f"Nothing new in '{first}': 2 events sent")
     [stream] = headrace("streams", "-w", applied, "--json").json
     assert stream["backlog_bytes"] > 0
-    waited = headrace("send", "visits", first, "-w", applied, "--wait")
-    assert waited.code == 1
-    assert "no server is running" in waited.err
+    result = headrace("send", "visits", first, "-w", applied, "--wait")
+    assert result.code == 1
+    assert "no server is running" in result.err
 
 
-def test_send_says_what_is_wrong(applied: Path, headrace: Command) -> None:
+def test_send_reports_errors(applied: Path, headrace: Command) -> None:
     file = write_events(applied / "a.ndjson", visit())
     empty = applied / "empty.ndjson"
     empty.write_text("\n \n")
@@ -276,7 +276,7 @@ def test_send_applies_definitions_that_only_create_as_up_does(folder: Path, head
     assert headrace("plan", "-w", folder).out.startswith("No changes")
 
 
-def test_send_names_a_stream_that_an_edit_has_to_be_confirmed_for(applied: Path, headrace: Command) -> None:
+def test_send_to_a_stream_that_is_not_applied_yet(applied: Path, headrace: Command) -> None:
     definitions = applied / "definitions" / "shop.sql"
     definitions.write_text("CREATE STREAM others (id BIGINT);")
     file = write_events(applied / "a.ndjson", {"id": 1})
@@ -289,7 +289,7 @@ def test_status_streams_and_views_of_a_stopped_workspace(applied: Path, headrace
     assert "approx_count_distinct" in headrace("views", "-w", applied).out
 
 
-def test_an_empty_workspace_says_what_to_do(folder: Path, headrace: Command) -> None:
+def test_an_empty_workspace_prints_what_to_do(folder: Path, headrace: Command) -> None:
     assert "no streams yet" in headrace("streams", "-w", folder).out
     assert "no views yet" in headrace("views", "-w", folder).out
     assert "no views yet" in headrace("status", "-w", folder).out
@@ -308,36 +308,38 @@ def test_an_empty_workspace_says_what_to_do(folder: Path, headrace: Command) -> 
         (["status", "-w", "/nowhere"], 1, "is not a workspace"),
     ],
 )
-def test_an_error_is_one_line_and_json_if_asked(headrace: Command, arguments: list[str], code: int, words: str) -> None:
-    shown = headrace(*arguments)
-    assert shown.code == code
-    assert shown.err.startswith("error: ")
-    assert shown.err.count("\n") == 1
-    assert words in shown.err
-    assert shown.out == ""
+def test_an_error_is_one_line_or_json(headrace: Command, arguments: list[str], code: int, words: str) -> None:
+    result = headrace(*arguments)
+    assert result.code == code
+    assert result.err.startswith("error: ")
+    assert result.err.count("\n") == 1
+    assert words in result.err
+    assert result.out == ""
     as_json = headrace(*arguments, "--json")
     if arguments[0] not in ("up", "asc"):
         assert orjson.loads(as_json.err)["error"]["message"]
 
 
-def test_an_unforeseen_failure_shows_no_trace(
+def test_an_internal_error_shows_no_stack_trace(
     applied: Path, headrace: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("out of cheese\nand crackers")
 
     monkeypatch.setattr(Workspace, "open", fail)
-    shown = headrace("status", "-w", applied)
-    assert shown.err == "error: RuntimeError: out of cheese; HEADRACE_DEBUG=1 shows the stack trace; please report it\n"
+    result = headrace("status", "-w", applied)
+    assert (
+        result.err == "error: RuntimeError: out of cheese; HEADRACE_DEBUG=1 shows the stack trace; please report it\n"
+    )
     monkeypatch.setenv("HEADRACE_DEBUG", "1")
     assert "Traceback" in headrace("status", "-w", applied).err
 
 
-def test_a_reader_that_stops_early_is_no_error(applied: Path) -> None:
-    done = subprocess.run(
+def test_a_closed_pipe_is_not_an_error(applied: Path) -> None:
+    process = subprocess.run(
         f"{HEADRACE} views --json -w {applied} | true", shell=True, capture_output=True, text=True, check=False
     )
-    assert done.stderr == ""
+    assert process.stderr == ""
 
 
 def test_completion_is_offered(applied: Path) -> None:
@@ -349,7 +351,7 @@ def test_completion_is_offered(applied: Path) -> None:
     assert complete("headrace ask tr", applied.parent) == set()
 
 
-def test_completion_finds_the_data_where_the_settings_say(applied: Path) -> None:
+def test_completion_uses_the_data_folder_of_the_settings(applied: Path) -> None:
     (applied / "data").rename(applied / "elsewhere")
     assert complete("headrace ask tr", applied) == set()
     assert complete("headrace ask tr", applied, HEADRACE_DATA="elsewhere") == {"traffic"}
@@ -361,14 +363,14 @@ def test_completion_finds_the_data_where_the_settings_say(applied: Path) -> None
 
 def complete(words: str, folder: Path | None = None, **environment: str) -> set[str]:
     position = str(len(words.split(" ")) - 1)
-    asked = {"_HEADRACE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": position}
-    done = subprocess.run(
+    variables = {"_HEADRACE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": position}
+    process = subprocess.run(
         [str(HEADRACE)],
         capture_output=True,
         text=True,
-        env={**os.environ, **asked, **environment},
+        env={**os.environ, **variables, **environment},
         check=False,
         cwd=folder,
     )
-    assert done.stderr == ""
-    return set(done.stdout.split())
+    assert process.stderr == ""
+    return set(process.stdout.split())

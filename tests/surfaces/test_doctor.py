@@ -1,4 +1,4 @@
-"""`headrace doctor`: a sound workspace has no findings; each thing that can be wrong is named with its fix."""
+"""`headrace doctor`: a valid workspace has no problems; each problem is reported with its fix."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Command = Callable[..., Ran]
 
 
 def write_java(home: Path, script: str) -> Path:
-    """A Java that only answers what doctor asks it."""
+    """A fake Java that only prints its version and modules."""
     java = home / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text(f"#!/bin/sh\n{script}\n")
@@ -44,27 +44,27 @@ def write_java(home: Path, script: str) -> Path:
 def examine(
     headrace: Command, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[..., dict[str, Any]]:
-    """Runs doctor on a folder: the findings by what was checked, and that the exit code says the same."""
+    """Runs doctor on a folder and returns the findings by check; the exit code must agree with them."""
     monkeypatch.setenv("HEADRACE_PORT", "0")
-    # The real one is slower, and asked thirty times; `test_a_new_workspace_is_well` asks it.
+    # The real one is slower and would run thirty times; `test_a_new_workspace_has_no_problems` runs it.
     quick = "echo 'version \"17\"' >&2; echo java.base@17; echo jdk.incubator.vector@17"
     monkeypatch.setenv("JAVA_HOME", str(write_java(tmp_path_factory.mktemp("java"), quick)))
 
     def run(folder: Path, **variables: str) -> dict[str, Any]:
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        ran = headrace("doctor", "-w", folder, "--json")
-        found = ran.json
-        assert ran.code == (1 if found["errors"] else 0)
-        assert all(finding["fix"] for finding in found["findings"] if finding["level"] != "ok")
-        return {finding["check"]: finding for finding in found["findings"]}
+        result = headrace("doctor", "-w", folder, "--json")
+        report = result.json
+        assert result.code == (1 if report["errors"] else 0)
+        assert all(finding["fix"] for finding in report["findings"] if finding["level"] != "ok")
+        return {finding["check"]: finding for finding in report["findings"]}
 
     return run
 
 
 @pytest.fixture
-def sent(applied: Path, headrace: Command) -> Path:
-    """A workspace with events in its journal and, as a server would have left them, in lake and store."""
+def with_data(applied: Path, headrace: Command) -> Path:
+    """A workspace with events in its journal and, as a server would write them, in lake and store."""
     events = write_events(applied / "v.ndjson", visit(), visit(1))
     assert headrace("send", "visits", events, "-w", applied).code == 0
     workspace = Workspace.open(applied)
@@ -85,21 +85,21 @@ def sent(applied: Path, headrace: Command) -> Path:
     return applied
 
 
-def test_a_new_workspace_is_well(folder: Path, headrace: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_workspace_has_no_problems(folder: Path, headrace: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_PORT", "0")
-    shown = headrace("doctor", "-w", folder)
-    assert shown.code == 0, shown.out
-    assert "the next `headrace up` applies: create stream visits, create view traffic" in shown.out
-    assert "\n✓ java " in shown.out
+    result = headrace("doctor", "-w", folder)
+    assert result.code == 0, result.out
+    assert "the next `headrace up` applies: create stream visits, create view traffic" in result.out
+    assert "\n✓ java " in result.out
 
 
-def test_a_folder_that_is_no_workspace_has_its_machine_checked(tmp_path: Path, examine: Command) -> None:
-    found = examine(tmp_path)
-    assert "only the machine was checked" in found["workspace"]["said"]
-    assert set(found) == {"python", "packages", "java", "memory", "disk", "workspace"}
+def test_in_a_folder_that_is_not_a_workspace_only_the_machine_is_checked(tmp_path: Path, examine: Command) -> None:
+    findings = examine(tmp_path)
+    assert "only the machine was checked" in findings["workspace"]["said"]
+    assert set(findings) == {"python", "packages", "java", "memory", "disk", "workspace"}
 
 
-def test_it_starts_no_spark_and_is_quick(applied: Path) -> None:
+def test_it_is_fast_and_does_not_start_spark(applied: Path) -> None:
     code = (
         "import sys; from headrace.cli.app import run;"
         f"code = run(['doctor', '-w', {str(applied)!r}]); sys.exit(2 if 'pyspark' in sys.modules else 0)"
@@ -117,34 +117,34 @@ def test_it_starts_no_spark_and_is_quick(applied: Path) -> None:
         ("echo 'openjdk version \"17.0.2\"' >&2; echo java.base@17.0.2", "lacks the module jdk.incubator.vector"),
     ],
 )
-def test_a_java_that_will_not_do(tmp_path: Path, examine: Command, script: str | None, words: str) -> None:
+def test_a_java_that_cannot_be_used(tmp_path: Path, examine: Command, script: str | None, words: str) -> None:
     if script:
         write_java(tmp_path, script)
-    found = examine(tmp_path, JAVA_HOME=str(tmp_path))["java"]
-    assert found["level"] == "error"
-    assert words in found["said"]
+    finding = examine(tmp_path, JAVA_HOME=str(tmp_path))["java"]
+    assert finding["level"] == "error"
+    assert words in finding["said"]
 
 
 def test_packages_and_memory(tmp_path: Path) -> None:
     assert _check_packages(["pyarrow>=1,<1000", "uvloop>=0.1; sys_platform != 'win32'"]).level == "ok"
-    found = _check_packages(["pyarrow<2", "no-such-package>=1", "pytest; extra == 'dev'"])
-    assert found.level == "error"
-    assert "is not <2" in found.said
-    assert "no-such-package is not installed" in found.said
+    finding = _check_packages(["pyarrow<2", "no-such-package>=1", "pytest; extra == 'dev'"])
+    assert finding.level == "error"
+    assert "is not <2" in finding.said
+    assert "no-such-package is not installed" in finding.said
     (tmp_path / "meminfo").write_text("MemTotal: 4000000 kB\nMemAvailable: 500000 kB\n")
     assert check_memory(tmp_path / "meminfo").level == "warning"
 
 
-def test_settings_and_definitions_that_are_wrong(folder: Path, examine: Command) -> None:
+def test_invalid_settings_and_definitions(folder: Path, examine: Command) -> None:
     (folder / "definitions" / "bad.sql").write_text("CREATE STREAM s (a INTT);\nCREATE VIEW v AS SELECT 1;\n")
-    found = examine(folder)["definitions"]
-    assert found["level"] == "error"
-    assert "bad.sql:2:" in found["said"]  # the last of them
+    finding = examine(folder)["definitions"]
+    assert finding["level"] == "error"
+    assert "bad.sql:2:" in finding["said"]  # the last error
     (folder / "headrace.toml").write_text("prot = 1\n")
     assert "'prot' is not a setting" in examine(folder)["settings"]["said"]
 
 
-def test_changes_that_wait_or_cannot_be_made(applied: Path, examine: Command) -> None:
+def test_changes_that_are_not_applied_or_are_refused(applied: Path, examine: Command) -> None:
     assert examine(applied)["changes"]["said"] == "all definitions are applied"
     sql = applied / "definitions" / "shop.sql"
     text = sql.read_text()
@@ -156,25 +156,25 @@ def test_changes_that_wait_or_cannot_be_made(applied: Path, examine: Command) ->
     assert "declares nothing" in examine(applied)["definitions"]["said"]
 
 
-def test_a_port_that_is_taken(folder: Path, examine: Command) -> None:
+def test_a_port_that_is_in_use(folder: Path, examine: Command) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        found = examine(folder, HEADRACE_PORT=str(other.getsockname()[1]))["port"]
-    assert found["level"] == "error"
-    assert "--port 0" in found["fix"]
+        finding = examine(folder, HEADRACE_PORT=str(other.getsockname()[1]))["port"]
+    assert finding["level"] == "error"
+    assert "--port 0" in finding["fix"]
 
 
-def test_a_disk_with_little_room(applied: Path, examine: Command, small_disk: Callable[[int], Path]) -> None:
+def test_a_disk_with_little_space(applied: Path, examine: Command, small_disk: Callable[[int], Path]) -> None:
     (applied / "data").rename(applied / "before")
     (applied / "data").symlink_to(small_disk(4 << 20))
-    found = examine(applied)["disk"]
-    assert found["level"] == "error"
-    assert f"0.0 GB of 0.0 GB are free at '{applied}/data'" in found["said"]
-    assert "free space" in found["fix"]
+    finding = examine(applied)["disk"]
+    assert finding["level"] == "error"
+    assert f"0.0 GB of 0.0 GB are free at '{applied}/data'" in finding["said"]
+    assert "free space" in finding["fix"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="as root no folder is closed, so another user tries")
+@pytest.mark.skipif(os.geteuid() != 0, reason="root can write everywhere, so another user tries")
 def test_a_folder_that_cannot_be_written(tmp_path: Path, applied: Path) -> None:
     for path in (*applied.parents, applied):
         if path.stat().st_uid == 0 and str(path).startswith("/tmp/"):
@@ -185,28 +185,28 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, applied: Path) -> None:
         "from headrace.doctor.workspace import check_folders\n"
         f"os.setuid(65534); print(check_folders(Workspace.open(Path({str(applied)!r}))))"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "cannot be written: Permission denied" in ran.stdout, ran.stderr
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "cannot be written: Permission denied" in result.stdout, result.stderr
 
 
-def test_what_other_users_can_read_is_named(applied: Path, examine: Command) -> None:
+def test_files_that_other_users_can_read_are_reported(applied: Path, examine: Command) -> None:
     data, settings = applied / "data", applied / "headrace.toml"
     assert examine(applied)["permissions"]["level"] == "ok"
     data.chmod(0o755)
-    found = examine(applied)["permissions"]
-    assert (found["level"], found["fix"]) == ("warning", f"chmod 700 '{data}'")
-    assert found["said"] == f"data folder '{data}' is open to other users (mode 755)"
+    finding = examine(applied)["permissions"]
+    assert (finding["level"], finding["fix"]) == ("warning", f"chmod 700 '{data}'")
+    assert finding["said"] == f"data folder '{data}' is open to other users (mode 755)"
     data.chmod(0o700)
     settings.chmod(0o644)
     assert examine(applied)["permissions"]["level"] == "ok", "there is no token in it"
     settings.write_text('token = "open sesame"')
-    found = examine(applied)["permissions"]
-    assert (found["level"], found["fix"]) == ("warning", f"chmod 600 '{settings}', then set a new token")
-    assert found["said"] == f"settings '{settings}' hold the token, and other users can read them (mode 644)"
+    finding = examine(applied)["permissions"]
+    assert (finding["level"], finding["fix"]) == ("warning", f"chmod 600 '{settings}', then set a new token")
+    assert finding["said"] == f"settings '{settings}' hold the token, and other users can read them (mode 644)"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="as root every file can be read, so another user tries")
-def test_another_user_is_told_why_settings_cannot_be_read(applied: Path) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="root can read every file, so another user tries")
+def test_the_error_of_unreadable_settings_names_the_reason(applied: Path) -> None:
     for path in (*applied.parents, applied):
         if path.stat().st_uid == 0 and str(path).startswith("/tmp/"):
             path.chmod(0o755)
@@ -214,136 +214,136 @@ def test_another_user_is_told_why_settings_cannot_be_read(applied: Path) -> None
         "import os; from headrace.workspace.settings import Workspace;"
         f"os.setuid(65534); Workspace.open({str(applied)!r})"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert f"settings '{applied / 'headrace.toml'}' cannot be read: permission denied" in ran.stderr
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert f"settings '{applied / 'headrace.toml'}' cannot be read: permission denied" in result.stderr
 
 
-def test_data_that_is_well(sent: Path, examine: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    room = SimpleNamespace(free=10**11, total=10**12)  # this machine's disk may have little
-    monkeypatch.setattr("headrace.doctor.workspace.shutil.disk_usage", lambda _: room)
-    found = examine(sent)
-    assert {name: f["said"] for name, f in found.items() if f["level"] != "ok"} == {}
-    assert found["lake visits"]["said"].startswith("2 events in 1 commit, 1 file, all there")
-    assert found["view traffic"]["said"] == "has all of its stream: 1 commit"
+def test_data_without_problems(with_data: Path, examine: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = SimpleNamespace(free=10**11, total=10**12)  # the disk of this machine may have little
+    monkeypatch.setattr("headrace.doctor.workspace.shutil.disk_usage", lambda _: usage)
+    findings = examine(with_data)
+    assert {name: f["said"] for name, f in findings.items() if f["level"] != "ok"} == {}
+    assert findings["lake visits"]["said"].startswith("2 events in 1 commit, 1 file, all there")
+    assert findings["view traffic"]["said"] == "has all of its stream: 1 commit"
 
 
-def test_a_lake_that_lost_a_file_or_cannot_be_read(sent: Path, examine: Command) -> None:
-    file = sent / "data/lake/visits/_dead=false/a.parquet"
+def test_a_lake_that_lost_a_file_or_cannot_be_read(with_data: Path, examine: Command) -> None:
+    file = with_data / "data/lake/visits/_dead=false/a.parquet"
     file.write_bytes(b"short")
-    assert "has 5 bytes instead of 100" in examine(sent)["lake visits"]["said"]
+    assert "has 5 bytes instead of 100" in examine(with_data)["lake visits"]["said"]
     file.unlink()
-    assert "is gone" in examine(sent)["lake visits"]["said"]
-    log = sorted((sent / "data/lake/visits/_delta_log").glob("*.json"))[0]
+    assert "is gone" in examine(with_data)["lake visits"]["said"]
+    log = sorted((with_data / "data/lake/visits/_delta_log").glob("*.json"))[0]
     log.write_text("{broken")
-    assert f"'{log}' is empty, cut off or not JSON" in examine(sent)["lake visits"]["said"]
+    assert f"'{log}' is empty, cut off or not JSON" in examine(with_data)["lake visits"]["said"]
 
 
-def test_a_lake_whose_file_was_garbled(sent: Path, examine: Command, headrace: Command) -> None:
-    """Its size is right: a footer is always looked at, the rest only where that is asked for."""
-    assert examine(sent)["lake visits"]["level"] == "ok"
-    assert "a.parquet' cannot be read" in headrace("doctor", "-w", sent, "--deep").out
-    workspace = Workspace.open(sent)
+def test_a_lake_with_a_damaged_file(with_data: Path, examine: Command, headrace: Command) -> None:
+    """Its size is right. The footer is always checked, the rest only with --deep."""
+    assert examine(with_data)["lake visits"]["level"] == "ok"
+    assert "a.parquet' cannot be read" in headrace("doctor", "-w", with_data, "--deep").out
+    workspace = Workspace.open(with_data)
     table = LakeTable(workspace.lake("visits"), load(workspace.definitions).streams["visits"], fence=101)
     path = table.folder / "_dead=false" / "1-00000000.parquet"
     path.write_bytes(b"x" * 100)
     bounds = '"minValues":{"_commit":1},"maxValues":{"_commit":1},"nullCount":{}'
     file = NewFile("_dead=false/1-00000000.parquet", 100, 2, False, f'{{"numRecords":2,{bounds}}}')
     table.commit(table.state, Position.at(11), None, [file])
-    assert f"'{path}' has a damaged footer" in examine(sent)["lake visits"]["said"]
+    assert f"'{path}' has a damaged footer" in examine(with_data)["lake visits"]["said"]
 
 
-def test_a_journal_that_is_damaged_or_lost(sent: Path, examine: Command) -> None:
-    folder = sent / "data/journal/visits"
+def test_a_journal_that_is_damaged_or_lost(with_data: Path, examine: Command) -> None:
+    folder = with_data / "data/journal/visits"
     (segment,) = [path for path in folder.glob("*.seg") if path.stat().st_size]
     whole = segment.read_bytes()
     segment.write_bytes(whole[:-3] + b"xxx")
-    assert "the last record" in examine(sent)["journal visits"]["said"]
+    assert "the last record" in examine(with_data)["journal visits"]["said"]
     segment.write_bytes(whole[:-3])
-    assert "before the durable end" in examine(sent)["journal visits"]["said"]
+    assert "before the durable end" in examine(with_data)["journal visits"]["said"]
     segment.write_bytes(b"x" * len(whole))
-    assert "does not begin with a record" in examine(sent)["journal visits"]["said"]
+    assert "does not begin with a record" in examine(with_data)["journal visits"]["said"]
     segment.unlink()
-    assert examine(sent)["journal visits"]["level"] != "ok"
+    assert examine(with_data)["journal visits"]["level"] != "ok"
 
 
-def test_a_store_that_disagrees(sent: Path, examine: Command) -> None:
-    path = sent / "data/store/views-00000001.duckdb"
+def test_a_store_that_disagrees(with_data: Path, examine: Command) -> None:
+    path = with_data / "data/store/views-00000001.duckdb"
     store = DuckStore.open(path, 2)
     store.apply(Step("visits", 1, 5, Position.at(50), None, 1), {("traffic", 1): []})
     store.close()
-    found = examine(sent)["view traffic"]
-    assert "the store has 5 commits, the lake only 1" in found["said"]
+    finding = examine(with_data)["view traffic"]
+    assert "the store has 5 commits, the lake only 1" in finding["said"]
     store = DuckStore.open(path, 3)
     store.stall("traffic", 1, "visits", "out of cheese")
     store.drop("traffic")
-    store.register(load(sent / "definitions").views["traffic"], "f", {"visits": 60_000})
+    store.register(load(with_data / "definitions").views["traffic"], "f", {"visits": 60_000})
     store.close()
-    assert "it lacks 1 of 1 commit" in examine(sent)["view traffic"]["said"]
+    assert "it lacks 1 of 1 commit" in examine(with_data)["view traffic"]["said"]
     store = DuckStore.open(path, 4)
     store.stall("traffic", 2, "visits", "out of cheese")
     store.close()
-    assert "stalled: out of cheese" in examine(sent)["view traffic"]["said"]
+    assert "stalled: out of cheese" in examine(with_data)["view traffic"]["said"]
     path.write_bytes(b"not a database" * 1000)
-    assert examine(sent)["store"]["level"] == "error"
+    assert examine(with_data)["store"]["level"] == "error"
 
 
-def test_formats_are_reported_and_newer_ones_are_errors(sent: Path, examine: Command) -> None:
-    assert examine(sent)["formats"]["said"] == f"workspace 1; lake 1; journal 1; store {FORMAT}"
+def test_formats_are_reported_and_newer_ones_are_errors(with_data: Path, examine: Command) -> None:
+    assert examine(with_data)["formats"]["said"] == f"workspace 1; lake 1; journal 1; store {FORMAT}"
     for check, folder, make in (
-        ("journal visits", sent / "data/journal/visits", make_newer),
-        ("lake visits", sent / "data/lake/visits", make_lake_newer),
+        ("journal visits", with_data / "data/journal/visits", make_newer),
+        ("lake visits", with_data / "data/lake/visits", make_lake_newer),
     ):
         make(folder)
-        finding = examine(sent)[check]
+        finding = examine(with_data)[check]
         newer = f"{check.split()[0]} '{folder}' was written by a newer Headrace; found format 2"
         assert (finding["level"], finding["said"]) == ("error", newer)
         assert "use the newer Headrace" in finding["fix"]
-    assert examine(sent)["formats"]["said"] == f"workspace 1; store {FORMAT}"
+    assert examine(with_data)["formats"]["said"] == f"workspace 1; store {FORMAT}"
 
 
-def test_a_newer_workspace_is_an_error_and_nothing_in_it_is_checked(sent: Path, examine: Command) -> None:
-    make_newer(sent / "data")
-    findings = examine(sent)
-    newer = f"workspace '{sent}/data' was written by a newer Headrace; found format 2"
+def test_a_newer_workspace_is_an_error_and_nothing_in_it_is_checked(with_data: Path, examine: Command) -> None:
+    make_newer(with_data / "data")
+    findings = examine(with_data)
+    newer = f"workspace '{with_data}/data' was written by a newer Headrace; found format 2"
     assert (findings["workspace"]["level"], findings["workspace"]["said"]) == ("error", newer)
     assert not {"lease", "lake visits", "formats"} & set(findings)
 
 
-def test_a_clock_that_was_set_back(sent: Path, examine: Command) -> None:
-    log = next((sent / "data/lake/visits/_delta_log").glob("*.json"))
+def test_a_clock_that_was_set_back(with_data: Path, examine: Command) -> None:
+    log = next((with_data / "data/lake/visits/_delta_log").glob("*.json"))
     later = time.time() + 3600
     os.utime(log, (later, later))
-    assert "in the future" in examine(sent)["clock"]["said"]
+    assert "in the future" in examine(with_data)["clock"]["said"]
 
 
-def test_a_lease_that_was_left(sent: Path, examine: Command) -> None:
-    file = sent / "data/lease.json"
+def test_a_lease_that_was_not_released(with_data: Path, examine: Command) -> None:
+    file = with_data / "data/lease.json"
     holder = read_holder(file)
     assert holder is not None
-    gone = {**vars(holder), "released": False, "pid": 2**22 - 1, "beat_s": time.monotonic() - 100}
-    file.write_bytes(orjson.dumps(gone))
-    assert "ended without a clean stop" in examine(sent)["lease"]["said"]
+    holder_values = {**vars(holder), "released": False, "pid": 2**22 - 1, "beat_s": time.monotonic() - 100}
+    file.write_bytes(orjson.dumps(holder_values))
+    assert "ended without a clean stop" in examine(with_data)["lease"]["said"]
     sleeper = subprocess.Popen(["sleep", "100"])
     sleeper.send_signal(signal.SIGSTOP)
     try:
-        file.write_bytes(orjson.dumps({**gone, "pid": sleeper.pid}))
-        assert "was silent for" in examine(sent)["lease"]["said"]
+        file.write_bytes(orjson.dumps({**holder_values, "pid": sleeper.pid}))
+        assert "was silent for" in examine(with_data)["lease"]["said"]
     finally:
         sleeper.kill()
         sleeper.wait()
     file.write_bytes(b"{}")
-    assert "cannot be read" in examine(sent)["lease"]["said"]
+    assert "cannot be read" in examine(with_data)["lease"]["said"]
 
 
-def test_beside_a_running_server(served: Served, applied: Path, examine: Command) -> None:
-    found = examine(applied)
-    assert served.url in found["port"]["said"]
-    assert "it is starting" in found["server"]["said"]
-    assert found["view traffic"]["level"] == "ok"
+def test_while_a_server_is_running(served: Served, applied: Path, examine: Command) -> None:
+    findings = examine(applied)
+    assert served.url in findings["port"]["said"]
+    assert "it is starting" in findings["server"]["said"]
+    assert findings["view traffic"]["level"] == "ok"
 
 
 def test_a_catalog_that_cannot_be_read(applied: Path, examine: Command) -> None:
     (applied / "data/catalog.json").write_text("{")
-    found = examine(applied)
-    assert found["catalog"]["level"] == "error"
-    assert found["changes"]["level"] == "error"
+    findings = examine(applied)
+    assert findings["catalog"]["level"] == "error"
+    assert findings["changes"]["level"] == "error"

@@ -117,7 +117,7 @@ def test_the_table_has_every_command() -> None:
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
-def test_what_is_wrong_ends_with_2(headrace: Command, here: Path, command: str) -> None:
+def test_invalid_input_exits_with_2(headrace: Command, here: Path, command: str) -> None:
     if command == "apply":
         (here / "definitions" / "more.sql").write_text("CREATE STREAM more (a INT);")
     for arguments in [["--nosuch"], *WRONG[command]]:
@@ -128,7 +128,7 @@ def test_what_is_wrong_ends_with_2(headrace: Command, here: Path, command: str) 
 
 
 @pytest.mark.parametrize("command", sorted(IMPOSSIBLE))
-def test_what_cannot_be_done_ends_with_1(headrace: Command, here: Path, command: str) -> None:
+def test_a_failure_exits_with_1(headrace: Command, here: Path, command: str) -> None:
     for arguments in IMPOSSIBLE[command]:
         ran = headrace(command, *arguments)
         assert ran.code == 1, (arguments, ran.err)

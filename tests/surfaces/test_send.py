@@ -40,24 +40,24 @@ def test_a_file_of_each_format(headrace: Command, applied: Path, form: str, pack
         body = gzip.compress(body) if packing == ".gz" else pa.compress(body, codec="zstd", asbytes=True)
     file = applied / f"events.{form}{packing}"
     file.write_bytes(body)
-    sent = headrace("send", "visits", file, "-w", applied, "--json")
-    assert (sent.code, sent.json["accepted"]) == (0, 3), sent.err
+    result = headrace("send", "visits", file, "-w", applied, "--json")
+    assert (result.code, result.json["accepted"]) == (0, 3), result.err
     nameless = file.rename(applied / "events")
     assert headrace("send", "visits", nameless, "-w", applied, "--json").json["accepted"] == 3
-    named = headrace("send", "visits", nameless, "--format", form, "--again", "-w", applied, "--json")
-    assert named.json["accepted"] == 3
+    result = headrace("send", "visits", nameless, "--format", form, "--again", "-w", applied, "--json")
+    assert result.json["accepted"] == 3
 
 
-def test_folders_are_sent_with_all_they_hold(headrace: Command, applied: Path, served: Served) -> None:
+def test_folders_are_sent_recursively(headrace: Command, applied: Path, served: Served) -> None:
     inside = applied / "in"
     (inside / "deep").mkdir(parents=True)
     for name in ("b.ndjson", "a.json", "deep/c.csv", ".hidden.ndjson", "notes.md"):
         form = name.rpartition(".")[2]
         (inside / name).write_bytes(FORMS[form if form in FORMS else "ndjson"][1](GOOD, GOOD))
-    sent = headrace("send", "visits", inside, "-w", applied)
-    assert sent.code == 0
-    assert "3 files" in sent.err
-    assert "6 events sent" in sent.out
+    result = headrace("send", "visits", inside, "-w", applied)
+    assert result.code == 0
+    assert "3 files" in result.err
+    assert "6 events sent" in result.out
     empty = applied / "empty"
     empty.mkdir()
     none = headrace("send", "visits", empty, "-w", applied)
@@ -75,20 +75,20 @@ def test_folders_are_sent_with_all_they_hold(headrace: Command, applied: Path, s
         ("odd.csv", b"a,b\n1,2", "odd.csv': the header of the CSV contains no field of the stream"),
     ],
 )
-def test_what_cannot_be_sent_says_why(
+def test_the_error_of_a_file_that_cannot_be_sent_names_the_reason(
     headrace: Command, applied: Path, name: str, body: bytes | None, words: str
 ) -> None:
     if body is not None:
         (applied / name).write_bytes(body)
-    sent = headrace("send", "visits", applied / name, "-w", applied)
-    assert (sent.code, words in sent.err) == (1, True), sent.err
+    result = headrace("send", "visits", applied / name, "-w", applied)
+    assert (result.code, words in result.err) == (1, True), result.err
 
 
 def test_standard_input(headrace: Command, applied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for form, (_, write) in FORMS.items():
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(gzip.compress(write(GOOD, BAD)))))
-        sent = headrace("send", "visits", "-", "-w", applied, "--json")
-        assert (sent.code, sent.json["accepted"]) == (0, 2), (form, sent.err)
+        result = headrace("send", "visits", "-", "-w", applied, "--json")
+        assert (result.code, result.json["accepted"]) == (0, 2), (form, result.err)
 
 
 def test_lines_of_text(headrace: Command, applied: Path) -> None:
@@ -101,17 +101,17 @@ def test_lines_of_text(headrace: Command, applied: Path) -> None:
     assert "a stream of lines is declared with FORMAT TEXT" in wrong.err
 
 
-def test_what_was_sent_before_an_error_is_told(headrace: Command, applied: Path) -> None:
+def test_an_error_names_the_file(headrace: Command, applied: Path) -> None:
     good, broken = applied / "a.ndjson", applied / "b.json"
     good.write_bytes(orjson.dumps(visit()) + b"\n")
     broken.write_bytes(b"[1, 2")
-    sent = headrace("send", "visits", good, broken, "-w", applied)
-    assert sent.code == 1
-    assert "b.json': not a valid JSON array" in sent.err
+    result = headrace("send", "visits", good, broken, "-w", applied)
+    assert result.code == 1
+    assert "b.json': not a valid JSON array" in result.err
 
 
 class Following:
-    """A `headrace send --follow` in a process of its own, and what the server has of it."""
+    """A `headrace send --follow` in another process."""
 
     def __init__(self, file: Path, url: str) -> None:
         command = [str(HEADRACE), "send", "lines", str(file), "--follow", "-w", url]
@@ -146,14 +146,16 @@ def test_a_growing_file_is_followed(applied: Path, serve: Callable[..., Served])
     wait_until(has(b"after rotation\n"))
     assert has(b"half of the old\n")()
     os.truncate(file, 0)
-    time.sleep(0.5)  # longer than it looks again: a file that grows past its old end at once cannot be told apart
+    time.sleep(
+        0.5
+    )  # longer than its polling interval: it cannot notice a truncation if the file grows past its old end at once
     with file.open("ab") as log:
         log.write(b"anew\n")
     wait_until(has(b"anew\n"))
     out, err = following.stop(signal.SIGINT)
     assert "5 events sent" in out
     assert "token lines." in out
-    assert "1 event sent" in err  # without a terminal, its progress comes as lines
+    assert "1 event sent" in err  # without a terminal, progress is printed as lines
     following = Following(file, served.url)
     with file.open("ab") as log:
         log.write(b"later\n")
@@ -164,7 +166,7 @@ def test_a_growing_file_is_followed(applied: Path, serve: Callable[..., Served])
     assert sum(segment.read_bytes().count(b"anew\n") for segment in journal.iterdir()) == 1
 
 
-def test_sends_without_a_server_come_one_after_the_other(applied: Path, headrace: Command) -> None:
+def test_sends_without_a_server_run_one_after_the_other(applied: Path, headrace: Command) -> None:
     holding = Holding(applied)
     senders = []
     for number in range(2):
@@ -183,7 +185,7 @@ def test_sends_without_a_server_come_one_after_the_other(applied: Path, headrace
     assert sum(segment.read_bytes().count(b'"visitor"') for segment in journal.glob("*.seg")) == 3
 
 
-def test_a_server_that_has_come_meanwhile_is_used(applied: Path, serve: Callable[..., Served]) -> None:
+def test_a_server_that_has_started_meanwhile_is_used(applied: Path, serve: Callable[..., Served]) -> None:
     from headrace.client.connect import connect
 
     with connect(applied) as connection:
@@ -193,40 +195,40 @@ def test_a_server_that_has_come_meanwhile_is_used(applied: Path, serve: Callable
         assert connection.url == served.url
 
 
-def test_a_server_that_does_not_listen_yet_is_waited_for(applied: Path) -> None:
+def test_send_waits_for_a_server_that_does_not_listen_yet(applied: Path) -> None:
     from headrace.client.connect import connect
 
     waits = threading.Event()
-    bound = bind("127.0.0.1", 0)
-    runtime = Runtime.open(Workspace.open(applied), url_of(bound))  # as `headrace up` has it for a moment
+    listener = bind("127.0.0.1", 0)
+    runtime = Runtime.open(Workspace.open(applied), url_of(listener))  # the state of `headrace up` for a moment
     server = Server(create_app(runtime), 100)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     try:
         with connect(applied) as connection, ThreadPoolExecutor() as pool:
             connection.on_wait(lambda error, _: waits.set() if "is starting" in error.message else None)
-            sent = pool.submit(connection.send, "visits", [visit()])
+            reply = pool.submit(connection.send, "visits", [visit()])
             assert waits.wait(60)
             thread.start()
-            assert sent.result(60).accepted == 1
+            assert reply.result(60).accepted == 1
     finally:
         server.stop()
         thread.join()
         runtime.stop()
-        bound.close()
+        listener.close()
 
 
-def test_a_busy_server_is_waited_for(applied: Path, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_send_waits_for_an_overloaded_server(applied: Path, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     from headrace.client.connect import connect
 
-    heard: list[HeadraceError] = []
+    errors: list[HeadraceError] = []
 
-    class Heard:
+    class Progress:
         def sent(self, read_bytes: int, events: int) -> None:
             pass
 
         def waits(self, error: HeadraceError, pause_s: float) -> None:
-            assert pause_s >= 1  # as Retry-After asks for
-            heard.append(error)
+            assert pause_s >= 1  # the value of Retry-After
+            errors.append(error)
             served.ingest("visits").most_backlog_bytes = 1 << 30
 
         def note(self, text: str) -> None:
@@ -236,6 +238,6 @@ def test_a_busy_server_is_waited_for(applied: Path, served: Served, monkeypatch:
     file = applied / "a.ndjson"
     file.write_bytes(orjson.dumps(visit()))
     with connect(served.url) as connection:
-        reply: Any = connection.send_files("visits", [file], Heard())
+        reply: Any = connection.send_files("visits", [file], Progress())
     assert reply.accepted == 1
-    assert [error.code for error in heard] == ["overload"]
+    assert [error.code for error in errors] == ["overload"]

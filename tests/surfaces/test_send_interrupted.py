@@ -1,6 +1,6 @@
-"""`headrace send` interrupted in every way and repeated by the same command: each event is kept exactly once.
+"""`headrace send` interrupted in every way and repeated by the same command: each event is stored exactly once.
 
-With HEADRACE_SEND_EVENTS=2000000 so many are sent, to whole servers with Spark, and a view must count them too.
+With HEADRACE_SEND_EVENTS=2000000, that many events are sent to servers with Spark, and a view must count them too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CREATE MATERIALIZED VIEW total AS SELECT count(*) AS n, sum(n) AS numbers, max(n
 
 
 class Server:
-    """The server of a workspace in a process of its own, behind a proxy; without Spark unless all is tried in full."""
+    """The server of a workspace in another process, behind a proxy; without Spark unless FULL."""
 
     def __init__(self, folder: Path, proxy: Proxy) -> None:
         self.folder = folder
@@ -66,7 +66,7 @@ class Server:
             self._process = None
 
     def count_in_view(self) -> dict[str, int] | None:
-        """What the view says when all events are in it."""
+        """The row of the view when it has all events; None without Spark."""
         if not self._up:
             return None
         server = self._up.wait_until_ready()
@@ -79,7 +79,7 @@ class Server:
 
 
 class Sender:
-    """The command, in a process of its own."""
+    """The command, in another process."""
 
     def __init__(self, file: Path, url: str) -> None:
         self.err: IO[str] = (file.parent / "sender.err").open("w+")
@@ -87,7 +87,7 @@ class Sender:
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.err, text=True)
 
     def end(self) -> tuple[int, str]:
-        """Its exit code and all that it has said."""
+        """Its exit code and its output."""
         out, _ = self.process.communicate(timeout=300)
         with self.err:
             self.err.seek(0)
@@ -125,25 +125,25 @@ def write_events(file: Path, start: int, stop: int, pad: int = 20 if FULL else 1
             out.write(f'{{"n":{n},"pad":"{padding}","at":"2026-04-01T{n // 200_000:02d}:00:00Z"}}\n')
 
 
-def kept(workspace: Path) -> list[int]:
-    """The numbers of all events that the journal holds, as they came; nothing of it is a day old."""
+def stored_numbers(workspace: Path) -> list[int]:
+    """The numbers of all events in the journal, in order; none is old enough to be removed."""
     numbers = []
     for segment in list_segments(workspace / "data" / "journal" / "marks"):
         data = segment.path.read_bytes()
         for record in walk(segment, segment.start, segment.end):
             payload = data[record.payload_position - segment.start : record.end - segment.start]
-            numbers += [int(found) for found in re.findall(rb'\{"n":(\d+),', payload)]
+            numbers += [int(number) for number in re.findall(rb'\{"n":(\d+),', payload)]
     return numbers
 
 
-def test_interrupted_five_times_each_event_is_kept_once(workspace: Path, proxy: Proxy, server: Server) -> None:
+def test_interrupted_five_times_each_event_is_stored_once(workspace: Path, proxy: Proxy, server: Server) -> None:
     file = workspace / "marks.ndjson"
     write_events(file, 0, EVENTS)
     size = file.stat().st_size
-    part = size // 8 + 1234  # in the midst of a piece
+    part = size // 8 + 1234  # in the middle of a piece
     server.start()
 
-    # The server is killed: the same command goes on by itself with the next one.
+    # The server is killed: the command continues with the next one.
     proxy.hold_after(part)
     sender = Sender(file, proxy.url)
     wait_until(lambda: proxy.holds)
@@ -158,15 +158,15 @@ def test_interrupted_five_times_each_event_is_kept_once(workspace: Path, proxy: 
     assert sender.end()[0] == -signal.SIGKILL
     proxy.release()
 
-    # Ctrl-C: it says how many events are kept.
+    # Ctrl-C: it prints how many events are stored.
     proxy.hold_after(part)
     sender = Sender(file, proxy.url)
     wait_until(lambda: proxy.holds)
     sender.process.send_signal(signal.SIGINT)
     proxy.release()
-    code, said = sender.end()
+    code, output = sender.end()
     assert code == 130
-    assert f"{len(kept(workspace)):,} events are kept; the same command continues where it stopped" in said
+    assert f"{len(stored_numbers(workspace)):,} events are kept; the same command continues where it stopped" in output
 
     # The network is cut for a while.
     proxy.hold_after(part)
@@ -183,33 +183,33 @@ def test_interrupted_five_times_each_event_is_kept_once(workspace: Path, proxy: 
     sender.process.kill()
     sender.end()
     proxy.cut()
-    before = len(kept(workspace))
+    before = len(stored_numbers(workspace))
     assert 0 < before < EVENTS
     server.start()
-    code, said = Sender(file, proxy.url).end()
-    assert code == 0, said
-    assert f"{EVENTS - before:,} events sent" in said
-    assert f"{before:,} events sent before" in said
-    numbers = np.array(kept(workspace))
+    code, output = Sender(file, proxy.url).end()
+    assert code == 0, output
+    assert f"{EVENTS - before:,} events sent" in output
+    assert f"{before:,} events sent before" in output
+    numbers = np.array(stored_numbers(workspace))
     assert (numbers == np.arange(EVENTS)).all()
 
-    code, said = Sender(file, proxy.url).end()
-    assert (code, f"Nothing new in '{file}': {EVENTS:,} events sent before" in said) == (0, True), said
-    assert len(kept(workspace)) == EVENTS
+    code, output = Sender(file, proxy.url).end()
+    assert (code, f"Nothing new in '{file}': {EVENTS:,} events sent before" in output) == (0, True), output
+    assert len(stored_numbers(workspace)) == EVENTS
     if FULL:
         assert server.count_in_view() == {"n": EVENTS, "numbers": EVENTS * (EVENTS - 1) // 2, "last": EVENTS - 1}
 
-    # It has grown: what is new is sent.
+    # The file has grown: the new events are sent.
     write_events(file, EVENTS, EVENTS + 10)
     assert "10 events sent" in Sender(file, proxy.url).end()[1]
-    assert kept(workspace)[-10:] == list(range(EVENTS, EVENTS + 10))
+    assert stored_numbers(workspace)[-10:] == list(range(EVENTS, EVENTS + 10))
 
 
 def test_a_lost_server_leaves_an_exact_count(workspace: Path, proxy: Proxy, server: Server) -> None:
     file = workspace / "marks.ndjson"
-    write_events(file, 0, 60_000, pad=160)  # several pieces, some of which come whole
+    write_events(file, 0, 60_000, pad=160)  # several pieces, some of which arrive complete
     server.start()
-    for part in (2, 3):  # so that pieces that came whole are told from those that did not
+    for part in (2, 3):  # so that complete pieces are told from incomplete ones
         proxy.hold_after(file.stat().st_size * part // 5)
         remote = Remote(proxy.url, workspace=Workspace.open(workspace), retry_for_s=0.5)
         with Connection(remote) as connection, ThreadPoolExecutor() as pool:
@@ -219,8 +219,11 @@ def test_a_lost_server_leaves_an_exact_count(workspace: Path, proxy: Proxy, serv
             proxy.cut()
             error = sending.exception(60)
         assert isinstance(error, UnavailableError)
-        assert f"{len(kept(workspace)):,} events are kept; the same command continues where it stopped" in str(error)
+        assert (
+            f"{len(stored_numbers(workspace)):,} events are kept; the same command continues where it stopped"
+            in str(error)
+        )
         server.start()
     with connect(workspace) as connection:
         connection.send("marks", file)
-    assert kept(workspace) == list(range(60_000))
+    assert stored_numbers(workspace) == list(range(60_000))

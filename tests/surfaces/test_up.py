@@ -35,22 +35,22 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     folder = tmp_path_factory.mktemp("live") / "shop"
     assert run(["init", str(folder)]) == 0
     running = Up(folder)
-    # Both need Spark, which is only starting.
+    # Both need Spark, which is still starting.
     early = [["refresh", "traffic"], ["dead-letters", "visits", "replay"]]
     waiting = [subprocess.Popen([str(HEADRACE), *arguments], cwd=folder) for arguments in early]
     assert [command.wait(timeout=180) for command in waiting] == [0, 0]
     (folder / "visits.ndjson").write_bytes(b"".join(orjson.dumps(event) + b"\n" for event in EVENTS) + b"broken\n")
-    sent = subprocess.run(
+    process = subprocess.run(
         [str(HEADRACE), "send", "visits", "visits.ndjson", "--wait"],
         cwd=folder,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert sent.returncode == 0, sent.stderr
-    assert "7 events sent" in sent.stdout
-    assert "All views have them." in sent.stdout
-    assert "1 could not be parsed: `headrace dead-letters visits` shows why" in sent.stderr
+    assert process.returncode == 0, process.stderr
+    assert "7 events sent" in process.stdout
+    assert "All views have them." in process.stdout
+    assert "1 could not be parsed: `headrace dead-letters visits` shows why" in process.stderr
     yield running
     if running.process.poll() is None:
         running.stop()
@@ -58,8 +58,8 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 @pytest.fixture
 def connection(up: Up) -> Iterator[Connection]:
-    with connect(up.folder) as opened:
-        yield opened
+    with connect(up.folder) as connection_:
+        yield connection_
 
 
 def test_a_point_answer(up: Up) -> None:
@@ -102,15 +102,15 @@ def test_keys_windows_and_pages(connection: Connection) -> None:
 
 
 def test_lookup_of_many_keys(up: Up) -> None:
-    asked = {"key": [{"page": "/home"}, {"page": "/none"}], "by": ["page"], "window": "1h"}
-    reply = http.post(f"{up.url}/v1/views/traffic/lookup", json=asked).json()
+    question = {"key": [{"page": "/home"}, {"page": "/none"}], "by": ["page"], "window": "1h"}
+    reply = http.post(f"{up.url}/v1/views/traffic/lookup", json=question).json()
     assert [(row["page"], row["hits"]) for row in reply["rows"]] == [("/home", 2)]
 
 
 def test_ask_on_the_command_line(up: Up, headrace: Callable[..., Ran]) -> None:
-    shown = headrace("ask", "traffic", "-w", up.folder, "--key", "page=/cart", "--window", "1h")
-    assert shown.code == 0
-    title, _, row, *_ = shown.out.splitlines()
+    result = headrace("ask", "traffic", "-w", up.folder, "--key", "page=/cart", "--window", "1h")
+    assert result.code == 0
+    title, _, row, *_ = result.out.splitlines()
     assert title.split() == ["page", "window_start", "window_end", "hits", "errors", "bytes", "visitors", "settled"]
     assert row.split() == [
         "/cart",
@@ -124,10 +124,10 @@ def test_ask_on_the_command_line(up: Up, headrace: Callable[..., Ran]) -> None:
         "1",
         "provisional",
     ]
-    assert "version 1 · as of visits commit 1, newest event 2026-03-01 12:10:00 UTC" in shown.out
-    assert "freshness: up to date" in shown.out
-    assert "1 row: 0 settled, 1 provisional · events: 0 batch, 2 speed · corrections: 0" in shown.out
-    assert "visitors: within " in shown.out
+    assert "version 1 · as of visits commit 1, newest event 2026-03-01 12:10:00 UTC" in result.out
+    assert "freshness: up to date" in result.out
+    assert "1 row: 0 settled, 1 provisional · events: 0 batch, 2 speed · corrections: 0" in result.out
+    assert "visitors: within " in result.out
     more = headrace("ask", "traffic", "-w", up.url, "--limit", "2")
     assert "NULL" in headrace("ask", "traffic", "-w", up.folder, "--key", r"page=\N").out
     assert "more rows: --cursor " in more.out
@@ -139,32 +139,32 @@ def test_ask_on_the_command_line(up: Up, headrace: Callable[..., Ran]) -> None:
 
 def test_the_events_behind_a_cell_by_all_surfaces(up: Up, connection: Connection, headrace: Callable[..., Ran]) -> None:
     cell = ("--key", "page=/home", "--at", "2026-03-01T12:00:30Z")
-    shown = headrace("explain", "traffic", "-w", up.folder, *cell, "--limit", "1")
-    assert shown.code == 0, shown.err
-    assert shown.out.startswith("traffic · page=/home · 2026-03-01 12:00:00 to 2026-03-01 12:01:00 UTC\n")
-    assert "2 events of 1 commit: 0 late, 0 corrections · the view has the same count: 0 batch, 2 speed" in shown.out
-    cursor = shown.out.split("more events: --cursor ")[1].split()[0]
+    result = headrace("explain", "traffic", "-w", up.folder, *cell, "--limit", "1")
+    assert result.code == 0, result.err
+    assert result.out.startswith("traffic · page=/home · 2026-03-01 12:00:00 to 2026-03-01 12:01:00 UTC\n")
+    assert "2 events of 1 commit: 0 late, 0 corrections · the view has the same count: 0 batch, 2 speed" in result.out
+    cursor = result.out.split("more events: --cursor ")[1].split()[0]
     rest = headrace("explain", "traffic", "-w", up.url, *cell, "--cursor", cursor, "--json").json
     assert [orjson.loads(event["value"])["visitor"] for event in rest["events"]] == ["bob"]
-    asked = {"key.page": "/home", "at": "2026-03-01T12:00:30Z"}
-    reply = http.get(f"{up.url}/v1/views/traffic/explain", params=asked).json()
+    parameters = {"key.page": "/home", "at": "2026-03-01T12:00:30Z"}
+    reply = http.get(f"{up.url}/v1/views/traffic/explain", params=parameters).json()
     assert (reply["found"], reply["agrees"], reply["cell"]["rows"][0]["hits"]) == (2, True, 2)
-    said = connection.explain("traffic", {"page": None}, at=datetime(2026, 3, 1, 12, 1, tzinfo=UTC))
-    assert [event.arguments["bytes"] for event in said.events] == [7]
-    page = http.get(f"{up.url}/views/traffic/explain", params=asked).text
+    explanation = connection.explain("traffic", {"page": None}, at=datetime(2026, 3, 1, 12, 1, tzinfo=UTC))
+    assert [event.arguments["bytes"] for event in explanation.events] == [7]
+    page = http.get(f"{up.url}/views/traffic/explain", params=parameters).text
     for words in ("2 events of the log: 0 late, 0 corrections; the view has the same count.", "{&quot;visitor&quot;:"):
         assert words in page
     empty = headrace("explain", "traffic", "-w", up.url, "--key", "page=/home", "--at", "2026-03-01T12:05:00Z").out
     assert "the nearest windows of this key with events: --at 2026-03-01T12:00:00Z" in empty
 
 
-def test_the_past_by_all_surfaces(up: Up, connection: Connection, headrace: Callable[..., Ran]) -> None:
+def test_as_of_by_all_surfaces(up: Up, connection: Connection, headrace: Callable[..., Ran]) -> None:
     now = connection.ask("traffic").rows()
     past = connection.ask("traffic", version_as_of=1)
     assert past.rows() == now
     assert (past.events, past.freshness_reason) == ({"batch": 5, "speed": 0}, "as of commit 1")
-    shown = headrace("ask", "traffic", "-w", up.url, "--version-as-of", "0")
-    assert shown.out.startswith("no rows\n"), shown.err
+    result = headrace("ask", "traffic", "-w", up.url, "--version-as-of", "0")
+    assert result.out.startswith("no rows\n"), result.err
     wrong = headrace("ask", "traffic", "-w", up.folder, "--version-as-of", "9")
     assert (wrong.code, wrong.err) == (
         2,
@@ -174,15 +174,15 @@ def test_the_past_by_all_surfaces(up: Up, connection: Connection, headrace: Call
         "an answer as of the past does not change"
         in headrace("ask", "traffic", "--version-as-of", "1", "--watch", "-w", up.url).err
     )
-    asked = {"timestamp_as_of": "2100-01-01", "by": "", "window": "1h"}
+    parameters = {"timestamp_as_of": "2100-01-01", "by": "", "window": "1h"}
     lines = {"accept": "application/x-ndjson"}
-    reply = http.get(f"{up.url}/v1/views/traffic", params=asked, headers=lines)
+    reply = http.get(f"{up.url}/v1/views/traffic", params=parameters, headers=lines)
     assert orjson.loads(reply.text.splitlines()[-1])["answer"]["rows"][0]["hits"] == 5
     early = {"timestamp_as_of": "2020-01-01"}
     reply = http.get(f"{up.url}/v1/views/traffic", params=early)
     assert (reply.status_code, reply.json()["error"]["code"]) == (400, "question")
-    counted = headrace("sql", "SELECT sum(hits) AS n FROM traffic VERSION AS OF 1", "-w", up.folder, "--json").json
-    assert counted["rows"] == [{"n": 5}]
+    answer = headrace("sql", "SELECT sum(hits) AS n FROM traffic VERSION AS OF 1", "-w", up.folder, "--json").json
+    assert answer["rows"] == [{"n": 5}]
 
 
 def test_watch_follows_until_interrupted(up: Up) -> None:
@@ -194,18 +194,18 @@ def test_watch_follows_until_interrupted(up: Up) -> None:
         text=True,
     )
     assert watching.stdout is not None
-    seen = ""
-    while seen.count('"freshness_ms"') < 2:
+    output = ""
+    while output.count('"freshness_ms"') < 2:
         line = watching.stdout.readline()
         assert line, watching.communicate()
-        seen += line
+        output += line
     watching.send_signal(signal.SIGINT)
     _, err = watching.communicate(timeout=60)
     assert err == ""
     assert watching.returncode == 0
 
 
-def test_what_the_workspace_says(up: Up, headrace: Callable[..., Ran]) -> None:
+def test_status_and_health(up: Up, headrace: Callable[..., Ran]) -> None:
     status = headrace("status", "-w", up.folder, "--json").json
     assert status["state"] == "ok"
     assert (status["streams"][0]["events"], status["streams"][0]["dead_letters"]) == (6, 1)
@@ -214,26 +214,26 @@ def test_what_the_workspace_says(up: Up, headrace: Callable[..., Ran]) -> None:
     assert http.get(f"{up.url}/health").json()["status"] == "ok"
 
 
-def test_what_a_browser_and_prometheus_see(up: Up) -> None:
+def test_page_and_metrics(up: Up) -> None:
     page = http.get(up.url).text
     for words in ("shop</bdi>", "/cart", "1 dead letter of visits", "hits per 1 minute, page together", "<rect"):
         assert words in page, words
-    said = http.get(f"{up.url}/metrics").text
-    assert 'headrace_state{headrace_state="ok"} 1.0' in said
-    assert 'headrace_events_total{stream="visits"} 6.0' in said
-    assert 'headrace_dead_letters{stream="visits"} 1.0' in said
-    assert 'headrace_view_lag_commits{view="traffic"} 0.0' in said
+    metrics = http.get(f"{up.url}/metrics").text
+    assert 'headrace_state{headrace_state="ok"} 1.0' in metrics
+    assert 'headrace_events_total{stream="visits"} 6.0' in metrics
+    assert 'headrace_dead_letters{stream="visits"} 1.0' in metrics
+    assert 'headrace_view_lag_commits{view="traffic"} 0.0' in metrics
     for times in ("commit", "maintain"):
-        assert f'headrace_{times}_seconds_count{{stream="visits"}} 0' not in said
-        assert f'headrace_{times}_seconds_count{{stream="visits"}}' in said
+        assert f'headrace_{times}_seconds_count{{stream="visits"}} 0' not in metrics
+        assert f'headrace_{times}_seconds_count{{stream="visits"}}' in metrics
 
 
 def test_a_view_added_to_a_running_server_has_the_whole_history(up: Up, headrace: Callable[..., Ran]) -> None:
     (up.folder / "definitions" / "more.sql").write_text(
         "CREATE MATERIALIZED VIEW by_status AS SELECT status, count(*) AS n FROM visits GROUP BY status;"
     )
-    shown = headrace("apply", "--yes", "-w", up.folder)
-    assert shown.code == 0, shown.err
+    result = headrace("apply", "--yes", "-w", up.folder)
+    assert result.code == 0, result.err
     with connect(up.folder) as connection:
         wait_until(lambda: {view["name"]: view["version"] for view in connection.views()}["by_status"] is not None)
         rows = connection.ask("by_status").rows()
@@ -242,16 +242,16 @@ def test_a_view_added_to_a_running_server_has_the_whole_history(up: Up, headrace
 
 
 def test_a_field_added_to_a_running_server_has_the_whole_history(up: Up, headrace: Callable[..., Ran]) -> None:
-    """Events carried it all along, as one that nobody had declared."""
+    """Earlier events have it as an undeclared field."""
     files = {name: up.folder / "definitions" / name for name in ("shop.sql", "more.sql")}
     before = {path: path.read_text() for path in files.values()}
     url = f"{up.url}/v1/streams/visits/events"
     later = [visit(610 + i, country=country, status=204) for i, country in enumerate(["de", "fr", "de", 5, None])]
     assert http.post(url, json=later).json()["accepted"] == 5
     files["shop.sql"].write_text(before[files["shop.sql"]].replace("page    STRING", "country STRING, page STRING"))
-    shown = headrace("apply", "--yes", "-w", up.folder)
-    assert shown.code == 0, shown.err
-    assert "~ stream visits  free: older events are parsed again where a view uses the new field" in shown.out
+    result = headrace("apply", "--yes", "-w", up.folder)
+    assert result.code == 0, result.err
+    assert "~ stream visits  free: older events are parsed again where a view uses the new field" in result.out
     reply = http.post(url, json=[visit(620, country="fr", status=204), visit(0, country=5)]).json()
     assert reply["refused"] == [{"index": 1, "reason": "field 'country' takes STRING, found the number 5"}]
     files["more.sql"].write_text(
@@ -259,19 +259,19 @@ def test_a_field_added_to_a_running_server_has_the_whole_history(up: Up, headrac
         "GROUP BY country;"
     )
     assert headrace("apply", "--yes", "-w", up.folder).code == 0
-    wanted = {"de": 2, "fr": 2, None: 2}
+    expected = {"de": 2, "fr": 2, None: 2}
     with connect(up.folder) as connection:
 
-        def found() -> dict[str | None, int]:
+        def counts() -> dict[str | None, int]:
             return {row["country"]: row["n"] for row in _rows(connection, "by_country")}
 
-        wait_until(lambda: found() == wanted, said=found)
+        wait_until(lambda: counts() == expected, said=counts)
         (stream,) = connection.streams()
         assert [field["name"] for field in stream["fields"]][1] == "country"
 
 
 def _rows(connection: Connection, view: str) -> list[dict[str, Any]]:
-    """Its rows, none while it is built."""
+    """Its rows; none while it is being built."""
     try:
         return connection.ask(view).rows()
     except NotReadyError:
@@ -293,21 +293,21 @@ def test_it_stops_within_ten_seconds_and_answers_from_its_folder(up: Up, headrac
     assert time.monotonic() - began < 10
     assert code == 0, err
     assert out.splitlines()[-1] == "Stopped."
-    logged = [orjson.loads(line) for line in err.splitlines()]
-    assert "pipeline ready" in [line["event"] for line in logged]
+    log_lines = [orjson.loads(line) for line in err.splitlines()]
+    assert "pipeline ready" in [line["event"] for line in log_lines]
     assert "pipeline ready" in (up.folder / "data" / "logs" / "headrace.log").read_text()
     assert (up.folder / "data" / "logs" / "spark.log").stat().st_size > 0
-    shown = headrace("ask", "traffic", "-w", up.folder, "--by", "", "--window", "1h", "--json")
-    assert shown.json["rows"][0]["hits"] == 11
-    assert shown.json["freshness_reason"] == "the server is not running"
-    explained = subprocess.run(  # a Spark of its own is for a process of its own
+    result = headrace("ask", "traffic", "-w", up.folder, "--by", "", "--window", "1h", "--json")
+    assert result.json["rows"][0]["hits"] == 11
+    assert result.json["freshness_reason"] == "the server is not running"
+    process = subprocess.run(  # it starts a Spark of its own, so it runs in another process
         [str(HEADRACE), "explain", "traffic", "-k", "page=/cart", "--at", "2026-03-01T12:01:00Z", "--json"],
         cwd=up.folder,
         capture_output=True,
         check=False,
     )
-    assert explained.returncode == 0, explained.stderr
-    assert orjson.loads(explained.stdout)["events"][0]["arguments"] == {
+    assert process.returncode == 0, process.stderr
+    assert orjson.loads(process.stdout)["events"][0]["arguments"] == {
         "hits": 1,
         "errors": 1,
         "bytes": 5,

@@ -1,4 +1,4 @@
-"""When `headrace up` cannot start or must stop: one sentence, an exit code, nothing left behind."""
+"""When `headrace up` cannot start or must stop: a one-line error, an exit code, no lease."""
 
 from __future__ import annotations
 
@@ -24,41 +24,41 @@ def up(folder: Path, *arguments: str, **environment: str) -> subprocess.Complete
 
 
 def test_a_port_in_use_is_named(applied: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        done = up(applied, "--port", str(port))
-    assert done.returncode == 1
-    assert done.stderr == (
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        process = up(applied, "--port", str(port))
+    assert process.returncode == 1
+    assert process.stderr == (
         f"error: port {port} on 127.0.0.1 is in use by another program; "
         "choose another with --port, or --port 0 for a free one\n"
     )
 
 
 def test_other_machines_need_a_token(applied: Path) -> None:
-    done = up(applied, "--host", "0.0.0.0", "--port", "0")
-    assert done.returncode == 1
-    assert "no token is set" in done.stderr
+    process = up(applied, "--host", "0.0.0.0", "--port", "0")
+    assert process.returncode == 1
+    assert "no token is set" in process.stderr
 
 
 def test_a_wrong_definition_stops_the_first_start(folder: Path) -> None:
     (folder / "definitions" / "bad.sql").write_text("CREATE VIEW x AS SELECT 1;")
-    done = up(folder, "--port", "0")
-    assert done.returncode == 2
-    assert "bad.sql:1:" in done.stderr
+    process = up(folder, "--port", "0")
+    assert process.returncode == 2
+    assert "bad.sql:1:" in process.stderr
     assert live_holder(folder / "data" / "lease.json") is None
     data = folder / "data"
     assert data.stat().st_mode & 0o777 == 0o700
-    assert "Warning" not in done.stderr
+    assert "Warning" not in process.stderr
     data.chmod(0o755)
-    warned = up(folder, "--port", "0").stderr
-    assert f"Warning: data folder '{data}' is open to other users (mode 755); chmod 700 '{data}'\n" in warned
+    err = up(folder, "--port", "0").stderr
+    assert f"Warning: data folder '{data}' is open to other users (mode 755); chmod 700 '{data}'\n" in err
 
 
-def test_without_java_one_sentence_says_so(applied: Path, tmp_path: Path) -> None:
-    done = up(applied, "--port", "0", PATH=str(tmp_path), HOME=str(tmp_path))
-    assert done.returncode == 1
-    assert "error: Java was not found" in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr
+def test_without_java_there_is_a_one_line_error(applied: Path, tmp_path: Path) -> None:
+    process = up(applied, "--port", "0", PATH=str(tmp_path), HOME=str(tmp_path))
+    assert process.returncode == 1
+    assert "error: Java was not found" in process.stderr.splitlines()[-1]
+    assert "Traceback" not in process.stderr
     assert live_holder(applied / "data" / "lease.json") is None
 
 
@@ -79,7 +79,7 @@ def test_changes_other_than_creates_need_apply(applied: Path) -> None:
     assert "serving the applied" in err
 
 
-def test_it_stops_when_another_takes_over(applied: Path) -> None:
+def test_it_stops_when_another_process_takes_over(applied: Path) -> None:
     running = Up(applied)
     running.process.send_signal(signal.SIGSTOP)
     lease = applied / "data" / "lease.json"
@@ -93,7 +93,7 @@ def test_it_stops_when_another_takes_over(applied: Path) -> None:
     second.stop()
 
 
-def test_up_waits_for_a_send_that_goes_on_without_a_server(applied: Path) -> None:
+def test_up_waits_for_a_send_without_a_server(applied: Path) -> None:
     holding = Holding(applied)
     process = subprocess.Popen(
         [str(HEADRACE), "up", "-w", str(applied), "--port", "0"],

@@ -1,4 +1,4 @@
-"""`headrace status --watch` in processes of its own: JSON, plain blocks, a terminal; through a restart."""
+"""`headrace status --watch` in another process: JSON, plain text, a terminal; through a restart."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def start() -> Iterator[Start]:
     started: list[subprocess.Popen[str]] = []
 
     def command(*arguments: object) -> subprocess.Popen[str]:
-        made = subprocess.Popen(
+        process = subprocess.Popen(
             [*WATCH, *map(str, arguments)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            # Tests that run in the background of a shell inherit that Ctrl-C is ignored.
+            # Tests in the background of a shell inherit that Ctrl-C is ignored.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
-        started.append(made)
-        return made
+        started.append(process)
+        return process
 
     yield command
     for process in started:
@@ -52,15 +52,15 @@ def until(process: subprocess.Popen[str], words: str) -> str:
     raise AssertionError(f"ended without '{words}': {process.communicate()}")
 
 
-def test_json_goes_on_through_a_restart(applied: Path, serve: Callable[..., Served], start: Start) -> None:
+def test_json_continues_through_a_restart(applied: Path, serve: Callable[..., Served], start: Start) -> None:
     process = start("--json", "-w", applied)
-    gone = orjson.loads(until(process, '"gone"'))
-    assert gone["error"]["message"] == "no server is running for workspace 'shop'"
+    status = orjson.loads(until(process, '"gone"'))
+    assert status["error"]["message"] == "no server is running for workspace 'shop'"
     for _ in range(2):
         served = serve(applied)
-        found = orjson.loads(until(process, '"starting"'))
-        assert found["url"] == served.url
-        assert found["streams"][0]["name"] == "visits"
+        status = orjson.loads(until(process, '"starting"'))
+        assert status["url"] == served.url
+        assert status["streams"][0]["name"] == "visits"
         served.stop()
         until(process, '"gone"')
     process.send_signal(signal.SIGINT)
@@ -79,31 +79,31 @@ def test_without_a_terminal_there_are_plain_blocks(served: Served, start: Start)
     assert (process.returncode, err) == (0, "")
 
 
-def test_a_terminal_is_left_by_q(served: Served) -> None:
+def test_q_quits_on_a_terminal(served: Served) -> None:
     screen, inner = pty.openpty()
     process = subprocess.Popen([*WATCH, "-w", served.url], stdin=inner, stdout=inner, stderr=inner, close_fds=True)
     os.close(inner)
     try:
-        seen, deadline, asked = b"", time.monotonic() + 60, False
+        output, deadline, key_sent = b"", time.monotonic() + 60, False
         while process.poll() is None:
-            assert time.monotonic() < deadline, seen
+            assert time.monotonic() < deadline, output
             if select.select([screen], [], [], 0.1)[0]:
                 try:
-                    seen += os.read(screen, 65536)
+                    output += os.read(screen, 65536)
                 except OSError:  # the other end was closed
                     break
-            if not asked and b"q or Ctrl-C quits" in seen and b"traffic" in seen:
+            if not key_sent and b"q or Ctrl-C quits" in output and b"traffic" in output:
                 os.write(screen, b"q")
-                asked = True
-        assert process.wait(20) == 0, seen
-        assert b"\x1b[?1049l" in seen  # the screen as it was before
+                key_sent = True
+        assert process.wait(20) == 0, output
+        assert b"\x1b[?1049l" in output  # the previous screen is restored
     finally:
         process.kill()
         process.wait()
         os.close(screen)
 
 
-def test_what_is_no_workspace_is_said_at_once(tmp_path: Path, headrace: Callable[..., Ran]) -> None:
-    shown = headrace("status", "--watch", "-w", tmp_path)
-    assert shown.code == 1
-    assert "is not a workspace" in shown.err
+def test_a_folder_that_is_not_a_workspace_is_refused_at_once(tmp_path: Path, headrace: Callable[..., Ran]) -> None:
+    result = headrace("status", "--watch", "-w", tmp_path)
+    assert result.code == 1
+    assert "is not a workspace" in result.err

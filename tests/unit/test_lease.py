@@ -1,4 +1,4 @@
-"""The lease: one holder, whatever becomes of its file or the clock; fences that only rise."""
+"""The lease: one holder, also if its file is damaged or the clock is set; fences only increase."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def lease(file: Path) -> Iterator[Lease]:
-    held = Lease(file, url="http://x", silent_after_s=2)
-    yield held
-    held.release()
+    lease_ = Lease(file, url="http://x", silent_after_s=2)
+    yield lease_
+    lease_.release()
 
 
 def wait_for_a_heartbeat(file: Path) -> Holder:
@@ -53,39 +53,39 @@ def test_a_lost_or_damaged_lease_is_written_again(file: Path, lease: Lease, cont
     if content is not None:
         file.write_bytes(content)
     lease.check()
-    found = read_holder(file)
-    assert found is not None
-    assert (found.pid, found.fence) == (os.getpid(), lease.fence)
+    holder = read_holder(file)
+    assert holder is not None
+    assert (holder.pid, holder.fence) == (os.getpid(), lease.fence)
     wait_for_a_heartbeat(file)
 
 
-def test_who_took_over_meanwhile_is_left_alone(file: Path, lease: Lease) -> None:
-    found = read_holder(file)
-    assert found is not None
-    taken = orjson.dumps(replace(found, pid=1, fence=found.fence + 1).__dict__)
+def test_the_lease_of_a_process_that_took_over_is_not_changed(file: Path, lease: Lease) -> None:
+    holder = read_holder(file)
+    assert holder is not None
+    content = orjson.dumps(replace(holder, pid=1, fence=holder.fence + 1).__dict__)
     other = file.with_suffix(".other")
-    other.write_bytes(taken)
+    other.write_bytes(content)
     other.replace(file)
     with pytest.raises(FencedError, match="found process 1"):
         lease.check()
-    lease._thread.join(20)  # it beats no more
+    lease._thread.join(20)  # its heartbeats have ended
     assert not lease._thread.is_alive()
-    assert file.read_bytes() == taken
+    assert file.read_bytes() == content
 
 
-def test_without_a_lease_file_the_next_fence_is_above_all_in_the_data(file: Path) -> None:
+def test_without_a_lease_file_the_next_fence_is_above_all_fences_in_the_data(file: Path) -> None:
     lease = Lease(file, url=None, floor=lambda: 41)
     assert lease.fence == 42
     lease.release()
 
 
 @pytest.mark.parametrize("jump_s", [10**8, -(10**8)])
-def test_a_clock_that_is_set_neither_ends_a_lease_nor_keeps_it(file: Path, lease: Lease, jump_s: int) -> None:
+def test_setting_the_clock_neither_ends_a_lease_nor_extends_it(file: Path, lease: Lease, jump_s: int) -> None:
     holder = wait_for_a_heartbeat(file)
     assert replace(holder, beat=holder.beat + jump_s).is_alive()
     assert not replace(holder, beat_s=holder.beat_s - 3).is_alive()
     assert not replace(holder, boot="another", beat=holder.beat + jump_s).is_alive()
-    assert replace(holder, boot="another").is_alive()  # of another machine: its wall clock has to do
+    assert replace(holder, boot="another").is_alive()  # of another machine: only the wall clock can be compared
 
 
 def test_a_full_disk_does_not_end_a_lease(small_disk: Callable[[int], Path]) -> None:
@@ -96,7 +96,7 @@ def test_a_full_disk_does_not_end_a_lease(small_disk: Callable[[int], Path]) -> 
         ballast.write(bytes(4096))
     wait_for_a_heartbeat(disk / "data" / "lease.json")
     (disk / "data" / "lease.json").unlink()
-    for _ in range(3):  # there is no room for it to be written again
+    for _ in range(3):  # there is no space to write it again
         lease.check()
     assert lease._thread.is_alive()
     with pytest.raises(DiskFullError, match=r"workspace '.*' cannot be held: the disk of .* is full"):

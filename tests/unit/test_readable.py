@@ -1,4 +1,4 @@
-"""Numbers and spans of time as people read them."""
+"""Numbers and durations as text."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def test_spans_are_in_units_that_fit(ms: float | None, text: str) -> None:
     assert span(ms) == text
 
 
-def test_one_thing_is_not_many() -> None:
+def test_nouns_are_singular_or_plural() -> None:
     assert [plural(n, "event") for n in (0, 1, 2, 1234)] == ["0 events", "1 event", "2 events", "1,234 events"]
 
 
-def test_digits_of_a_name_have_no_separators() -> None:
+def test_digits_have_no_separators() -> None:
     assert [digits(n) for n in (2026, -12345, Decimal("1234.50"), 1234.5)] == ["2026", "-12345", "1234.50", "1234.5"]

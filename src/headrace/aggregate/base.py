@@ -1,4 +1,4 @@
-"""What an aggregate is: a commutative monoid, and everything that is known about it, in one class."""
+"""The base class of aggregates: a commutative monoid, with everything that other packages need of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.aggregate.signature import Argument, Constant, Parameter
 from headrace.types import Expression, Type
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # heavy: not for those who only declare
+    import pyarrow as pa  # heavy: not needed for definitions
 
 Value = Any
 Partial = tuple[Any, ...]  # one item per column of the aggregate; None is the identity of every merge
@@ -29,7 +29,7 @@ class PartialColumn:
 
 @dataclass(frozen=True)
 class Example:
-    """Events, each by what `lift` is given of it, and what is presented for them."""
+    """Events, each as the arguments of `lift`, and the value that is presented for them."""
 
     types: tuple[Type, ...]  # of the arguments
     events: tuple[tuple[Value, ...], ...]
@@ -49,7 +49,7 @@ class Aggregate(ABC):
     - Spark jobs of both layers: `spark_sql`, and `ordered`, which decides what they read of the lake;
     - a store: `columns` with their merges, `functions`; the audit of the two layers: `agrees`;
     - answers: `type`, `present`, `present_arrow`, `narrow_type`, `empty`, `approximate`;
-    - tests: `lift`, `merge`, `subtract`, which are the reference for the faces above, and `examples`.
+    - tests: `lift`, `merge`, `subtract`, which are the reference for Spark and the store, and `examples`.
     """
 
     arguments: tuple[Expression, ...] = ()
@@ -63,9 +63,9 @@ class Aggregate(ABC):
     gives: ClassVar[str]  # the type of the result, in words
     examples: ClassVar[tuple[Example, ...]]
     other_names: ClassVar[tuple[str, ...]] = ()  # in other systems; refused with the name to write
-    approximate: ClassVar[str | None] = None  # the stated error, in words, if there is one
+    approximate: ClassVar[str | None] = None  # the error bound in words, if it is approximate
     empty: ClassVar[Value] = None  # what is presented where there is no event
-    # Whether ties are broken by the order of events: `lift` and `spark_columns` are then given, behind the arguments,
+    # Whether ties are broken by the order of events: `lift` and `spark_columns` then also take, after the arguments,
     # the event time in microseconds and the position in the log, which no two events of a stream share.
     ordered: ClassVar[bool] = False
     functions: ClassVar[tuple[Merge, ...]] = ()  # its merges whose `fold` is None
@@ -78,15 +78,15 @@ class Aggregate(ABC):
         if len(arguments) > len(cls.takes) or len(parameters) > len(cls.constants):
             return f"{cls.name} takes {cls.arity()}, found {len(arguments) + len(parameters)}"
         for index, argument in enumerate(cls.takes):
-            taken = f"{cls.name} takes {argument.kind.words}"
-            taken += f" as '{argument.name}'" if len(cls.takes) > 1 else ""
+            rule = f"{cls.name} takes {argument.kind.words}"
+            rule += f" as '{argument.name}'" if len(cls.takes) > 1 else ""
             if index < len(arguments):
                 expression = arguments[index]
                 if not argument.kind.takes(expression.type):
                     fix = argument.kind.fix.format(name=cls.name) or f"see {cls.signature()}"
-                    return f"{taken}, found {expression.type} ({expression.sql}); {fix}"
+                    return f"{rule}, found {expression.type} ({expression.sql}); {fix}"
             elif not argument.optional:
-                return f"{taken}, found nothing; write {cls.signature()}"
+                return f"{rule}, found nothing; write {cls.signature()}"
         if len(parameters) < len(cls.constants):
             missing = cls.constants[len(parameters)]
             return f"{cls.name} takes {missing.words} as '{missing.name}', found nothing; write {cls.signature()}"
@@ -99,7 +99,7 @@ class Aggregate(ABC):
 
     @classmethod
     def signature(cls) -> str:
-        """The call with all that it takes, as documents write it."""
+        """The call with all arguments and parameters, as in the documentation."""
         names = [argument.name for argument in cls.takes] + [parameter.name for parameter in cls.constants]
         return f"{cls.name}({', '.join(names)})"
 
@@ -122,14 +122,14 @@ class Aggregate(ABC):
 
     @property
     def sql(self) -> str:
-        """The aggregate as SELECT writes it."""
-        given = [expression.sql for expression in self.arguments] + [_literal(value) for value in self.parameters]
-        call = f"{self.name}({', '.join(given) or '*' * self.is_of_all_events()})"
+        """The aggregate as in SELECT."""
+        values = [expression.sql for expression in self.arguments] + [_literal(value) for value in self.parameters]
+        call = f"{self.name}({', '.join(values) or '*' * self.is_of_all_events()})"
         return f"{call} FILTER (WHERE {self.where})" if self.where else call
 
     @property
     def argument(self) -> Expression:
-        """The first argument, of an aggregate that is not without one."""
+        """The first argument of an aggregate that has one."""
         return self.arguments[0]
 
     # What is computed
@@ -150,21 +150,21 @@ class Aggregate(ABC):
         return (None,) * len(self.columns)
 
     @abstractmethod
-    def spark_columns(self, *given: Any, **_: Any) -> tuple[str, ...]:
-        """Spark SQL for each column: the merged partial of a group of events. Given is SQL for each argument."""
+    def spark_columns(self, *arguments: Any, **_: Any) -> tuple[str, ...]:
+        """Spark SQL for each column: the merged partial of a group of events. Each argument is SQL."""
 
     def spark_sql(self, event_time_us: str, position: str) -> tuple[str, ...]:
-        """The same, with the order of events as SQL for those that take it."""
+        """`spark_columns` with its arguments; aggregates that are `ordered` also get SQL for the order of events."""
         order = (event_time_us, position) if self.ordered else ()
         return self.spark_columns(*(expression.sql for expression in self.arguments), *order)
 
     def filtered(self, spark_aggregate: str) -> str:
-        """The Spark aggregate over the events that `where` lets pass."""
+        """The Spark aggregate over the events that satisfy `where`."""
         return f"{spark_aggregate} FILTER (WHERE {self.where.sql})" if self.where else spark_aggregate
 
     @abstractmethod
-    def lift(self, *given: Any, **_: Any) -> Partial:
-        """The partial of one event that `where` lets pass. Given is the value of each argument (None is NULL)."""
+    def lift(self, *arguments: Any, **_: Any) -> Partial:
+        """The partial of one event that satisfies `where`, from the values of its arguments (None is NULL)."""
 
     def merge(self, a: Partial, b: Partial) -> Partial:
         """The partial of both."""
@@ -175,22 +175,22 @@ class Aggregate(ABC):
 
     @property
     def subtracts(self) -> bool:
-        """Whether `subtract` gives back exactly what there was before a merge."""
+        """Whether `subtract` undoes a merge exactly."""
         return False
 
-    def subtract(self, merged: Partial, part: Partial) -> Partial:
-        """The partial that was merged with `part`."""
+    def subtract(self, total: Partial, part: Partial) -> Partial:
+        """The partial that gives `total` when it is merged with `part`."""
         raise NotImplementedError(f"{self.name} cannot subtract")
 
     def agrees(self, a: Partial, b: Partial) -> bool:
-        """Whether two partials say the same, within the aggregate's stated tolerance."""
+        """Whether two partials are equal within the aggregate's stated tolerance."""
         return bool(self.present(a) == self.present(b))
 
-    # What a reader sees
+    # Answers
 
     @abstractmethod
     def present(self, partial: Partial) -> Value:
-        """What a reader sees."""
+        """The value of a partial in an answer."""
 
     def present_arrow(self, partials: Sequence[pa.Array]) -> pa.Array | None:
         """The same for many rows at once, an array for each column of the partials; None: one by one."""
@@ -198,7 +198,7 @@ class Aggregate(ABC):
 
     @property
     def narrow_type(self) -> Type | None:
-        """An integer type in which values are shown as long as all of an answer fit in it."""
+        """An integer type that answers use instead of `type` if all their values fit in it."""
         return None
 
 

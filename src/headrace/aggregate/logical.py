@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class _Logical(Aggregate):
-    """What both share: one value, NULL skipped."""
+    """What bool_or and bool_and share: one value, NULL skipped."""
 
     takes = (Argument("expression", CONDITION),)
     gives = "BOOLEAN"
-    joined: ClassVar[Merge]
+    column_merge: ClassVar[Merge]
 
     @property
     def type(self) -> Type:
@@ -28,7 +28,7 @@ class _Logical(Aggregate):
 
     @property
     def columns(self) -> tuple[PartialColumn, ...]:
-        return (PartialColumn("", BOOLEAN, self.joined),)
+        return (PartialColumn("", BOOLEAN, self.column_merge),)
 
     def spark_columns(self, x: str) -> tuple[str, ...]:
         return (self.filtered(f"{self.name}({x})"),)
@@ -54,7 +54,7 @@ class BoolOr(_Logical):
         Example((BOOLEAN,), ((None,),), None),
     )
     other_names = ("some", "any")
-    joined = Merge("or", operator.or_, "{0} OR {1}", "bool_or({0})")
+    column_merge = Merge("or", operator.or_, "{0} OR {1}", "bool_or({0})")
 
 
 class BoolAnd(_Logical):
@@ -68,4 +68,4 @@ class BoolAnd(_Logical):
         Example((BOOLEAN,), ((None,),), None),
     )
     other_names = ("every",)
-    joined = Merge("and", operator.and_, "{0} AND {1}", "bool_and({0})")
+    column_merge = Merge("and", operator.and_, "{0} AND {1}", "bool_and({0})")

@@ -18,8 +18,8 @@ class Merge:
     name: str
     pair: Callable[[Any, Any], Any]  # two values, neither None
     sql: str  # the same for two columns {0} and {1} of a store, NULL-safe by the caller
-    fold: str | None  # the store's SQL aggregate over {0}; None: a function of ours, for BINARY only
-    many: Callable[[Sequence[Any]], Any] | None = None  # `pair` over two or more values, where that can be quicker
+    fold: str | None  # the store's SQL aggregate over {0}; None: a function that the store registers, for BINARY only
+    many: Callable[[Sequence[Any]], Any] | None = None  # the same for two or more values, if that is faster
 
     def merge(self, values: Sequence[Any]) -> Any:
         """The merge of one or more values, none of them None."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # A sum of DECIMAL(p, s) is kept in 38 digits: ten to spare, so that no order of ten billion
 # events can overflow on the way to a sum that fits.
-WIDEST_SUMMED = 28
+WIDEST_SUM_PRECISION = 28
 DOUBLE_TOLERANCE = 1e-9  # of the sum of magnitudes
 EXACT_DOUBLE = 2**53  # whole numbers up to here are doubles without rounding
 
@@ -54,8 +54,8 @@ class Count(Aggregate):
     def subtracts(self) -> bool:
         return True
 
-    def subtract(self, merged: Partial, part: Partial) -> Partial:
-        return ((merged[0] or 0) - (part[0] or 0),)
+    def subtract(self, total: Partial, part: Partial) -> Partial:
+        return ((total[0] or 0) - (part[0] or 0),)
 
     def present(self, partial: Partial) -> Value:
         return partial[0] or 0
@@ -77,10 +77,10 @@ class _Total(Aggregate):
         if reason:
             return reason
         of = arguments[0].type
-        if of.name == "DECIMAL" and of.precision > WIDEST_SUMMED:
+        if of.name == "DECIMAL" and of.precision > WIDEST_SUM_PRECISION:
             return (
                 f"{cls.name} of {of} could overflow its 38 digits in one order of events and not "
-                f"in another; cast to DECIMAL({WIDEST_SUMMED},{of.scale}) or narrower"
+                f"in another; cast to DECIMAL({WIDEST_SUM_PRECISION},{of.scale}) or narrower"
             )
         return None
 
@@ -94,8 +94,8 @@ class _Total(Aggregate):
 
     @property
     def columns(self) -> tuple[PartialColumn, ...]:
-        summed = (PartialColumn("sum", self._sum_type, SUM), PartialColumn("count", BIGINT, SUM))
-        return (*summed, PartialColumn("magnitude", DOUBLE, SUM)) if self._is_double else summed
+        columns = (PartialColumn("sum", self._sum_type, SUM), PartialColumn("count", BIGINT, SUM))
+        return (*columns, PartialColumn("magnitude", DOUBLE, SUM)) if self._is_double else columns
 
     def spark_columns(self, x: str) -> tuple[str, ...]:
         count = self.filtered(f"count({x})")
@@ -123,13 +123,13 @@ class _Total(Aggregate):
 
     @property
     def subtracts(self) -> bool:
-        return not self._is_double  # what a large DOUBLE has swallowed does not come back
+        return not self._is_double  # a DOUBLE loses small addends when it is large
 
-    def subtract(self, merged: Partial, part: Partial) -> Partial:
+    def subtract(self, total: Partial, part: Partial) -> Partial:
         if not part[1]:
-            return merged
-        count = merged[1] - part[1]
-        return (EXACT.subtract(Decimal(merged[0]), Decimal(part[0])), count) if count else self.zero
+            return total
+        count = total[1] - part[1]
+        return (EXACT.subtract(Decimal(total[0]), Decimal(part[0])), count) if count else self.zero
 
     def agrees(self, a: Partial, b: Partial) -> bool:
         if not self._is_double or a[0] is None or b[0] is None:
@@ -140,7 +140,7 @@ class _Total(Aggregate):
 
 
 class Sum(_Total):
-    """sum(x); NULL when no x was there. Integers are summed without overflow."""
+    """sum(x); NULL if every x is NULL. Integers are summed without overflow."""
 
     name = "sum"
     summary = "The sum of an expression."

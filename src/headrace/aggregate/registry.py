@@ -1,4 +1,4 @@
-"""Every aggregate by its name: the classes with a name in the modules of this package, with no list to keep."""
+"""Every aggregate by name, found in the modules of this package; apart from `__init__`, which they may import."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def _find() -> dict[str, type[Aggregate]]:
     for module in modules:
         if module != __name__:
             import_module(module)
-    classes, found = Aggregate.__subclasses__(), {}
+    classes, by_name = Aggregate.__subclasses__(), {}
     while classes:
         cls = classes.pop()
         classes += cls.__subclasses__()
         if cls.__module__ in modules and "name" in vars(cls):
-            found[cls.name] = cls
-    return dict(sorted(found.items()))
+            by_name[cls.name] = cls
+    return dict(sorted(by_name.items()))
 
 
 REGISTRY = _find()

@@ -21,8 +21,8 @@ EPOCH = datetime(1970, 1, 1)
 
 
 def union_sketches(sketches: Sequence[bytes]) -> bytes:
-    """The sketch of all sets. One union for all: pair by pair each step would write a sketch only to read it again."""
-    from datasketches import hll_sketch, hll_union, tgt_hll_type  # brings numpy: not for those who only declare
+    """The sketch of all sets. In one union: merging in pairs would serialize a sketch at each step."""
+    from datasketches import hll_sketch, hll_union, tgt_hll_type  # imports numpy: not needed for definitions
 
     union = hll_union(LOG2_BUCKETS)
     for sketch in sketches:
@@ -84,9 +84,9 @@ class ApproxCountDistinct(Aggregate):
         return (PartialColumn("", BINARY, HLL),)
 
     def spark_columns(self, x: str) -> tuple[str, ...]:
-        seen = f"({x}) IS NOT NULL"
-        where = f"({self.where.sql}) AND {seen}" if self.where else seen
-        # Without a value the sketch of an empty set would come back: NULL is our identity.
+        not_null = f"({x}) IS NOT NULL"
+        where = f"({self.where.sql}) AND {not_null}" if self.where else not_null
+        # NULL is the identity of a merge; without a value Spark would return the sketch of an empty set.
         sketch = f"hll_sketch_agg(xxhash64({x}), {LOG2_BUCKETS}) FILTER (WHERE {where})"
         return (f"CASE WHEN count_if({where}) > 0 THEN {sketch} END",)
 
@@ -105,7 +105,7 @@ class ApproxCountDistinct(Aggregate):
         from datasketches import hll_sketch, hll_union, tgt_hll_type
 
         sketch = hll_sketch.deserialize(partial[0])
-        if partial[0][0] < ARRAY_PREAMBLE:  # it still lists what it has seen, in whatever order
+        if partial[0][0] < ARRAY_PREAMBLE:  # it still is a list of hashes, in any order
             return round(sketch.get_estimate())
         # A union with itself drops the order-dependent estimator: all splits present one value.
         union = hll_union(LOG2_BUCKETS)

@@ -1,4 +1,4 @@
-"""The `headrace` command: its subcommands, and what a failure of any of them looks like."""
+"""The `headrace` command: its subcommands, and how their failures are reported."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ COMMANDS = {  # the module of each, and the first sentence of its help, so that 
 def load_command(name: str) -> Any:
     """The command of this name, from its module."""
     module = import_module(f"headrace.cli.{COMMANDS[name][0]}")
-    alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    alone.command(name)(getattr(module, name.replace("-", "_")))
-    return typer.main.get_command(alone)
+    single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    single.command(name)(getattr(module, name.replace("-", "_")))
+    return typer.main.get_command(single)
 
 
 class _Commands(TyperGroup):
-    """Only the command that runs is loaded. The others are known by name and summary."""
+    """Loads only the command that runs; of the others, only name and summary are needed."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -66,8 +66,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(show: bool) -> None:
+    if show:
         from importlib.metadata import version
 
         typer.echo(f"headrace {version('headrace')}")
@@ -89,7 +89,7 @@ def main() -> NoReturn:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command and give its exit code."""
+    """Run one command; returns its exit code."""
     as_json = "--json" in arguments
     try:
         code = app(args=arguments or ["--help"], prog_name="headrace", standalone_mode=False)
@@ -98,7 +98,7 @@ def run(arguments: list[str]) -> int:
     except typer.Abort:
         return 130
     except BrokenPipeError:
-        sys.stderr.close()  # the reader has gone; the interpreter must not complain about it at exit
+        sys.stderr.close()  # the reader has closed the pipe; the interpreter must not report that at exit
         return 0
     except Exception as error:
         return print_error(_as_usage(error) or error, as_json=as_json)
@@ -106,10 +106,10 @@ def run(arguments: list[str]) -> int:
 
 def _as_usage(error: Exception) -> UsageError | None:
     """The error for invalid options or arguments."""
-    message = getattr(error, "format_message", None)
-    if message is None:
+    format_message = getattr(error, "format_message", None)
+    if format_message is None:
         return None
-    said = " ".join(str(message()).split())
+    message = " ".join(str(format_message()).split())
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "headrace"
-    return UsageError(said[:1].lower() + said[1:].rstrip("."), fix=f"see `{path} --help`")
+    return UsageError(message[:1].lower() + message[1:].rstrip("."), fix=f"see `{path} --help`")

@@ -1,4 +1,4 @@
-"""`headrace ask`: a question to a view, once or again every second."""
+"""`headrace ask`: a question to a view, once or every second."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.spark.jobs import Job
 
 REFRESH_S = 1.0
-SCREENFUL = 50  # rows that a person is shown, if they ask for no number
+SCREENFUL = 50  # rows on a terminal, without --limit
 AROUND_ROWS = 12  # lines of the screen for titles and footer
 
 
@@ -76,7 +76,7 @@ def ask(
 
     The newest windows are printed first.
     """
-    from headrace.serve.question import Question  # with it come the parts that read answers
+    from headrace.serve.question import Question  # imported late: it is slow to import
 
     whole = limit is not None and limit.strip().lower() == "all"
     if whole and watch:
@@ -85,16 +85,16 @@ def ask(
         limit = None
     elif limit is None and not as_json and sys.stdout.isatty():
         limit = str(SCREENFUL)
-    named = {"by": by, "start": start, "end": end, "window": window, "every": every, "limit": limit, "cursor": cursor}
-    named |= {"version_as_of": version_as_of, "timestamp_as_of": timestamp_as_of}
-    named["order"] = "oldest" if oldest_first else "newest"
+    options = {"by": by, "start": start, "end": end, "window": window, "every": every, "limit": limit, "cursor": cursor}
+    options |= {"version_as_of": version_as_of, "timestamp_as_of": timestamp_as_of}
+    options["order"] = "oldest" if oldest_first else "newest"
     parameters = [read_key_option(text) for text in key or []]
-    parameters += [(name, value) for name, value in named.items() if value is not None]
+    parameters += [(name, value) for name, value in options.items() if value is not None]
     question = Question.from_text(view, parameters)
     with open_connection(workspace) as connection:
         read = connection.whole if whole else connection.answer
         if question.as_of is not None:
-            answer = _ask_past(read, question, watch)
+            answer = _ask_as_of(read, question, watch)
         elif watch:
             _watch(lambda: connection.answer(question), as_json=as_json)
             return
@@ -103,7 +103,7 @@ def ask(
     print_json(answer.as_dict()) if as_json else console().print(render(answer))
 
 
-def _ask_past(read: Callable[[Question, Job], Answer], question: Question, watch: bool) -> Answer:
+def _ask_as_of(read: Callable[[Question, Job], Answer], question: Question, watch: bool) -> Answer:
     if watch:
         raise QuestionError("an answer as of the past does not change", found="--watch", fix="leave it out")
     from headrace.spark.jobs import Job
@@ -115,7 +115,7 @@ def _ask_past(read: Callable[[Question, Job], Answer], question: Question, watch
 
 
 def _watch(answer: Callable[[], Answer], *, as_json: bool) -> None:
-    """Show the answer every second; Ctrl-C is the end that is meant, so it is no failure."""
+    """Show the answer every second; Ctrl-C is the normal end, not a failure."""
     from rich.live import Live
 
     with suppress(KeyboardInterrupt):
@@ -137,7 +137,7 @@ def _fitting(out: Console) -> int:
 
 
 def read_key_option(text: str) -> tuple[str, str]:
-    """NAME=VALUE of --key as the parameter of a question."""
+    """NAME=VALUE of --key as a parameter of a question."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise QuestionError(f"--key '{text}' is not a key and a value", expected="such as --key page=/home")
@@ -145,7 +145,7 @@ def read_key_option(text: str) -> tuple[str, str]:
 
 
 def render(answer: Answer, most: int | None = None) -> RenderableType:
-    """Print at most this many rows as a table, with version and freshness below."""
+    """At most this many rows as a table, with version and freshness below."""
     from rich.console import Group
     from rich.text import Text
 
@@ -153,17 +153,17 @@ def render(answer: Answer, most: int | None = None) -> RenderableType:
     keys = names.index("window_start") if "window_start" in names else 0
     rows = answer.values[:most]
     unbounded = [name for name in ("window_start", "window_end") if _is_unbounded(answer, name)]
-    shown = [(i, name) for i, name in enumerate(names) if name not in unbounded]
+    columns = [(i, name) for i, name in enumerate(names) if name not in unbounded]
     numbers = [name for name, of in answer.columns if of.is_numeric]
-    cells = [[_cell(name, row[i], is_key=i < keys) for i, name in shown] for row in rows]
-    body: Any = make_table([name for _, name in shown], cells, numbers) if cells else Text("no rows")
+    cells = [[_cell(name, row[i], is_key=i < keys) for i, name in columns] for row in rows]
+    body: Any = make_table([name for _, name in columns], cells, numbers) if cells else Text("no rows")
     hidden = len(answer.values) - len(cells)
     lines = [*([f"… and {plural(hidden, 'row')} more"] if hidden else []), *footer(answer)]
     return Group(body, Text(), *(Text(line, style="dim") for line in lines))
 
 
 def _is_unbounded(answer: Answer, name: str) -> bool:
-    """Whether a bound of the windows is the same in all rows: none."""
+    """Whether the windows of all rows lack this bound."""
     if answer.windows is None:
         return True
     bound = "start" if name == "window_start" else "end"
@@ -177,16 +177,20 @@ def _cell(name: str, value: Any, *, is_key: bool) -> str:
 
 
 def footer(answer: Answer) -> list[str]:
-    """What the rows stand for: version, how far, how fresh, how settled, how exact."""
+    """The metadata of the answer: version, commits, freshness, settled rows, error bounds."""
     commits = ", ".join(f"{stream} commit {number:,}" for stream, number in answer.commits.items())
     newest = f", newest event {answer.newest_event:%Y-%m-%d %H:%M:%S} UTC" if answer.newest_event else ""
     fresh = freshness(answer.freshness_ms, answer.freshness_reason)
-    settled = [name for name, _ in answer.columns].index("settled") if _has_settled(answer) else None
-    done = sum(bool(row[settled]) for row in answer.values) if settled is not None else 0
+    settled_index = [name for name, _ in answer.columns].index("settled") if _has_settled(answer) else None
+    settled_rows = sum(bool(row[settled_index]) for row in answer.values) if settled_index is not None else 0
     lines = [
         f"version {answer.version} · as of {commits}{newest} · freshness: {fresh}",
         plural(len(answer.values), "row")
-        + (f": {done:,} settled, {len(answer.values) - done:,} provisional" if settled is not None else "")
+        + (
+            f": {settled_rows:,} settled, {len(answer.values) - settled_rows:,} provisional"
+            if settled_index is not None
+            else ""
+        )
         + f" · events: {answer.events.get('batch', 0):,} batch, {answer.events.get('speed', 0):,} speed"
         + f" · corrections: {answer.corrections:,}",
     ]
@@ -195,7 +199,7 @@ def footer(answer: Answer) -> list[str]:
         lines.append(f"stalled: {answer.stalled}")
     if answer.next_cursor:
         more = "more rows" if answer.more_rows is None else f"{plural(answer.more_rows, 'more row')}"
-        lines.append(f"{more}: --cursor {answer.next_cursor} goes on behind these; --limit all shows all")
+        lines.append(f"{more}: --cursor {answer.next_cursor} continues after these; --limit all shows all")
     return lines
 
 

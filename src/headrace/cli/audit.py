@@ -1,4 +1,4 @@
-"""`headrace refresh` and `headrace audit`: the batch layer reads again what the speed layer has, and compares."""
+"""`headrace refresh` and `headrace audit`: the batch layer reads the events again and compares both layers."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ def refresh(
     """
     with open_connection(workspace) as connection:
         before = next(iter(connection.verbs.audits(view)), None)
-        begun = connection.verbs.refresh(view, full=full)
+        status = connection.verbs.refresh(view, full=full)
         audit = None
         if not no_wait and full:
-            wait_until_serving(connection, {view: begun.version})
-        elif not no_wait and begun.applied_to > begun.horizon:
-            audit = wait_until_refreshed(connection, view, begun, before)
+            wait_until_serving(connection, {view: status.version})
+        elif not no_wait and status.applied_to > status.horizon:
+            audit = wait_until_refreshed(connection, view, status, before)
     if as_json:
-        print_json({**begun.as_dict(), "audit": audit})
+        print_json({**status.as_dict(), "audit": audit})
     else:
-        _say(view, begun, audit, full=full, no_wait=no_wait)
+        _print_refresh(view, status, audit, full=full, no_wait=no_wait)
     if audit and not audit.agreed:
         raise typer.Exit(DRIFT_EXIT_CODE)
 
 
-def _say(view: str, begun: RefreshStatus, audit: AuditStatus | None, *, full: bool, no_wait: bool) -> None:
+def _print_refresh(view: str, status: RefreshStatus, audit: AuditStatus | None, *, full: bool, no_wait: bool) -> None:
     if full:
         serves = "is being built" if no_wait else "serves"
-        typer.echo(f"Version {begun.version} of view {view}, rebuilt from the log, {serves}.")
-    elif begun.applied_to <= begun.horizon:
-        typer.echo(f"View {view} has nothing new: the batch layer has all its {count(begun.horizon)} commits.")
+        typer.echo(f"Version {status.version} of view {view}, rebuilt from the log, {serves}.")
+    elif status.applied_to <= status.horizon:
+        typer.echo(f"View {view} has nothing new: the batch layer has all its {count(status.horizon)} commits.")
     elif no_wait:
         typer.echo(f"The refresh of view {view} has started; `headrace audit {view}` shows the result.")
     elif audit and audit.agreed:
@@ -69,32 +69,32 @@ def _say(view: str, begun: RefreshStatus, audit: AuditStatus | None, *, full: bo
 def audit(view: ViewArgument, workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
     """List the audits of a view. Newest first; exits with 1 while there is an alarm."""
     with open_connection(workspace) as connection:
-        found = connection.verbs.audits(view)
+        audits = connection.verbs.audits(view)
         serving = next((v for v in connection.verbs.versions(view) if v.state == "serving"), None)
         alarm = serving and serving.alarm
     if as_json:
-        print_json({"view": view, "alarm": alarm, "audits": found})
+        print_json({"view": view, "alarm": alarm, "audits": audits})
     else:
-        _print(view, serving, found)
+        _print(view, serving, audits)
     if alarm:
         raise typer.Exit(DRIFT_EXIT_CODE)
 
 
-def _say_why_not(view: str, serving: VersionStatus | None) -> None:
+def _print_no_audits(view: str, serving: VersionStatus | None) -> None:
     if serving and serving.applied_to > serving.horizon:
-        typer.echo(f"View {view} has had no audit yet: `headrace refresh {view}` makes one.")
+        typer.echo(f"View {view} has had no audit yet: `headrace refresh {view}` runs one.")
         return
     typer.echo(
-        f"View {view} has had no audit yet: the batch layer made all that it has. What comes now is compared "
-        f"when the horizon moves on, or by `headrace refresh {view}`."
+        f"View {view} has had no audit yet: the batch layer has computed all its rows. New events are compared "
+        f"when the horizon moves, or by `headrace refresh {view}`."
     )
 
 
-def _print(view: str, serving: VersionStatus | None, found: Sequence[AuditStatus]) -> None:
+def _print(view: str, serving: VersionStatus | None, audits: Sequence[AuditStatus]) -> None:
     if serving and serving.alarm:
         typer.echo(f"ALARM: {serving.alarm}")
-    if not found:
-        _say_why_not(view, serving)
+    if not audits:
+        _print_no_audits(view, serving)
         return
     titles = ["when", "version", "commits", "events", "rows", "took", "drift"]
     rows = [
@@ -107,10 +107,10 @@ def _print(view: str, serving: VersionStatus | None, found: Sequence[AuditStatus
             span(audit.took_ms),
             ", ".join(f"{d.column}: {count(d.rows)} rows" for d in audit.drift) or "0",
         ]
-        for audit in found
+        for audit in audits
     ]
     console().print(make_table(titles, rows, titles[1:-1]))
-    for audit in found[:1]:
+    for audit in audits[:1]:
         _print_drift(audit)
 
 

@@ -1,4 +1,4 @@
-"""`headrace dead-letters`: the events of files that could not be read: listed, counted by reason, shown, replayed."""
+"""`headrace dead-letters`: list, count, show and replay events that could not be parsed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHOWN_CHARACTERS = 100
 
 
 class Action(StrEnum):
-    """What to do with them."""
+    """What to do with dead letters."""
 
     LIST = "list"
     COUNT = "count"
@@ -59,19 +59,19 @@ def dead_letters(
         )
     with open_connection(workspace) as connection:
         letters = connection.dead_letters(stream)
-        found: Any
+        result: Any
         if position is not None:
-            found = letters.show(position)
+            result = letters.show(position)
         elif action is Action.COUNT:
-            found = letters.reasons()
+            result = letters.reasons()
         elif action is Action.REPLAY:
-            found = replay_all(connection, stream, dry_run=dry_run, wait=wait, quiet=as_json)
+            result = replay_all(connection, stream, dry_run=dry_run, wait=wait, quiet=as_json)
         else:
-            found = letters.page(limit, cursor, reason)
+            result = letters.page(limit, cursor, reason)
     if as_json:
-        print_json(found)
+        print_json(result)
     else:
-        _PRINTERS[action](found, stream)
+        _PRINTERS[action](result, stream)
 
 
 def _print_page(page: dict[str, Any], stream: str) -> None:
@@ -81,13 +81,13 @@ def _print_page(page: dict[str, Any], stream: str) -> None:
         typer.echo(f"none of {count(total)} dead letters matches" if total else f"stream {stream} has no dead letters")
         return
     out = console()
-    shown = [[str(row["position"]), row["arrived"][:19], printable(row["reason"]), _first(row)] for row in rows]
-    out.print(make_table(["position", "arrived", "reason", "event"], shown, ["position"]))
+    cells = [[str(row["position"]), row["arrived"][:19], printable(row["reason"]), _event_start(row)] for row in rows]
+    out.print(make_table(["position", "arrived", "reason", "event"], cells, ["position"]))
     more = f"; --cursor {page['next_cursor']} shows those before" if page["next_cursor"] is not None else ""
     typer.echo(f"{count(len(rows))} of {count(page['total'])} dead letters{more}")
 
 
-def _first(row: dict[str, Any]) -> str:
+def _event_start(row: dict[str, Any]) -> str:
     text = printable(row["value"][:SHOWN_CHARACTERS])
     return text if row["whole"] and len(row["value"]) <= SHOWN_CHARACTERS else f"{text}… ({size(row['bytes'])})"
 

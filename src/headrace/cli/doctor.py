@@ -13,7 +13,7 @@ from headrace.cli.output import console, print_json
 if TYPE_CHECKING:
     from headrace.doctor import Finding
 
-WIDEST = 24  # of the names of what was checked, in columns
+WIDEST = 24  # maximum width of the names of checks
 MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "red")}
 
 
@@ -27,7 +27,7 @@ def doctor(
     Checks the machine, folders, settings, definitions, lake, journal and store.
     Changes nothing, does not start Spark, and works while a server is running. Exits with 1 if there is a problem.
     """
-    from headrace.doctor import examine  # brings the readers of all data, which --help need not wait for
+    from headrace.doctor import examine  # imports the readers of all data, which --help does not need
 
     findings = examine(workspace, deep=deep)
     errors, warnings = (sum(f.level == level for f in findings) for level in ("error", "warning"))
@@ -50,11 +50,11 @@ def _print(findings: list[Finding], errors: int, warnings: int) -> None:
         if finding.fix:
             out.print(Text(f"  {'':<{width}}  fix: {finding.fix}", style="bold"), soft_wrap=True)
     if errors or warnings:
-        said = " and ".join(
+        totals = " and ".join(
             f"{count} {word}{'' if count == 1 else 's'}"
             for count, word in ((errors, "error"), (warnings, "warning"))
             if count
         )
-        out.print(f"\n{said}", markup=False)
+        out.print(f"\n{totals}", markup=False)
     else:
         out.print("\nNo problems found.", markup=False)

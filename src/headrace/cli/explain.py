@@ -58,13 +58,13 @@ def explain(
     from headrace.serve.cell_question import CellQuestion
     from headrace.spark.jobs import Job
 
-    named = {"at": at, "window": window, "every": every, "limit": limit, "cursor": cursor}
+    options = {"at": at, "window": window, "every": every, "limit": limit, "cursor": cursor}
     parameters = [read_key_option(text) for text in key or []]
-    parameters += [(name, value) for name, value in named.items() if value is not None]
-    asked, job = CellQuestion.from_text(view, parameters), Job()
+    parameters += [(name, value) for name, value in options.items() if value is not None]
+    question, job = CellQuestion.from_text(view, parameters), Job()
     with open_connection(workspace) as connection, waiting("reading the log") as show:
         show(job.progress)
-        explanation = connection.explained(asked, job)
+        explanation = connection.explained(question, job)
     if as_json:
         print_json(explanation.as_dict())
     else:
@@ -72,11 +72,11 @@ def explain(
 
 
 def render(explanation: Explanation) -> RenderableType:
-    """The cell, the events behind it, and what they add up to."""
+    """The cell, its events, and their totals."""
     from rich.console import Group
     from rich.text import Text
 
-    shown: list[Any] = [Text(_title(explanation), style="bold")]
+    parts: list[Any] = [Text(_title(explanation), style="bold")]
     answer = explanation.cell
     if answer.values:
         hidden = (*(name for name, _ in explanation.keys), "window_start", "window_end")
@@ -85,15 +85,15 @@ def render(explanation: Explanation) -> RenderableType:
             ("settled" if value else "provisional") if name == "settled" else cell(value)
             for (_, name, _), value in ((column, answer.values[0][column[0]]) for column in columns)
         ]
-        shown += [make_table([name for _, name, _ in columns], [values], [n for _, n, of in columns if of.is_numeric])]
-    shown.append(Text())
+        parts += [make_table([name for _, name, _ in columns], [values], [n for _, n, of in columns if of.is_numeric])]
+    parts.append(Text())
     if explanation.events:
         times = ["arrived", "event time", "delay", "late by"]
         numbers = ["position", "commit", *times[2:], *(name for name, of in explanation.columns if of.is_numeric)]
         titles = ["position", "commit", *times, "", *dict(explanation.columns), "event"]
         rows = [_row(event, [name for name, _ in explanation.columns]) for event in explanation.events]
-        shown += [make_table(titles, rows, numbers), Text()]
-    return Group(*shown, *(Text(line, style="dim") for line in footer(explanation)))
+        parts += [make_table(titles, rows, numbers), Text()]
+    return Group(*parts, *(Text(line, style="dim") for line in footer(explanation)))
 
 
 def _title(explanation: Explanation) -> str:
@@ -105,14 +105,14 @@ def _title(explanation: Explanation) -> str:
 
 def _row(event: ExplainedEvent, columns: list[str]) -> list[str]:
     mark = "correction" if event.correction else ""
-    given = [printable(cell(event.arguments[name])) if name in event.arguments else "" for name in columns]
+    arguments = [printable(cell(event.arguments[name])) if name in event.arguments else "" for name in columns]
     late_by = span(event.behind_ms) if event.late else ""
     times = [_to_ms(event.arrived), cell(event.event_time), span(event.delay_ms), late_by]
     text = printable(event.value[:SHOWN_CHARACTERS])
     whole = event.whole and len(event.value) <= SHOWN_CHARACTERS
-    shown = text if whole else f"{text}… ({size(event.bytes)})"
+    value = text if whole else f"{text}… ({size(event.bytes)})"
     not_yet = "" if event.in_view else " not in the view yet"
-    return [str(event.position), count(event.commit), *times, (mark + not_yet).strip(), *given, shown]
+    return [str(event.position), count(event.commit), *times, (mark + not_yet).strip(), *arguments, value]
 
 
 def _to_ms(time: datetime) -> str:
@@ -120,7 +120,7 @@ def _to_ms(time: datetime) -> str:
 
 
 def footer(explanation: Explanation) -> list[str]:
-    """What the events add up to, and what is to be known of it."""
+    """The totals of the events, and notes on them."""
     answer = explanation.cell
     batch, speed = answer.events.get("batch", 0), answer.events.get("speed", 0)
     agrees = "the view has the same count" if explanation.agrees else "the view has a different count"

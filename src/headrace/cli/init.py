@@ -15,7 +15,7 @@ from headrace.workspace.holder import live_holder
 from headrace.workspace.settings import Settings, Workspace
 
 if TYPE_CHECKING:
-    from headrace.cli.inferred import Inferred
+    from headrace.cli.inferred import InferredStream
 
 _EXAMPLE = """\
 -- A stream: events of one shape. Each visit is one JSON object with these fields.
@@ -39,7 +39,7 @@ FROM visits
 WHERE status <> 304
 GROUP BY page, window(at, '1 minute');
 """
-SETTINGS, IGNORED = "headrace.toml", ".gitignore"
+SETTINGS, GITIGNORE = "headrace.toml", ".gitignore"
 
 
 def init(
@@ -63,40 +63,42 @@ def init(
     if fields is not None and not files:
         raise UsageError("--fields names the columns of a file", fix="name the file: --from FILE")
     inferred = _infer(files, folder, fields) if files else []
-    written = [
-        *((folder / "definitions" / f"{one.drafted.name}.sql", one.drafted.sql) for one in inferred),
+    files_to_write = [
+        *((folder / "definitions" / f"{one.draft.name}.sql", one.draft.sql) for one in inferred),
     ] or [(folder / "definitions" / "shop.sql", _EXAMPLE)]
     if not (inferred and (folder / SETTINGS).is_file()):
-        written = [(folder / SETTINGS, settings_text()), *written, (folder / IGNORED, "data/\n")]
-    for path, _ in written:
-        if path.exists() and path.name != IGNORED:
+        files_to_write = [(folder / SETTINGS, settings_text()), *files_to_write, (folder / GITIGNORE, "data/\n")]
+    for path, _ in files_to_write:
+        if path.exists() and path.name != GITIGNORE:
             raise WorkspaceError(f"'{path}' exists already", fix="choose another folder; nothing was written")
-    _write_all(written)
+    _write_all(files_to_write)
     where = "" if folder.resolve() == Path.cwd() else f" -w {folder}"
-    names = [str(path.relative_to(folder)) for path, _ in written]
+    names = [str(path.relative_to(folder)) for path, _ in files_to_write]
     commands = [command for one in inferred for command in one.commands(where)] or [
         f"headrace send{where} visits events.ndjson",
         f"headrace ask{where} traffic",
     ]
-    running = _runs_at(Workspace.open(folder))
+    server_url = _server_url(Workspace.open(folder))
     if as_json:
         print_json(
             {
                 "folder": str(folder.resolve()),
                 "files": names,
                 "streams": [one.as_dict() for one in inferred],
-                "next": [f"headrace {'apply' if running else 'up'}{where}", *commands],
+                "next": [f"headrace {'apply' if server_url else 'up'}{where}", *commands],
             }
         )
         return
-    shown = ", ".join(name for name in names if name != IGNORED)
-    typer.echo(f"Created {'a workspace in ' if len(written) > len(inferred) else ''}{folder.resolve()}: {shown}")
+    file_list = ", ".join(name for name in names if name != GITIGNORE)
+    typer.echo(
+        f"Created {'a workspace in ' if len(files_to_write) > len(inferred) else ''}{folder.resolve()}: {file_list}"
+    )
     for one in inferred:
         typer.echo("")
         for line in one.lines():
             typer.echo(line)
     port = Workspace.open(folder).settings.port or Settings.port
-    _print_next(where, commands, running, f"http://localhost:{port}")
+    _print_next(where, commands, server_url, f"http://localhost:{port}")
 
 
 def _places(places: list[Path], sources: list[Path]) -> tuple[Path, list[Path]]:
@@ -116,38 +118,38 @@ def _places(places: list[Path], sources: list[Path]) -> tuple[Path, list[Path]]:
     return (folders[0] if folders else Path()), [*sources, *files]
 
 
-def _infer(files: list[Path], folder: Path, fields: str | None) -> list[Inferred]:
-    from headrace.cli.inferred import infer  # brings the parser, which --help need not wait for
+def _infer(files: list[Path], folder: Path, fields: str | None) -> list[InferredStream]:
+    from headrace.cli.inferred import infer  # imports the parser, which is slow and not needed for --help
 
     return infer(files, folder, fields)
 
 
-def _write_all(written: list[tuple[Path, str]]) -> None:
-    """All of the files, or none."""
-    done: list[Path] = []
+def _write_all(files: list[tuple[Path, str]]) -> None:
+    """Write all of the files, or none."""
+    new_paths: list[Path] = []
     try:
-        for path, text in written:
+        for path, text in files:
             path.parent.mkdir(parents=True, exist_ok=True)
             if not path.exists():
-                done.append(path)
-                path.touch(mode=0o600 if path.name == SETTINGS else 0o666)  # a token may be put there
+                new_paths.append(path)
+                path.touch(mode=0o600 if path.name == SETTINGS else 0o666)  # it may contain a token
                 path.write_text(text, encoding="utf-8")
     except OSError as error:
-        for path in done:
+        for path in new_paths:
             path.unlink(missing_ok=True)
         raise WorkspaceError(
             f"cannot write '{error.filename}': {error.strerror}", fix="choose another folder; nothing was written"
         ) from error
 
 
-def _runs_at(workspace: Workspace) -> str | None:
+def _server_url(workspace: Workspace) -> str | None:
     """The URL of the server that holds the workspace, if one does."""
     holder = live_holder(workspace.lease_file)
     return holder.url if holder else None
 
 
-def _print_next(where: str, commands: list[str], running: str | None, url: str) -> None:
-    if running:
+def _print_next(where: str, commands: list[str], server_url: str | None, url: str) -> None:
+    if server_url:
         typer.echo("\nNext (a server runs this workspace already):")
         typer.echo(f"  headrace apply{where}")
     else:
@@ -156,7 +158,7 @@ def _print_next(where: str, commands: list[str], running: str | None, url: str) 
         typer.echo("and in a second one:")
     for command in commands:
         typer.echo(f"  {command}")
-    typer.echo(f"Open {running or url} in a browser to watch it.")
+    typer.echo(f"Open {server_url or url} in a browser to watch it.")
 
 
 def settings_text() -> str:
@@ -168,7 +170,7 @@ def settings_text() -> str:
 
 
 def toml_value(value: Any) -> str:
-    """A default as TOML writes it."""
+    """A default as TOML."""
     if value is None:
         return '"…"'
     return f'"{value}"' if isinstance(value, str) else str(value).lower()  # true, not True

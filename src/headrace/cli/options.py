@@ -33,32 +33,32 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def complete_view(context: typer.Context, incomplete: str) -> list[str]:
-    """The views that run, for the shell's completion."""
-    return _running(context, "view", incomplete)
+    """The applied views, for shell completion."""
+    return _applied_names(context, "view", incomplete)
 
 
 def complete_stream(context: typer.Context, incomplete: str) -> list[str]:
-    """The streams that run, for the shell's completion."""
-    return _running(context, "stream", incomplete)
+    """The applied streams, for shell completion."""
+    return _applied_names(context, "stream", incomplete)
 
 
-def _running(context: typer.Context, kind: str, incomplete: str) -> list[str]:
+def _applied_names(context: typer.Context, kind: str, incomplete: str) -> list[str]:
     import json
 
     from headrace.errors import HeadraceError
-    from headrace.workspace.settings import Workspace  # whose settings say where the data is
+    from headrace.workspace.settings import Workspace  # its settings have the path of the data folder
 
     try:
         workspace = Workspace.open(context.params.get("workspace") or ".")
-        declared = json.loads(workspace.catalog_file.read_text())["definitions"]
-        return sorted(d["name"] for d in declared if d["kind"] == kind and d["name"].startswith(incomplete))
+        definitions = json.loads(workspace.catalog_file.read_text())["definitions"]
+        return sorted(d["name"] for d in definitions if d["kind"] == kind and d["name"].startswith(incomplete))
     except (OSError, ValueError, KeyError, TypeError, HeadraceError):
-        return []  # a shell has no place for errors
+        return []  # completion cannot report errors
 
 
 def open_connection(workspace: str) -> Connection:
-    """A connection to what `--workspace` names."""
-    from headrace.client.connect import connect  # brings the parts that read answers, which --help need not wait for
+    """A connection to the workspace of `--workspace`."""
+    from headrace.client.connect import connect  # slow to import, and not needed for --help
 
     connection = connect(workspace)
     connection.on_wait(say_waits())

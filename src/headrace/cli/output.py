@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs, one line for a failure."""
+"""Output of commands: tables, JSON, and one line for an error."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-PIPED_WIDTH = 400  # a pipe has no width: do not cut what a program reads
+PIPED_WIDTH = 400  # without a terminal: lines must not be truncated
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Where to print; without a terminal no colours and no cutting."""
-    from rich.console import Console  # a tenth of a second that --json and --help need not pay
+    """The console; without a terminal it has no colours and does not truncate."""
+    from rich.console import Console  # takes 0.1 s to import; not needed for --json and --help
 
     stream = sys.stderr if stderr else sys.stdout
     return Console(file=stream, highlight=False, width=None if stream.isatty() else PIPED_WIDTH)
@@ -42,7 +42,7 @@ def print_json(content: Any) -> None:
 
 
 def make_table(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = ()) -> Table:
-    """A table without frames; titles in `right` are of numbers."""
+    """A table without frames; columns with titles in `right` are right-aligned."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -58,13 +58,13 @@ def make_table(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Iter
 
 
 def key_cell(value: Any) -> str:
-    """A value that names something: a year is 2026, not 2,026."""
+    """A key: its numbers have no thousands separators, so a year is 2026."""
     is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
     return digits(value) if is_number else cell(value)
 
 
 def cell(value: Any) -> str:
-    """A value of an answer; times in UTC, to the second unless they have more to say."""
+    """A value of an answer; times in UTC, with a fraction of a second only if it is not 0."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -72,39 +72,41 @@ def cell(value: Any) -> str:
     if isinstance(value, int | float | Decimal):
         return number(value)
     if isinstance(value, datetime):
-        shown = value.astimezone(UTC) if value.tzinfo else value
-        return shown.replace(tzinfo=None).isoformat(sep=" ")  # strftime would drop the zeros of early years
+        time = value.astimezone(UTC) if value.tzinfo else value
+        return time.replace(tzinfo=None).isoformat(sep=" ")  # strftime would drop the zeros of early years
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def print_error(error: BaseException, *, as_json: bool) -> int:
-    """Say what failed, on standard error, and give the exit code."""
+    """Print an error to standard error; returns the exit code."""
     if os.environ.get("HEADRACE_DEBUG") == "1":
         traceback.print_exception(error, file=sys.stderr)
     if isinstance(error, OSError):
         error = from_system(error) or error
     if isinstance(error, HeadraceError):
-        shown, code = error, error.exit_code
+        reported, code = error, error.exit_code
     else:
-        said = str(error).strip().splitlines()
+        lines = str(error).strip().splitlines()
         name = type(error).__name__
-        shown = HeadraceError(
-            f"{name}: {said[0]}" if said else name, fix="HEADRACE_DEBUG=1 shows the stack trace; please report it"
+        reported = HeadraceError(
+            f"{name}: {lines[0]}" if lines else name, fix="HEADRACE_DEBUG=1 shows the stack trace; please report it"
         )
         code = 1
     if as_json:
         import orjson
 
-        sys.stderr.write(orjson.dumps({"error": shown.as_dict()}).decode() + "\n")
+        sys.stderr.write(orjson.dumps({"error": reported.as_dict()}).decode() + "\n")
         return code
-    sentences = [str(e) for e in shown.errors] if isinstance(shown, DefinitionErrors) else str(shown).splitlines()
+    sentences = (
+        [str(e) for e in reported.errors] if isinstance(reported, DefinitionErrors) else str(reported).splitlines()
+    )
     for sentence in sentences:
         sys.stderr.write(f"error: {sentence}\n")
     return code
 
 
 def printable(text: str) -> str:
-    """Text of others for a terminal: what would move its cursor or change its colours is escaped."""
+    """Text from data for a terminal: control characters are escaped."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)

@@ -39,12 +39,12 @@ def status(
         _watch(workspace, every, as_json=as_json)
         return
     with open_connection(workspace) as connection:
-        found = connection.verbs.status()
+        workspace_status = connection.verbs.status()
     if as_json:
-        print_json(found)
+        print_json(workspace_status)
         return
     out = console()
-    out.print(render_status(found, out.width))
+    out.print(render_status(workspace_status, out.width))
 
 
 def _watch(workspace: str, every_s: float, *, as_json: bool) -> None:
@@ -54,39 +54,39 @@ def _watch(workspace: str, every_s: float, *, as_json: bool) -> None:
         watch_json(workspace, every_s)
     else:
         out = console()
-        watch_status(workspace, every_s, out, lambda found: render_status(found, out.width))
+        watch_status(workspace, every_s, out, lambda workspace_status: render_status(workspace_status, out.width))
 
 
-def render_status(found: WorkspaceStatus, width: int) -> RenderableType:
+def render_status(status: WorkspaceStatus, width: int) -> RenderableType:
     """The status of the workspace for a screen of this width."""
     from rich.console import Group
     from rich.text import Text
 
-    where = f" at {found.url}" if found.url else ""
-    memory = f", {found.memory_mb:,} MB of memory" if found.memory_mb else ""
-    beat = f", heartbeat {span(found.heartbeat_ms)} ago" if found.heartbeat_ms is not None else ""
-    head = Text(f"workspace {found.workspace}: {found.state}{where}{memory}{beat}")
-    for warning in found.warnings:
+    where = f" at {status.url}" if status.url else ""
+    memory = f", {status.memory_mb:,} MB of memory" if status.memory_mb else ""
+    heartbeat = f", heartbeat {span(status.heartbeat_ms)} ago" if status.heartbeat_ms is not None else ""
+    head = Text(f"workspace {status.workspace}: {status.state}{where}{memory}{heartbeat}")
+    for warning in status.warnings:
         head.append(f"\nwarning: {warning}", style="red")
-    streams = _streams_table(found.streams, width) if found.streams else Text(NO_STREAMS)
-    views = _views_table(found.views, width) if found.views else Text(NO_VIEWS)
+    streams = _streams_table(status.streams, width) if status.streams else Text(NO_STREAMS)
+    views = _views_table(status.views, width) if status.views else Text(NO_VIEWS)
     return Group(head, Text(), streams, Text(), views)
 
 
 def streams(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
     """List the streams: fields, events, dead letters, backlog."""
     with open_connection(workspace) as connection:
-        found = connection.verbs.streams()
+        statuses = connection.verbs.streams()
     if as_json:
-        print_json(found)
+        print_json(statuses)
         return
     out = console()
-    if not found:
+    if not statuses:
         out.print(NO_STREAMS)
         return
-    out.print(_streams_table(found, out.width))
+    out.print(_streams_table(statuses, out.width))
     rows = [
-        [s.name, f.name, f.type + ("" if f.nullable else " NOT NULL"), _role(s, f)] for s in found for f in s.fields
+        [s.name, f.name, f.type + ("" if f.nullable else " NOT NULL"), _role(s, f)] for s in statuses for f in s.fields
     ]
     out.print()
     out.print(make_table(["stream", "field", "type", ""], rows))
@@ -95,21 +95,21 @@ def streams(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> No
 def views(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
     """List the views: keys, columns, version, freshness."""
     with open_connection(workspace) as connection:
-        found = connection.verbs.views()
+        statuses = connection.verbs.views()
     if as_json:
-        print_json(found)
+        print_json(statuses)
         return
     out = console()
-    if not found:
+    if not statuses:
         out.print(NO_VIEWS)
         return
-    out.print(_views_table(found, out.width))
-    rows = [[v.name, c.name, c.aggregate, c.type] for v in found for c in v.columns]
+    out.print(_views_table(statuses, out.width))
+    rows = [[v.name, c.name, c.aggregate, c.type] for v in statuses for c in v.columns]
     out.print()
     out.print(make_table(["view", "column", "aggregate", "type"], rows))
 
 
-def _streams_table(found: Sequence[StreamStatus], width: int) -> Table:
+def _streams_table(streams: Sequence[StreamStatus], width: int) -> Table:
     cells = [
         {
             "stream": s.name,
@@ -124,13 +124,13 @@ def _streams_table(found: Sequence[StreamStatus], width: int) -> Table:
             "newest event": _time(s.newest_event),
             "problem": s.error or "–",
         }
-        for s in found
+        for s in streams
     ]
-    left = ("stream", "newest event", "problem")
-    return fit_table(cells, width, left=left, wide=("commit time", "maintain time", "files"))
+    left_titles = ("stream", "newest event", "problem")
+    return fit_table(cells, width, left_titles=left_titles, wide_titles=("commit time", "maintain time", "files"))
 
 
-def _views_table(found: Sequence[ViewStatus], width: int) -> Table:
+def _views_table(views: Sequence[ViewStatus], width: int) -> Table:
     now = datetime.now(UTC)
     cells = [
         {
@@ -147,21 +147,23 @@ def _views_table(found: Sequence[ViewStatus], width: int) -> Table:
             "checked": checked(v, now).removeprefix("checked "),
             "problem": v.stalled or _alarm(v) or building(v) or "–",
         }
-        for v in found
+        for v in views
     ]
-    left = ("view", "stream", "keys", "window", "freshness", "checked", "problem")
-    return fit_table(cells, width, left=left, wide=("rows", "behind", "batch", "checked"))
+    left_titles = ("view", "stream", "keys", "window", "freshness", "checked", "problem")
+    return fit_table(cells, width, left_titles=left_titles, wide_titles=("rows", "behind", "batch", "checked"))
 
 
-def fit_table(cells: list[dict[str, str]], width: int, *, left: Sequence[str], wide: Sequence[str]) -> Table:
-    """A table of all columns, or, on a narrow screen, without those that need a wide one."""
-    titles = [title for title in cells[0] if width >= WIDE or title not in wide]
+def fit_table(
+    cells: list[dict[str, str]], width: int, *, left_titles: Sequence[str], wide_titles: Sequence[str]
+) -> Table:
+    """A table; a narrow screen omits the columns with `wide_titles`."""
+    titles = [title for title in cells[0] if width >= WIDE or title not in wide_titles]
     rows = [[row[title] for title in titles] for row in cells]
-    return make_table(titles, rows, [title for title in titles if title not in left])
+    return make_table(titles, rows, [title for title in titles if title not in left_titles])
 
 
 def _time(text: str | None) -> str:
-    """To the second: what lies below it is of no use here."""
+    """A time without the fraction of its second."""
     return "–" if text is None else text.replace("T", " ")[:19]
 
 
@@ -179,11 +181,11 @@ def _window(view: ViewStatus) -> str:
 
 
 def _batch_share(view: ViewStatus) -> str:
-    """How much of a view the batch layer has."""
-    of = shares(view)
-    return "–" if of is None else f"{of[0]:.0%}"
+    """The share of a view's events that are in the batch layer."""
+    layer_shares = shares(view)
+    return "–" if layer_shares is None else f"{layer_shares[0]:.0%}"
 
 
 def _alarm(view: ViewStatus) -> str | None:
-    said = alarm(view)
-    return f"{said}: `headrace audit {view.name}`" if said else None
+    message = alarm(view)
+    return f"{message}: `headrace audit {view.name}`" if message else None

@@ -1,4 +1,4 @@
-"""`headrace plan` and `headrace apply`: what would change, and the change."""
+"""`headrace plan` and `headrace apply`."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def plan(
     Changes nothing. Exits with 2 if a definition has an error or a change is refused, else with 0.
     """
     with open_connection(workspace) as connection:
-        found = connection.plan()
+        plan_ = connection.plan()
     if as_json:
-        print_json(found.as_dict())
+        print_json(plan_.as_dict())
     else:
-        print_plan(found)
-    if found.refused:
+        print_plan(plan_)
+    if plan_.refused:
         raise typer.Exit(DefinitionError.exit_code)
-    if exit_code and not found.empty:
+    if exit_code and not plan_.empty:
         raise typer.Exit(CHANGES_EXIT_CODE)
 
 
@@ -57,32 +57,32 @@ def apply(
     """
     with open_connection(workspace) as connection:
         offline = connection.url is None
-        found = connection.plan()
+        plan_ = connection.plan()
         if not as_json:
-            print_plan(found)
-        if found.refused:
-            first = found.refused[0]
+            print_plan(plan_)
+        if plan_.refused:
+            first = plan_.refused[0]
             raise DefinitionError(
                 f"{first.what} '{first.name}' cannot be changed this way", fix=f"nothing was changed; {first.reason}"
             )
         readable: dict[str, int] = {}
-        coming: dict[str, int] = {}
-        if not found.empty:
-            agree("apply", "Apply?", yes=yes, as_json=as_json)
+        pending: dict[str, int] = {}
+        if not plan_.empty:
+            confirm("apply", "Apply?", yes=yes, as_json=as_json)
             before = {stream.name: stream.fields for stream in connection.verbs.streams()}
-            connection.apply(found.fingerprint)
+            connection.apply(plan_.fingerprint)
             readable = _perhaps_readable(before, connection.verbs.streams())
-            coming = _coming(connection, found)
-            if coming and not no_wait:
-                wait_until_serving(connection, coming)
-                coming = {}
+            pending = _pending_versions(connection, plan_)
+            if pending and not no_wait:
+                wait_until_serving(connection, pending)
+                pending = {}
     if as_json:
-        print_json({**found.as_dict(), "applied": not found.empty, "perhaps_readable": readable})
-    elif not found.empty:
+        print_json({**plan_.as_dict(), "applied": not plan_.empty, "perhaps_readable": readable})
+    elif not plan_.empty:
         typer.echo("Applied.")
-        if offline and found.reading:
+        if offline and plan_.reading:
             typer.echo("No server is running: the next `headrace up` runs the builds.")
-        for view, version in coming.items():
+        for view, version in pending.items():
             typer.echo(
                 f"Version {version} of view {view} is being built: `headrace versions {view}` shows the progress."
             )
@@ -94,21 +94,23 @@ def apply(
 
 def _perhaps_readable(before: Mapping[str, Sequence[FieldStatus]], streams: Sequence[StreamStatus]) -> dict[str, int]:
     """How many dead letters the streams have whose fields were loosened."""
-    changed = [stream for stream in streams if any(field not in stream.fields for field in before.get(stream.name, ()))]
-    return {stream.name: stream.dead_letters for stream in changed if stream.dead_letters}
+    changed_streams = [
+        stream for stream in streams if any(field not in stream.fields for field in before.get(stream.name, ()))
+    ]
+    return {stream.name: stream.dead_letters for stream in changed_streams if stream.dead_letters}
 
 
-def _coming(connection: Connection, found: Plan) -> dict[str, int]:
+def _pending_versions(connection: Connection, plan_: Plan) -> dict[str, int]:
     """The versions of the plan's views that do not serve yet."""
     if connection.url is None:
-        return {}  # without a server nothing moves
-    names = {change.name for change in found.changes if change.what == "view"}
+        return {}  # without a server nothing is built
+    names = {change.name for change in plan_.changes if change.what == "view"}
     building = {view.name: view.building for view in connection.verbs.views()}
-    return {name: coming.version for name in sorted(names) if (coming := building.get(name))}
+    return {name: build.version for name in sorted(names) if (build := building.get(name))}
 
 
-def agree(command: str, question: str, *, yes: bool, as_json: bool) -> None:
-    """Go on only with a yes."""
+def confirm(command: str, question: str, *, yes: bool, as_json: bool) -> None:
+    """Ask for confirmation; exits unless the answer is yes."""
     if yes:
         return
     if as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -118,35 +120,35 @@ def agree(command: str, question: str, *, yes: bool, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def print_plan(found: Plan, *, stderr: bool = False) -> None:
-    """A plan for people."""
+def print_plan(plan_: Plan, *, stderr: bool = False) -> None:
+    """Print a plan."""
     from rich.text import Text
 
     out = console(stderr=stderr)
-    if found.empty:
+    if plan_.empty:
         out.print("No changes: all definitions are applied.")
         return
-    for change in found.changes:
+    for change in plan_.changes:
         mark, style = _MARKS[change.kind]
         out.print(Text.assemble((f"{mark} {change.what} {change.name}", style), f"  {change.reason}"), soft_wrap=True)
         for detail in change.details:
             out.print(Text(f"    {detail}", style="dim"), soft_wrap=True)
-    out.print(Text(_sum_up(found)))
-    if found.refused:
+    out.print(Text(_summary(plan_)))
+    if plan_.refused:
         out.print("Nothing is applied while a change is refused.")
 
 
-def _sum_up(found: Plan) -> str:
+def _summary(plan_: Plan) -> str:
     from headrace.plan.cost import sum_up
 
-    said = {"create": "to create", "change": "to change", "drop": "to drop", "refuse": "refused"}
-    counts = {kind: sum(change.kind == kind for change in found.changes) for kind in said}
-    kinds = ", ".join(f"{number} {said[kind]}" for kind, number in counts.items() if number)
-    free = sum(change.kind == "change" and change.how == "free" for change in found.changes)
-    builds = [change.cost for change in found.builds]
-    known = [cost for cost in builds if cost is not None]
+    labels = {"create": "to create", "change": "to change", "drop": "to drop", "refuse": "refused"}
+    counts = {kind: sum(change.kind == kind for change in plan_.changes) for kind in labels}
+    kinds = ", ".join(f"{number} {labels[kind]}" for kind, number in counts.items() if number)
+    free = sum(change.kind == "change" and change.how == "free" for change in plan_.changes)
+    builds = [change.cost for change in plan_.builds]
+    estimates = [cost for cost in builds if cost is not None]
     costs = [f"{free} free"] if free else []
-    if found.reading:
-        total = f" ({sum_up(known)})" if len(known) == len(builds) else ""
-        costs.append(f"{len(found.reading)} by a build{total}")
+    if plan_.reading:
+        total = f" ({sum_up(estimates)})" if len(estimates) == len(builds) else ""
+        costs.append(f"{len(plan_.reading)} by a build{total}")
     return f"{kinds}: {', '.join(costs)}" if costs else kinds

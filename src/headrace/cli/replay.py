@@ -1,4 +1,4 @@
-"""`headrace dead-letters STREAM replay`: step by step, with progress, until all were read."""
+"""`headrace dead-letters STREAM replay`: replays all dead letters in steps, with progress."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from headrace.errors import NotReadyError
 if TYPE_CHECKING:
     from headrace.client.connect import Connection
 
-LOOK_S = 0.2
+POLL_S = 0.2
 LONGEST_WAIT_S = 600.0
 
 
 def replay_all(connection: Connection, stream: str, *, dry_run: bool, wait: bool, quiet: bool) -> dict[str, Any]:
-    """Take all steps; what they came to."""
+    """Run all steps; returns their totals."""
     letters = connection.dead_letters(stream)
-    done: dict[str, Any] = {"stream": stream, "dry_run": dry_run, "read": 0, "readable": 0}
+    result: dict[str, Any] = {"stream": stream, "dry_run": dry_run, "read": 0, "readable": 0}
     cursor, first = None, True
     with _progress(enabled=not quiet) as show:
         while first or cursor:
             step = letters.replay(cursor, dry_run=dry_run)
-            done["read"] += step["read"]
-            done["readable"] += step["readable"]
+            result["read"] += step["read"]
+            result["readable"] += step["readable"]
             cursor, first = step["cursor"], False
-            show(done["read"], done["read"] + step["left"])
+            show(result["read"], result["read"] + step["left"])
     if wait and not dry_run:
         _wait(connection, stream, step["commits"], quiet=quiet)
-    return done
+    return result
 
 
-def print_replay(done: dict[str, Any], stream: str) -> None:
-    """What became of them, for people."""
-    read, readable = done["read"], done["readable"]
-    why = f"`headrace dead-letters {stream} count` says why"
+def print_replay(result: dict[str, Any], stream: str) -> None:
+    """Print the totals of a replay."""
+    read, readable = result["read"], result["readable"]
+    why = f"`headrace dead-letters {stream} count` shows why"
     if not read:
         typer.echo(f"stream {stream} has no dead letters")
     elif not readable:
         typer.echo(f"none of {count(read)} dead letters can be parsed with the applied definition; {why}")
         typer.echo("An edited definition has to be applied first: see `headrace plan`.")
-    elif done["dry_run"]:
+    elif result["dry_run"]:
         typer.echo(f"{count(readable)} of {count(read)} dead letters can be parsed now; nothing was changed")
     else:
         rest = f"; {count(read - readable)} remain dead letters: {why}" if read > readable else ""
@@ -54,7 +54,7 @@ def print_replay(done: dict[str, Any], stream: str) -> None:
 
 
 def _wait(connection: Connection, stream: str, commits: int, *, quiet: bool) -> None:
-    """Until the views of the stream have all these commits."""
+    """Wait until the views of the stream have all these commits."""
     deadline = time.monotonic() + LONGEST_WAIT_S
     with nullcontext() if quiet else console(stderr=True).status("waiting until every view has them"):
         while True:
@@ -68,12 +68,12 @@ def _wait(connection: Connection, stream: str, commits: int, *, quiet: bool) -> 
                     f"the events are in the log, but not yet in: {', '.join(stalled or behind)}",
                     fix="`headrace views` shows the progress of each view",
                 )
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
 
 
 @contextmanager
 def _progress(*, enabled: bool) -> Iterator[Callable[[int, int], None]]:
-    """Shows how many of how many were read; only to a terminal."""
+    """A progress bar of the dead letters that were read; only on a terminal."""
     if not enabled or not sys.stderr.isatty():
         yield lambda read, of: None
         return

@@ -1,4 +1,4 @@
-"""`headrace send`: files, folders or standard input into a stream, through the server or straight into its journal."""
+"""`headrace send`: files, folders or standard input to a stream, through the server or directly to its journal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import typer
 from headrace.cli.options import JsonOption, WorkspaceOption, complete_stream, open_connection
 from headrace.cli.output import console, print_json
 from headrace.errors import IngestError, NotReadyError, UsageError
-from headrace.format import many
+from headrace.format import plural
 
 if TYPE_CHECKING:
     from headrace.client.connect import Connection
@@ -27,7 +27,7 @@ WAIT_SLICE_S = 5.0
 
 
 class FileFormat(StrEnum):
-    """How the files are written."""
+    """The format of the files."""
 
     AUTO = "auto"
     NDJSON = "ndjson"
@@ -86,7 +86,7 @@ def send(
         if not reply.accepted and not reply.already_sent and not follow:
             raise IngestError("no events found in the input", fix="nothing was sent")
         if not as_json:
-            _say(reply, took, files)
+            _print_reply(reply, took, files)
         state = _wait(connection, reply.token, timeout, quiet=as_json) if wait and reply.token else None
         dead = _dead_letters(connection, stream) - dead_before if state else 0
     if as_json:
@@ -101,20 +101,20 @@ def send(
 
 
 def _dead_letters(connection: Connection, stream: str) -> int:
-    """How many events of the stream could not be read so far."""
+    """The number of dead letters of the stream."""
     return sum(each.dead_letters or 0 for each in connection.verbs.streams() if each.name == stream)
 
 
-def _say(reply: SendReply, took_s: float, files: list[Path]) -> None:
+def _print_reply(reply: SendReply, took_s: float, files: list[Path]) -> None:
     if reply.already_sent and not reply.accepted:
         what = f"'{files[0]}'" if len(files) == 1 else f"{len(files):,} files"
-        events = many(reply.already_sent, "event")
+        events = plural(reply.already_sent, "event")
         typer.echo(f"Nothing new in {what}: {events} sent before (`--again` sends everything again)")
         return
     rate = reply.accepted / max(took_s, 1e-3)
     token = f"; token {reply.token}" if reply.token else ""
-    before = f"; {many(reply.already_sent, 'event')} sent before" if reply.already_sent else ""
-    typer.echo(f"{many(reply.accepted, 'event')} sent in {took_s:.1f} s ({rate:,.0f} events/s){before}{token}")
+    before = f"; {plural(reply.already_sent, 'event')} sent before" if reply.already_sent else ""
+    typer.echo(f"{plural(reply.accepted, 'event')} sent in {took_s:.1f} s ({rate:,.0f} events/s){before}{token}")
 
 
 def _follow(
@@ -126,7 +126,7 @@ def _follow(
     *,
     again: bool,
 ) -> SendReply:
-    """Send what a file holds and what is added to it, until the command is interrupted or terminated."""
+    """Send the content of a file and what is appended to it, until the command is interrupted or terminated."""
     from headrace.ingest.files import STANDARD_INPUT, SourceFile
     from headrace.ingest.follow import follow
     from headrace.ingest.formats.layout import Format, check_format, format_of
@@ -136,16 +136,18 @@ def _follow(
     sending = connection.sending(stream, progress, again=again)
     declared = sending.declared
     with files[0].open("rb") as file:
-        chosen = layout.format or format_of(files[0].name, file.read(4096), declared.format, declared.types)
-    chosen = Format.NDJSON if chosen is Format.JSON and layout.format is None else chosen  # one line, as yet
-    check_format(stream, declared.format, chosen)
-    if chosen not in (Format.NDJSON, Format.TEXT):
-        raise UsageError(f"--follow does not take {chosen}", expected="a file of lines: ndjson or text")
+        file_format = layout.format or format_of(files[0].name, file.read(4096), declared.format, declared.types)
+    file_format = (
+        Format.NDJSON if file_format is Format.JSON and layout.format is None else file_format
+    )  # it has one line so far
+    check_format(stream, declared.format, file_format)
+    if file_format not in (Format.NDJSON, Format.TEXT):
+        raise UsageError(f"--follow does not take {file_format}", expected="a file of lines: ndjson or text")
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        follow(sending, SourceFile(files[0], declared, replace(layout, format=chosen)))
+        follow(sending, SourceFile(files[0], declared, replace(layout, format=file_format)))
     except KeyboardInterrupt:
-        sending.stop()  # how it is meant to end
+        sending.stop()  # the normal end
     finally:
         signal.signal(signal.SIGTERM, before)
     return sending.reply
@@ -157,7 +159,7 @@ def _wait(connection: Connection, token: str, timeout_s: float, *, quiet: bool) 
     deadline = time.monotonic() + timeout_s
     with nullcontext() if quiet else out.status("waiting until every view has them"):
         while True:
-            left = deadline - time.monotonic()
-            state = connection.wait(token, max(0.0, min(WAIT_SLICE_S, left)))
-            if state.complete or state.stalled or left <= WAIT_SLICE_S:
+            remaining_s = deadline - time.monotonic()
+            state = connection.wait(token, max(0.0, min(WAIT_SLICE_S, remaining_s)))
+            if state.complete or state.stalled or remaining_s <= WAIT_SLICE_S:
                 return state

@@ -86,10 +86,10 @@ def _ask_events(workspace: str, text: str, limit: SqlLimit) -> SqlAnswer:
     from headrace.sql.query import check_text
     from headrace.workspace.settings import Workspace
 
-    check_text(text, limit)  # before Spark is waited for
-    with waiting("Spark is starting") as show, open_events(Workspace.open(workspace)) as opened:
-        show(opened.progress)
-        return opened.sql(text, limit)
+    check_text(text, limit)  # before Spark is started
+    with waiting("Spark is starting") as show, open_events(Workspace.open(workspace)) as events:
+        show(events.progress)
+        return events.sql(text, limit)
 
 
 def _read_query(query: str | None, file: Path | None) -> str:
@@ -116,20 +116,20 @@ def _print(answer: SqlAnswer, *, as_csv: bool, as_json: bool) -> None:
     if as_csv:
         _print_csv(answer)
         if answer.truncated:
-            sys.stderr.write(f"note: {_cut(answer)}\n")
+            sys.stderr.write(f"note: {_more_rows(answer)}\n")
         return
     from rich.console import Group
     from rich.text import Text
 
     titles = [name for name, _ in answer.columns]
     numbers = [name for name, of in answer.columns if of.startswith(NUMBERS)]
-    rows = [[key_cell(value) for value in row.values()] for row in answer.rows()]  # what is a key is not known here
+    rows = [[key_cell(value) for value in row.values()] for row in answer.rows()]  # keys are not known here
     body: Any = make_table(titles, rows, numbers) if rows else Text("no rows")
-    lines = [*([_cut(answer)] if answer.truncated else []), *_footer(answer)]
+    lines = [*([_more_rows(answer)] if answer.truncated else []), *_footer(answer)]
     console().print(Group(body, Text(), *(Text(line, style="dim") for line in lines)))
 
 
-def _cut(answer: SqlAnswer) -> str:
+def _more_rows(answer: SqlAnswer) -> str:
     more = "more rows" if answer.more_rows is None else plural(answer.more_rows, "more row")
     return f"{more}: these are the first {answer.table.num_rows:,}; --limit all shows all"
 
@@ -142,11 +142,11 @@ def _print_csv(answer: SqlAnswer) -> None:
 
 
 def _footer(answer: SqlAnswer) -> list[str]:
-    """What the rows stand for."""
+    """The metadata of the answer: commits, versions, freshness, error bounds."""
     lines = [f"{plural(answer.table.num_rows, 'row')} · {span(answer.took_ms)}"]
     if not answer.views and answer.commits:
-        seen = ", ".join(f"{stream} up to commit {number:,}" for stream, number in answer.commits.items())
-        lines.append(f"events of {seen}" + (f" · {answer.freshness_reason}" if answer.freshness_reason else ""))
+        streams = ", ".join(f"{stream} up to commit {number:,}" for stream, number in answer.commits.items())
+        lines.append(f"events of {streams}" + (f" · {answer.freshness_reason}" if answer.freshness_reason else ""))
     for name, view in answer.views.items():
         commits = ", ".join(f"{stream} commit {number:,}" for stream, number in view["commits"].items())
         fresh = freshness(view["freshness_ms"], view["freshness_reason"])

@@ -17,71 +17,71 @@ if TYPE_CHECKING:
     from headrace.client.connect import Connection
     from headrace.server.state import AuditStatus, BuildStatus, RefreshStatus, VersionStatus, ViewStatus
 
-LOOK_S = 0.2
-Show = Callable[[str, int, int | None, str], None]  # of a view: so much of so much, and a word on it
+POLL_S = 0.2
+Show = Callable[[str, int, int | None, str], None]  # of a view: completed, total, description
 
 
 def wait_until_serving(connection: Connection, numbers: Mapping[str, int]) -> None:
-    """Until each of these views is served by the version of that number."""
-    waiting = dict(numbers)
-    with going_on(*waiting), _progress() as show:
-        while waiting:
+    """Wait until each of these views is served by the version of that number."""
+    pending = dict(numbers)
+    with interruptible(*pending), _progress() as show:
+        while pending:
             views = {view.name: view for view in connection.verbs.views()}
-            for name, number in list(waiting.items()):
+            for name, number in list(pending.items()):
                 if _serves(views.get(name), name, number, show):
-                    del waiting[name]
-            if waiting:
-                time.sleep(LOOK_S)
+                    del pending[name]
+            if pending:
+                time.sleep(POLL_S)
 
 
 def _serves(view: ViewStatus | None, name: str, number: int, show: Show) -> bool:
     if view and view.version == number:
         return True
-    coming = view.building if view else None
-    if view is None or coming is None or coming.version != number:
+    build = view.building if view else None
+    if view is None or build is None or build.version != number:
         raise ConflictError(
             f"view '{name}': version {number} was replaced before it could serve",
             fix=f"`headrace versions {name}` shows which version replaced it",
         )
-    _check(name, number, coming)
-    if coming.state == "ready":
-        show(name, coming.applied_to, view.commits, f"version {number} of {name} catches up")
+    _check(name, number, build)
+    if build.state == "ready":
+        show(name, build.applied_to, view.commits, f"version {number} of {name} catches up")
     else:
-        show(name, coming.events_done or 0, coming.events, f"version {number} of {name}: {coming.state}")
+        show(name, build.events_done or 0, build.events, f"version {number} of {name}: {build.state}")
     return False
 
 
-def _check(view: str, number: int, said: BuildStatus | VersionStatus) -> None:
-    """Report what the work is waiting for."""
-    trouble = said.stalled or said.error
-    if trouble:
+def _check(view: str, number: int, status: BuildStatus | VersionStatus) -> None:
+    """Raise if the version is stalled or has an error."""
+    problem = status.stalled or status.error
+    if problem:
         raise NotReadyError(
-            f"view '{view}': version {number} cannot be completed: {trouble}",
+            f"view '{view}': version {number} cannot be completed: {problem}",
             fix="the server retries; the previous version keeps serving",
         )
 
 
 def wait_until_refreshed(
-    connection: Connection, view: str, begun: RefreshStatus, before: AuditStatus | None
+    connection: Connection, view: str, refresh: RefreshStatus, before: AuditStatus | None
 ) -> AuditStatus | None:
-    """Until the horizon is where the speed layer was, or drift kept it from there; the newest audit, if one is new."""
-    to_commit = begun.applied_to
-    with going_on(view), _progress() as show:
+    """Wait until the horizon has reached the commits of the speed layer, or drift is found; returns the new audit."""
+    to_commit = refresh.applied_to
+    with interruptible(view), _progress() as show:
         while True:
-            version = next((v for v in connection.verbs.versions(view) if v.version == begun.version), None)
+            version = next((v for v in connection.verbs.versions(view) if v.version == refresh.version), None)
             newest = next(iter(connection.verbs.audits(view)), None)
             if version is None or version.state == "retired":
                 raise ConflictError(f"view '{view}' was edited meanwhile", fix="refresh it again")
             if version.horizon >= to_commit or (version.alarm and newest != before):
                 return newest if newest != before else None
-            _check(view, begun.version, version)
+            _check(view, refresh.version, version)
             show(view, 0, None, f"{view}: commits {version.horizon} to {to_commit - 1} are being compared")
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
 
 
 @contextmanager
-def going_on(*views: str) -> Iterator[None]:
-    """Ctrl-C ends the waiting, not the work."""
+def interruptible(*views: str) -> Iterator[None]:
+    """Ctrl-C ends the waiting; the server continues."""
     try:
         yield
     except KeyboardInterrupt:
@@ -92,9 +92,9 @@ def going_on(*views: str) -> Iterator[None]:
 
 @contextmanager
 def _progress() -> Iterator[Show]:
-    """A bar for each view; only to a terminal."""
+    """A progress bar for each view; only on a terminal."""
     if not sys.stderr.isatty():
-        yield lambda view, done, of, said: None
+        yield lambda view, completed, total, description: None
         return
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
@@ -102,10 +102,10 @@ def _progress() -> Iterator[Show]:
     tasks: dict[str, TaskID] = {}
     with Progress(*columns, console=console(stderr=True), transient=True) as progress:
 
-        def show(view: str, done: int, of: int | None, said: str) -> None:
+        def show(view: str, completed: int, total: int | None, description: str) -> None:
             if view not in tasks:
-                tasks[view] = progress.add_task(said, total=of, of="")
-            events = f"{count(done)} of {count(of)}" if of else ""
-            progress.update(tasks[view], completed=done, total=of, description=said, of=events)
+                tasks[view] = progress.add_task(description, total=total, of="")
+            events = f"{count(completed)} of {count(total)}" if total else ""
+            progress.update(tasks[view], completed=completed, total=total, description=description, of=events)
 
         yield show

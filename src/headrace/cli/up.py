@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headrace.web.server import Server
 
 STOP_WITHIN_S = 9.0
-SWITCH_S = 0.0005  # an answer waits no longer than this for a thread that computes
+SWITCH_S = 0.0005  # at most this long an answer waits for a thread that computes
 
 
 def up(
@@ -38,8 +38,8 @@ def up(
     host: Annotated[str | None, typer.Option(metavar="HOST", help="Address to listen on.")] = None,
 ) -> None:
     """Run the server of a workspace until Ctrl-C."""
-    # All of the server: what --help and the other commands need not load.
-    import pandas  # noqa: F401 - Arrow loads it with its first array: not while the first event waits
+    # The server: imported late, since --help and other commands do not need it.
+    import pandas  # noqa: F401 - Arrow would import it with its first array, while the first event waits
 
     from headrace import logs
     from headrace.doctor.private import check_private
@@ -51,28 +51,28 @@ def up(
     from headrace.workspace.settings import Workspace
 
     sys.setswitchinterval(SWITCH_S)
-    opened = Workspace.open(workspace, host=host, port=port)
-    settings = opened.settings
+    opened_workspace = Workspace.open(workspace, host=host, port=port)
+    settings = opened_workspace.settings
     check_exposure(settings.host, settings.token)
-    for finding in check_private(opened):
+    for finding in check_private(opened_workspace):
         typer.echo(f"Warning: {finding.said}; {finding.fix}", err=True)
     waits = WaitLines().waits
-    # Before its port is found taken; the lease itself decides.
-    in_turn(lambda: refuse_if_held(opened.lease_file), opened.lease_file, waits)
-    with bind(settings.host, settings.port) as bound:
-        opened.make_data()
-        logs.divert_children(opened.logs / "spark.log")
-        logs.configure(settings.log_level, opened.logs / "headrace.log")
-        faulthandler.enable()  # a library that crashes says where, instead of nothing
-        runtime = in_turn(lambda: Runtime.open(opened, url_of(bound)), opened.lease_file, waits)
+    # Checked before the port, which would be in use too; the lease itself decides.
+    in_turn(lambda: refuse_if_held(opened_workspace.lease_file), opened_workspace.lease_file, waits)
+    with bind(settings.host, settings.port) as listener:
+        opened_workspace.make_data()
+        logs.divert_children(opened_workspace.logs / "spark.log")
+        logs.configure(settings.log_level, opened_workspace.logs / "headrace.log")
+        faulthandler.enable()  # prints a traceback if a library crashes
+        runtime = in_turn(lambda: Runtime.open(opened_workspace, url_of(listener)), opened_workspace.lease_file, waits)
         try:
             _apply_definitions(runtime)
             server = Server(create_app(runtime), runtime.workspace.settings.max_connections)
             server.on_stop = partial(_begin_stop, runtime)
             _stop_on_signals(server)
-            threading.Thread(target=_tell, args=(runtime, server), name="tell", daemon=True).start()
+            threading.Thread(target=_report_start, args=(runtime, server), name="report-start", daemon=True).start()
             runtime.start()
-            server.run(sockets=[bound])
+            server.run(sockets=[listener])
         finally:
             _begin_stop(runtime)
             runtime.stop()
@@ -82,7 +82,7 @@ def up(
 
 
 def _apply_definitions(runtime: Runtime) -> None:
-    """Apply a plan that only creates; else serve what runs and name what waits."""
+    """Apply a plan that only creates; else serve the applied definitions and print the plan."""
     try:
         plan = runtime.plan()
         if plan.only_creates:
@@ -91,7 +91,7 @@ def _apply_definitions(runtime: Runtime) -> None:
             return
     except DefinitionError as error:
         if not runtime.streams():
-            raise  # nothing runs yet: there is nothing to serve
+            raise  # nothing is applied yet: there is nothing to serve
         print_error(error, as_json=False)
         typer.echo("The definitions have errors; serving the applied ones.", err=True)
         return
@@ -100,34 +100,34 @@ def _apply_definitions(runtime: Runtime) -> None:
 
 
 def _stop_on_signals(server: Server) -> None:
-    asked = False
+    is_stopping = False
 
     def stop(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
-            os._exit(128 + number)  # the second Ctrl-C: at once; the log is safe by design
-        asked = True
+        nonlocal is_stopping
+        if is_stopping:
+            os._exit(128 + number)  # the second Ctrl-C: exit at once; stored events are safe
+        is_stopping = True
         server.stop()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
 
 
-def _tell(runtime: Runtime, server: Server) -> None:
-    """Say when HTTP is up and when Spark is ready; stop the server when the runtime must stop."""
+def _report_start(runtime: Runtime, server: Server) -> None:
+    """Print when HTTP is up and when Spark is ready; stop the server when the runtime must stop."""
     out = console()
     while not server.started and not runtime.stopped.wait(0.02):
         pass
     began = time.monotonic()
     out.print(f"Headrace serves '{runtime.workspace.name}' at {runtime.url} (Ctrl-C stops it)", markup=False)
     out.print("Events are accepted now and processed when Spark has started", markup=False)
-    shown = None
+    last_message = None
     while not runtime.stopped.wait(0.1):
-        missing = runtime.monitor.warming_up
-        if missing and missing != shown:
-            out.print(f"{missing} …", markup=False)
-            shown = missing
-        if not missing:
+        message = runtime.monitor.warming_up
+        if message and message != last_message:
+            out.print(f"{message} …", markup=False)
+            last_message = message
+        if not message:
             out.print(f"Ready after {time.monotonic() - began:.1f} s: views are being updated", markup=False)
             for line in _hints(runtime):
                 out.print(line, markup=False)
@@ -147,13 +147,13 @@ def _hints(runtime: Runtime) -> list[str]:
 
 
 def _begin_stop(runtime: Runtime) -> None:
-    """Have long work end, such as an apply, while requests in flight are still answered."""
+    """End long work, such as an apply, while requests in flight are still answered."""
     runtime.stopped.set()
     _exit_late_at(time.monotonic() + STOP_WITHIN_S)
 
 
 def _exit_late_at(deadline: float) -> None:
-    """A part that does not stop must not keep the process: what counts is on disk already."""
+    """Kill the process at the deadline if it has not stopped: all data is on disk already."""
 
     def watch() -> None:
         time.sleep(max(0.0, deadline - time.monotonic()))

@@ -9,7 +9,7 @@ import typer
 from headrace.cli.options import JsonOption, NoWaitOption, WorkspaceOption, complete_view, open_connection
 from headrace.cli.output import console, count, print_json
 from headrace.cli.overview import fit_table
-from headrace.cli.plan import agree
+from headrace.cli.plan import confirm
 from headrace.cli.until import wait_until_serving
 
 if TYPE_CHECKING:
@@ -24,14 +24,18 @@ ViewArgument = Annotated[str, typer.Argument(help="View.", metavar="VIEW", autoc
 def versions(view: ViewArgument, workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
     """List the versions of a view. Newest first, with progress and changes."""
     with open_connection(workspace) as connection:
-        found = connection.verbs.versions(view)
+        statuses = connection.verbs.versions(view)
     if as_json:
-        print_json(found)
+        print_json(statuses)
         return
     out = console()
-    left = ("state", "since", "definition", CHANGES)
-    wide = ("since", "horizon", "batch events", "speed events", "definition")
-    out.print(fit_table([_cells(version) for version in found], out.width, left=left, wide=wide))
+    left_titles = ("state", "since", "definition", CHANGES)
+    wide_titles = ("since", "horizon", "batch events", "speed events", "definition")
+    out.print(
+        fit_table(
+            [_cells(version) for version in statuses], out.width, left_titles=left_titles, wide_titles=wide_titles
+        )
+    )
 
 
 def _cells(version: VersionStatus) -> dict[str, str]:
@@ -52,10 +56,10 @@ def _cells(version: VersionStatus) -> dict[str, str]:
 
 
 def _changes(version: VersionStatus) -> str:
-    said = "; ".join(version.changes) or "nothing: rebuilt"
+    text = "; ".join(version.changes) or "nothing: rebuilt"
     if version.changed_from is None:
-        said = "–" if version.replaces is None else f"version {version.replaces} is no longer kept"
-    return said if version.has_rows else f"{said} (a free edit took its rows)"
+        text = "–" if version.replaces is None else f"version {version.replaces} is no longer kept"
+    return text if version.has_rows else f"{text} (a free edit took its rows)"
 
 
 def rollback(
@@ -74,29 +78,28 @@ def rollback(
     The definitions folder is not changed; `headrace plan` shows how it differs from what is applied.
     """
     with open_connection(workspace) as connection:
-        found = connection.verbs.rollback(view, to, dry_run=True)
+        step = connection.verbs.rollback(view, to, dry_run=True)
         if not as_json:
-            _print(found)
-        agree("rollback", "Go back?", yes=yes, as_json=as_json)
-        done = connection.verbs.rollback(view, found.to)
-        shown = next(v for v in connection.verbs.views() if v.name == view)
-        coming = shown.building
-        if coming and not no_wait:
-            wait_until_serving(connection, {view: coming.version})
-            coming = None
+            _print(step)
+        confirm("rollback", "Roll back?", yes=yes, as_json=as_json)
+        result = connection.verbs.rollback(view, step.to)
+        build = next(v for v in connection.verbs.views() if v.name == view).building
+        if build and not no_wait:
+            wait_until_serving(connection, {view: build.version})
+            build = None
     if as_json:
-        print_json(done.as_dict())
-    elif coming:
-        typer.echo(f"Version {coming.version} is on its way: `headrace versions {view}` shows the progress.")
+        print_json(result.as_dict())
+    elif build:
+        typer.echo(f"Version {build.version} is being built: `headrace versions {view}` shows the progress.")
     else:
-        typer.echo(f"View {view} is rolled back to version {done.to}.")
+        typer.echo(f"View {view} is rolled back to version {result.to}.")
 
 
-def _print(found: RollbackStep) -> None:
+def _print(step: RollbackStep) -> None:
     from rich.text import Text
 
     out = console()
-    head = f"~ view {found.view}, version {found.serving} → {found.to}"
-    out.print(Text.assemble((head, "yellow"), f"  {found.change.reason}"), soft_wrap=True)
-    for detail in found.change.details:
+    head = f"~ view {step.view}, version {step.serving} → {step.to}"
+    out.print(Text.assemble((head, "yellow"), f"  {step.change.reason}"), soft_wrap=True)
+    for detail in step.change.details:
         out.print(Text(f"    {detail}", style="dim"), soft_wrap=True)

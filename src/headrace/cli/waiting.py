@@ -1,4 +1,4 @@
-"""Shown while waiting, on standard error: a line when the server is not ready, a progress bar for long work."""
+"""Output while a command waits, on standard error: a line if the server is not ready, a bar for long work."""
 
 from __future__ import annotations
 
@@ -24,47 +24,47 @@ Follow = Callable[[], "Progress"]
 
 
 def say_waits() -> Callable[[HeadraceError, float], None]:
-    """Says, once in a while, what the server is waited for."""
-    said_at = float("-inf")
+    """A callback that prints, from time to time, why the server is not ready."""
+    printed_at = float("-inf")
 
-    def hear(error: HeadraceError, pause_s: float) -> None:
-        nonlocal said_at
-        if time.monotonic() - said_at > SAY_EVERY_S:
-            said_at = time.monotonic()
+    def on_wait(error: HeadraceError, pause_s: float) -> None:
+        nonlocal printed_at
+        if time.monotonic() - printed_at > SAY_EVERY_S:
+            printed_at = time.monotonic()
             typer.echo(f"waiting for the server: {error.message}", err=True)
 
-    return hear
+    return on_wait
 
 
 @contextmanager
 def waiting(what: str) -> Iterator[Callable[[Follow], None]]:
-    """Show progress while the block runs, once a job to ask for it is set."""
+    """Show progress while the block runs. The block passes the progress of its job to the yielded function."""
     out = console(stderr=True)
     if not out.is_terminal:
         yield lambda follow: None
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    told: list[Follow] = []
-    over = threading.Event()
+    sources: list[Follow] = []
+    ended = threading.Event()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     progress = Progress(*columns, console=out, transient=True)
 
     def follow() -> None:
         bar = progress.add_task(what, total=None)
-        if over.wait(MOMENT_S):
+        if ended.wait(MOMENT_S):
             return
         with progress:
-            while not over.wait(REFRESH_S):
-                with suppress(Exception):  # it only shows: a job that ends meanwhile is no failure
-                    now = told[-1]() if told else None
+            while not ended.wait(REFRESH_S):
+                with suppress(Exception):  # display only: a job that has ended is not a failure
+                    now = sources[-1]() if sources else None
                     if now and now.known:
                         progress.update(bar, description=str(now), completed=now.done, total=now.known)
 
     follower = threading.Thread(target=follow, daemon=True)
     follower.start()
     try:
-        yield told.append
+        yield sources.append
     finally:
-        over.set()
+        ended.set()
         follower.join()

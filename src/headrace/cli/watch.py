@@ -16,30 +16,30 @@ if TYPE_CHECKING:
 
     from headrace.server.state import WorkspaceStatus
 
-Wait = Callable[[float], bool]  # waits so many seconds; whether to go on
-Shown = Callable[["WorkspaceStatus"], "RenderableType"]
+Wait = Callable[[float], bool]  # waits this many seconds; returns whether to continue
+Render = Callable[["WorkspaceStatus"], "RenderableType"]
 
 
 def watch_json(workspace: str, every_s: float) -> None:
-    """One JSON value per line and interval; a server that is gone is a line too."""
+    """One JSON value per line and interval; a line also while no server is running."""
     import orjson
 
     with suppress(KeyboardInterrupt):
         while True:
             try:
-                found = orjson.dumps(read_status(workspace))
+                line = orjson.dumps(read_status(workspace))
             except UnavailableError as error:
-                found = orjson.dumps({"state": "gone", "error": error.as_dict()})
-            sys.stdout.write(found.decode() + "\n")
+                line = orjson.dumps({"state": "gone", "error": error.as_dict()})
+            sys.stdout.write(line.decode() + "\n")
             sys.stdout.flush()
             time.sleep(every_s)
 
 
-def watch_status(workspace: str, every_s: float, out: Console, shown: Shown) -> None:
-    """The live screen of a terminal, or a block per interval where there is none."""
+def watch_status(workspace: str, every_s: float, out: Console, render: Render) -> None:
+    """A live screen on a terminal, else one block of text per interval."""
     from rich.live import Live
 
-    look = _Watch(workspace, shown)
+    look = _Watch(workspace, render)
     with suppress(KeyboardInterrupt):
         if not out.is_terminal:
             while True:
@@ -52,7 +52,7 @@ def watch_status(workspace: str, every_s: float, out: Console, shown: Shown) -> 
 
 
 def read_status(workspace: str) -> WorkspaceStatus:
-    """The status of a server, by a connection of its own.
+    """The status of a server, by a new connection.
 
     A folder without a server is not opened: an open store would keep a server from starting.
     """
@@ -72,11 +72,11 @@ def read_status(workspace: str) -> WorkspaceStatus:
 
 
 class _Watch:
-    """What to show now: the status, or the last one that was seen and since when the server is gone."""
+    """The status to show: the current one, or the last one with the time since which no server is running."""
 
-    def __init__(self, workspace: str, shown: Shown) -> None:
+    def __init__(self, workspace: str, render: Render) -> None:
         self._workspace = workspace
-        self._shown = shown
+        self._render = render
         self._last: WorkspaceStatus | None = None
         self._at: datetime | None = None
 
@@ -91,12 +91,12 @@ class _Watch:
         except UnavailableError as error:
             old = f"; numbers from {self._at:%H:%M:%S} UTC" if self._at else ""
             top = Text(f"{now:%H:%M:%S} UTC · {error.message}{old}; trying again", style="bold red")
-        return Group(top, Text(), self._shown(self._last)) if self._last else top
+        return Group(top, Text(), self._render(self._last)) if self._last else top
 
 
 @contextmanager
 def _keys() -> Iterator[Wait]:
-    """A wait that ends at the key q, where the terminal can be read key by key."""
+    """A wait that the key q ends, if the terminal supports it."""
     try:
         import select
         import termios
@@ -104,14 +104,14 @@ def _keys() -> Iterator[Wait]:
 
         before = termios.tcgetattr(sys.stdin)
         tty.setcbreak(sys.stdin)
-    except (ImportError, OSError, ValueError, termios.error):  # no such terminal: Ctrl-C remains
+    except (ImportError, OSError, ValueError, termios.error):  # not supported: Ctrl-C still works
         yield _sleep
         return
 
     def wait(seconds: float) -> bool:
         deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
-            if select.select([sys.stdin], [], [], left)[0] and sys.stdin.read(1) in ("q", "Q", ""):
+        while (remaining_s := deadline - time.monotonic()) > 0:
+            if select.select([sys.stdin], [], [], remaining_s)[0] and sys.stdin.read(1) in ("q", "Q", ""):
                 return False
         return True
 

@@ -1,4 +1,4 @@
-"""The aggregates of a view: from a call in SELECT, or the same said in Python, to a named Column."""
+"""The aggregates of a view: from a call in SELECT, or from the same call in Python, to a named Column."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _REFUSED = {
 
 
 def _refusals() -> dict[str, tuple[str, str]]:
-    """Names that are taken for aggregates and refused: why, and what to write. The registry wins over them."""
+    """Names of aggregates that are not supported: why, and what to write. Names in the registry take precedence."""
     others = {
         name: (f"is called {cls.name} here", f"write {cls.signature()}")
         for cls in REGISTRY.values()
@@ -102,7 +102,7 @@ def make_aggregate(
     parameters: tuple[Constant, ...],
     where: Expression | None,
 ) -> Aggregate:
-    """The aggregate of these, or an error without a place."""
+    """The aggregate with these arguments, or an error without a place."""
     for argument, expression in zip(cls.takes, arguments, strict=False):
         if expression.type.is_nested and not argument.kind.nested:
             raise DefinitionError(
@@ -116,14 +116,12 @@ def make_aggregate(
     return cls(arguments, where, parameters)
 
 
-def read_arguments(
-    cls: type[Aggregate], written: Sequence[tuple[Source, Node]], scope: Scope
-) -> tuple[Expression, ...]:
-    """The arguments of an aggregate, each from its place; none where `*` or a constant stands for all events."""
-    if cls.is_of_all_events() and written and _means_all_events(written[0][1]):
-        written = written[1:]
+def read_arguments(cls: type[Aggregate], nodes: Sequence[tuple[Source, Node]], scope: Scope) -> tuple[Expression, ...]:
+    """The arguments of an aggregate, each with its source; none where `*` or a constant means all events."""
+    if cls.is_of_all_events() and nodes and _means_all_events(nodes[0][1]):
+        nodes = nodes[1:]
     mistakes, arguments = Mistakes(), []
-    for source, node in written:
+    for source, node in nodes:
         with mistakes.collect():
             if contains_aggregate(node):
                 raise source.error(node.at, "nested aggregates are not supported", fix="remove one")
@@ -133,12 +131,12 @@ def read_arguments(
 
 
 def make_parameter(cls: type[Aggregate], parameter: Parameter, value: object) -> Constant:
-    """The constant that a parameter is given, or an error without a place."""
+    """The value as the constant that this parameter stores, or an error without a place."""
     constant = parameter.convert(value)
     if constant is None:
-        found = None if value is None else str(value).upper() if isinstance(value, bool) else repr(value)
+        text = None if value is None else str(value).upper() if isinstance(value, bool) else repr(value)
         raise DefinitionError(
-            f"{cls.name} takes a constant as '{parameter.name}'", found=found, expected=parameter.words
+            f"{cls.name} takes a constant as '{parameter.name}'", found=text, expected=parameter.words
         )
     return constant
 

@@ -1,4 +1,4 @@
-"""Spans of time: '1 minute', '90m', "INTERVAL '5' MINUTES" to milliseconds, and back for people."""
+"""Spans of time: '1 minute', '90m', "INTERVAL '5' MINUTES" to milliseconds and back."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def parse_duration(text: str) -> int:
 
 
 def format_duration(ms: int) -> str:
-    """A span of time as people write it: '1 minute', '90 minutes', '1 day'; it parses back to the same."""
+    """A span of time as text: '1 minute', '90 minutes', '1 day'. `parse_duration` reads it back."""
     if ms == 0:
         return "0 seconds"
     name, size = next((name, size) for name, size in _NAMES if ms % size == 0)
@@ -70,7 +70,7 @@ def _count_ms(text: str, count: str, unit: str) -> Decimal:
         if _CALENDAR.match(unit):
             raise DefinitionError(
                 f"the duration {text!r} has no fixed length: a {_single(unit)} has no fixed number of days",
-                fix=f"write days, such as '1 day'; a calendar {_single(unit)} is asked for by its bounds, as in "
+                fix=f"write days, such as '1 day'; a calendar {_single(unit)} is queried by its bounds, as in "
                 + _BOUNDS[_single(unit)],
             )
         raise DefinitionError(f"the duration {text!r} has an unknown unit", found=f"'{unit}'", expected=_EXAMPLE)

@@ -1,4 +1,4 @@
-"""Which changes of a running stream's fields only loosen it: what was read before reads the same, and more can be read.
+"""Which changes of a running stream's fields only loosen it: old events are read as before, and more are accepted.
 
 Spark, pyarrow and DuckDB read these types from the older files of the lake (docs/decisions/0010).
 """
@@ -26,13 +26,13 @@ def loosens(before: Stream, after: Stream, name: str) -> bool:
         return False
     if old.type == new.type:
         return True
-    # Old events hold a computed value of the old type, which the new one may write or round in another way.
-    computed = [field.computed for field in before.fields if field.computed]
-    return not old.computed and widens(old.type, new.type) and name not in names_in(computed)
+    # Old events hold values computed from the old type, which the new type may format or round differently.
+    expressions = [field.computed for field in before.fields if field.computed]
+    return not old.computed and widens(old.type, new.type) and name not in names_in(expressions)
 
 
 def strictest(before: Stream, after: Stream) -> Stream:
-    """What both read: the fields of the new one, those of the old one as strict as they were."""
+    """The stream that accepts only what both accept: the new fields, with the old declaration where there is one."""
     old = {field.name: field for field in before.fields}
     return replace(after, fields=tuple(old.get(field.name, field) for field in after.fields))
 
@@ -45,14 +45,14 @@ def widens(before: Type, after: Type) -> bool:
 
 
 def why_narrower(before: Field, after: Field) -> str | None:
-    """Why a type that looks wider is not, and the way out; None where that needs no words."""
+    """Why a type that looks wider is not, and what to do; None where no explanation is needed."""
     reason = _ROUNDED.get(before.type.name) if after.type.name == "DOUBLE" else None
     fix = f"keep {before.type}, and write CAST({before.name} AS DOUBLE) in views"
     return f"{reason}; {fix}" if reason else None
 
 
 def fields_read(stream: Stream, keys: Iterable[Key], columns: Iterable[Column], where: Expression | None) -> Reads:
-    """The fields that a view's expressions name, with the types that they were understood by."""
+    """The fields that a view's expressions name, with their types."""
     expressions = [key.expression for key in keys] + [where]
     expressions += [e for column in columns for e in (*column.aggregate.arguments, column.aggregate.where)]
     names = names_in(expression for expression in expressions if expression)
@@ -64,6 +64,6 @@ def _field(stream: Stream, name: str) -> Field:
 
 
 def names_in(expressions: Iterable[Expression]) -> set[str]:
-    """All that may be a name in them: a function or keyword spelt like a field counts too, which does no harm."""
+    """Every word that may be a field: a function or keyword that is spelled like one is included, which is harmless."""
     tokens = (token for expression in expressions for token in tokenize(Source(expression.sql)))
     return {token.text for token in tokens if token.kind in (WORD, QUOTED)}

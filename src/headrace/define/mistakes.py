@@ -9,11 +9,11 @@ from headrace.errors import DefinitionError, DefinitionErrors, Location
 
 
 class FollowUpError(DefinitionError):
-    """Something cannot be checked because of another mistake; it is not reported beside that one."""
+    """Something cannot be checked because of another mistake; only that one is reported."""
 
 
 class Mistakes:
-    """The mistakes found so far."""
+    """The mistakes collected so far."""
 
     def __init__(self, errors: Iterable[DefinitionError] = ()) -> None:
         self.errors = list(errors)
@@ -23,7 +23,7 @@ class Mistakes:
 
     @contextmanager
     def collect(self) -> Iterator[None]:
-        """Keep the mistakes of a block, and go on behind it."""
+        """Collect the mistakes of a block and continue after it."""
         try:
             yield
         except DefinitionError as error:
@@ -43,14 +43,14 @@ def each(error: DefinitionError) -> list[DefinitionError]:
 def join(errors: list[DefinitionError]) -> DefinitionError:
     """One error for all of them, by place; the same mistake at the same place is reported once."""
     causes = [error for error in errors if not isinstance(error, FollowUpError)] or errors
-    found = {(str(error.where), error.message): error for error in causes}
-    ordered = sorted(found.values(), key=_place)
-    return ordered[0] if len(ordered) == 1 else DefinitionErrors(ordered)
+    by_place = {(str(error.where), error.message): error for error in causes}
+    errors = sorted(by_place.values(), key=_place)
+    return errors[0] if len(errors) == 1 else DefinitionErrors(errors)
 
 
 @contextmanager
 def placed(where: Location) -> Iterator[None]:
-    """Give mistakes that have no place this one."""
+    """Set the place of mistakes that have none."""
     try:
         yield
     except DefinitionError as error:

@@ -1,4 +1,4 @@
-"""Walks the tokens of one text: peek, take, expect; and reads what statements and expressions share."""
+"""Reads the tokens of a text: the base class of the parsers of statements and expressions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RESERVED = frozenset({
 
 
 class Reader:
-    """The tokens of a text and a place among them."""
+    """The tokens of a text and the position of the next one."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -80,13 +80,13 @@ class Reader:
         return False
 
     def expect(self, word: str, after: str) -> Token:
-        """Read a keyword that must come."""
+        """Read a keyword that is required here."""
         if self.next.upper != word:
             raise self.unexpected(f"{word} after {after}")
         return self.take()
 
     def expect_symbol(self, symbol: str, after: str) -> Token:
-        """Read a symbol that must come."""
+        """Read a symbol that is required here."""
         if not self.sees_symbol(symbol):
             raise self.unexpected(f"'{symbol}' after {after}")
         return self.take()
@@ -98,7 +98,7 @@ class Reader:
         raise self.unexpected(f"the name of {of}")
 
     def unexpected(self, expected: str) -> DefinitionError:
-        """The error of a token that does not fit here."""
+        """The error of a token that is not expected here."""
         token = self.next
         fix = f"write `{token.text}` in backticks if it is a name" if token.upper in RESERVED else None
         return self.error(token.start, "syntax error", found=token.describe(), expected=expected, fix=fix)
@@ -112,17 +112,17 @@ class Reader:
     def read_type(self) -> Type:
         """A type that a field or CAST may have."""
         token = self.next
-        read = self._read_type()
-        if read.depth > DEEPEST_TYPE:
+        type_ = self._read_type()
+        if type_.depth > DEEPEST_TYPE:
             raise self.error(
                 token.start,
-                f"a type of {read.depth} levels is not supported",
+                f"a type of {type_.depth} levels is not supported",
                 expected=f"at most {DEEPEST_TYPE}",
                 fix="declare the inner part STRING and use get_json_object",
             )
         if self.sees_symbol("["):
-            raise self.error(self.next.start, "[ ] is not allowed after a type", fix=f"write ARRAY<{read}>")
-        return read
+            raise self.error(self.next.start, "[ ] is not allowed after a type", fix=f"write ARRAY<{type_}>")
+        return type_
 
     def _read_type(self) -> Type:
         token = self.next
@@ -144,21 +144,21 @@ class Reader:
         if name in NEAREST:
             raise self.error(token.start, f"the type {name} is not supported", fix=f"the nearest is {NEAREST[name]}")
         fix = did_you_mean(name, [*TYPES, "DECIMAL", "ARRAY", "MAP", "STRUCT"])
-        known = "STRING, INT, BIGINT, DOUBLE, DECIMAL(p,s), BOOLEAN, DATE, TIMESTAMP, ARRAY<…>, STRUCT<…> or MAP<…>"
-        raise self.error(token.start, f"the type '{token.text}' is unknown", expected=known, fix=fix)
+        names = "STRING, INT, BIGINT, DOUBLE, DECIMAL(p,s), BOOLEAN, DATE, TIMESTAMP, ARRAY<…>, STRUCT<…> or MAP<…>"
+        raise self.error(token.start, f"the type '{token.text}' is unknown", expected=names, fix=fix)
 
     def _read_nested(self, name: str) -> Type:
         form = {"ARRAY": "ARRAY<INT>", "MAP": "MAP<STRING, INT>", "STRUCT": "STRUCT<a: INT, b: STRING>"}[name]
         if not self.accept_symbol("<"):
             raise self.unexpected(f"the inner types after {name}, as in {form}")
         if name == "ARRAY":
-            read = array(self._read_type())
+            type_ = array(self._read_type())
         elif name == "MAP":
-            read = self._read_map()
+            type_ = self._read_map()
         else:
-            read = self._read_struct()
+            type_ = self._read_struct()
         self.expect_symbol(">", f"the inner types of {name}")
-        return read
+        return type_
 
     def _read_map(self) -> Type:
         at = self.next.start

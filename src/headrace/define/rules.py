@@ -1,4 +1,4 @@
-"""What a stream or view must satisfy, whichever front end declared it. Errors here have no place yet."""
+"""Rules for streams and views, the same for definitions in SQL and in Python. Errors here have no place yet."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from headrace.errors import DefinitionError
 from headrace.types import STRING, TIMESTAMP, Expression, Type
 
 LONGEST_NAME = 63
-OURS = frozenset(("window", "window_start", "window_end", "settled", "key_id", "pane", "events", "corrections"))
+RESERVED_COLUMNS = frozenset(
+    ("window", "window_start", "window_end", "settled", "key_id", "pane", "events", "corrections")
+)
 WINDOW_COLUMNS = frozenset(("window", "window_start", "window_end"))
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 def located(source: Source, at: int) -> AbstractContextManager[None]:
-    """Give mistakes that have no place this one."""
+    """Set the place of mistakes that have none."""
     return placed(source.locate(at))
 
 
 def check_name(name: str, what: str) -> None:
-    """Refuse what cannot name a stream, view, field, key or column."""
+    """Refuse a name that a stream, view, field, key or column cannot have."""
     if not _NAME.fullmatch(name):
         reason = "names that begin with _ are reserved" if name.startswith("_") else "a name has letters, digits and _"
         raise DefinitionError(f"'{name}' cannot name a {what}: {reason}", expected="a letter first, as in page_views")
@@ -35,21 +37,22 @@ def check_name(name: str, what: str) -> None:
         )
     if "__" in name:
         raise DefinitionError(f"'{name}' cannot name a {what}: names with __ are reserved", fix="write a single _")
-    taken = {"key": OURS, "column": OURS, "field": WINDOW_COLUMNS}.get(what, frozenset())
-    if name.lower() in taken:
+    by_kind = {"key": RESERVED_COLUMNS, "column": RESERVED_COLUMNS, "field": WINDOW_COLUMNS}
+    if name.lower() in by_kind.get(what, frozenset()):
         raise DefinitionError(
             f"'{name}' cannot name a {what}: every answer has a column of that name", fix="choose another, with AS"
         )
 
 
 def check_distinct(names: Iterable[str], what: str) -> None:
-    """Refuse a name that comes twice, whatever the case of its letters."""
-    seen: dict[str, str] = {}
+    """Refuse a name that occurs twice, ignoring case."""
+    spellings: dict[str, str] = {}
     for name in names:
-        if name.lower() in seen:
-            twice = f"'{name}'" if name == seen[name.lower()] else f"'{seen[name.lower()]}' and '{name}'"
+        if name.lower() in spellings:
+            first = spellings[name.lower()]
+            twice = f"'{name}'" if name == first else f"'{first}' and '{name}'"
             raise DefinitionError(f"{what} {twice} is declared twice", fix="rename one")
-        seen[name.lower()] = name
+        spellings[name.lower()] = name
 
 
 def make_window(size_ms: int, slide_ms: int | None = None) -> Window:
@@ -82,7 +85,7 @@ def part_hint(expression: Expression) -> str:
 
 
 def check_key(expression: Expression) -> None:
-    """Refuse to group by what holds other values."""
+    """Refuse to group by an ARRAY, a STRUCT or a MAP."""
     if expression.type.is_nested:
         raise DefinitionError(
             f"the key {expression.sql} is not a single value", found=str(expression.type), fix=part_hint(expression)
@@ -90,9 +93,9 @@ def check_key(expression: Expression) -> None:
 
 
 def check_format(format_: str, fields: Iterable[Field], stream: str) -> str:
-    """The format of a stream, which its fields must fit."""
-    known = format_.lower() if isinstance(format_, str) else format_
-    if known not in FORMATS:
+    """The format of a stream, with which its fields must be compatible."""
+    lower = format_.lower() if isinstance(format_, str) else format_
+    if lower not in FORMATS:
         raise DefinitionError(
             f"stream '{stream}': unknown format",
             found=f"{format_}",
@@ -100,18 +103,18 @@ def check_format(format_: str, fields: Iterable[Field], stream: str) -> str:
             fix="CSV, Parquet and compressed files are sent to a stream of format JSON",
         )
     declared = [field for field in fields if not field.computed]
-    if known == TEXT and [(field.name, field.type) for field in declared] != [("value", STRING)]:
+    if lower == TEXT and [(field.name, field.type) for field in declared] != [("value", STRING)]:
         raise DefinitionError(
             f"stream '{stream}' has the format TEXT: an event is one line, in the field 'value'",
             found=", ".join(f"{field.name} {field.type}" for field in declared),
             expected="value STRING",
             fix="take parts of it by computed fields, as in host STRING AS split_part(value, ' ', 1)",
         )
-    return TEXT if known == TEXT else JSON
+    return TEXT if lower == TEXT else JSON
 
 
 def check_event_time(name: str, fields: Iterable[Field], stream: str, *, complete: bool = True) -> str:
-    """The declared spelling of the event time. Unless `complete`, fields with mistakes are not among the fields."""
+    """The event time as its field is spelled. Unless `complete`, fields with mistakes are missing from `fields`."""
     for field in fields:
         if field.name.lower() == name.lower():
             if field.type != TIMESTAMP:

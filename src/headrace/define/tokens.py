@@ -36,7 +36,7 @@ class Source:
     at: Location | None = None
 
     def locate(self, offset: int) -> Location:
-        """The place of an offset of the text, for people."""
+        """The file, line and column of an offset of the text."""
         if self.at:
             return self.at
         before = self.text[:offset]
@@ -85,7 +85,7 @@ def tokenize(source: Source) -> list[Token]:
         match = _TOKEN.match(text, offset)
         if match is None:
             raise _unreadable(source, offset)
-        kind, written = match.lastgroup or "", match.group()
+        kind, token_text = match.lastgroup or "", match.group()
         if kind == "block":
             offset = _end_of_comment(source, offset)
             continue
@@ -93,13 +93,13 @@ def tokenize(source: Source) -> list[Token]:
         if kind in ("space", "comment"):
             continue
         if kind == "string":
-            tokens.append(Token(STRING, _unescape(source, start, written[1:-1]), start, offset))
+            tokens.append(Token(STRING, _unescape(source, start, token_text[1:-1]), start, offset))
         elif kind == "raw":
-            tokens.append(Token(STRING, written[2:-1], start, offset))
+            tokens.append(Token(STRING, token_text[2:-1], start, offset))
         elif kind == "name":
-            tokens.append(Token(QUOTED, written[1:-1].replace("``", "`"), start, offset))
+            tokens.append(Token(QUOTED, token_text[1:-1].replace("``", "`"), start, offset))
         else:
-            tokens.append(Token(kind, written, start, offset))
+            tokens.append(Token(kind, token_text, start, offset))
     return [*tokens, Token(END, "", len(text), len(text))]
 
 

@@ -1,5 +1,5 @@
 """Infers a definition from a file: fields, event time and a first view."""
 
-from headrace.infer.draft import Drafted, draft
+from headrace.infer.draft import Draft, draft
 
-__all__ = ["Drafted", "draft"]
+__all__ = ["Draft", "draft"]

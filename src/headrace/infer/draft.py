@@ -1,4 +1,4 @@
-"""From samples to a definition: fields, event time, patience and a first view, tried on the sample by the parser."""
+"""From samples to a definition: fields, event time, patience and a first view, which the parser tries on the sample."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from headrace.define.tokens import Source
 from headrace.errors import DefinitionErrors, IngestError
 from headrace.infer.fields import Fields, candidate, find_fields
 from headrace.infer.lines import VALUE, declare
+from headrace.infer.profile import profile_values
 from headrace.infer.sample import Sample
-from headrace.infer.seen import look
 from headrace.infer.times import Reading
 from headrace.infer.view import suggest_view
 from headrace.infer.write import DraftField, describe, write_stream
@@ -29,19 +29,19 @@ from headrace.parse.frames import frame_lines
 from headrace.parse.parser import Parsed, Parser
 from headrace.types import TIMESTAMP
 
-TOLERATED = 0.01  # of the events may be refused for their event time before another one is looked for
+TOLERATED = 0.01  # of the events may be refused for their event time; if more are, another field is tried
 PATIENCES_MS = (
     *(s * SECOND_MS for s in (10, 30)), *(m * MINUTE_MS for m in (1, 2, 5, 10, 30)),
     *(h * HOUR_MS for h in (1, 2, 6, 12)), DAY_MS,
 )  # fmt: skip
-UNKNOWN_MS = MINUTE_MS  # the patience where nothing came late
+UNKNOWN_MS = MINUTE_MS  # the patience if no event is late
 MOST_WINDOWS, LEAST_EVENTS = 400, 2  # of the suggested view; events in a window, on average
-MOST = 0.99  # of the events come within the patience
+MOST = 0.99  # of the events are not later than the patience
 
 
 @dataclass(frozen=True)
-class Drafted:
-    """A definition that was inferred, and how the sample fared with it."""
+class Draft:
+    """An inferred definition, and the result of parsing the sample with it."""
 
     name: str
     sql: str
@@ -55,60 +55,60 @@ class Drafted:
 
     @property
     def fitting(self) -> int:
-        """How many of the sampled events the stream takes."""
+        """How many of the sampled events the stream accepts."""
         return self.sampled - sum(self.refused.values())
 
 
-def draft(name: str, samples: list[Sample], taken: Set[str] = frozenset()) -> Drafted:
-    """The definition of the stream that these samples are of; `taken` are names of other streams and views."""
+def draft(name: str, samples: list[Sample], other_names: Set[str] = frozenset()) -> Draft:
+    """The definition of the stream of these samples; `other_names` are those of existing streams and views."""
     fields = _text_fields(samples) if samples[0].is_text else find_fields(samples)
-    stream, declared, reading, parsed = _choose_event_time(name, samples, fields)
-    span = measure(_runs(parsed, stream, samples)) if stream.event_time else None
+    stream, draft_fields, reading, result = _choose_event_time(name, samples, fields)
+    span = measure(_runs(result, stream, samples)) if stream.event_time else None
     patience_ms = span.patience_ms if span else 0
     window_ms = span.window_ms if span else MINUTE_MS
     event_time = stream.event_time
-    view = suggest_view(name, fields.candidates(), event_time or ARRIVED, window_ms, taken | {name})
+    view = suggest_view(name, fields.candidates(), event_time or ARRIVED, window_ms, other_names | {name})
     text = "\n".join(
         [
             _heading(samples, span),
-            write_stream(name, declared, event_time, patience_ms, fields.left_out, text=fields.kind is not None),
+            write_stream(name, draft_fields, event_time, patience_ms, fields.left_out, text=fields.kind is not None),
             f"-- A view: kept up to date as events arrive. `headrace ask {view.name}` shows it.",
             view.sql,
         ]
     )
     catalog = _load(text)
-    refused = _refusals(parsed)
-    if sum(refused.values()) > len(parsed.columns) // 2:
+    refusals = _refusals(result)
+    if sum(refusals.values()) > len(result.columns) // 2:
         raise IngestError(
             f"file '{samples[0].path}': most events would be refused",
-            found=f"{next(iter(refused.values())):,} of {len(parsed.columns):,}: {next(iter(refused))}",
+            found=f"{next(iter(refusals.values())):,} of {len(result.columns):,}: {next(iter(refusals))}",
             expected="events of one shape",
         )
-    return Drafted(
+    return Draft(
         name,
         text,
         catalog.streams[name],
         view.name,
         sum(len(sample.events) for sample in samples),
-        refused,
+        refusals,
         fields.left_out,
         span,
-        _notes(fields, reading, span, refused),
+        _notes(fields, reading, span, refusals),
     )
 
 
 def _text_fields(samples: list[Sample]) -> Fields:
-    """The parts of lines of text that the product's own parser finds, without those that it never does."""
+    """The computed fields of lines of text for which the parser finds a value in at least one line."""
     kind = samples[0].kind
     line, *parts = declare(kind)
-    parsed = _parse(_load(write_stream("lines", [line, *parts], None, 0, {}, text=True)).streams["lines"], samples)
+    result = _parse(_load(write_stream("lines", [line, *parts], None, 0, {}, text=True)).streams["lines"], samples)
     fields = Fields([line], kind=kind.name)
     for part in parts:
-        values = parsed.columns.column(part.name).to_pylist()
-        seen = look(part.name, values, len(values), texts=False)
-        if seen.values:
-            fields.declared.append(replace(part, comment=describe(seen)))
-            fields.computed.append(candidate(seen, part.type))
+        values = result.columns.column(part.name).to_pylist()
+        profile = profile_values(part.name, values, len(values), texts=False)
+        if profile.values:
+            fields.declared.append(replace(part, comment=describe(profile)))
+            fields.computed.append(candidate(profile, part.type))
     fields.times = [Reading(VALUE, 0, kind.time, kind.time_comment)] if kind.time else []
     return fields
 
@@ -116,64 +116,64 @@ def _text_fields(samples: list[Sample]) -> Fields:
 def _choose_event_time(
     name: str, samples: list[Sample], fields: Fields
 ) -> tuple[Stream, list[DraftField], Reading | None, Parsed]:
-    """The first reading whose times nearly all events have and may have; arrival, if there is none."""
+    """The first reading that gives nearly all events a valid event time; the time of arrival, if there is none."""
     for reading in [*fields.readings[:5], None]:
-        declared, event_time = _with_event_time(fields, reading)
-        stream = _load(write_stream(name, declared, event_time, 0, {}, text=fields.kind is not None)).streams[name]
-        parsed = _parse(stream, samples)
-        wrong = sum(count for reason, count in _refusals(parsed).items() if "event time" in reason)
-        if reading is None or wrong <= TOLERATED * len(parsed.columns):
-            return stream, declared, reading, parsed
-    raise AssertionError("arrival always will do")
+        draft_fields, event_time = _with_event_time(fields, reading)
+        stream = _load(write_stream(name, draft_fields, event_time, 0, {}, text=fields.kind is not None)).streams[name]
+        result = _parse(stream, samples)
+        wrong = sum(count for reason, count in _refusals(result).items() if "event time" in reason)
+        if reading is None or wrong <= TOLERATED * len(result.columns):
+            return stream, draft_fields, reading, result
+    raise AssertionError("the time of arrival is always valid")
 
 
 def _with_event_time(fields: Fields, reading: Reading | None) -> tuple[list[DraftField], str | None]:
     if reading is None:
         return fields.declared, None
-    declared = []
+    draft_fields = []
     for field in fields.declared:
         if field.name == reading.field and reading.expression is None:
-            field = DraftField(field.name, field.type, False, f"{field.comment}; {reading.said}")
-        declared.append(field)
+            field = DraftField(field.name, field.type, False, f"{field.comment}; {reading.comment}")
+        draft_fields.append(field)
     if reading.expression is None:
-        return declared, reading.field
-    names = {field.name.lower() for field in declared}
+        return draft_fields, reading.field
+    names = {field.name.lower() for field in draft_fields}
     name = next(name for name in ("at", "event_time", "event_at", "headrace_time") if name not in names)
-    comment = f"computed from {reading.field}: {reading.said}"
-    return [*declared, DraftField(name, TIMESTAMP, False, comment, reading.expression)], name
+    comment = f"computed from {reading.field}: {reading.comment}"
+    return [*draft_fields, DraftField(name, TIMESTAMP, False, comment, reading.expression)], name
 
 
 def _parse(stream: Stream, samples: list[Sample]) -> Parsed:
-    """What the product's own parser makes of the sample."""
+    """The sample as the parser of the stream reads it."""
     events = b"".join(sample.as_lines(stream) for sample in samples)
     return Parser(stream).parse(frame_lines(events), time.time_ns() // 1000)
 
 
-def _refusals(parsed: Parsed) -> dict[str, int]:
-    if parsed.reasons is None:
+def _refusals(result: Parsed) -> dict[str, int]:
+    if result.reasons is None:
         return {}
-    return dict(Counter(reason for reason in parsed.reasons.to_pylist() if reason).most_common())
+    return dict(Counter(reason for reason in result.reasons.to_pylist() if reason).most_common())
 
 
-def _runs(parsed: Parsed, stream: Stream, samples: list[Sample]) -> list[npt.NDArray[np.int64]]:
-    """The event times of good events, in stretches without a gap."""
-    assert stream.event_time is not None, "a draft has one"
-    times = parsed.columns.column(stream.event_time).cast(pa.int64())
-    good = times.is_valid() if parsed.reasons is None else pa.chunked_array([parsed.reasons.is_null()])
-    us, kept = times.fill_null(0).to_numpy(), good.to_numpy() & times.is_valid().to_numpy()
+def _runs(result: Parsed, stream: Stream, samples: list[Sample]) -> list[npt.NDArray[np.int64]]:
+    """The event times of accepted events, one array for each run of consecutive events."""
+    assert stream.event_time is not None, "only streams with an event time are measured"
+    times = result.columns.column(stream.event_time).cast(pa.int64())
+    accepted = times.is_valid() if result.reasons is None else pa.chunked_array([result.reasons.is_null()])
+    us, mask = times.fill_null(0).to_numpy(), accepted.to_numpy() & times.is_valid().to_numpy()
     runs, start = [], 0
     for length in (length for sample in samples for length in sample.runs):
-        runs.append(us[start : start + length][kept[start : start + length]])
+        runs.append(us[start : start + length][mask[start : start + length]])
         start += length
     return runs
 
 
 def _load(text: str) -> Catalog:
     """The definition as the loader reads it."""
-    declared, errors = read_statements(Source(text, "<inferred>"))
+    declarations, errors = read_statements(Source(text, "<inferred>"))
     if errors:
         raise DefinitionErrors(errors)
-    return assemble([Definition(one.definition, one.where) for one in declared])
+    return assemble([Definition(one.definition, one.where) for one in declarations])
 
 
 def _heading(samples: list[Sample], span: Span | None) -> str:
@@ -191,14 +191,14 @@ def _day(us: int) -> str:
     return datetime.fromtimestamp(us // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M")
 
 
-def _notes(fields: Fields, reading: Reading | None, span: Span | None, refused: dict[str, int]) -> list[str]:
-    """What a person should know before going on."""
+def _notes(fields: Fields, reading: Reading | None, span: Span | None, refusals: dict[str, int]) -> list[str]:
+    """What the user should know before the next step."""
     notes = []
     if fields.kind:
         notes.append(f"the stream has FORMAT TEXT, so an event is a line; the file holds {fields.kind}")
     if fields.kind and len(fields.declared) == 1:
         notes.append(
-            "lines of no known kind are taken apart by computed fields that you add, such as "
+            "the lines are of no known kind: add computed fields for their parts, such as "
             "host STRING AS split_part(value, ' ', 1); docs/definitions.md lists the functions"
         )
     if reading is None and fields.kind:
@@ -211,11 +211,11 @@ def _notes(fields: Fields, reading: Reading | None, span: Span | None, refused: 
             "no field could be read as a time: the time of arrival is the event time. To change it, declare a computed "
             "field such as at TIMESTAMP AS to_timestamp(…, 'dd/MM/yyyy HH:mm') and WATERMARK FOR at"
         )
-    elif "check" in reading.said:
-        notes.append(f"event time '{reading.field}': {reading.said}")
+    elif "check" in reading.comment:
+        notes.append(f"event time '{reading.field}': {reading.comment}")
     if span and span.newest_first:
         notes.append("the newest events come first in the file: the others count as late, which is fine")
-    if any(reason.startswith("not UTF-8") for reason in refused):
+    if any(reason.startswith("not UTF-8") for reason in refusals):
         notes.append(
             "some text is not UTF-8; `iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW` converts what older programs write"
         )
@@ -231,8 +231,8 @@ class Span:
     last_us: int
     lateness_ms: int
     events: int
-    late: int  # events that came behind a newer one
-    newest_first: bool  # the file is sorted so; sent as it is, all but the first are late
+    late: int  # events that come after a newer one
+    newest_first: bool  # the file is in descending order, so all but the first event are late
 
     @property
     def patience_ms(self) -> int:
@@ -243,7 +243,7 @@ class Span:
 
     @property
     def window_ms(self) -> int:
-        """The smallest of a minute, an hour and a day that makes neither too many windows nor too empty ones."""
+        """The smallest of a minute, an hour and a day that gives neither too many windows nor nearly empty ones."""
         ms = (self.last_us - self.first_us) // 1000
         for window_ms in (MINUTE_MS, HOUR_MS):
             windows = ms / window_ms
@@ -253,14 +253,14 @@ class Span:
 
 
 def measure(runs: list[npt.NDArray[np.int64]]) -> Span | None:
-    """The span of event times in microseconds, given in stretches without a gap, in the order of the file."""
+    """The span of event times in microseconds; each run is of consecutive events, in the order of the file."""
     runs = [run for run in runs if len(run)]
     if not runs:
         return None
     steps = np.concatenate([np.diff(run) for run in runs])
     newest_first = bool((steps < 0).sum() > 2 * (steps > 0).sum() and len(steps) > 2)
-    ordered = [run[::-1] for run in runs] if newest_first else runs
-    lateness = np.concatenate([np.maximum.accumulate(run) - run for run in ordered])
+    ascending = [run[::-1] for run in runs] if newest_first else runs
+    lateness = np.concatenate([np.maximum.accumulate(run) - run for run in ascending])
     return Span(
         first_us=int(min(run.min() for run in runs)),
         last_us=int(max(run.max() for run in runs)),

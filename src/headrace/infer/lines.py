@@ -1,4 +1,4 @@
-"""Lines of text: which kind of log they are, and the computed fields that take such a line apart."""
+"""Lines of text: the kind of log they are, and the computed fields that extract parts of such a line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEVELS = "TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL|CRITICAL"
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of lines: how it is known, its fields by expressions over `value`, and its time."""
+    """A kind of lines: its pattern, its fields as expressions over `value`, and its event time."""
 
     name: str
     pattern: re.Pattern[str]
@@ -30,12 +30,12 @@ class Kind:
 
     @property
     def is_access_log(self) -> bool:
-        """Whether it is a form that nothing else has."""
+        """Whether it is an access log, which cannot be mistaken for anything else."""
         return self.fields[: len(_ACCESS_FIELDS)] == _ACCESS_FIELDS
 
 
 def _extract(pattern: str) -> str:
-    """The part of the line that a pattern's one group finds; NULL where there is none."""
+    """The part of the line that the group of a pattern matches; NULL if it does not match."""
     return f"nullif(regexp_extract({VALUE}, r'{pattern}', 1), '')"
 
 
@@ -87,7 +87,7 @@ LINES = Kind("lines of text", re.compile(""))
 
 
 def kind_of(lines: Sequence[str]) -> Kind:
-    """The first kind that nearly all lines are of; plain lines, if there is none."""
+    """The first kind that nearly all lines match; `LINES` if there is none."""
     for kind in KINDS:
         if lines and sum(bool(kind.pattern.match(line)) for line in lines) >= MOSTLY * len(lines):
             return kind

@@ -1,4 +1,4 @@
-"""What names say: the words in them, and which are of times, of identities and of amounts."""
+"""Names of fields: their words, and whether they are names of times, identities or amounts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WHO = frozenset(
     ("visitor", "user", "customer", "client", "account", "session", "device", "member", "player", "person", "driver",
      "sensor", "host", "ip", "email", "author", "kunde", "kunden", "buyer", "patient", "vehicle", "car", "sender")
 )  # fmt: skip
-# Numbers that name or place a thing: a sum of them means nothing.
+# Numbers that name or locate something: their sum has no meaning.
 CODES = frozenset(
     ("code", "zip", "plz", "postcode", "postal", "year", "month", "day", "hour", "minute", "week", "lat", "latitude",
      "lon", "lng", "longitude", "status", "port", "version", "phone", "number", "index", "rank", "level", "age", "step",
@@ -67,24 +67,24 @@ def words_of(name: str) -> list[str]:
 
 
 def is_identity(name: str) -> bool:
-    """Whether the name is one of an identity: a number under it is not an amount."""
+    """Whether this is the name of an identity, whose numbers are not amounts."""
     words = words_of(name)
     return bool(words) and (words[-1] in IDENTITIES or words[0] in ("id", "uuid") or words == ["isbn"])
 
 
 def is_time(name: str) -> bool:
-    """Whether the name is one of a time."""
+    """Whether this is the name of a time."""
     return bool(TIME_WORDS & set(words_of(name)))
 
 
 def place(name: str, preferred: tuple[str, ...]) -> int | None:
-    """Where the name stands in an order of preference; None if it is not there."""
+    """The best rank of the name's words in an order of preference; None if none of them is in it."""
     words = words_of(name)
     return min((preferred.index(word) for word in words if word in preferred), default=None)
 
 
 def stream_name(file_names: list[str]) -> str:
-    """The name of the stream that these files are of: what their names share, without endings, dates and numbers."""
+    """The name of the stream of these files: the prefix that their names share, without dates and numbers."""
     stems = [file.partition(".")[0] for file in file_names]
     shared = "".join(
         letters[0] for letters in takewhile(lambda letters: len(set(letters)) == 1, zip(*stems, strict=False))
@@ -93,7 +93,7 @@ def stream_name(file_names: list[str]) -> str:
 
 
 def plain_name(text: str, otherwise: str = "events") -> str:
-    """A name that a stream or view may have, as near to a text as can be."""
+    """A name that a stream or view may have, as close to a text as possible."""
     ascii_only = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
     name = re.sub(r"[^a-z0-9]+", "_", ascii_only.lower()).strip("_")
     if not name:

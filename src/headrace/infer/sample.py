@@ -27,26 +27,26 @@ from headrace.parse.frames import NEWLINE
 
 MOST_ROWS, MOST_BYTES = 10_000, 8 << 20  # of the head
 PIECES, PIECE_BYTES, PIECE_ROWS = 16, 64 << 10, 600
-LOOKED_AT = 100  # lines that show what kind of text they are
+KIND_LINES = 100  # lines from which the kind of text is inferred
 _FORMS = "NDJSON, a JSON array, CSV with a header, Parquet or lines of text"
 _DATA = re.compile(r"[+-]?\d+(?:[.,]\d+)*|\d{4}-\d\d-\d\d.*|\d{1,2}[./]\d{1,2}[./]\d{2,4}.*", re.ASCII)
 
 
 @dataclass
 class Sample:
-    """Events of a file, in its order. `runs` are the stretches of them without a gap: lateness shows within one."""
+    """Events of a file, in its order. `runs` are lengths of consecutive parts, within which lateness is measured."""
 
     path: Path
     layout: Layout
     titles: list[str] = field(default_factory=list)  # of the columns of CSV
     rows: list[dict[str, Any]] = field(default_factory=list)
-    events: list[bytes] = field(default_factory=list)  # a line each; also those that are no JSON object
+    events: list[bytes] = field(default_factory=list)  # a line each; also those that are not JSON objects
     runs: list[int] = field(default_factory=list)
-    pieces: list[bytes] = field(default_factory=list)  # whole lines of the file, behind the head
+    pieces: list[bytes] = field(default_factory=list)  # whole lines of the file, after the head
 
     @property
     def texts(self) -> bool:
-        """Whether the format knows only text."""
+        """Whether the format has only text."""
         return self.layout.format is Format.CSV
 
     @property
@@ -56,33 +56,33 @@ class Sample:
 
     @cached_property
     def kind(self) -> Kind:
-        """What kind of lines its text is."""
+        """The kind of its lines of text."""
         return kind_of([row[VALUE] for row in self.rows])
 
     @property
     def shape(self) -> frozenset[str]:
-        """What events of one stream have in common: the names in them, or the kind of their lines."""
+        """What events of one stream share: the names of their fields, or the kind of their lines."""
         return frozenset([self.kind.name]) if self.is_text else frozenset(name for row in self.rows for name in row)
 
     def as_lines(self, stream: Stream) -> bytes:
-        """The events as NDJSON, as `headrace send` gives them to the stream: cells by the type of their field."""
+        """The events as NDJSON, as `headrace send` would send them: cells by the type of their field."""
         if not self.texts:
             return b"\n".join(self.events) + b"\n"
         types = {field.name: str(field.type) for field in stream.fields if not field.computed}
-        return b"".join(line + b"\n" for run in _stretches(self, types) for line in run)
+        return b"".join(line + b"\n" for run in _runs(self, types) for line in run)
 
 
 def read_sample(path: Path, fields: tuple[str, ...] = ()) -> Sample:
     """The sample of a file; `fields` name the columns of CSV without a header.
 
-    Raises IngestError if no event can be seen in it.
+    Raises IngestError if it contains no event.
     """
-    with _opened(path) as source:
+    with _open(path) as source:
         layout, titles = _layout(path, source, fields)
     sample = Sample(path, layout, titles)
     sample.pieces = _spread(path, layout)
     types = dict.fromkeys(field_names(titles), "STRING")
-    for lines in _stretches(sample, types):
+    for lines in _runs(sample, types):
         before = len(sample.events)
         for line in lines:
             sample.events.append(line)
@@ -91,18 +91,18 @@ def read_sample(path: Path, fields: tuple[str, ...] = ()) -> Sample:
                 sample.rows.append(event)
         sample.runs.append(len(sample.events) - before)
     if not sample.rows:
-        found = sample.events[0][:40].decode(errors="replace") if sample.events else "only a header"
+        start = sample.events[0][:40].decode(errors="replace") if sample.events else "only a header"
         raise IngestError(
-            f"file '{path}' holds no event that can be read", found=repr(found), expected=f"JSON objects, as {_FORMS}"
+            f"file '{path}' holds no event that can be read", found=repr(start), expected=f"JSON objects, as {_FORMS}"
         )
     return sample
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[ByteSource]:
+def _open(path: Path) -> Iterator[ByteSource]:
     if not path.is_file():
-        found = "a folder" if path.is_dir() else "no such file"
-        raise IngestError(f"file '{path}' cannot be read", found=found, expected="a file of events")
+        reason = "a folder" if path.is_dir() else "no such file"
+        raise IngestError(f"file '{path}' cannot be read", found=reason, expected="a file of events")
     try:
         with path.open("rb", buffering=0) as file:
             yield unpack(ByteSource(file))
@@ -115,11 +115,11 @@ def _opened(path: Path) -> Iterator[ByteSource]:
 
 
 def _layout(path: Path, source: ByteSource, fields: tuple[str, ...]) -> tuple[Layout, list[str]]:
-    """How the file is written, by its looks; and for CSV the titles of its columns."""
+    """The layout of the file, by its first bytes, and for CSV the titles of its columns."""
     head = source.look()
     if head.startswith(b"PAR1"):
         return Layout(Format.PARQUET), []
-    Utf8(ByteSource(head))  # says which other Unicode it is
+    Utf8(ByteSource(head))  # raises an error that names another Unicode encoding
     text = head.removeprefix(b"\xef\xbb\xbf").strip()
     if not text:
         raise IngestError(f"file '{path}' is empty", expected=f"events, as {_FORMS}")
@@ -136,29 +136,29 @@ def _layout(path: Path, source: ByteSource, fields: tuple[str, ...]) -> tuple[La
 
 
 def _is_text(path: Path, head: bytes) -> bool:
-    """Whether lines are a log, or at least no rows of CSV; a name that says CSV is believed."""
-    named = format_of_name(path.name)
-    if named is Format.CSV:
+    """Whether lines are a log, or at least not rows of CSV; a file name that ends in .csv decides."""
+    name_format = format_of_name(path.name)
+    if name_format is Format.CSV:
         return False
     delimiter = sniff_delimiter(head)
     # The last line may be cut off, and the first one may be a header, which no log has.
-    lines = head.decode(errors="replace").splitlines()[: LOOKED_AT + 1]
+    lines = head.decode(errors="replace").splitlines()[: KIND_LINES + 1]
     kind = kind_of(lines[:-1] or lines)
     if kind is not LINES and kind.pattern.match(lines[0]):
-        # Rows of CSV without a header may begin with a time too; they are as many cells each.
+        # Rows of CSV without a header may begin with a time too; they have the same number of cells each.
         certain = kind.is_access_log or ".log" in path.name.lower()
         return certain or not (_is_even(head, delimiter) and lines[0].count(delimiter) > 1)
-    return delimiter not in lines[0] or (named is Format.TEXT and not _is_even(head, delimiter))
+    return delimiter not in lines[0] or (name_format is Format.TEXT and not _is_even(head, delimiter))
 
 
 def _csv_layout(path: Path, head: bytes, fields: tuple[str, ...]) -> tuple[Layout, list[str]]:
     delimiter = sniff_delimiter(head)
     titles = read_titles(ByteSource(Utf8(ByteSource(head))), delimiter)
-    shown = ", ".join(repr(title) for title in titles[:5])
+    first_titles = ", ".join(repr(title) for title in titles[:5])
     if len(titles) < 2:
         raise IngestError(
             f"file '{path}' has one column",
-            found=shown[:80],
+            found=first_titles[:80],
             expected=f"{_FORMS}; columns separated by , ; | or tab",
             fix="if it holds lines of text, name it .txt or .log: its stream has the format TEXT then",
         )
@@ -167,7 +167,7 @@ def _csv_layout(path: Path, head: bytes, fields: tuple[str, ...]) -> tuple[Layou
     if any(_DATA.fullmatch(title) for title in titles):
         raise IngestError(
             f"file '{path}' has no header",
-            found=f"data in its first row: {shown}",
+            found=f"data in its first row: {first_titles}",
             expected="a first row that names each column",
             fix=f"name its {len(titles)} columns: --fields id,at,page,…",
         )
@@ -175,18 +175,18 @@ def _csv_layout(path: Path, head: bytes, fields: tuple[str, ...]) -> tuple[Layou
 
 
 def _is_even(head: bytes, delimiter: str) -> bool:
-    """Whether the first lines have as many columns each."""
+    """Whether the first lines have the same number of columns."""
     lines = head.decode(errors="replace").splitlines()[:5]
     return len({line.count(delimiter) for line in lines}) == 1
 
 
-def _stretches(sample: Sample, types: Mapping[str, str]) -> Iterator[list[bytes]]:
-    """The lines of the head, then those of each piece."""
-    with _opened(sample.path) as source:
+def _runs(sample: Sample, types: Mapping[str, str]) -> Iterator[list[bytes]]:
+    """The lines of the head, then those of each piece: runs of consecutive lines."""
+    with _open(sample.path) as source:
         yield _take(read_lines(source, sample.layout, types), MOST_ROWS, MOST_BYTES)
-    inside = Layout(sample.layout.format, sample.layout.delimiter, tuple(match_titles(sample.titles, types)))
+    piece_layout = Layout(sample.layout.format, sample.layout.delimiter, tuple(match_titles(sample.titles, types)))
     for piece in sample.pieces:
-        yield _take(read_lines(ByteSource(piece), inside, types), PIECE_ROWS, MOST_BYTES)
+        yield _take(read_lines(ByteSource(piece), piece_layout, types), PIECE_ROWS, MOST_BYTES)
 
 
 def _take(pieces: Iterable[bytes], rows: int, size: int) -> list[bytes]:
@@ -200,20 +200,20 @@ def _take(pieces: Iterable[bytes], rows: int, size: int) -> list[bytes]:
 
 
 def _spread(path: Path, layout: Layout) -> list[bytes]:
-    """Whole lines of pieces at even distances behind the head, if the file allows to begin anywhere."""
+    """Whole lines of pieces at even distances after the head, if the format can be read from any line."""
     with path.open("rb") as file:
         head = file.read(MOST_BYTES)
         if layout.format not in (Format.NDJSON, Format.CSV, Format.TEXT) or compression_of(head[:4]):
             return []
-        # A quote in CSV may hold a line break: then what looks like the beginning of a row may not be one.
+        # A quoted cell of CSV may contain a line break, so that the start of a line may not be the start of a row.
         if layout.format is Format.CSV and b'"' in head:
             return []
         lines = np.flatnonzero(np.frombuffer(head, dtype=np.uint8) == NEWLINE)
         start = int(lines[MOST_ROWS]) if len(lines) > MOST_ROWS else len(head)
-        left = path.stat().st_size - start - PIECE_BYTES
+        rest_bytes = path.stat().st_size - start - PIECE_BYTES
         pieces = []
-        for number in range(PIECES if left > 0 else 0):
-            file.seek(start + left * number // (PIECES - 1))
+        for number in range(PIECES if rest_bytes > 0 else 0):
+            file.seek(start + rest_bytes * number // (PIECES - 1))
             piece = file.read(PIECE_BYTES)
             pieces.append(piece[piece.find(b"\n") + 1 : piece.rfind(b"\n") + 1])
     return [piece for piece in pieces if piece]

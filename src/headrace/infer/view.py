@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from headrace.define.durations import format_duration
 from headrace.define.expression.terms import quote
-from headrace.define.rules import LONGEST_NAME, OURS
+from headrace.define.rules import LONGEST_NAME, RESERVED_COLUMNS
 from headrace.infer.names import AMOUNTS, CODES, GROUPS, WHO, is_identity, is_time, path_sql, place, words_of
 from headrace.types import BOOLEAN, DOUBLE, INT, STRING, Type
 
 MOST_KEYS = 200
 PERSONAL = WHO | {"first", "last", "full", "sur", "family", "given"}
-PER_ONE = {"unit", "per", "each", "average", "avg", "mean", "rate"}  # a price of one is nothing to add up
+PER_ONE = {"unit", "per", "each", "average", "avg", "mean", "rate"}  # prices of one unit are not summed
 NAMES_OF_WINDOWS = {"1 minute": "minute", "1 hour": "hour", "1 day": "day"}
 
 
@@ -30,12 +30,12 @@ class Candidate:
 
     @property
     def label(self) -> str:
-        """What an answer calls it."""
+        """Its name in an answer."""
         return self.name.replace(".", "_")
 
     @property
-    def selected(self) -> str:
-        """As a key that is selected; a part of a field needs a name of its own."""
+    def select_item(self) -> str:
+        """Its item in SELECT; a part of a field needs an alias."""
         return path_sql(self.name) if self.label == self.name else f"{path_sql(self.name)} AS {quote(self.label)}"
 
 
@@ -47,13 +47,13 @@ class Suggestion:
     sql: str
 
 
-def suggest_view(stream: str, fields: list[Candidate], time: str, window_ms: int, taken: Set[str]) -> Suggestion:
+def suggest_view(stream: str, fields: list[Candidate], time: str, window_ms: int, other_names: Set[str]) -> Suggestion:
     """The first view of a stream, over windows of its event time."""
     key = _key(fields)
     span = format_duration(window_ms)
     per = NAMES_OF_WINDOWS.get(span, "window")
-    name = _free(f"{stream}_by_{key.label.lower()}" if key else f"{stream}_per_{per}", taken)
-    selected = [key.selected] if key else []
+    name = _unused(f"{stream}_by_{key.label.lower()}" if key else f"{stream}_per_{per}", other_names)
+    items = [key.select_item] if key else []
     columns = {"count": "count(*)"}
     amount = _best(fields, lambda field: _amount(field, key))
     if amount:
@@ -64,63 +64,63 @@ def suggest_view(stream: str, fields: list[Candidate], time: str, window_ms: int
     if who:
         columns[f"distinct_{who.label.lower()}"] = f"approx_count_distinct({path_sql(who.name)})"
     width = max(len(expression) for expression in columns.values())
-    selected += [f"{expression:<{width}} AS {quote(column[:LONGEST_NAME])}" for column, expression in columns.items()]
+    items += [f"{expression:<{width}} AS {quote(column[:LONGEST_NAME])}" for column, expression in columns.items()]
     group = f"{quote(key.label)}, " if key else ""
-    joined = ",\n       ".join(selected)
+    select_list = ",\n       ".join(items)
     sql = (
-        f"CREATE MATERIALIZED VIEW {name} AS\nSELECT {joined}\nFROM {stream}\n"
+        f"CREATE MATERIALIZED VIEW {name} AS\nSELECT {select_list}\nFROM {stream}\n"
         f"GROUP BY {group}window({quote(time)}, '{span}');\n"
     )
     return Suggestion(name, sql)
 
 
-def _free(name: str, taken: Set[str]) -> str:
+def _unused(name: str, other_names: Set[str]) -> str:
     name = name.replace("__", "_")[: LONGEST_NAME - 2]
-    return name if name.lower() not in taken else f"{name}_2"
+    return name if name.lower() not in other_names else f"{name}_2"
 
 
 def _best(fields: list[Candidate], score: Callable[[Candidate], float | None]) -> Candidate | None:
-    scored = [(found, -number, field) for number, field in enumerate(fields) if (found := score(field)) is not None]
-    return max(scored, key=lambda item: item[:2])[2] if scored else None
+    ranks = [(points, -number, field) for number, field in enumerate(fields) if (points := score(field)) is not None]
+    return max(ranks, key=lambda rank: rank[:2])[2] if ranks else None
 
 
 def _key(fields: list[Candidate]) -> Candidate | None:
-    """The field to count by: few different values, rarely null, and a name that people group by."""
+    """The field to group by: few distinct values, rarely null, and a name that is typical of keys."""
 
     def score(field: Candidate) -> float | None:
-        if field.type not in (STRING, BOOLEAN, INT) or field.label.lower() in OURS or field.texts:
+        if field.type not in (STRING, BOOLEAN, INT) or field.label.lower() in RESERVED_COLUMNS or field.texts:
             return None
         words = set(words_of(field.name))
         if is_identity(field.name) or is_time(field.name) or ("name" in words and words & PERSONAL):
             return None
-        named = place(field.name, GROUPS)
-        most = min(MOST_KEYS, max(2, field.rows // 3) if named is None else max(2, field.rows - 1))
+        rank = place(field.name, GROUPS)
+        most = min(MOST_KEYS, max(2, field.rows // 3) if rank is None else max(2, field.rows - 1))
         if not 2 <= field.distinct <= most or field.nulls > field.rows // 2:
             return None
-        if field.type == INT and named is None:
-            return None  # a number of things, rather than the name of one
-        few = 1.0 if 3 <= field.distinct <= 50 else 0.6
-        wanted = 3.0 - 0.03 * named if named is not None else 0.5 if words & WHO else 1.0
-        return wanted * few * 0.9 ** field.name.count(".") + (field.type == STRING) * 0.2
+        if field.type == INT and rank is None:
+            return None  # a count of something rather than its name
+        size_factor = 1.0 if 3 <= field.distinct <= 50 else 0.6
+        name_score = 3.0 - 0.03 * rank if rank is not None else 0.5 if words & WHO else 1.0
+        return name_score * size_factor * 0.9 ** field.name.count(".") + (field.type == STRING) * 0.2
 
     return _best(fields, score)
 
 
 def _amount(field: Candidate, key: Candidate | None) -> float | None:
-    """What to add up, or to average where the name says nothing: never what names or places a thing."""
+    """The score of a number to sum or to average; None for numbers that name or locate something."""
     if not field.type.is_numeric or field == key or is_identity(field.name) or is_time(field.name):
         return None
     words = set(words_of(field.name))
-    named = place(field.name, AMOUNTS)
-    if (words & CODES and named is None) or field.distinct < 2:
+    rank = place(field.name, AMOUNTS)
+    if (words & CODES and rank is None) or field.distinct < 2:
         return None
-    if named is not None:
-        return 3.0 - 0.05 * named - 0.5 * bool(words & CODES)
+    if rank is not None:
+        return 3.0 - 0.05 * rank - 0.5 * bool(words & CODES)
     return 1.0 if field.type == DOUBLE else None
 
 
 def _who(field: Candidate, key: Candidate | None) -> float | None:
-    """Whom to count once each: an identity that comes back, a person's or a thing's first."""
+    """The score of a field to count distinct values of: an identity that recurs, preferably of a person or device."""
     if field == key or (field.type != STRING and not field.type.is_numeric) or is_time(field.name):
         return None
     if field.type == DOUBLE and not is_identity(field.name):

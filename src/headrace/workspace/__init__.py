@@ -1,1 +1,1 @@
-"""A workspace on disk: settings, lease, the catalog that was applied."""
+"""A workspace on disk: settings, lease, the applied catalog."""

@@ -1,4 +1,4 @@
-"""What runs in a workspace, on disk: the catalog that was applied last, replaced whole or not at all."""
+"""The applied catalog of a workspace on disk; its file is replaced atomically."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from headrace.errors import CorruptionError
 
 
 def read_running(file: Path) -> Catalog:
-    """The running catalog; empty before the first apply."""
+    """The applied catalog; empty before the first apply."""
     try:
-        said = orjson.loads(file.read_bytes())
-        definitions = [from_json(value) for value in said["definitions"]]
+        content = orjson.loads(file.read_bytes())
+        definitions = [from_json(value) for value in content["definitions"]]
     except FileNotFoundError:
         return Catalog()
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise CorruptionError(
             f"catalog '{file}' cannot be read: {error}",
-            fix="move it away: `headrace up` makes it again from the definitions",
+            fix="move it away: `headrace up` writes it again from the definitions",
         ) from error
     return Catalog(
         {d.name: d for d in definitions if isinstance(d, Stream)},
@@ -32,8 +32,8 @@ def read_running(file: Path) -> Catalog:
 
 
 def write_running(file: Path, catalog: Catalog) -> None:
-    """Make this catalog the one that runs."""
+    """Make this the applied catalog."""
     file.parent.mkdir(parents=True, exist_ok=True)
     every: list[Stream | View] = [*catalog.streams.values(), *catalog.views.values()]
     content = orjson.dumps({"definitions": [to_json(d) for d in every]}, option=orjson.OPT_INDENT_2)
-    replace_file(file, content, "the definitions that run were not recorded")
+    replace_file(file, content, "the applied definitions were not recorded")

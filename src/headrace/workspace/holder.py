@@ -1,4 +1,4 @@
-"""Who holds the lease of a workspace, as its file says: for those who only want to find the server."""
+"""The holder of the lease of a workspace, read from its file; commands use it to find the server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import orjson
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds the lease, since which fence, and when it last said so."""
+    """A process that holds the lease: its URL, its fence and its last heartbeat."""
 
     pid: int
     url: str | None
@@ -21,18 +21,18 @@ class Holder:
     beat: float  # wall time
     silent_after_s: int
     released: bool = False
-    boot: str = ""  # which run of the machine `beat_s` counts from
-    beat_s: float = 0.0  # the same heartbeat by the machine's monotonic clock, which nobody sets
+    boot: str = ""  # the boot of the machine in which `beat_s` was read
+    beat_s: float = 0.0  # the same heartbeat by the monotonic clock, which cannot be set
 
     def is_alive(self) -> bool:
-        """Whether it must be assumed to be writing."""
+        """Whether it may still be writing."""
         return not self.released and _runs(self.pid) and self.silent_s() < self.silent_after_s
 
     def silent_s(self) -> float:
-        """How long it has said nothing; by the wall clock only if the other one cannot be compared."""
+        """Seconds since the last heartbeat; by the wall clock only if the monotonic clock cannot be compared."""
         if self.boot and self.boot == boot_id():
             return time.monotonic() - self.beat_s
-        return abs(time.time() - self.beat)  # a heartbeat of the future is no sign of life either
+        return abs(time.time() - self.beat)  # a heartbeat in the future does not count as recent either
 
 
 @cache
@@ -55,7 +55,7 @@ def _runs(pid: int) -> bool:
 
 
 def read_holder(file: Path) -> Holder | None:
-    """Who wrote the lease last."""
+    """The last holder that wrote the lease."""
     try:
         return Holder(**orjson.loads(file.read_bytes()))
     except (OSError, orjson.JSONDecodeError, TypeError):

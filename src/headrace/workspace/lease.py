@@ -20,16 +20,16 @@ from headrace.errors import FencedError, InUseError
 from headrace.workspace.holder import Holder, boot_id, live_holder, read_holder
 
 LOCK_TRIES, LOCK_PAUSE_S = 100, 0.02
-TURN_S, TURN_PAUSE_S = 3600.0, 0.1  # how long a process without a server is waited for
-FILE_BYTES = 1024  # padded: a heartbeat writes over what is there and needs no room on a full disk
+TURN_S, TURN_PAUSE_S = 3600.0, 0.1  # how long to wait for a process that is not a server
+FILE_BYTES = 1024  # padded: a heartbeat overwrites the file in place, so it needs no space on a full disk
 
-Taken = TypeVar("Taken")
+Result = TypeVar("Result")
 
 log = structlog.get_logger("headrace.lease")
 
 
 def refuse_if_held(file: Path) -> None:
-    """Raise, naming the process that holds the workspace, if there is one."""
+    """Raise if a process holds the workspace."""
     holder = live_holder(file)
     if holder:
         where = f" at {holder.url}" if holder.url else ""
@@ -39,10 +39,10 @@ def refuse_if_held(file: Path) -> None:
         )
 
 
-def in_turn(take: Callable[[], Taken], file: Path, on_wait: Callable[[InUseError, float], None] | None) -> Taken:
-    """Take a workspace once the processes that write to it without a server have ended; they send files, most often.
+def in_turn(take: Callable[[], Result], file: Path, on_wait: Callable[[InUseError, float], None] | None) -> Result:
+    """Take a workspace after the processes that write to it without a server, such as `headrace send`, have ended.
 
-    A server is not waited for, nor is this process itself: neither ends soon.
+    It does not wait for a server or for this process: neither ends soon.
     """
     deadline = time.monotonic() + TURN_S
     while True:
@@ -59,9 +59,9 @@ def in_turn(take: Callable[[], Taken], file: Path, on_wait: Callable[[InUseError
 
 
 class Lease:
-    """Held from construction to `release`. Each holder has a fence number of its own, ever rising.
+    """Held from construction to `release`. Each holder has a fence number, greater than those of earlier holders.
 
-    `floor` gives the highest fence that the data knows of, in case the lease file was lost.
+    `floor` returns the highest fence in the data, in case the lease file was lost.
     """
 
     def __init__(
@@ -82,47 +82,47 @@ class Lease:
 
     def check(self) -> None:
         """Raise FencedError if another process has taken over."""
-        found = read_holder(self._file) or self._restored()
-        if found is not None and found.fence != self.fence:
+        holder = read_holder(self._file) or self._restore()
+        if holder is not None and holder.fence != self.fence:
             raise FencedError(
                 "another process has taken this workspace over",
-                found=f"process {found.pid}",
+                found=f"process {holder.pid}",
                 fix="this process stops and writes nothing more",
             )
 
     def release(self) -> None:
-        """Let the next process start at once."""
+        """Release the lease, so that the next process can start at once."""
         self._stopping.set()
         self._thread.join()
         with self._locked():
-            found = read_holder(self._file)
-            if found and found.fence == self.fence:
+            holder = read_holder(self._file)
+            if holder and holder.fence == self.fence:
                 self._holder = replace(self._holder, released=True)
                 self._write_over()
         os.close(self._fd)
 
-    def _restored(self) -> Holder | None:
-        """What the lease says once it was written again: it was lost or is garbage, but nobody has taken over.
+    def _restore(self) -> Holder | None:
+        """Write a lease file again that was lost or damaged; returns the holder if there is a valid file after all.
 
-        A later process finds it, or has found none and taken a higher fence.
+        A process that starts later reads this file, or has found none and taken a higher fence.
         """
         with self._locked():
-            found = read_holder(self._file)
-            if found is None:
+            holder = read_holder(self._file)
+            if holder is None:
                 log.warning("the lease file was lost or damaged; it is written again", file=str(self._file))
                 try:
                     self._write()
-                except Exception as error:  # a full disk: fences keep the data right without it
+                except Exception as error:  # a full disk: fences protect the data without it
                     log.warning("the lease file cannot be written", error=str(error))
-        return found
+        return holder
 
     def _heartbeat(self) -> None:
         while not self._stopping.wait(min(1.0, self._holder.silent_after_s / 4)):
-            found = read_holder(self._file) or self._restored()
-            if found is not None and found.fence != self.fence:
+            holder = read_holder(self._file) or self._restore()
+            if holder is not None and holder.fence != self.fence:
                 return
             self._holder = _now(self._holder)
-            # Into the very file that this process wrote: one that another put in its place is left alone.
+            # To the open file: if another process has replaced it, the new file is not changed.
             self._write_over()
 
     def _write(self) -> None:
@@ -132,7 +132,7 @@ class Lease:
         self._fd = os.open(self._file, os.O_RDWR)
 
     def _write_over(self) -> None:
-        with suppress(OSError):  # a heartbeat that is missed is made up by the next
+        with suppress(OSError):  # the next heartbeat replaces a missed one
             os.pwrite(self._fd, self._content(), 0)
 
     def _content(self) -> bytes:
@@ -140,7 +140,7 @@ class Lease:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Nobody else reads and then writes the lease meanwhile, but for one who was paused in here."""
+        """Lock the lease file. After some tries it continues without: the lock's owner may be paused."""
         with self._file.with_suffix(".lock").open("w") as lock:
             for _ in range(LOCK_TRIES):
                 try:
@@ -152,5 +152,5 @@ class Lease:
 
 
 def _now(holder: Holder) -> Holder:
-    """The holder with a heartbeat of this moment."""
+    """The holder with a heartbeat of now."""
     return replace(holder, beat=time.time(), boot=boot_id(), beat_s=time.monotonic())

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def local_session(workspace: Workspace) -> Iterator[SparkSession]:
-    """Start Spark as the workspace's settings say, and stop it."""
+    """A Spark session with the settings of the workspace; stopped at the end of the block."""
     from headrace.spark.session import build_session
 
     scratch = Path(tempfile.mkdtemp(prefix="headrace-events-"))

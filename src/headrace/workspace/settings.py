@@ -21,13 +21,13 @@ FORMAT = 1  # of the data folder: its layout, the lease, the catalog and the sli
 
 
 def _setting(default: Any, description: str, **bounds: Any) -> Any:
-    """A setting with its default, what it is for, and the values that it takes."""
+    """A setting with its default, its description and its valid values."""
     return field(default=default, metadata={"description": description, "bounds": Bounds(**bounds)})
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Every setting, with its default. A variable HEADRACE_PORT sets `port`. A value that does not fit is refused."""
+    """Every setting, with its default. A variable HEADRACE_PORT sets `port`. An invalid value is refused."""
 
     host: str = _setting("127.0.0.1", "address to listen on")
     port: int = _setting(8090, "port to listen on; 0 selects a free port", least=0, most=65535)
@@ -65,7 +65,7 @@ class Settings:
                 raise WorkspaceError(
                     f"'{each.name}' has an invalid value", found=repr(value), expected=str(error)
                 ) from error
-            object.__setattr__(self, each.name, typed)  # the one moment at which it may change: it is being made
+            object.__setattr__(self, each.name, typed)  # allowed here only: the object is being created
 
 
 class Workspace:
@@ -78,9 +78,9 @@ class Workspace:
 
     @classmethod
     def open(cls, folder: str | Path = ".", **overrides: Any) -> Workspace:
-        """The workspace in a folder; `overrides` (such as `port`) win over everything.
+        """The workspace in a folder; `overrides` (such as `port`) take precedence.
 
-        Raises NewerFormatError, before anything else in the data folder is looked at, if that has a newer format.
+        Raises NewerFormatError if the data folder has a newer format; nothing else in it is read before.
         """
         path = Path(folder).resolve()
         file = path / SETTINGS_FILE
@@ -88,17 +88,17 @@ class Workspace:
             raise WorkspaceError(
                 f"folder '{path}' is not a workspace",
                 expected=f"a file {SETTINGS_FILE}",
-                fix="`headrace init` makes one",
+                fix="`headrace init` creates one",
             )
         settings = _read_settings(file)
-        given = {key: value for key, value in overrides.items() if value is not None}
-        workspace = cls(path, _change(settings, given, "options"))
-        with suppress(PermissionError):  # whoever needs the data folder says which right is missing
+        options = {key: value for key, value in overrides.items() if value is not None}
+        workspace = cls(path, _change(settings, options, "options"))
+        with suppress(PermissionError):  # code that needs the data folder reports the missing permission
             refuse_newer(f"workspace '{workspace.data}'", workspace.format, FORMAT)
         return workspace
 
     def make_data(self) -> None:
-        """Make the data folder, for this user alone. An existing one is not changed: it may be shared."""
+        """Create the data folder, for this user only. An existing one is not changed: it may be shared."""
         if not self.data.exists():
             self.data.parent.mkdir(parents=True, exist_ok=True)
             self.data.mkdir(mode=0o700, exist_ok=True)
@@ -109,7 +109,7 @@ class Workspace:
         return read_format(self.data)
 
     def write_format(self) -> None:
-        """Record the format version; by the process that holds the lease."""
+        """Record the format version. Only the process that holds the lease calls this."""
         write_format(self.data, FORMAT)
 
     @property
@@ -147,7 +147,7 @@ class Workspace:
 
 def _read_settings(file: Path) -> Settings:
     try:
-        given = tomllib.loads(file.read_text())
+        values = tomllib.loads(file.read_text())
     except PermissionError as error:
         raise WorkspaceError(
             f"settings '{file}' cannot be read: permission denied",
@@ -156,14 +156,14 @@ def _read_settings(file: Path) -> Settings:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise WorkspaceError(f"settings '{file}' are not TOML: {error}", fix="fix that line") from error
     names = [each.name for each in fields(Settings)]
-    for name in given:
+    for name in values:
         if name not in names:
             raise WorkspaceError(
                 f"settings '{file}': '{name}' is not a setting",
                 fix=did_you_mean(name, names) or f"settings are: {', '.join(names)}",
             )
     variables = _environment(names)
-    from_file = {name: value for name, value in given.items() if name not in variables}
+    from_file = {name: value for name, value in values.items() if name not in variables}
     settings = _change(Settings(), from_file, f"settings '{file}'")
     for name, text in variables.items():
         settings = _change(settings, {name: text}, f"variable {PREFIX}{name.upper()}")
@@ -171,13 +171,13 @@ def _read_settings(file: Path) -> Settings:
 
 
 def _environment(names: list[str]) -> dict[str, str]:
-    """What the environment says of settings; its names are not case-sensitive."""
+    """The settings in environment variables, whose names are not case-sensitive."""
     lower = {name.lower(): value for name, value in os.environ.items()}
     return {name: lower[f"{PREFIX.lower()}{name}"] for name in names if f"{PREFIX.lower()}{name}" in lower}
 
 
-def _change(settings: Settings, given: Mapping[str, Any], source: str) -> Settings:
+def _change(settings: Settings, values: Mapping[str, Any], source: str) -> Settings:
     try:
-        return replace(settings, **given)
+        return replace(settings, **values)
     except WorkspaceError as error:
         raise WorkspaceError(f"{source}: {error.message}", found=error.found, expected=error.expected) from error

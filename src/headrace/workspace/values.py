@@ -15,7 +15,7 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Bounds:
-    """The least and the greatest number, or the words, that a setting takes."""
+    """The least and the greatest value of a setting, or its words."""
 
     least: float | None = None
     most: float | None = None
@@ -23,7 +23,7 @@ class Bounds:
 
 
 def check_value(kind: str, value: Any, bounds: Bounds) -> Any:
-    """The value as the type that `kind` names, such as 'int'; a ValueError says what was expected instead."""
+    """The value as the type that `kind` names, such as 'int'; raises a ValueError that names what was expected."""
     if value is None and kind.endswith("| None"):
         return None
     typed = _READERS[kind.removesuffix(" | None")](value)
@@ -64,7 +64,7 @@ def _read_float(value: Any) -> float:
 
 
 def _number(value: Any) -> float:
-    """The number that a value is or writes; NaN if it is none."""
+    """A number, or a text that is one, as a float; else NaN."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return math.nan
     try:

@@ -85,7 +85,7 @@ def test_an_old_event_that_was_the_newest_is_delayed_and_not_late() -> None:
     assert "1 event of 1 commit: 0 late, 0 corrections ·" in text
 
 
-def test_a_late_event_says_by_how_much() -> None:
+def test_a_late_event_shows_its_lateness() -> None:
     late = replace(EVENT, behind_ms=3 * 3_600_000, late=True, correction=True)
     text = printed(replace(EXPLANATION, events=[late], late=1, corrections=1))
     row = next(line for line in text.splitlines() if "{}" in line)

@@ -10,12 +10,12 @@ from headrace.cli.output import cell
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("value", "text"),
     [
         (datetime(1, 1, 2, tzinfo=UTC), "0001-01-02 00:00:00"),
         (datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC), "9999-12-31 23:59:59.999999"),
         (datetime(2026, 3, 1, 12, tzinfo=timezone(timedelta(hours=2))), "2026-03-01 10:00:00"),
     ],
 )
-def test_times_are_shown_in_utc_with_a_year_of_four_digits(value: datetime, shown: str) -> None:
-    assert cell(value) == shown
+def test_times_are_shown_in_utc_with_a_year_of_four_digits(value: datetime, text: str) -> None:
+    assert cell(value) == text

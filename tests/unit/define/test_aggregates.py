@@ -54,7 +54,7 @@ def test_a_call_is_read_by_the_signature() -> None:
     assert (newest.name, newest.aggregate) == ("newest_by_word", NewestBy((word, small)))
 
 
-def test_python_says_the_same() -> None:
+def test_python_gives_the_same_column() -> None:
     filtered = "FILTER (WHERE big > 0)"
     columns = f"tally() AS a, count_above(small + 1, 1.5) {filtered} AS b, newest_by(word, small) {filtered} AS c"
     events = hr.Stream("events", FIELDS)
@@ -66,14 +66,14 @@ def test_python_says_the_same() -> None:
     assert hr.View("v", python) == view(columns)
 
 
-def test_a_definition_survives_json_and_is_written_as_sql_writes_it() -> None:
+def test_a_definition_survives_json_and_is_described_in_sql() -> None:
     columns = "tally() AS a, count_above(small, 0.5) FILTER (WHERE big > 0) AS b, newest_by(word, small) AS c"
-    made = view(columns)
-    assert from_json(to_json(made)) == made
-    assert ", ".join(map(describe_column, made.columns)) == columns
+    definition = view(columns)
+    assert from_json(to_json(definition)) == definition
+    assert ", ".join(map(describe_column, definition.columns)) == columns
     others = [columns.replace("0.5", "1"), columns.replace("word, small", "word, big")]
     assert len({fingerprint(view(each)) for each in (columns, *others)}) == 3
-    assert {name for name, _ in made.reads} == {"word", "small", "big"}
+    assert {name for name, _ in definition.reads} == {"word", "small", "big"}
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_definition_survives_json_and_is_written_as_sql_writes_it() -> None:
         ("newest_by(nosuch, wrong) AS n", "has no field 'wrong'"),
     ],
 )
-def test_a_wrong_call_says_what_is_taken(selected: str, error: str) -> None:
+def test_the_error_of_a_wrong_call_names_the_arguments(selected: str, error: str) -> None:
     with pytest.raises(DefinitionError) as raised:
         view(selected)
     assert error in str(raised.value)
@@ -111,8 +111,8 @@ def test_a_wrong_call_in_python_names_its_line() -> None:
 
 def test_columns_of_a_store_keep_their_names() -> None:
     """Stores of earlier releases hold partials under these names."""
-    made = view(
+    definition = view(
         "count(*) AS c1, count(1) AS c2, count(word) AS c3, sum(small) AS c4, sum(big) FILTER (WHERE small > 0) AS c5,"
         "sum(ratio) AS c6, avg(price) AS c7, max(upper(word)) AS c8, approx_count_distinct(word) AS c9"
     )
-    assert [name for name, _ in partials_of(made)] == NAMES
+    assert [name for name, _ in partials_of(definition)] == NAMES

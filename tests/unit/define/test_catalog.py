@@ -42,7 +42,7 @@ def test_an_empty_or_missing_folder_is_an_empty_catalog(tmp_path):
     assert load(tmp_path / "no") == Catalog()
 
 
-def test_files_run_afresh_each_time(tmp_path):
+def test_files_are_executed_at_each_load(tmp_path):
     write(tmp_path, c_py=PYTHON)
     first = load(tmp_path)
     write(tmp_path, c_py=PYTHON.replace("revenue", "income"))
@@ -50,7 +50,7 @@ def test_files_run_afresh_each_time(tmp_path):
     assert list(first.views) == ["revenue"]
 
 
-def test_places_are_no_part_of_equality(tmp_path):
+def test_places_are_not_part_of_equality(tmp_path):
     write(tmp_path, a_sql=STREAM)
     first = load(tmp_path)
     write(tmp_path, a_sql="\n\n" + STREAM)
@@ -101,7 +101,7 @@ declare()
 """
 
 
-def test_every_stream_and_view_that_a_python_file_makes_is_declared(tmp_path):
+def test_every_stream_and_view_of_a_python_file_is_declared(tmp_path):
     write(tmp_path, many_py=MANY)
     catalog = load(tmp_path)
     assert list(catalog.streams) == ["orders", "clicks"]
@@ -129,7 +129,7 @@ def test_two_of_one_name_in_a_python_file_name_both_places(tmp_path, text, line,
     assert e.value.where.line == line
 
 
-def test_a_stream_of_another_module_counts_where_it_is_bound(tmp_path, monkeypatch):
+def test_a_stream_of_another_module_is_declared_where_it_is_imported(tmp_path, monkeypatch):
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "shared_streams.py").write_text("import headrace as hr\nclicks = hr.Stream('clicks', 'a INT')")
     monkeypatch.syspath_prepend(tmp_path / "lib")
@@ -166,5 +166,5 @@ def test_definitions_need_no_engine():
     code = (
         "import sys, headrace.define.catalog; print([m for m in ('pyspark', 'pyarrow', 'duckdb') if m in sys.modules])"
     )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert shown.strip() == "[]"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.strip() == "[]"

@@ -60,7 +60,7 @@ def test_types_are_needed_only_for_casts():
         duckdb_sql(Expression("CAST(ts AS INT)", INT))
 
 
-def test_a_stream_that_runs_keeps_a_pattern_that_is_refused_now(database):
+def test_an_applied_stream_keeps_a_pattern_that_is_refused_now(database):
     expression = Expression(r"x RLIKE '[&&]\\v'", BOOLEAN)
     sql = duckdb_sql(expression, {"x": STRING})
     assert database.execute(f"SELECT {sql} FROM (SELECT 'a&' || chr(11) AS x)").fetchone() == (True,)
@@ -75,6 +75,6 @@ def test_types():
     ]
 
 
-def test_braces_of_an_argument_are_its_own(database):
+def test_braces_in_an_argument_are_not_replaced(database):
     computed = r"concat(regexp_extract(x, r'(\d{4})', 1), '-', regexp_extract(x, r'(\d{2})$', 1))"
     assert compute(database, computed, x=("STRING", "'year 2024, month 05'")) == "2024-05"

@@ -30,7 +30,7 @@ from headrace.errors import DefinitionError
         ("  10   SECONDS ", 10_000),
     ],
 )
-def test_reads_what_people_write(text, ms):
+def test_common_spellings_are_read(text, ms):
     assert parse_duration(text) == ms
 
 
@@ -49,7 +49,7 @@ def test_reads_what_people_write(text, ms):
         ("99999999 days", "longer than 100 years"),
     ],
 )
-def test_refuses_the_rest_with_a_reason(text, says):
+def test_other_texts_are_refused_with_a_reason(text, says):
     with pytest.raises(DefinitionError) as e:
         parse_duration(text)
     assert says in str(e.value)
@@ -59,10 +59,10 @@ def test_refuses_the_rest_with_a_reason(text, says):
     ("ms", "text"),
     [(0, "0 seconds"), (1, "1 millisecond"), (60_000, "1 minute"), (5_400_000, "90 minutes"), (86_400_000, "1 day")],
 )
-def test_writes_as_people_do(ms, text):
+def test_durations_are_written_in_the_largest_unit(ms, text):
     assert format_duration(ms) == text
 
 
 @given(st.integers(0, LONGEST_MS))
-def test_what_is_written_reads_back(ms):
+def test_a_written_duration_reads_back(ms):
     assert parse_duration(format_duration(ms)) == ms

@@ -135,7 +135,7 @@ def edits(draw: st.DrawFn) -> tuple[View, View]:
 
 
 @given(edits())
-def test_free_is_what_needs_no_more_than_is_there(pair: tuple[View, View]) -> None:
+def test_an_edit_is_free_if_the_stored_columns_suffice(pair: tuple[View, View]) -> None:
     before, after = pair
     there = [column.aggregate for column in before.columns]
     pane = [math.gcd(v.window.size_ms, v.window.slide_ms) if v.window else None for v in pair]

@@ -283,7 +283,7 @@ truths = st.deferred(
 
 
 @given(st.one_of(numbers, texts, truths))
-def test_the_canonical_text_is_its_own(text):
+def test_the_canonical_text_of_a_canonical_text_is_the_same(text):
     expression = read(text)
     assert read(expression.sql) == expression
     assert read(f"(\t{expression.sql}\n)") == expression

@@ -29,21 +29,21 @@ def test_json_gives_the_same_back():
 
 
 def test_names_of_window_bounds_are_part_of_a_definition():
-    named = definitions(TEXT.replace("SELECT page,", "SELECT page, window_end AS until,"))[2]
-    assert from_json(json.loads(json.dumps(to_json(named)))) == named
-    assert fingerprint(named) != fingerprint(definitions()[2])
+    with_name = definitions(TEXT.replace("SELECT page,", "SELECT page, window_end AS until,"))[2]
+    assert from_json(json.loads(json.dumps(to_json(with_name)))) == with_name
+    assert fingerprint(with_name) != fingerprint(definitions()[2])
 
 
 def test_fingerprints_tell_definitions_apart():
     assert len({fingerprint(definition) for definition in definitions()}) == 4
 
 
-def test_fingerprints_do_not_see_how_it_was_written():
+def test_fingerprints_ignore_formatting():
     other = TEXT.replace("price > 0", "( PRICE>0 ) /* positive */").replace("1 hour", "60 minutes")
     assert [fingerprint(d) for d in definitions(other)] == [fingerprint(d) for d in definitions()]
 
 
-def test_fingerprints_are_for_ever():
+def test_fingerprints_do_not_change_between_releases():
     """A new value here means that every view of every workspace would be computed again."""
     assert [fingerprint(d) for d in definitions()] == FINGERPRINTS
 

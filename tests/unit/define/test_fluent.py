@@ -59,7 +59,7 @@ def test_the_example_of_the_design(visits):
 
 
 def test_all_forms_equal_those_of_sql(visits):
-    made = hr.View(
+    view = hr.View(
         "v",
         visits.where("status > 1 or status < 0")
         .where("page is not null")
@@ -75,7 +75,7 @@ def test_all_forms_equal_those_of_sql(visits):
         schedule=timedelta(minutes=5),
     )
     assert (
-        made
+        view
         == parse(
             VISITS
             + """CREATE MATERIALIZED VIEW v SCHEDULE EVERY 5 MINUTES AS
@@ -85,10 +85,10 @@ def test_all_forms_equal_those_of_sql(visits):
         GROUP BY page, loud, host, window(at, '1 hour', '5 minutes')"""
         ).views["v"]
     )
-    named = visits.group_by(hr.window("1 minute", start="minute", end="until")).agg(n=hr.count())
+    query = visits.group_by(hr.window("1 minute", start="minute", end="until")).agg(n=hr.count())
     select = "SELECT window_start AS minute, window_end AS until, count(*) AS n FROM visits"
     assert (
-        hr.View("v", named)
+        hr.View("v", query)
         == parse(f"{VISITS}CREATE MATERIALIZED VIEW v AS {select} GROUP BY window(at, '1 minute')").views["v"]
     )
     assert (
@@ -105,7 +105,7 @@ def test_all_forms_equal_those_of_sql(visits):
         st.sampled_from([("count", None), ("sum", "bytes"), ("min", "at"), ("avg", "status * 2")]), min_size=1
     ),
 )
-def test_python_and_sql_say_the_same(where, keys, window, columns):
+def test_python_and_sql_give_equal_definitions(where, keys, window, columns):
     visits = hr.Stream("visits", FIELDS, event_time="at", patience="1 minute")
     query = visits.group_by(*keys, *([hr.window(*window)] if window else []))
     query = query.where(where) if where else query
@@ -143,7 +143,7 @@ def test_python_and_sql_say_the_same(where, keys, window, columns):
             "the column 'n' is declared twice",
         ),
         (lambda v: hr.View("v__x", v.agg(n=hr.count())), "'v__x' cannot name a view"),
-        (lambda v: hr.View("v", v), "view 'v' is not given a query; found Stream"),
+        (lambda v: hr.View("v", v), "view 'v' needs a query; found Stream"),
         (lambda v: hr.View("v", v.group_by("page")), "view 'v' has no aggregate"),
         (lambda v: hr.View("v", v.agg(n=hr.count()), schedule="1 ms"), "a schedule is at least 1 second"),
         (lambda v: hr.View("v", v.agg(n=hr.sum("page"))), "sum takes a number, found STRING (page)"),

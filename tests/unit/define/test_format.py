@@ -1,4 +1,4 @@
-"""FORMAT TEXT and FORMAT JSON of a stream: said in SQL and in Python, kept in JSON, checked."""
+"""FORMAT TEXT and FORMAT JSON of a stream: declared in SQL and in Python, stored in JSON, checked."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ FIELDS = "value STRING NOT NULL, host STRING AS split_part(value, ' ', 1)"
 
 
 def stream(text: str):
-    (found,) = parse(text).streams.values()
-    return found
+    (stream_,) = parse(text).streams.values()
+    return stream_
 
 
 @pytest.mark.parametrize(
     "text", [f"CREATE STREAM s ({FIELDS}) FORMAT TEXT;", f"CREATE STREAM s FORMAT text ({FIELDS})"]
 )
-def test_sql_and_python_say_the_same(text: str) -> None:
-    said = stream(text)
-    assert said.format == "text"
-    assert said == hr.Stream("s", FIELDS, format="text")
-    assert from_json(to_json(said)) == said
-    assert fingerprint(said) != fingerprint(stream(f"CREATE STREAM s ({FIELDS})"))
+def test_sql_and_python_give_equal_definitions(text: str) -> None:
+    text_stream = stream(text)
+    assert text_stream.format == "text"
+    assert text_stream == hr.Stream("s", FIELDS, format="text")
+    assert from_json(to_json(text_stream)) == text_stream
+    assert fingerprint(text_stream) != fingerprint(stream(f"CREATE STREAM s ({FIELDS})"))
 
 
 def test_json_is_the_default_and_has_the_old_fingerprint() -> None:
-    plain, said = stream("CREATE STREAM s (a INT)"), stream("CREATE STREAM s (a INT) FORMAT JSON")
-    assert plain == said == hr.Stream("s", "a INT")
+    plain, json_stream = stream("CREATE STREAM s (a INT)"), stream("CREATE STREAM s (a INT) FORMAT JSON")
+    assert plain == json_stream == hr.Stream("s", "a INT")
     assert "format" not in to_json(plain)
 
 
@@ -53,7 +53,7 @@ def test_another_format_is_not_a_free_change() -> None:
         ("CREATE STREAM s (value STRING) FORMAT TEXT FORMAT JSON", "expected ';'"),
     ],
 )
-def test_mistakes_say_what_to_write(text: str, says: str) -> None:
+def test_errors_name_what_to_write(text: str, says: str) -> None:
     with pytest.raises(DefinitionError) as caught:
         parse(text)
     assert says in str(caught.value)

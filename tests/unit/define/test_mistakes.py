@@ -70,15 +70,15 @@ def mistakes(text: str) -> list[tuple[int, str]]:
     ],
 )
 def test_all_mistakes_of_a_view(body, says):
-    found = mistakes(f"CREATE MATERIALIZED VIEW v AS {body}")
-    assert [text[: len(expected)] for (_, text), expected in zip(found, says, strict=True)] == says
-    assert len({column for column, _ in found}) == len(found)
+    errors = mistakes(f"CREATE MATERIALIZED VIEW v AS {body}")
+    assert [text[: len(expected)] for (_, text), expected in zip(errors, says, strict=True)] == says
+    assert len({column for column, _ in errors}) == len(errors)
 
 
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        # GROUP BY is wrong: what is grouped by is not known, so nothing is said of what is not.
+        # GROUP BY has an error: the keys are not known, so items that are not keys are not reported.
         ("SELECT lower(url) AS u, count(*) FROM clicks GROUP BY lower(url, 1)", "lower does not take 2 arguments"),
         ("SELECT window_start, count(*) FROM clicks GROUP BY window(ts, 'x')", "'x' is not a duration"),
         # The same item by its alias or place.
@@ -95,7 +95,7 @@ def test_no_follow_up_errors_in_a_view(body, says):
 
 
 def test_all_mistakes_of_a_stream():
-    found = mistakes(
+    errors = mistakes(
         "CREATE STREAM s (a FLOAT, _b INT, c INT DEFAULT 5, d INT PRIMARY KEY, e INT, E INT, "
         "f STRUCT<x: REAL, y: INT>, g STRING AS foo(e), h INT AS nosuch, i INT AS lower(a), j STRING, "
         "WATERMARK FOR j AS j - 5);"
@@ -111,7 +111,7 @@ def test_all_mistakes_of_a_stream():
         "stream 's' has no field 'nosuch'",
         "this WATERMARK is not supported",
     ]
-    assert [text[: len(expected)] for (_, text), expected in zip(found, says, strict=True)] == says
+    assert [text[: len(expected)] for (_, text), expected in zip(errors, says, strict=True)] == says
 
 
 def test_an_error_in_a_stream_causes_no_follow_up_errors():

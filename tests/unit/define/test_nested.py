@@ -1,4 +1,4 @@
-"""ARRAY, STRUCT and MAP: how they are declared, kept and taken apart, and where they are refused."""
+"""ARRAY, STRUCT and MAP: how they are declared, stored and accessed, and where they are refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIELDS = """page STRING, i INT, tags ARRAY<STRING>, items array<struct<price: DE
     attributes MAP<STRING,BIGINT>, address STRUCT<city STRING, geo: STRUCT<lat: DOUBLE, `end`: DOUBLE>, since: DATE>"""
 
 
-def test_declared_in_sql_and_python_and_kept() -> None:
+def test_declared_in_sql_and_python_and_stored() -> None:
     (stream,) = parse(f"CREATE STREAM s ({FIELDS})").streams.values()
     assert stream.types() | TYPES == stream.types()
     assert stream == hr.Stream("s", FIELDS)
@@ -78,7 +78,7 @@ def test_parts_are_single_values(text: str, sql: str, type_: object) -> None:
         ("element_at(tags, 0)", "from 1 or from -1 at its end"),
         ("element_at(tags, i)", "a constant index"),
         ("element_at(tags, 'x')", "not compatible"),
-        ("split(page, 'x*')", "a pattern that matches nothing cannot separate"),
+        ("split(page, 'x*')", "a pattern that matches the empty text cannot separate"),
         ("array(1, 2)", "nested values cannot be created here"),
         ("CAST(tags AS STRING)", "CAST of ARRAY<STRING> to STRING is not supported"),
         ("tags[0", "expected ']'"),
@@ -112,23 +112,23 @@ def test_types_that_are_refused(fields: str, says: str) -> None:
 
 
 def test_keys_and_aggregates_take_parts() -> None:
-    known = parse(f"CREATE STREAM s ({FIELDS})")
+    catalog = parse(f"CREATE STREAM s ({FIELDS})")
     (view,) = parse(
         """CREATE MATERIALIZED VIEW v AS SELECT Address.City, size(tags) AS many, sum(items[0].price) AS total,
            count(tags) AS tagged, max(address.geo.lat) FROM s WHERE attributes['k'] > 0
            GROUP BY Address.City, size(tags)""",
-        known=known,
+        known=catalog,
     ).views.values()
     assert [key.name for key in view.keys] == ["city", "many"]
     assert [column.name for column in view.columns] == ["total", "tagged", "max_lat"]
-    said = hr.View(
+    python_view = hr.View(
         "v",
-        known.streams["s"]
+        catalog.streams["s"]
         .where("attributes['k'] > 0")
         .group_by("address.city", many="size(tags)")
         .agg(total=hr.sum("items[0].price"), tagged=hr.count("tags"), max_lat=hr.max("address.geo.lat")),
     )
-    assert said == view
+    assert python_view == view
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_keys_and_aggregates_take_parts() -> None:
         ("approx_count_distinct(address) FROM s", "take a part of it, as in address.city"),
     ],
 )
-def test_where_nested_values_make_no_sense(select: str, says: str) -> None:
+def test_where_nested_values_are_refused(select: str, says: str) -> None:
     with pytest.raises(DefinitionError) as caught:
         parse(f"CREATE MATERIALIZED VIEW v AS SELECT {select}", known=parse(f"CREATE STREAM s ({FIELDS})"))
     assert says in str(caught.value)

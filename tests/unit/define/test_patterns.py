@@ -63,10 +63,10 @@ def test_valid_patterns_and_their_groups(pattern, count):
     ],
 )
 def test_each_refusal_names_its_reason_and_what_to_write(pattern, reason, fix):
-    refused = refuse_pattern(pattern)
-    assert refused is not None
-    assert refused[0] == reason
-    assert fix is None if refused[1] is None else fix in refused[1]
+    refusal = refuse_pattern(pattern)
+    assert refusal is not None
+    assert refusal[0] == reason
+    assert fix is None if refusal[1] is None else fix in refusal[1]
 
 
 def test_the_message_shows_the_pattern_and_its_place():

@@ -74,8 +74,8 @@ def test_drop_views_first():
 
 
 def test_an_edit_that_needs_a_build_says_what_it_reads():
-    wanted = parse(STREAM + VIEW.replace("bytes > 0", "bytes > 1"))
-    (change,) = compare(RUNNING, wanted, Costs({"visits": Size(90_000_000, 4_000)}.get)).changes
+    target = parse(STREAM + VIEW.replace("bytes > 0", "bytes > 1"))
+    (change,) = compare(RUNNING, target, Costs({"visits": Size(90_000_000, 4_000)}.get)).changes
     assert (change.kind, change.what, change.how) == ("change", "view", "build")
     assert change.details == ("where: bytes > 0 → bytes > 1",)
     assert change.reason == "a build reads 90,000,000 events, about 3 min; the old version serves until then"
@@ -83,7 +83,7 @@ def test_an_edit_that_needs_a_build_says_what_it_reads():
     assert "reads the whole log" in only(STREAM + VIEW.replace("bytes > 0", "bytes > 1")).reason
 
 
-def test_the_speed_of_builds_here_counts_once_it_is_known():
+def test_the_estimate_uses_the_measured_speed_of_builds():
     (change,) = compare(RUNNING, parse(STREAM + VIEW.replace("> 0", "> 1")), Costs(lambda _: LOG, 1_000)).changes
     assert change.cost == Cost(2_000, 50, 5.0, measured=True)
 
@@ -122,7 +122,7 @@ def test_a_view_of_another_stream():
         (", WATERMARK FOR at AS at - INTERVAL 1 MINUTE", "", "event time: at → _arrived"),
     ],
 )
-def test_a_changed_stream_is_refused_with_the_way_out(old, new, detail):
+def test_a_changed_stream_is_refused_with_a_fix(old, new, detail):
     plan = compare(parse(STREAM), parse(STREAM.replace(old, new)))
     assert plan.refused[0].details[0] == detail
     assert "declare the new fields as a stream with another name" in plan.refused[0].reason
@@ -137,12 +137,12 @@ def test_a_changed_stream_is_refused_with_the_way_out(old, new, detail):
         "x STRING, low STRING AS lower(x)",
     ],
 )
-def test_an_added_field_is_free_wherever_it_stands(fields):
+def test_an_added_field_is_free_at_any_position(fields):
     change = only_stream("x STRING, y INT", f"{fields}, y INT, z INT")
     assert (change.kind, change.how) == ("change", "free")
     assert change.reason == "free: older events are parsed again where a view uses the new field"
-    added = [f"field added: {field}" for field in re.split(", (?![^<]*>)", fields) if field != "x STRING"]
-    assert change.details == (*added, "field added: z INT")
+    details = [f"field added: {field}" for field in re.split(", (?![^<]*>)", fields) if field != "x STRING"]
+    assert change.details == (*details, "field added: z INT")
 
 
 def test_fields_are_added_and_loosened_at_once():
@@ -178,8 +178,8 @@ def test_patience_is_free_for_the_stream_and_each_of_its_views():
 
 
 def test_a_plan_is_json():
-    shown = json.loads(json.dumps(compare(RUNNING, Catalog()).as_dict()))
-    assert shown["changes"][0] == {
+    content = json.loads(json.dumps(compare(RUNNING, Catalog()).as_dict()))
+    assert content["changes"][0] == {
         "kind": "drop",
         "what": "view",
         "name": "hits",
@@ -188,21 +188,21 @@ def test_a_plan_is_json():
         "details": [],
         "cost": None,
     }
-    assert (shown["empty"], shown["only_creates"]) == (False, False)
+    assert (content["empty"], content["only_creates"]) == (False, False)
 
 
 def test_a_plan_comes_back_from_json():
     plan = compare(Catalog(), RUNNING, Costs(lambda _: LOG))
-    shown = json.loads(json.dumps(plan.as_dict()))
-    assert shown["changes"][1]["cost"] == {"events": 2_000, "bytes": 50, "seconds": 3.004, "measured": False}
-    assert tuple(map(Change.from_dict, shown["changes"])) == plan.changes
+    content = json.loads(json.dumps(plan.as_dict()))
+    assert content["changes"][1]["cost"] == {"events": 2_000, "bytes": 50, "seconds": 3.004, "measured": False}
+    assert tuple(map(Change.from_dict, content["changes"])) == plan.changes
 
 
-def test_a_yes_to_one_plan_is_not_a_yes_to_another():
-    wanted = parse(STREAM + VIEW.replace("bytes > 0", "bytes > 1"))
-    plan = compare(RUNNING, wanted)
+def test_plans_have_different_fingerprints():
+    target = parse(STREAM + VIEW.replace("bytes > 0", "bytes > 1"))
+    plan = compare(RUNNING, target)
     assert plan.fingerprint == compare(RUNNING, parse(STREAM + VIEW.replace("bytes > 0", "(bytes>1)"))).fingerprint
-    assert plan.fingerprint != compare(wanted, RUNNING).fingerprint
+    assert plan.fingerprint != compare(target, RUNNING).fingerprint
     assert plan.as_dict()["fingerprint"] == plan.fingerprint
 
 

@@ -12,7 +12,7 @@ from headrace.define.catalog import parse
 from headrace.define.expression.reference import BEGIN, END, TABLES
 from headrace.define.python import fluent as hr
 from headrace.define.reader import TYPES
-from headrace.define.rules import OURS
+from headrace.define.rules import RESERVED_COLUMNS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "definitions.md").read_text()
 
@@ -22,9 +22,9 @@ def blocks(language):
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_a_table_is_that_of_the_code(table):
-    shown = PAGE.partition(BEGIN.format(table))[2].partition(END.format(table))[0].strip()
-    assert shown == TABLES[table](), "paste the output of `python -m headrace.define.expression.reference`"
+def test_the_tables_are_generated_from_the_code(table):
+    text = PAGE.partition(BEGIN.format(table))[2].partition(END.format(table))[0].strip()
+    assert text == TABLES[table](), "paste the output of `python -m headrace.define.expression.reference`"
 
 
 def test_the_examples_in_sql_and_python_are_equal():
@@ -36,6 +36,6 @@ def test_the_examples_in_sql_and_python_are_equal():
     assert catalog.views["traffic"] == names["traffic"]
 
 
-@pytest.mark.parametrize("name", [*REGISTRY, *TYPES, *OURS])
-def test_every_aggregate_type_and_reserved_name_is_there(name):
+@pytest.mark.parametrize("name", [*REGISTRY, *TYPES, *RESERVED_COLUMNS])
+def test_every_aggregate_type_and_reserved_name_is_documented(name):
     assert name in PAGE

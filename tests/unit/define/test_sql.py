@@ -152,22 +152,22 @@ def test_tumbling_windows(window):
     ],
 )
 def test_bounds_of_the_window_keep_their_alias(body):
-    made = view(body)
-    assert made.window == Window(60_000, 60_000, "minute", "until")
-    assert (made.keys, [column.name for column in made.columns]) == ((), ["n"])
+    definition = view(body)
+    assert definition.window == Window(60_000, 60_000, "minute", "until")
+    assert (definition.keys, [column.name for column in definition.columns]) == ((), ["n"])
 
 
 def test_an_alias_equal_to_a_field_names_the_expression_that_is_grouped_by():
     for group in ("lower(page)", "1"):
-        made = view(f"SELECT lower(page) AS page, count(*) FROM visits GROUP BY {group}")
-        assert made.keys == (Key("page", Expression("lower(page)", STRING)),)
+        definition = view(f"SELECT lower(page) AS page, count(*) FROM visits GROUP BY {group}")
+        assert definition.keys == (Key("page", Expression("lower(page)", STRING)),)
 
 
 @pytest.mark.parametrize("group", ["host", "lower(page)", "1", "LOWER(visits.Page)"])
 def test_a_key_is_named_by_its_alias_expression_or_place(group):
-    made = view(f"SELECT lower(page) AS host, count(*) FROM visits GROUP BY {group}")
-    assert made.keys == (Key("host", Expression("lower(page)", STRING)),)
-    assert made.window is None
+    definition = view(f"SELECT lower(page) AS host, count(*) FROM visits GROUP BY {group}")
+    assert definition.keys == (Key("host", Expression("lower(page)", STRING)),)
+    assert definition.window is None
 
 
 def test_keys_need_not_be_selected():
@@ -188,7 +188,7 @@ def test_columns_without_a_name():
     assert [type(c.aggregate) for c in columns] == [Count, Count, Sum, Avg, Min, Max]
 
 
-def test_views_read_streams_declared_later_or_known():
+def test_views_read_streams_that_are_declared_later_or_before():
     body = "CREATE MATERIALIZED VIEW v AS SELECT count(*) FROM VISITS;"
     assert parse(body + VISITS).views["v"].streams == ("visits",)
     assert parse(body, known=parse(VISITS)).views["v"].streams == ("visits",)

@@ -1,4 +1,4 @@
-"""Inference from CSV as people have it: what is inferred takes the file as `headrace send` will send it."""
+"""Inference from typical CSV files: `headrace send` can send the file to the inferred stream."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import IngestError
-from headrace.infer import Drafted, draft
+from headrace.infer import Draft, draft
 from headrace.infer.sample import read_sample
 from headrace.ingest.formats.titles import field_names, match_titles
 
 
-def drafted(folder: Path, text: str, name: str = "orders.csv", fields: tuple[str, ...] = ()) -> Drafted:
+def infer(folder: Path, text: str, name: str = "orders.csv", fields: tuple[str, ...] = ()) -> Draft:
     file = folder / name
     file.write_bytes(text.encode())
     return draft("orders", [read_sample(file, fields)])
 
 
-def types(found: Drafted) -> dict[str, str]:
-    return {field.name: str(field.type) for field in found.stream.fields}
+def types(definition: Draft) -> dict[str, str]:
+    return {field.name: str(field.type) for field in definition.stream.fields}
 
 
 def test_a_german_export(tmp_path: Path) -> None:
@@ -33,41 +33,41 @@ def test_a_german_export(tmp_path: Path) -> None:
         for i in range(1, 40)
     ]
     header = "\ufeffBestell-Nr;Kunde;Land;Betrag (€);Bestellt am;Größe"
-    found = drafted(tmp_path, "\r\n".join([header, *rows]) + "\r\n")
-    assert types(found) == {
+    definition = infer(tmp_path, "\r\n".join([header, *rows]) + "\r\n")
+    assert types(definition) == {
         "bestell_nr": "BIGINT", "Kunde": "STRING", "Land": "STRING", "betrag": "STRING", "betrag_num": "DOUBLE",
         "bestellt_am": "STRING", "grosse": "STRING", "at": "TIMESTAMP",
     }  # fmt: skip
-    assert (found.fitting, found.sampled) == (39, 39)
-    assert "to_timestamp(bestellt_am, 'dd.MM.yyyy HH:mm')" in found.sql
-    assert "sum(betrag_num)" in found.sql
-    assert found.view == "orders_by_land"
+    assert (definition.fitting, definition.sampled) == (39, 39)
+    assert "to_timestamp(bestellt_am, 'dd.MM.yyyy HH:mm')" in definition.sql
+    assert "sum(betrag_num)" in definition.sql
+    assert definition.view == "orders_by_land"
 
 
 def test_cells_that_are_empty_missing_or_padded_with_zeros(tmp_path: Path) -> None:
     text = "at,zip,n,ok,temp\n2024-05-17 10:05,01234,1,True,1.5\n2024-05-17 10:06,98765,,false,NA\n" + "".join(
         f"2024-05-17 10:{i},11111,2,TRUE,{i}\n" for i in range(10, 40)
     )
-    found = drafted(tmp_path, text)
-    assert types(found) == {
+    definition = infer(tmp_path, text)
+    assert types(definition) == {
         "at": "TIMESTAMP", "zip": "STRING", "n": "INT", "ok": "BOOLEAN", "temp": "STRING", "temp_num": "DOUBLE",
     }  # fmt: skip
-    assert found.fitting == 32
-    assert "avg(temp_num)" in found.sql
+    assert definition.fitting == 32
+    assert "avg(temp_num)" in definition.sql
 
 
 def test_rows_of_another_width_are_counted(tmp_path: Path) -> None:
-    found = drafted(tmp_path, "a,b\n1,2\n1,2\n1,2\n1\n")
-    [(reason, count)] = found.refused.items()
+    definition = infer(tmp_path, "a,b\n1,2\n1,2\n1,2\n1\n")
+    [(reason, count)] = definition.refused.items()
     assert "a CSV row whose number of cells differs from the header" in reason
     assert count == 1
     with pytest.raises(IngestError, match="most events would be refused"):
-        drafted(tmp_path, "a,b\n1,2\n1\n2\n3\n")
+        infer(tmp_path, "a,b\n1,2\n1\n2\n3\n")
 
 
 def test_other_delimiters_compressions_and_parquet(tmp_path: Path) -> None:
-    assert types(drafted(tmp_path, "a\tb c\n1\tx\n")) == {"a": "INT", "b_c": "STRING"}
-    assert types(drafted(tmp_path, "a|b\n1|x\n", name="data")) == {"a": "INT", "b": "STRING"}
+    assert types(infer(tmp_path, "a\tb c\n1\tx\n")) == {"a": "INT", "b_c": "STRING"}
+    assert types(infer(tmp_path, "a|b\n1|x\n", name="data")) == {"a": "INT", "b": "STRING"}
     packed = tmp_path / "packed.csv.gz"
     packed.write_bytes(gzip.compress(b"a,b\n1,2.5\n"))
     assert types(draft("s", [read_sample(packed)])) == {"a": "INT", "b": "DOUBLE"}
@@ -84,15 +84,15 @@ def test_other_delimiters_compressions_and_parquet(tmp_path: Path) -> None:
         ("a,b\n", "holds no event"),
     ],
 )
-def test_what_is_no_csv_with_a_header_is_refused(tmp_path: Path, text: str, words: str) -> None:
+def test_a_file_that_is_not_csv_with_a_header_is_refused(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(IngestError, match=words):
-        drafted(tmp_path, text, name="orders.csv")
+        infer(tmp_path, text, name="orders.csv")
 
 
 def test_columns_without_a_header_can_be_named(tmp_path: Path) -> None:
-    found = drafted(tmp_path, "15174,2020-07-30T23:17:36,add_to_cart\n", fields=("id", "at", "event"))
-    assert types(found) == {"id": "BIGINT", "at": "TIMESTAMP", "event": "STRING"}
-    assert found.fitting == 1
+    definition = infer(tmp_path, "15174,2020-07-30T23:17:36,add_to_cart\n", fields=("id", "at", "event"))
+    assert types(definition) == {"id": "BIGINT", "at": "TIMESTAMP", "event": "STRING"}
+    assert definition.fitting == 1
 
 
 def test_a_large_file_is_sampled_throughout(tmp_path: Path) -> None:
@@ -101,11 +101,11 @@ def test_a_large_file_is_sampled_throughout(tmp_path: Path) -> None:
         out.write("Ordered At,n\n")
         for i in range(200_000):
             out.write(f"2024-05-{1 + i // 8000:02d} 10:00,{i}\n")
-    found = draft("large", [read_sample(file)])
-    assert found.sampled < 30_000
-    assert found.fitting == found.sampled
-    assert found.span is not None
-    assert found.span.last_us - found.span.first_us == 24 * 86_400_000_000
+    definition = draft("large", [read_sample(file)])
+    assert definition.sampled < 30_000
+    assert definition.fitting == definition.sampled
+    assert definition.span is not None
+    assert definition.span.last_us - definition.span.first_us == 24 * 86_400_000_000
 
 
 def test_titles_become_names() -> None:
@@ -140,7 +140,7 @@ CELLS = {
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_every_row_fits_what_is_inferred(tmp_path: Path, data: st.DataObject) -> None:
+def test_every_row_fits_the_inferred_definition(tmp_path: Path, data: st.DataObject) -> None:
     columns = [
         "first",
         *data.draw(st.lists(st.sampled_from(["at", "Order ID", "amount", "x y", "ts"]), min_size=1, unique=True)),
@@ -151,6 +151,6 @@ def test_every_row_fits_what_is_inferred(tmp_path: Path, data: st.DataObject) ->
     lines = [delimiter.join(columns), *(delimiter.join(row) for row in rows if any(row))]
     if len(lines) == 1:
         return
-    found = drafted(tmp_path, "\n".join(lines) + "\n")
-    assert not found.left_out
-    assert found.fitting == found.sampled
+    definition = infer(tmp_path, "\n".join(lines) + "\n")
+    assert not definition.left_out
+    assert definition.fitting == definition.sampled

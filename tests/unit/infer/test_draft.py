@@ -11,25 +11,25 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import IngestError
-from headrace.infer import Drafted, draft
+from headrace.infer import Draft, draft
 from headrace.infer.names import plain_name, stream_name
 from headrace.infer.sample import read_sample
 
 TIME = "2024-05-17T10:{:02d}:{:02d}Z"
 
 
-def drafted(folder: Path, *events: dict[str, Any], name: str = "orders") -> Drafted:
+def infer(folder: Path, *events: dict[str, Any], name: str = "orders") -> Draft:
     file = folder / "orders.ndjson"
     file.write_text("".join(json.dumps(event) + "\n" for event in events))
     return draft(name, [read_sample(file)])
 
 
-def types(found: Drafted) -> dict[str, str]:
-    return {field.name: str(field.type) for field in found.stream.fields}
+def types(definition: Draft) -> dict[str, str]:
+    return {field.name: str(field.type) for field in definition.stream.fields}
 
 
-def test_types_are_the_narrowest_that_take_all_values(tmp_path: Path) -> None:
-    found = drafted(
+def test_types_are_the_narrowest_that_accept_all_values(tmp_path: Path) -> None:
+    definition = infer(
         tmp_path,
         {"a": 1, "b": 1, "c": 5_000_000_000, "d": True, "e": "x", "f": "2024-05-17", "g": "2024-05-17 10:05", "id": 1},
         {
@@ -43,13 +43,13 @@ def test_types_are_the_narrowest_that_take_all_values(tmp_path: Path) -> None:
             "id": 2,
         },
     )
-    assert types(found) == {
+    assert types(definition) == {
         "a": "INT", "b": "DOUBLE", "c": "BIGINT", "d": "BOOLEAN", "e": "STRING", "f": "DATE", "g": "TIMESTAMP",
         "id": "BIGINT",
     }  # fmt: skip
-    assert {field.name for field in found.stream.fields if not field.nullable} == {"g", "id"}
-    assert found.stream.event_time == "g"
-    assert (found.fitting, found.sampled) == (2, 2)
+    assert {field.name for field in definition.stream.fields if not field.nullable} == {"g", "id"}
+    assert definition.stream.event_time == "g"
+    assert (definition.fitting, definition.sampled) == (2, 2)
 
 
 @pytest.mark.parametrize(
@@ -71,53 +71,53 @@ def test_types_are_the_narrowest_that_take_all_values(tmp_path: Path) -> None:
         (["Fri, 17 May 2024 10:05:03 GMT", "Mon, 17 Jun 2024 10:05:03 GMT"], "to_timestamp(concat(regexp_extract(ts,"),
     ],
 )
-def test_times_in_other_forms_are_read_by_a_computed_field(tmp_path: Path, times: list[Any], expression: str) -> None:
-    found = drafted(tmp_path, *({"ts": time, "n": 1} for time in times))
-    assert found.stream.event_time == "at"
-    computed = next(field.computed for field in found.stream.fields if field.name == "at")
+def test_times_in_other_formats_are_read_by_a_computed_field(tmp_path: Path, times: list[Any], expression: str) -> None:
+    definition = infer(tmp_path, *({"ts": time, "n": 1} for time in times))
+    assert definition.stream.event_time == "at"
+    computed = next(field.computed for field in definition.stream.fields if field.name == "at")
     assert computed is not None
     assert computed.sql.startswith(expression)
-    assert found.fitting == 2
-    assert found.span is not None
-    assert 1970 + found.span.first_us // 31_556_952_000_000 == 2024
+    assert definition.fitting == 2
+    assert definition.span is not None
+    assert 1970 + definition.span.first_us // 31_556_952_000_000 == 2024
 
 
-def test_the_event_time_is_the_one_that_names_say(tmp_path: Path) -> None:
+def test_the_event_time_is_chosen_by_name(tmp_path: Path) -> None:
     event = {"updated_at": "2024-05-17T10:05:03Z", "created_at": "2024-05-17T10:05:03Z", "birth_date": "1970-05-17"}
-    assert drafted(tmp_path, event).stream.event_time == "created_at"
+    assert infer(tmp_path, event).stream.event_time == "created_at"
 
 
-def test_a_time_in_the_future_is_no_event_time(tmp_path: Path) -> None:
+def test_a_time_in_the_future_is_not_the_event_time(tmp_path: Path) -> None:
     event = {"at": "2999-05-17T10:05:03Z", "seen": "2024-05-17T10:05:03Z"}
-    assert drafted(tmp_path, event).stream.event_time == "seen"
+    assert infer(tmp_path, event).stream.event_time == "seen"
 
 
-def test_without_a_time_arrival_is_the_event_time_and_it_is_said(tmp_path: Path) -> None:
-    found = drafted(tmp_path, {"n": 1715940303, "when": "at noon"})
-    assert found.stream.event_time is None
-    assert "the time of arrival is the event time" in found.notes[0]
-    assert "window(_arrived, '1 minute')" in found.sql
+def test_without_a_time_arrival_is_the_event_time_and_a_note_says_so(tmp_path: Path) -> None:
+    definition = infer(tmp_path, {"n": 1715940303, "when": "at noon"})
+    assert definition.stream.event_time is None
+    assert "the time of arrival is the event time" in definition.notes[0]
+    assert "window(_arrived, '1 minute')" in definition.sql
 
 
-def test_patience_and_window_come_from_what_was_measured(tmp_path: Path) -> None:
-    found = drafted(tmp_path, *({"at": TIME.format(i // 60, (i - 40 * (i % 7 == 0)) % 60)} for i in range(300)))
-    assert found.stream.patience_ms == 60_000
-    assert "window(at, '1 minute')" in found.sql
-    days = drafted(tmp_path, *({"at": f"2024-{m:02d}-{d:02d}T00:00:00Z"} for m in range(1, 4) for d in range(1, 28)))
+def test_patience_and_window_come_from_the_sampled_times(tmp_path: Path) -> None:
+    definition = infer(tmp_path, *({"at": TIME.format(i // 60, (i - 40 * (i % 7 == 0)) % 60)} for i in range(300)))
+    assert definition.stream.patience_ms == 60_000
+    assert "window(at, '1 minute')" in definition.sql
+    days = infer(tmp_path, *({"at": f"2024-{m:02d}-{d:02d}T00:00:00Z"} for m in range(1, 4) for d in range(1, 28)))
     assert "window(at, '1 day')" in days.sql
     assert days.stream.patience_ms == 60_000
 
 
-def test_newest_first_is_seen(tmp_path: Path) -> None:
-    found = drafted(tmp_path, *({"at": TIME.format(59 - i, 0)} for i in range(50)))
-    assert found.span is not None
-    assert found.span.newest_first
-    assert found.stream.patience_ms == 60_000
-    assert any("newest events come first" in note for note in found.notes)
+def test_a_file_in_descending_order_is_recognized(tmp_path: Path) -> None:
+    definition = infer(tmp_path, *({"at": TIME.format(59 - i, 0)} for i in range(50)))
+    assert definition.span is not None
+    assert definition.span.newest_first
+    assert definition.stream.patience_ms == 60_000
+    assert any("newest events come first" in note for note in definition.notes)
 
 
-def test_the_view_counts_adds_up_and_counts_once(tmp_path: Path) -> None:
-    found = drafted(
+def test_the_view_has_a_count_a_sum_and_a_distinct_count(tmp_path: Path) -> None:
+    definition = infer(
         tmp_path,
         *(
             {"order_id": i, "customer": f"c{i % 40}", "country": ["DE", "FR", "IT"][i % 3], "zip": 10_000 + i % 9,
@@ -125,35 +125,35 @@ def test_the_view_counts_adds_up_and_counts_once(tmp_path: Path) -> None:
             for i in range(200)
         ),
     )  # fmt: skip
-    assert found.view == "orders_by_country"
-    view = found.sql[found.sql.index("CREATE MATERIALIZED") :]
+    assert definition.view == "orders_by_country"
+    view = definition.sql[definition.sql.index("CREATE MATERIALIZED") :]
     assert "sum(price)" in view
     assert "approx_count_distinct(customer)" in view
     assert "zip" not in view
 
 
-def test_what_cannot_be_a_field_is_named(tmp_path: Path) -> None:
-    found = drafted(
+def test_names_and_values_that_cannot_be_a_field_are_listed(tmp_path: Path) -> None:
+    definition = infer(
         tmp_path,
         {"ok": 1, "Ok": 2, "a b": 1, "_x": 1, "window": 1, "mixed": 1, "none": None},
         {"ok": 1, "Ok": 2, "a b": 1, "_x": 1, "window": 1, "mixed": "text", "none": None},
     )
-    assert types(found) == {"ok": "INT"}
-    assert set(found.left_out) == {"Ok", "a b", "_x", "window", "mixed", "none"}
-    assert "1 integer, 1 string" in found.left_out["mixed"]
-    assert found.fitting == 2
+    assert types(definition) == {"ok": "INT"}
+    assert set(definition.left_out) == {"Ok", "a b", "_x", "window", "mixed", "none"}
+    assert "1 integer, 1 string" in definition.left_out["mixed"]
+    assert definition.fitting == 2
 
 
 def test_a_few_values_of_another_kind_are_refused_and_counted(tmp_path: Path) -> None:
-    found = drafted(tmp_path, *({"n": i} for i in range(199)), {"n": "many"})
-    assert types(found) == {"n": "INT"}
-    assert found.fitting == 199
-    assert list(found.refused.values()) == [1]
+    definition = infer(tmp_path, *({"n": i} for i in range(199)), {"n": "many"})
+    assert types(definition) == {"n": "INT"}
+    assert definition.fitting == 199
+    assert list(definition.refused.values()) == [1]
 
 
 def test_names_that_are_keywords_and_comments_that_are_data(tmp_path: Path) -> None:
-    found = drafted(tmp_path, *({"select": "a\n); --`", "end": 5 * i, "at": TIME.format(i, 0)} for i in range(3)))
-    assert types(found) == {"select": "STRING", "end": "INT", "at": "TIMESTAMP"}
+    definition = infer(tmp_path, *({"select": "a\n); --`", "end": 5 * i, "at": TIME.format(i, 0)} for i in range(3)))
+    assert types(definition) == {"select": "STRING", "end": "INT", "at": "TIMESTAMP"}
 
 
 @pytest.mark.parametrize(
@@ -217,15 +217,15 @@ VALUES = {
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_every_event_of_a_known_schema_fits_what_is_inferred(tmp_path: Path, data: st.DataObject) -> None:
+def test_every_event_of_a_schema_fits_the_inferred_definition(tmp_path: Path, data: st.DataObject) -> None:
     names = data.draw(st.lists(st.sampled_from(["at", "ts", "page", "user_id", "amount", "order", "x"]), unique=True))
     schema = {name: data.draw(st.sampled_from(sorted(VALUES))) for name in ["plain", *names]}
     strategy = st.fixed_dictionaries({name: VALUES[of] for name, of in schema.items()})
     events = data.draw(st.lists(strategy, min_size=1, max_size=20))
-    found = drafted(tmp_path, *events)
-    assert not found.left_out
+    definition = infer(tmp_path, *events)
+    assert not definition.left_out
     # Whichever field is the event time, no more than its share of odd times may be refused.
-    assert found.sampled - found.fitting <= 0.01 * found.sampled
+    assert definition.sampled - definition.fitting <= 0.01 * definition.sampled
 
 
 def test_nested_values_are_arrays_structs_and_maps(tmp_path: Path) -> None:
@@ -240,19 +240,19 @@ def test_nested_values_are_arrays_structs_and_maps(tmp_path: Path) -> None:
         }
         for i in range(20)
     ]
-    found = drafted(tmp_path, *events)
-    assert types(found) == {
+    definition = infer(tmp_path, *events)
+    assert types(definition) == {
         "meta": "STRUCT<ts: TIMESTAMP, source: STRUCT<country: STRING>>",
         "tags": "ARRAY<STRING>",
         "items": "ARRAY<STRUCT<sku: STRING, price: DOUBLE>>",
         "scores": "MAP<STRING, INT>",
         "at": "TIMESTAMP",
     }
-    assert found.fitting == 20
-    assert set(found.left_out) == {"empty", "mixed"}
-    assert "at TIMESTAMP NOT NULL AS meta.ts" in " ".join(found.sql.split())
-    assert "meta.source.country AS meta_source_country" in found.sql
-    assert found.view == "orders_by_meta_source_country"
+    assert definition.fitting == 20
+    assert set(definition.left_out) == {"empty", "mixed"}
+    assert "at TIMESTAMP NOT NULL AS meta.ts" in " ".join(definition.sql.split())
+    assert "meta.source.country AS meta_source_country" in definition.sql
+    assert definition.view == "orders_by_meta_source_country"
 
 
 JSON = st.recursive(
@@ -275,5 +275,5 @@ JSON = st.recursive(
     )
 )
 def test_an_inferred_definition_accepts_any_json_of_its_sample(tmp_path: Path, events: list[Any]) -> None:
-    found = drafted(tmp_path, *({**event, "plain": 1} for event in events))
-    assert found.fitting == found.sampled, (found.sql, found.refused)
+    definition = infer(tmp_path, *({**event, "plain": 1} for event in events))
+    assert definition.fitting == definition.sampled, (definition.sql, definition.refused)

@@ -1,4 +1,4 @@
-"""Logs and other lines of text: a stream of FORMAT TEXT whose computed fields take the lines apart."""
+"""Logs and other lines of text: a stream of FORMAT TEXT whose computed fields extract parts of the lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace.infer import Drafted, draft
+from headrace.infer import Draft, draft
 from headrace.infer.sample import read_sample
 from headrace.ingest.formats.layout import Format
 from headrace.parse.frames import frame_lines
@@ -21,34 +21,34 @@ AGENT = ' "http://example.com/" "Mozilla/5.0 (X11; Linux \\"x\\")"'
 
 
 def line(i: int, form: str = COMMON + AGENT) -> str:
-    chosen = {"user": "ann" if i % 4 == 0 else "-", "method": ("GET", "POST")[i % 2], "page": i % 3}
-    return form.format(i=i, status=(200, 404)[i % 5 == 0], size="-" if i % 10 == 0 else i * 100, **chosen)
+    parts = {"user": "ann" if i % 4 == 0 else "-", "method": ("GET", "POST")[i % 2], "page": i % 3}
+    return form.format(i=i, status=(200, 404)[i % 5 == 0], size="-" if i % 10 == 0 else i * 100, **parts)
 
 
-def drafted(folder: Path, lines: list[str], name: str = "access.log") -> Drafted:
+def infer(folder: Path, lines: list[str], name: str = "access.log") -> Draft:
     file = folder / name
     text = "".join(one + "\n" for one in lines).encode()
     file.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
     return draft("log", [read_sample(file)])
 
 
-def parsed(found: Drafted, *lines: str) -> list[dict[str, Any]]:
-    """What the stream makes of these lines."""
-    read = Parser(found.stream).parse(
+def parse(definition: Draft, *lines: str) -> list[dict[str, Any]]:
+    """These lines as the stream parses them."""
+    result = Parser(definition.stream).parse(
         frame_lines("".join(one + "\n" for one in lines).encode()), time.time_ns() // 1000
     )
-    assert read.reasons is None or not any(read.reasons.to_pylist())
-    return read.columns.to_pylist()
+    assert result.reasons is None or not any(result.reasons.to_pylist())
+    return result.columns.to_pylist()
 
 
 @pytest.mark.parametrize("name", ["access.log", "access_log", "access.log.1", "access.txt", "access.log.gz"])
 def test_an_access_log_in_the_combined_format(tmp_path: Path, name: str) -> None:
-    found = drafted(tmp_path, [line(i) for i in range(40)], name)
-    assert (found.stream.format, found.stream.event_time) == ("text", "at")
-    assert (found.fitting, found.sampled) == (40, 40)
-    assert "FORMAT TEXT" in found.sql
-    assert "the combined format of Apache and nginx" in found.notes[0]
-    (row,) = parsed(found, line(20))
+    definition = infer(tmp_path, [line(i) for i in range(40)], name)
+    assert (definition.stream.format, definition.stream.event_time) == ("text", "at")
+    assert (definition.fitting, definition.sampled) == (40, 40)
+    assert "FORMAT TEXT" in definition.sql
+    assert "the combined format of Apache and nginx" in definition.notes[0]
+    (row,) = parse(definition, line(20))
     expected = {
         "value": line(20),
         "host": "10.0.0.20",
@@ -62,46 +62,54 @@ def test_an_access_log_in_the_combined_format(tmp_path: Path, name: str) -> None
         "at": datetime(2015, 5, 17, 8, 20, 3, tzinfo=UTC),
     }
     assert {name: row[name] for name in expected} == expected
-    assert [field.name for field in found.stream.fields] == list(expected)
+    assert [field.name for field in definition.stream.fields] == list(expected)
 
 
-def test_an_access_log_in_the_common_format_and_fields_that_are_never_there(tmp_path: Path) -> None:
+def test_an_access_log_in_the_common_format_and_fields_without_values(tmp_path: Path) -> None:
     lines = [line(i, COMMON.replace("{user}", "-")) for i in range(40)]
-    found = drafted(tmp_path, lines)
-    assert [field.name for field in found.stream.fields] == ["value", "host", "method", "path", "status", "bytes", "at"]
-    assert parsed(found, lines[7])[0]["bytes"] == 700
-    assert found.view == "log_by_path"
+    definition = infer(tmp_path, lines)
+    assert [field.name for field in definition.stream.fields] == [
+        "value",
+        "host",
+        "method",
+        "path",
+        "status",
+        "bytes",
+        "at",
+    ]
+    assert parse(definition, lines[7])[0]["bytes"] == 700
+    assert definition.view == "log_by_path"
 
 
 @pytest.mark.parametrize("month", ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"])
 def test_every_month_of_an_access_log_is_read(tmp_path: Path, month: str) -> None:
-    found = drafted(tmp_path, [line(i) for i in range(20)])
-    (row,) = parsed(found, line(1).replace("May", month))
+    definition = infer(tmp_path, [line(i) for i in range(20)])
+    (row,) = parse(definition, line(1).replace("May", month))
     assert row["at"].strftime("%b %d %H:%M") == f"{month} 17 08:01"
 
 
 def test_a_log_whose_lines_begin_with_a_time(tmp_path: Path) -> None:
     levels = ("INFO", "ERROR", "WARN")
     lines = [f"2024-05-17 10:{i:02}:03,123 {levels[i % 3]} [main] shop: order {i}, done" for i in range(40)]
-    found = drafted(tmp_path, lines, "app.log")
-    assert [field.name for field in found.stream.fields] == ["value", "level", "at"]
-    assert (found.stream.event_time, found.fitting, found.view) == ("at", 40, "log_by_level")
-    (row,) = parsed(found, lines[4])
+    definition = infer(tmp_path, lines, "app.log")
+    assert [field.name for field in definition.stream.fields] == ["value", "level", "at"]
+    assert (definition.stream.event_time, definition.fitting, definition.view) == ("at", 40, "log_by_level")
+    (row,) = parse(definition, lines[4])
     assert (row["level"], row["at"]) == ("ERROR", datetime(2024, 5, 17, 10, 4, 3, tzinfo=UTC))
-    assert parsed(found, "2024-05-17T10:04:03.5+02:00 x")[0]["at"] == datetime(
+    assert parse(definition, "2024-05-17T10:04:03.5+02:00 x")[0]["at"] == datetime(
         2024, 5, 17, 8, 4, 3, 500_000, tzinfo=UTC
     )
 
 
-def test_other_lines_are_a_stream_by_arrival_with_what_to_do_next(tmp_path: Path) -> None:
-    found = drafted(tmp_path, ["some words, as text", "and some more"], "notes.txt")
-    assert (found.stream.format, found.stream.event_time, found.fitting) == ("text", None, 2)
-    assert [field.name for field in found.stream.fields] == ["value"]
-    assert any("host STRING AS split_part(value, ' ', 1)" in note for note in found.notes)
-    assert any("the time of arrival is the event time" in note for note in found.notes)
+def test_other_lines_are_a_stream_by_arrival_with_notes(tmp_path: Path) -> None:
+    definition = infer(tmp_path, ["some words, as text", "and some more"], "notes.txt")
+    assert (definition.stream.format, definition.stream.event_time, definition.fitting) == ("text", None, 2)
+    assert [field.name for field in definition.stream.fields] == ["value"]
+    assert any("host STRING AS split_part(value, ' ', 1)" in note for note in definition.notes)
+    assert any("the time of arrival is the event time" in note for note in definition.notes)
 
 
-def test_rows_of_csv_are_no_lines_of_text(tmp_path: Path) -> None:
+def test_rows_of_csv_are_not_lines_of_text(tmp_path: Path) -> None:
     for name, text in [
         ("data.txt", "at,n,m\n2024-05-17 10:00:00,1,2\n2024-05-17 10:01:00,2,3\n"),
         ("data", "a|b\n1|x\n2|y\n"),

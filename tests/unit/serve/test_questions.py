@@ -97,7 +97,7 @@ def test_a_calendar_span_is_asked_for_by_its_bounds_as_the_refusal_says(tmp_path
         parse(f"CREATE STREAM s (a INT); CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM s "
               f"GROUP BY window(_arrived, '1 {unit}')")  # fmt: skip
     assert undeclared.value.fix == refused.value.fix
-    assert f"a calendar {unit} is asked for by its bounds" in str(refused.value)
+    assert f"a calendar {unit} is queried by its bounds" in str(refused.value)
     bounds = dict(re.findall(r"(start|end|window)=([0-9a-z-]+)", str(refused.value)))
     (row,) = ask(store, "daily", **bounds).rows()
     assert (row["window_end"] - row["window_start"]).days == days == row["count_all"]

@@ -17,7 +17,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_variable_wins_over_the_file_and_an_option_over_both(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_overrides_the_file_and_an_option_overrides_both(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder / "headrace.toml").write_text('port = 1\nlog_level = "debug"\nrehearse = false\nlease_s = "wrong"\n')
     monkeypatch.setenv("HEADRACE_PORT", "2")
     monkeypatch.setenv("HEADRACE_LEASE_S", "7")
@@ -36,7 +38,7 @@ def test_a_variable_wins_over_the_file_and_an_option_over_both(folder: Path, mon
         ("token", "", ""),
     ],
 )
-def test_a_variable_is_read_as_its_setting_is_typed(
+def test_a_variable_is_converted_to_the_type_of_its_setting(
     folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, value: object
 ) -> None:
     monkeypatch.setenv(f"headrace_{name}", text)
@@ -56,27 +58,27 @@ def test_a_variable_is_read_as_its_setting_is_typed(
         ("log_level", '"loud"', "found 'loud'; expected one of debug, info, warning, error"),
     ],
 )
-def test_a_value_that_does_not_fit_is_named(folder: Path, name: str, toml: str, sentence: str) -> None:
+def test_an_invalid_value_is_named(folder: Path, name: str, toml: str, sentence: str) -> None:
     (folder / "headrace.toml").write_text(f"{name} = {toml}\n")
     with pytest.raises(
         WorkspaceError, match=f"settings '{folder}/headrace.toml': '{name}' has an invalid value"
-    ) as refused:
+    ) as error:
         Workspace.open(folder)
-    assert sentence in str(refused.value)
+    assert sentence in str(error.value)
 
 
 def test_each_source_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given: dict[str, Any] = {"port": -1}
+    options: dict[str, Any] = {"port": -1}
     with pytest.raises(WorkspaceError, match=r"^'port' has an invalid value; found -1"):
-        Settings(**given)
+        Settings(**options)
     with pytest.raises(WorkspaceError, match=r"^options: 'port' has an invalid value"):
-        Workspace.open(folder, **given)
+        Workspace.open(folder, **options)
     monkeypatch.setenv("HEADRACE_APPEND_MB", "none")
     with pytest.raises(WorkspaceError, match=r"^variable HEADRACE_APPEND_MB: 'append_mb' has .* a whole number"):
         Workspace.open(folder)
 
 
-def test_what_is_no_setting_is_named(folder: Path) -> None:
+def test_an_unknown_setting_is_named(folder: Path) -> None:
     (folder / "headrace.toml").write_text("prot = 1\n")
     with pytest.raises(WorkspaceError, match="'prot' is not a setting; did you mean 'port'"):
         Workspace.open(folder)

@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from headrace.aggregate import REGISTRY
-from headrace.define.expression.coercion import INTERVAL, VOID, arithmetic_type, common_type
-from headrace.define.expression.functions import (
-    ALIASES,
-    FUNCTIONS,
-    NOT_HERE,
-    TYPE_NAMES,
-    UNSTABLE,
-    WHY_UNSTABLE,
-    operand_types,
-)
+from headrace.define.expression import hints
+from headrace.define.expression.coercion import CASTS, INTERVAL, VOID, arithmetic_type, common_type
+from headrace.define.expression.functions import ALIASES, FUNCTIONS, UNSTABLE, WHY_UNSTABLE, operand_types
 from headrace.define.expression.literals import parse_date, parse_timestamp
 from headrace.define.expression.parser import ExpressionParser
 from headrace.define.expression.patterns import refuse_pattern
@@ -39,28 +31,14 @@ from headrace.define.expression.terms import Term, render
 from headrace.define.mistakes import FollowUpError, Mistakes
 from headrace.define.rules import part_hint
 from headrace.define.tokens import END, Source, escape
-from headrace.errors import DefinitionError, did_you_mean
+from headrace.errors import DefinitionError
 from headrace.types import BOOLEAN, INT, STRING, TIMESTAMP, Expression, Type
 
 COMPARE = ("=", "<>", "<", "<=", ">", ">=", "<=>")
-_NUMBERS = ("INT", "BIGINT", "DOUBLE", "DECIMAL")
-CASTS = {
-    "STRING": ("STRING", "BOOLEAN", "DATE", "TIMESTAMP", *_NUMBERS),
-    "BOOLEAN": ("BOOLEAN", "STRING", *_NUMBERS),
-    "DATE": ("DATE", "STRING", "TIMESTAMP"),
-    "TIMESTAMP": ("TIMESTAMP", "STRING", "DATE"),
-    **dict.fromkeys(_NUMBERS, ("STRING", "BOOLEAN", *_NUMBERS)),
-}
-CAST_HINTS = {
-    ("DATE", "number"): "use datediff(x, DATE '1970-01-01')",
-    ("TIMESTAMP", "number"): "use unix_seconds(x), unix_millis(x) or unix_micros(x)",
-    ("number", "TIMESTAMP"): "use timestamp_seconds(x), timestamp_millis(x) or timestamp_micros(x)",
-    ("number", "DATE"): "use to_date(timestamp_seconds(x)) or timestamp_millis",
-}
 
 
 def parse_expression(text: str, types: Mapping[str, Type]) -> Expression:
-    """The expression that a text says, over fields of these types."""
+    """The expression of a text over fields of these types."""
     source = Source(text)
     return check(source, parse_tree(source), Scope(types))
 
@@ -75,7 +53,7 @@ def parse_tree(source: Source) -> Node:
 
 
 class Scope:
-    """The fields that an expression may name, whatever the case of their letters."""
+    """The fields that an expression may name; the case of letters does not matter."""
 
     def __init__(
         self,
@@ -108,7 +86,7 @@ def check(source: Source, node: Node, scope: Scope) -> Expression:
 
 
 def check_condition(source: Source, node: Node, scope: Scope, what: str) -> Expression:
-    """The same, for WHERE and FILTER."""
+    """The expression of a condition, for WHERE and FILTER."""
     expression = check(source, node, scope)
     if expression.type != BOOLEAN:
         raise source.error(
@@ -156,7 +134,7 @@ class Checker:
         raise AssertionError(f"no rule for {node}")
 
     def _terms(self, nodes: Sequence[Node], mistakes: Mistakes | None = None) -> list[Term]:
-        """The term of each node; the mistakes of all of them at once, with those that are known already."""
+        """The term of each node; raises all their mistakes at once, with those collected before."""
         return self._each((partial(self.term, node) for node in nodes), mistakes)
 
     def _each(self, checks: Iterable[Callable[[], Term]], mistakes: Mistakes | None = None) -> list[Term]:
@@ -177,20 +155,16 @@ class Checker:
             return self._part(node, Term("field", scope.fields[of][1], text=scope.fields[of][0]), node.name)
         if of and of not in scope.qualifiers:
             raise self._error(
-                node,
-                f"'{node.of}.{node.name}' is not defined here",
-                expected=f"a field of {scope.owner}",
+                node, f"'{node.of}.{node.name}' is not defined here", expected=f"a field of {scope.owner}"
             )
         if name in scope.fields:
             return Term("field", scope.fields[name][1], text=scope.fields[name][0])
         if name in scope.broken:
             raise FollowUpError(f"the declaration of '{node.name}' has a mistake", where=self.source.locate(node.at))
         if name in UNSTABLE:
-            raise self._error(node, f"{name} {WHY_UNSTABLE}", fix="use the event time or a field of the event")
-        known = "it has " + ", ".join(name for name, _ in scope.fields.values())
-        raise self._error(
-            node, f"{scope.owner} has no field '{node.name}'", fix=did_you_mean(name, scope.fields) or known
-        )
+            raise self._error(node, f"{name} {WHY_UNSTABLE}", fix=hints.USE_EVENT_TIME)
+        spellings = {lower: spelling for lower, (spelling, _) in scope.fields.items()}
+        raise self._error(node, f"{scope.owner} has no field '{node.name}'", fix=hints.similar_name(name, spellings))
 
     def name(self, node: Node) -> str | None:
         """The default name of a field or part."""
@@ -199,41 +173,42 @@ class Checker:
 
     def _part(self, node: Node, value: Term, name: str) -> Term:
         if value.type.name != "STRUCT":
-            fix = {"ARRAY": f"write {render(value)}[0].{name}", "MAP": f"write {render(value)}['{name}']"}
             raise self._error(
                 node,
                 f"{render(value)} is not a STRUCT, so it has no '{name}'",
                 found=str(value.type),
                 expected="a STRUCT",
-                fix=fix.get(value.type.name),
+                fix=hints.part_of_other_type(value, name),
             )
         parts = {part.lower(): (part, of) for part, of in value.type.parts}
         if name.lower() not in parts:
-            known = "it has " + ", ".join(part for part, _ in parts.values())
+            spellings = {lower: spelling for lower, (spelling, _) in parts.items()}
             raise self._error(
-                node, f"{render(value)} has no part '{name}'", fix=did_you_mean(name.lower(), parts) or known
+                node, f"{render(value)} has no part '{name}'", fix=hints.similar_name(name.lower(), spellings)
             )
         part, of = parts[name.lower()]
         return Term("part", of, (value,), text=part)
 
     def _item(self, node: Item) -> Term:
         value, key = self._terms((node.value, node.key))
-        taken = {"ARRAY": INT, "MAP": STRING}.get(value.type.name)
-        if taken is None:
+        key_type = {"ARRAY": INT, "MAP": STRING}.get(value.type.name)
+        if key_type is None:
             raise self._error(
                 node, f"{render(value)} has no elements", found=str(value.type), expected="an ARRAY or a MAP"
             )
-        if key.type != taken:
-            what = "an index, from 0" if taken == INT else "a key"
+        if key.type != key_type:
             raise self._error(
-                node.key, f"[ ] of {value.type} takes {what}", found=f"{key.type} ({render(key)})", expected=str(taken)
+                node.key,
+                f"[ ] of {value.type} takes {'an index, from 0' if key_type == INT else 'a key'}",
+                found=hints.describe(key),
+                expected=str(key_type),
             )
         return Term("item", value.type.inner, (value, key))
 
     def _condition(self, node: Node, of: str) -> Term:
         term = self.term(node)
         if term.type not in (BOOLEAN, VOID):
-            raise self._error(node, f"{of} takes conditions", found=f"{term.type} ({render(term)})", expected="BOOLEAN")
+            raise self._error(node, f"{of} takes conditions", found=hints.describe(term), expected="BOOLEAN")
         return term
 
     def _call(self, node: Call) -> Term:
@@ -258,11 +233,9 @@ class Checker:
                 raise self._error(
                     node.args[i],
                     f"{function.name}: '{parameter.name}' has an invalid value",
-                    found=f"{arg.type} ({render(arg)})",
+                    found=hints.describe(arg),
                     expected=expected,
-                    fix=_cast_hint(render(arg), expected)
-                    if parameter.kind == "STRING"
-                    else f"see {function.signature}",
+                    fix=hints.cast_to(arg, expected) if parameter.kind == "STRING" else f"see {function.signature}",
                 )
             if parameter.kind == "REGEX":
                 self.check_regex(node.args[i], function.name, arg.text)
@@ -273,9 +246,9 @@ class Checker:
             constant = self._time_constant(node, args[0], type_)
             if constant:
                 return constant
-        refused = function.refuse(args) if function.refuse else None
-        if refused:
-            raise self._error(node, f"{function.name}: {refused}")
+        reason = function.refuse(args) if function.refuse else None
+        if reason:
+            raise self._error(node, f"{function.name}: {reason}")
         return Term(function.name, type_, tuple(args))
 
     def _agree(self, function: Function, args: list[Term]) -> bool:
@@ -287,23 +260,13 @@ class Checker:
         name = ALIASES.get(name, name)
         if name in FUNCTIONS and not (name in UNSTABLE and not node.args):
             return FUNCTIONS[name]
-        if name in REGISTRY:
-            raise self._error(
-                node, f"the aggregate {name} cannot be used inside an expression", fix="make it a separate column"
-            )
-        if name in UNSTABLE:
-            raise self._error(node, f"{name} {WHY_UNSTABLE}", fix="use the event time or a field of the event")
-        if name in TYPE_NAMES:
-            raise self._error(node, f"{name}(…) is not a function", fix=f"write CAST(… AS {name.upper()})")
-        if name in NOT_HERE:
-            raise self._error(node, f"{name} cannot be used here: {NOT_HERE[name]}")
-        hint = did_you_mean(name, [*FUNCTIONS, *ALIASES, *REGISTRY]) or "docs/definitions.md lists those that are"
-        raise self._error(node, f"the function {name} is not available in definitions", fix=hint)
+        message, fix = hints.unknown_function(name)
+        raise self._error(node, message, fix=fix)
 
     def _no_common(self, node: Node, of: str, args: list[Term]) -> DefinitionError:
-        found = ", ".join(f"{arg.type} ({render(arg)})" for arg in args)
+        types = ", ".join(hints.describe(arg) for arg in args)
         return self._error(
-            node, f"{of}: the types are not compatible", found=found, fix="CAST one to the type of the other"
+            node, f"{of}: the types are not compatible", found=types, fix="CAST one to the type of the other"
         )
 
     def _operation(self, node: Operation) -> Term:
@@ -311,13 +274,13 @@ class Checker:
             return Term("NOT", BOOLEAN, (self._condition(node.args[0], "NOT"),))
         args = self._terms(node.args)
         if node.op in COMPARE:
-            args = self._compared(node, args)
+            args = self._comparison(node, args)
             return Term(node.op, BOOLEAN, tuple(args))
         if node.op == "||":
             return self._call(Call(node.at, "concat", node.args))
         return self._arithmetic(node, args)
 
-    def _compared(self, node: Node, args: list[Term]) -> list[Term]:
+    def _comparison(self, node: Node, args: list[Term]) -> list[Term]:
         types = [arg.type for arg in args]
         nested = next((arg for arg in args if arg.type.is_nested), None)
         if nested:
@@ -333,7 +296,7 @@ class Checker:
         return args
 
     def _time_of(self, node: Node, arg: Term, times: list[Type]) -> Term:
-        """A text next to a time is meant as a time: say so, and find out now whether it is one."""
+        """The literal of a text that is compared with a time or cast to one; an error if it is not a time."""
         day, time = parse_date(arg.text), parse_timestamp(arg.text)
         if TIMESTAMP not in times and day:
             return Term("literal", times[0], text=day)
@@ -355,12 +318,10 @@ class Checker:
             if arg.type == VOID and arg.is_literal:
                 raise self._error(child, f"{node.op} with NULL is NULL", fix="leave it out, or CAST(NULL AS DOUBLE)")
             if node.op == "DIV" and arg.type.name == "DOUBLE":
-                raise self._error(
-                    child, "DIV takes whole numbers", found=f"DOUBLE ({render(arg)})", fix="use floor(a / b)"
-                )
+                raise self._error(child, "DIV takes whole numbers", found=hints.describe(arg), fix="use floor(a / b)")
             if not arg.type.is_numeric and arg.type != VOID:
                 raise self._error(
-                    child, f"{node.op} takes numbers", found=f"{arg.type} ({render(arg)})", fix=_number_hint(arg, args)
+                    child, f"{node.op} takes numbers", found=hints.describe(arg), fix=hints.as_number(arg)
                 )
         if len(args) == 1:
             return Term("-", types[0], tuple(args))
@@ -369,7 +330,7 @@ class Checker:
     def _test(self, node: Test) -> Term:
         args = self._terms(node.args)
         if node.op in ("IN", "BETWEEN"):
-            args = self._compared(node, args)
+            args = self._comparison(node, args)
         elif node.op in ("LIKE", "ILIKE", "RLIKE"):
             self._check_pattern(node, args)
         elif node.op != "IS NULL" and args[0].type not in (BOOLEAN, VOID):
@@ -378,9 +339,9 @@ class Checker:
 
     def _check_pattern(self, node: Test, args: list[Term]) -> None:
         if args[0].type not in (STRING, VOID):
-            found = f"{args[0].type} ({render(args[0])})"
+            value = hints.describe(args[0])
             raise self._error(
-                node.args[0], f"{node.op} takes a text", found=found, fix=_cast_hint(render(args[0]), "STRING")
+                node.args[0], f"{node.op} takes a text", found=value, fix=hints.cast_to(args[0], "STRING")
             )
         if not _is_text(args[1]):
             raise self._error(node.args[1], f"the pattern of {node.op} must be a constant text", found=render(args[1]))
@@ -394,9 +355,9 @@ class Checker:
 
     def check_regex(self, node: Node, of: str, pattern: str) -> None:
         """Raise where a pattern cannot be used."""
-        refused = refuse_pattern(pattern)
-        if refused:
-            reason, fix = refused
+        refusal = refuse_pattern(pattern)
+        if refusal:
+            reason, fix = refusal
             raise self._error(node, f"the pattern of {of} cannot be used: {reason}", found=escape(pattern), fix=fix)
 
     def _case(self, node: Case) -> Term:
@@ -418,7 +379,7 @@ class Checker:
             raise self._error(
                 node,
                 f"{node.function} of {value.type} to {node.to} is not supported",
-                fix=CAST_HINTS.get((_family(value.type), _family(node.to))),
+                fix=hints.instead_of_cast(value.type, node.to),
             )
         return self._time_constant(node, value, node.to) or Term(node.function, node.to, (value,))
 
@@ -437,19 +398,3 @@ def _reads_a_field(term: Term) -> bool:
 
 def _is_text(term: Term) -> bool:
     return term.is_literal and term.type == STRING
-
-
-def _family(type_: Type) -> str:
-    return "number" if type_.is_numeric else type_.name
-
-
-def _cast_hint(sql: str, expected: str) -> str:
-    return f"write CAST({sql} AS {expected})"
-
-
-def _number_hint(arg: Term, args: list[Term]) -> str:
-    if arg.type.name == "TIMESTAMP":
-        return "for a difference write unix_millis(a) - unix_millis(b); to shift it, at - INTERVAL 1 MINUTE"
-    if arg.type.name == "DATE":
-        return "for a difference write datediff(a, b); to shift it, date_add(a, 1)"
-    return _cast_hint(render(arg), "DOUBLE")

@@ -1,4 +1,4 @@
-"""How Spark (ansi off) joins types: the common type of alternatives, the type of arithmetic.
+"""Types as Spark (ansi off) combines them: the common type of alternatives, the type of arithmetic, casts.
 
 Narrower than Spark on purpose: a STRING is never silently read as a number, nor a number as a BOOLEAN.
 """
@@ -13,26 +13,30 @@ VOID = Type("VOID")  # the type of NULL, and of a field whose type is not known:
 INTERVAL = Type("INTERVAL")  # only next to a TIMESTAMP
 
 _LEAST_SCALE = 6  # what Spark keeps of the scale when 38 digits do not suffice
+_NUMBERS = ("INT", "BIGINT", "DOUBLE", "DECIMAL")
+# From the name of a type to the types that it can be cast to.
+CASTS = {
+    "STRING": ("STRING", "BOOLEAN", "DATE", "TIMESTAMP", *_NUMBERS),
+    "BOOLEAN": ("BOOLEAN", "STRING", *_NUMBERS),
+    "DATE": ("DATE", "STRING", "TIMESTAMP"),
+    "TIMESTAMP": ("TIMESTAMP", "STRING", "DATE"),
+    **dict.fromkeys(_NUMBERS, ("STRING", "BOOLEAN", *_NUMBERS)),
+}
 
 
 def common_type(types: Sequence[Type]) -> Type | None:
     """The type that COALESCE, CASE, greatest, … of these have; None if there is none."""
     result = VOID
     for type_ in types:
-        joined = _join(result, type_)
-        if joined is None:
+        common = _join(result, type_)
+        if common is None:
             return None
-        result = joined
+        result = common
     return result
 
 
-def comparable(types: Sequence[Type]) -> bool:
-    """Whether values of these types can be compared with each other."""
-    return common_type(types) is not None
-
-
 def arithmetic_type(op: str, left: Type, right: Type) -> Type:
-    """The type of `left op right` for numbers; an integer literal comes as the DECIMAL it fits in, if need be."""
+    """The type of `left op right` for numbers; an integer literal comes as the DECIMAL it fits in, if necessary."""
     if op == "DIV":
         return BIGINT
     if VOID in (left, right):
@@ -51,7 +55,7 @@ def as_decimal(type_: Type) -> Type:
 
 
 def fit_decimal(precision: int, scale: int) -> Type:
-    """Spark's DECIMAL of a result, with scale given up when 38 digits do not suffice."""
+    """Spark's DECIMAL of a result: it reduces the scale when 38 digits do not suffice."""
     if precision <= 38:
         return decimal(precision, scale)
     return decimal(38, max(38 - (precision - scale), min(scale, _LEAST_SCALE)))

@@ -1,4 +1,4 @@
-"""Computed fields: what they may hold, and how DuckDB evaluates them, once, when the event is appended.
+"""Computed fields: what they may contain, and how DuckDB evaluates them, once, when the event is appended.
 
 Fields reach DuckDB with the types of `duckdb_types`, TIMESTAMP as TIMESTAMPTZ in a session whose TimeZone is UTC.
 Where Spark would wrap an overflowing integer, the value here is NULL.
@@ -44,20 +44,20 @@ def duckdb_sql(expression: Expression, types: Mapping[str, Type] | None = None) 
     """
     source = Source(expression.sql)
     node = parse_tree(source)
-    known = types or dict.fromkeys(_names(expression.sql), VOID)
-    term = _Applied(source, Scope(known)).term(node)
+    scope = Scope(types or dict.fromkeys(_names(expression.sql), VOID))
+    term = _AppliedChecker(source, scope).term(node)
     return f"TRY(CAST({translate(term)} AS {duckdb_type(expression.type)}))"
 
 
-class _Applied(Checker):
-    """Takes the patterns that RE2 takes: a stream that runs was checked when it was applied, by the rules of then."""
+class _AppliedChecker(Checker):
+    """Accepts every pattern that RE2 accepts: the release that applied the stream has checked it by its own rules."""
 
     def check_regex(self, node: Node, of: str, pattern: str) -> None:
         """Leave it to RE2."""
 
 
 def refuse_computed(term: Term) -> DefinitionError | None:
-    """Why a computed field cannot hold this, or None."""
+    """Why a computed field cannot contain this term, or None."""
     try:
         translate(term)
     except DefinitionError as e:
@@ -66,13 +66,13 @@ def refuse_computed(term: Term) -> DefinitionError | None:
 
 
 def translate(term: Term) -> str:
-    """The term in DuckDB's SQL; a date or time outside of the years 1 to 9999 is NULL, as in Spark's."""
+    """The term in DuckDB's SQL; a date or time outside of the years 1 to 9999 is NULL, as in Spark."""
     sql = _translate(term)
     return _in_years(sql, term) if makes_time(term) else sql
 
 
 def _in_years(sql: str, term: Term) -> str:
-    """The value in a list of its own: written out twice, DuckDB would compute it once, but outside of TRY."""
+    """The value in a list: if the expression occurred twice, DuckDB would compute it once, but outside of TRY."""
     first, last = (bound.replace("TIMESTAMP", "TIMESTAMPTZ") for bound in BOUNDS[term.type.name])
     return f"list_filter([TRY({sql})], lambda t: t BETWEEN {first} AND {last})[1]"
 
@@ -197,9 +197,9 @@ def _call(term: Term, args: list[str]) -> str:
         template = {"size": "cardinality({0})", "element_at": "map_extract_value({0}, {1})"}.get(term.op, template)
     if term.op == "substring":
         return _substring(args)
-    joined = {"*": ", ".join(args), "+": " || ".join(args)}
-    # In one go: an argument may itself hold {1}, as a pattern does.
-    return re.sub(r"\{([*+\d])\}", lambda match: joined.get(match[1]) or args[int(match[1])], template)
+    lists = {"*": ", ".join(args), "+": " || ".join(args)}
+    # In one pass: an argument may itself contain {1}, as a pattern can.
+    return re.sub(r"\{([*+\d])\}", lambda match: lists.get(match[1]) or args[int(match[1])], template)
 
 
 def _substring(args: list[str]) -> str:
@@ -207,8 +207,8 @@ def _substring(args: list[str]) -> str:
     from_end = f"length({text}) + {start}"
     first = f"(CASE WHEN {start} > 0 THEN {start} - 1 WHEN {start} < 0 THEN {from_end} WHEN {start} = 0 THEN 0 END)"
     last = f"({first} + {args[2]})" if len(args) > 2 else f"length({text})"
-    cut = f"substring({text}, greatest({first}, 0) + 1, greatest({last} - greatest({first}, 0), 0))"
-    return f"CASE WHEN {first} IS NOT NULL AND {last} IS NOT NULL THEN {cut} END"
+    piece = f"substring({text}, greatest({first}, 0) + 1, greatest({last} - greatest({first}, 0), 0))"
+    return f"CASE WHEN {first} IS NOT NULL AND {last} IS NOT NULL THEN {piece} END"
 
 
 def _names(sql: str) -> set[str]:

@@ -18,7 +18,7 @@ _TIME = (
     f"^{_BLANKS}(\\d{{4}}-\\d{{1,2}}-\\d{{1,2}}(?:[ T]\\d{{1,2}}:\\d{{1,2}}(?::\\d{{1,2}}(?:\\.\\d{{1,6}})?)?)?)"
     f"\\d*{_BLANKS}(Z|UTC|[+-]\\d{{2}}(?::?\\d{{2}})?)?{_BLANKS}$"
 )
-# Letters of a Java format: as DuckDB's strptime writes them, and exactly what Spark lets them match.
+# Letters of a Java format: the directive of DuckDB's strptime, and a pattern of what Spark accepts.
 FORMATS = {
     "yyyy": ("%Y", r"\d{4}"), "MM": ("%m", r"\d{2}"), "dd": ("%d", r"\d{2}"), "HH": ("%H", r"\d{2}"),
     "mm": ("%M", r"\d{2}"), "ss": ("%S", r"\d{2}"), "SSS": ("%g", r"\d{3}"), "SSSSSS": ("%f", r"\d{6}"),
@@ -69,9 +69,9 @@ def parse_format_sql(sql: str, value: Term, pattern: str, to: Type) -> str:
         else:
             plain = (text.strip("'") or "'") if text.startswith("'") else text
             python, matching = python + plain.replace("%", "%%"), matching + re.escape(plain)
-    parsed = f"try_strptime({sql}, {_text(python)})"
-    guarded = f"CASE WHEN regexp_full_match({sql}, {_text(matching)}) THEN {parsed} END"
-    return f"CAST({guarded} AS {_name(to)})"
+    time = f"try_strptime({sql}, {_text(python)})"
+    valid_time = f"CASE WHEN regexp_full_match({sql}, {_text(matching)}) THEN {time} END"
+    return f"CAST({valid_time} AS {_name(to)})"
 
 
 def _from_text(sql: str, to: Type, *, strict: bool) -> str:

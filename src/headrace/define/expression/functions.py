@@ -1,6 +1,6 @@
 """The one table of scalar functions that definitions may use: signatures, Spark's result types, DuckDB's translations.
 
-A function is in the table only if no value can make Spark fail (ansi off): one event must not stall a view.
+A function is in the table only if Spark (ansi off) fails for no value: one event must not stall a view.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP
 
 
 def operand_types(args: Sequence[Term]) -> list[Type]:
-    """The types for arithmetic: next to a DECIMAL, Spark takes an integer literal for as long as it is written."""
+    """The types for arithmetic: next to a DECIMAL, Spark gives an integer literal the precision of its digits."""
     if not any(arg.type.name == "DECIMAL" for arg in args):
         return [arg.type for arg in args]
     return [
@@ -84,7 +84,7 @@ def _refuse_zero(args: Sequence[Term]) -> str | None:
 
 
 def _refuse_empty(args: Sequence[Term]) -> str | None:
-    return "a pattern that matches nothing cannot separate" if matches_nothing(args[1].text) else None
+    return "a pattern that matches the empty text cannot separate" if matches_nothing(args[1].text) else None
 
 
 def _refuse_wide(args: Sequence[Term]) -> str | None:
@@ -93,8 +93,8 @@ def _refuse_wide(args: Sequence[Term]) -> str | None:
 
 
 def _refuse_group(args: Sequence[Term]) -> str | None:
-    group, there = int(args[2].text) if len(args) > 2 else 1, groups(args[1].text)
-    return f"group {group} of a pattern that has {there}; write ( ) around the part" if group > there else None
+    group, count = int(args[2].text) if len(args) > 2 else 1, groups(args[1].text)
+    return f"group {group} of a pattern that has {count}; write ( ) around the part" if group > count else None
 
 
 def _refuse_weekday(args: Sequence[Term]) -> str | None:

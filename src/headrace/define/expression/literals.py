@@ -62,8 +62,8 @@ def _double(text: str) -> tuple[str, Type] | str:
     value = float(text)
     if value in (float("inf"), float("-inf")):
         return f"{text} does not fit a DOUBLE"
-    spelled = repr(value).upper().replace("E+", "E")
-    return f"{spelled}D", DOUBLE
+    digits = repr(value).upper().replace("E+", "E")
+    return f"{digits}D", DOUBLE
 
 
 def parse_date(text: str) -> str | None:

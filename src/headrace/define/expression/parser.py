@@ -1,4 +1,4 @@
-"""Reads an expression by the precedence of Spark SQL; knows no field and no type."""
+"""Reads an expression with the precedence of Spark SQL; does not resolve fields or types."""
 
 from __future__ import annotations
 
@@ -172,10 +172,10 @@ class ExpressionParser(Reader):
         raise self.unexpected("a field, a constant or a function")
 
     def _number(self, token: Token, at: int, *, negative: bool) -> Node:
-        read = number(token.text, negative)
-        if isinstance(read, str):
-            raise self.error(token.start, read)
-        return Literal(at, *read)
+        literal = number(token.text, negative)
+        if isinstance(literal, str):
+            raise self.error(token.start, literal)
+        return Literal(at, *literal)
 
     def _word(self, token: Token) -> Node:
         after = self.ahead(1)

@@ -1,7 +1,7 @@
-"""Constant patterns of texts and times, found wrong here because a wrong one would stall a view.
+"""Checks constant patterns of texts and times: at run time, an invalid one would stall a view.
 
-Patterns of texts are those of RE2, which is what runs them, for views too: it takes time in proportion to the text and
-never recurses, while Java's would overflow its stack on a long text (docs/decisions/0023).
+Patterns of texts are RE2 patterns, in views too: RE2 runs in time linear in the text and never recurses, while Java's
+regular expressions would overflow the stack on a long text (docs/decisions/0023).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 _TRY = "SELECT regexp_matches('', ?)"
-# How often a letter may stand in a row in a format of times.
+# How often each letter may be repeated in a format of times.
 _FORMAT_LETTERS = {
     "y": range(1, 7), "M": range(1, 5), "S": range(1, 10), "D": range(1, 4), "E": range(1, 5), "z": range(1, 5),
     **dict.fromkeys("dHhms", (1, 2)), **dict.fromkeys("Xx", range(1, 6)), "a": (1,), "V": (2,), "O": (1, 4),
@@ -103,13 +103,13 @@ def re2_pattern(pattern: str, only: int | None = None) -> str:
 
 
 def re2_replacement(replacement: str) -> str:
-    r"""A replacement as RE2 writes it: \1 where ours has $1."""
+    r"""A replacement as RE2 writes it: \1 instead of $1."""
     parts = re.finditer(r"\\(.)|\$(\d)|(.)", replacement, re.DOTALL)
     return "".join(f"\\{part[2]}" if part[2] else (part[1] or part[3]).replace("\\", "\\\\") for part in parts)
 
 
 def is_format(pattern: str) -> bool:
-    """Whether a text is a format of times that Spark writes, and reads but for E, the day of the week."""
+    """Whether Spark can write times in this format; it can read them too, except for E, the day of the week."""
     letters = re.sub(r"'[^']*'", "", pattern)
     if not letters or "'" in letters or re.search(r"[{}#\[\]]", letters):
         return False
@@ -124,7 +124,7 @@ def _tokens(pattern: str) -> Iterator[tuple[str, str]]:
 
 
 def _unknown(kind: str, token: str) -> tuple[str, str] | None:
-    """What other engines know and RE2 does not, or reads in another way: its name, and what to write instead."""
+    """Syntax of other engines that RE2 lacks or reads differently: its name, and what to write instead."""
     match kind:
         case "group":
             return _GROUPS.get(token) or _unknown_flag(token)
@@ -179,6 +179,6 @@ def _re2() -> Any:
 
 @lru_cache(maxsize=1)
 def _database() -> Any:
-    import duckdb  # as late as this: few definitions have a pattern
+    import duckdb  # imported late: few definitions have a pattern
 
     return duckdb.connect(config={"threads": 1, "autoload_known_extensions": False})

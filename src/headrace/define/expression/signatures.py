@@ -1,4 +1,4 @@
-"""What a function takes: parameters, their kinds, and which argument fits which."""
+"""Signatures of functions: parameters, their kinds, and checks of arguments."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ class Parameter:
     repeats: bool = False
 
     def refuse(self, term: Term) -> str | None:
-        """What the parameter expects if the argument does not fit; None if it does."""
+        """What the parameter expects, if the argument is not that; else None."""
         if self.kind in CONSTANTS:
             return _refuse_constant(self.kind, term)
         if self.kind in ("ANY", "SAME") and term.type.is_nested:
             return "a single value"
         if self.kind in ("ANY", "SAME") or (term.type == VOID and not term.is_literal):
             return None
-        allowed = {name for kind in self.kind.split("|") for name in KINDS.get(kind, (kind,))}
-        return None if term.type.name in allowed else self.kind.replace("NESTED", "ARRAY|MAP").replace("|", " or ")
+        types = {name for kind in self.kind.split("|") for name in KINDS.get(kind, (kind,))}
+        return None if term.type.name in types else self.kind.replace("NESTED", "ARRAY|MAP").replace("|", " or ")
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Function:
     result: Result
     duckdb: str = ""  # the translation of a computed field, {0}, {1}, … its arguments; empty: not for computed fields
     aliases: tuple[str, ...] = ()
-    refuse: Callable[[Sequence[Term]], str | None] | None = None  # what else is wrong
+    refuse: Callable[[Sequence[Term]], str | None] | None = None  # other errors
     group: str = ""
 
     @cached_property
@@ -76,7 +76,7 @@ class Function:
         return tuple(parameters)
 
     def pair(self, count: int) -> list[Parameter] | None:
-        """The parameter of each of `count` arguments; None if that is too few or too many."""
+        """The parameter of each of `count` arguments; None if there are too few or too many."""
         parameters = list(self.parameters)
         least = sum(not (p.optional or p.repeats) for p in parameters)
         if parameters and parameters[-1].repeats:
@@ -89,7 +89,7 @@ class Function:
 
     @property
     def signature(self) -> str:
-        """The function as documents write it."""
+        """The function as in the documentation."""
         return f"{self.name}({self.takes})"
 
 

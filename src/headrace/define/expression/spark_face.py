@@ -1,6 +1,6 @@
-"""What Spark runs for a view: its expressions, with times kept within the years 1 to 9999 and without patterns.
+"""The expressions of a view as Spark runs them: times are limited to the years 1 to 9999, patterns are replaced.
 
-Patterns become columns that workers compute by RE2, in DuckDB, as they do for computed fields.
+A pattern becomes a column that workers compute with RE2, in DuckDB, as for computed fields.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from headrace.errors import DefinitionError
 from headrace.types import BOOLEAN, STRING, Expression, Type
 
 TEXT = "text"
-# Spark fails where these overflow: the number is checked before, not the time behind.
+# Spark fails if these overflow, so the number is checked before the call, not the time after it.
 EPOCHS = {"timestamp_seconds": 1_000_000, "timestamp_millis": 1_000}
 
 
 @dataclass(frozen=True)
 class Match:
-    """A column that holds what a pattern makes of a text."""
+    """A column with the result of a pattern on a text."""
 
     name: str
     text: str  # Spark SQL, over the fields and the columns before it
@@ -35,16 +35,16 @@ class Match:
 
 @dataclass(frozen=True)
 class SparkFace:
-    """A view whose expressions Spark runs as they are, once the columns of `matches` are there."""
+    """A view whose expressions Spark runs as they are, on rows that have the columns of `matches`."""
 
     view: View
     matches: tuple[Match, ...]
 
 
-@lru_cache(maxsize=1024)  # each step asks for them
+@lru_cache(maxsize=1024)  # each step needs them
 def spark_face(stream: Stream, view: View) -> SparkFace:
     """A view over a stream as Spark runs it."""
-    # A computed field may hold a time of any year where an older release wrote it.
+    # An older release may have written times of any year into a computed field.
     unsure = {f.name for f in stream.fields if f.computed and f.type.name in TIMES and f.name != stream.event_time}
     writer = _Writer(stream.types(), frozenset(unsure))
     face = replace(
@@ -87,15 +87,15 @@ class _Writer:
         source = Source(expression.sql)
         try:
             term = Checker(source, Scope(self._types)).term(parse_tree(source))
-        except DefinitionError as e:  # an older release took it; its place is not in a file
+        except DefinitionError as e:  # an older release accepted it; its place is not in a file
             raise DefinitionError(e.message, found=e.found, expected=e.expected, fix=e.fix) from e
-        return Expression(render(self._written(term)), expression.type)
+        return Expression(render(self._term(term)), expression.type)
 
-    def _written(self, term: Term) -> Term:
+    def _term(self, term: Term) -> Term:
         nested = makes_times(term)
-        term = replace(term, args=tuple(self._written(arg) for arg in term.args))
+        term = replace(term, args=tuple(self._term(arg) for arg in term.args))
         if term.op in PATTERNS:
-            return self._matched(term)
+            return self._match_column(term)
         if term.op == "parse_url" and len(term.args) > 2:
             return replace(term, args=(*term.args[:2], Term("sql", STRING, text=_quoted(render(term.args[2])))))
         if term.op in EPOCHS:
@@ -106,7 +106,7 @@ class _Writer:
             return Term("sql", term.type, text=_within(render(term), *BOUNDS[term.type.name], once=nested))
         return term
 
-    def _matched(self, term: Term) -> Term:
+    def _match_column(self, term: Term) -> Term:
         text = render(term.args[0])
         duckdb = translate(replace(term, args=(Term("field", STRING, text=TEXT), *term.args[1:]), negated=False))
         name = f"_match_{len(self.matches)}"
@@ -116,13 +116,13 @@ class _Writer:
 
 
 def _quoted(key: str) -> str:
-    """Spark takes the key of a URL for a pattern: one that is not valid would fail the job."""
+    """Spark reads the key of a URL as a pattern: an invalid one would fail the job."""
     start, end, inside = (escape(text) for text in (r"\Q", r"\E", r"\E\\E\Q"))
     return f"concat({start}, replace({key}, {end}, {inside}), {end})"
 
 
 def _within(sql: str, first: str, last: str, *, once: bool) -> str:
-    """SQL for the value, NULL outside of the bounds. A long text is not to be there twice for each level of it."""
+    """SQL for the value, NULL outside of the bounds; with `once`, `sql` occurs once: nested, it would grow too long."""
     if once:
         return f"filter(array({sql}), t -> t BETWEEN {first} AND {last})[0]"
     return f"CASE WHEN {sql} BETWEEN {first} AND {last} THEN {sql} END"

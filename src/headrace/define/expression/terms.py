@@ -1,4 +1,4 @@
-"""Expressions with types: what a checked expression is, and how it is written as canonical Spark SQL."""
+"""Checked expressions with types, and their canonical Spark SQL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.define.reader import RESERVED
 from headrace.define.tokens import escape
 from headrace.types import Type
 
-# Words that Spark or our own parser would read as something else where a field stands.
+# Words that Spark or this parser would not read as the name of a field.
 KEYWORDS = RESERVED | {
     "ALL", "ARRAY", "CURRENT_DATE", "CURRENT_PATH", "CURRENT_TIME", "CURRENT_TIMESTAMP", "CURRENT_USER", "DATE",
     "EXISTS", "FILTER", "INTERVAL", "LOCALTIME", "MAP", "OVER", "SESSION_USER", "STRUCT", "TIME", "TIMESTAMP", "USER",
@@ -29,10 +29,10 @@ PREDICATES = ("IS NULL", "IS TRUE", "IS FALSE", "IN", "BETWEEN", "LIKE", "ILIKE"
 
 @dataclass(frozen=True)
 class Term:
-    """A checked expression. `op` says what it is, and with `args` all that there is to it.
+    """A checked expression: an operator or function `op` and its `args`.
 
-    `field`, `part` and `literal` have `text`, and so has `sql`, which is rendered as it is; CASE has condition, value,
-    …, and an ELSE when their number is odd.
+    `field`, `part`, `literal` and `sql` have `text`; that of `sql` is rendered as it is. The args of CASE are
+    condition, value, condition, value, …, and the ELSE value if their number is odd.
     """
 
     op: str
@@ -47,7 +47,7 @@ class Term:
 
 
 def quote(name: str) -> str:
-    """A name as Spark SQL takes it, in backticks only where Spark needs them."""
+    """A name in Spark SQL, in backticks only if it needs them."""
     if _PLAIN.match(name) and name.upper() not in KEYWORDS:
         return name
     return "`" + name.replace("`", "``") + "`"
@@ -84,8 +84,8 @@ def render(term: Term) -> str:
             return f"-{_within(args[0], PRIMARY)}"
         case op if op in LEVELS:
             level = LEVELS[op]
-            left = level + 1 if level == COMPARISON else level
-            return f"{_within(args[0], left)} {op} {_within(args[1], level + 1)}"
+            least = level + 1 if level == COMPARISON else level
+            return f"{_within(args[0], least)} {op} {_within(args[1], level + 1)}"
         case _:
             return f"{term.op}({', '.join(render(arg) for arg in args)})"
 

@@ -1,1 +1,1 @@
-"""Definitions in Python: `hr.Stream`, `hr.View` and what they are made of."""
+"""Definitions in Python: `hr.Stream`, `hr.View` their queries, and definition files."""

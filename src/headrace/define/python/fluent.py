@@ -1,6 +1,6 @@
 """Definitions in Python: hr.Stream, hr.View, hr.window and the aggregates.
 
-They make what SQL makes: equal objects, by the same rules.
+The objects are equal to those of SQL, by the same rules.
 """
 
 from __future__ import annotations
@@ -9,24 +9,28 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import timedelta
-from typing import TypeVar
+from functools import cache
+from inspect import Parameter, Signature
+from typing import Any, TypeVar
 
-from headrace.aggregate import REGISTRY
+from headrace.aggregate import REGISTRY, Aggregate
 from headrace.define import model
 from headrace.define.columns import make_aggregate, make_parameter, read_arguments
 from headrace.define.durations import SECOND_MS, parse_duration
 from headrace.define.expression.check import Checker, Scope, check, check_condition, parse_tree
 from headrace.define.loosening import fields_read
 from headrace.define.mistakes import Mistakes, placed
-from headrace.define.python.aggregates import aggregate_function
-from headrace.define.python.query import Aggregation, Query, caller, written
+from headrace.define.python.query import Aggregation, Query, caller, source_of
 from headrace.define.rules import check_distinct, check_event_time, check_format, check_key, check_name, make_window
-from headrace.define.sql.statements import Statements, read_fields
+from headrace.define.sql.streams import read_fields
+from headrace.define.sql.views import ViewReader
 from headrace.define.tokens import END, Source
 from headrace.errors import DefinitionError, Location
 from headrace.types import Expression
 
 Definition = TypeVar("Definition", model.Stream, model.View)
+
+_WHERE = Parameter("where", Parameter.KEYWORD_ONLY, default=None, annotation="str | None")
 
 # What is declared while a definition file runs, with its place; None outside of one.
 declared: ContextVar[list[tuple[model.Stream | model.View, Location]] | None] = ContextVar("declared", default=None)
@@ -47,14 +51,14 @@ def Stream(  # noqa: N802 - reads as the noun it makes
     at = caller()
     with placed(at):
         check_name(name, "stream")
-        typed = read_fields(written(fields, "the list of fields"))
+        typed_fields = read_fields(source_of(fields, "the list of fields"))
         patience_ms = _milliseconds(patience)
         if event_time is None and patience_ms:
             raise DefinitionError(f"stream '{name}' has a patience but no event_time", fix='add event_time="at"')
         if event_time is not None:
-            event_time = check_event_time(event_time, typed, name)
-        format = check_format(format, typed, name)
-        return _declare(model.Stream(name, typed, event_time, patience_ms, format), at)
+            event_time = check_event_time(event_time, typed_fields, name)
+        format = check_format(format, typed_fields, name)
+        return _declare(model.Stream(name, typed_fields, event_time, patience_ms, format), at)
 
 
 def View(name: str, query: Query, *, schedule: str | timedelta | None = None) -> model.View:  # noqa: N802
@@ -64,7 +68,7 @@ def View(name: str, query: Query, *, schedule: str | timedelta | None = None) ->
         check_name(name, "view")
         if not isinstance(query, Query):
             raise DefinitionError(
-                f"view '{name}' is not given a query", found=type(query).__name__, fix="write visits.group_by(…).agg(…)"
+                f"view '{name}' needs a query", found=type(query).__name__, fix="write visits.group_by(…).agg(…)"
             )
         return _declare(_build(name, query, _schedule_ms(schedule)), at)
 
@@ -80,15 +84,53 @@ def window(
         for name in (start, end):
             if name is not None:
                 check_name(name, "column")
-        made = make_window(_milliseconds(size), None if slide is None else _milliseconds(slide))
-        return replace(made, start_name=start, end_name=end)
+        window_ = make_window(_milliseconds(size), None if slide is None else _milliseconds(slide))
+        return replace(window_, start_name=start, end_name=end)
 
 
 def __getattr__(name: str) -> Callable[..., Aggregation]:
     """hr.count, hr.sum and the others: a function for each aggregate of the registry."""
     if name in REGISTRY:
-        return aggregate_function(REGISTRY[name])
+        return _aggregate_function(REGISTRY[name])
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+@cache
+def _aggregate_function(cls: type[Aggregate]) -> Callable[..., Aggregation]:
+    """The function `hr.<name>`: its arguments as texts, its parameters as values, and `where`."""
+    signature = _signature(cls)
+
+    def function(*args: Any, **kwargs: Any) -> Aggregation:
+        try:
+            values = signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            message = f"hr.{cls.name} is called wrongly: {error}"
+            raise DefinitionError(message, expected=f"hr.{cls.signature()}", where=caller()) from None
+        arguments = [values[each.name] for each in cls.takes if values.get(each.name) is not None]
+        return Aggregation(
+            cls,
+            tuple(source_of(argument, f"the argument of {cls.name}") for argument in arguments),
+            tuple(values[each.name] for each in cls.constants),
+            None if values.get("where") is None else source_of(values["where"], "a condition"),
+            caller(),
+        )
+
+    function.__name__ = function.__qualname__ = cls.name
+    function.__doc__ = cls.summary
+    function.__signature__ = signature  # type: ignore[attr-defined]  # what inspect and help show
+    return function
+
+
+def _signature(cls: type[Aggregate]) -> Signature:
+    kind = Parameter.POSITIONAL_OR_KEYWORD
+    takes = [
+        Parameter(each.name, kind, default=None, annotation="str | None")
+        if each.optional
+        else Parameter(each.name, kind, annotation="str")
+        for each in cls.takes
+    ]
+    constants = [Parameter(each.name, kind, annotation=each.type.__name__) for each in cls.constants]
+    return Signature([*takes, *constants, _WHERE], return_annotation="Aggregation")
 
 
 def _build(name: str, query: Query, schedule_ms: int | None) -> model.View:
@@ -120,8 +162,8 @@ def _where(query: Query, scope: Scope) -> Expression | None:
     mistakes.check()
     if len(conditions) < 2:
         return conditions[0] if conditions else None
-    joined = Source(" AND ".join(f"({condition.sql})" for condition in conditions))
-    return check(joined, parse_tree(joined), scope)
+    conjunction = Source(" AND ".join(f"({condition.sql})" for condition in conditions))
+    return check(conjunction, parse_tree(conjunction), scope)
 
 
 def _groups(query: Query, scope: Scope, mistakes: Mistakes) -> tuple[list[model.Key], model.Window | None]:
@@ -141,7 +183,7 @@ def _groups(query: Query, scope: Scope, mistakes: Mistakes) -> tuple[list[model.
 
 
 def _key(name: str | None, source: Source, scope: Scope) -> model.Key:
-    reader = Statements(source)
+    reader = ViewReader(source)
     item = reader.item()
     if reader.next.kind != END:
         raise reader.unexpected("an operator or the end of the key")
@@ -158,9 +200,10 @@ def _column(name: str, aggregation: Aggregation, scope: Scope) -> model.Column:
     with placed(aggregation.at):
         check_name(name, "column")
         cls, where = aggregation.of, aggregation.where
-        written_ = [(source, parse_tree(source)) for source in aggregation.arguments]
-        arguments = read_arguments(cls, written_, scope)
-        parameters = [make_parameter(cls, *given) for given in zip(cls.constants, aggregation.parameters, strict=True)]
+        nodes = [(source, parse_tree(source)) for source in aggregation.arguments]
+        arguments = read_arguments(cls, nodes, scope)
+        pairs = zip(cls.constants, aggregation.parameters, strict=True)
+        parameters = [make_parameter(cls, parameter, value) for parameter, value in pairs]
         condition = check_condition(where, parse_tree(where), scope, "where") if where else None
         return model.Column(name, make_aggregate(cls, arguments, tuple(parameters), condition))
 

@@ -24,7 +24,7 @@ def caller() -> Location:
     return Location(frame.f_code.co_filename, line or frame.f_lineno, (column or 0) + 1)
 
 
-def written(text: object, what: str) -> Source:
+def source_of(text: object, what: str) -> Source:
     """A piece of SQL in a Python file, with its place."""
     if not isinstance(text, str):
         raise DefinitionError(f"{what} is a text", found=type(text).__name__, fix="write it in quotes", where=caller())
@@ -44,7 +44,7 @@ class Aggregation:
 
 @dataclass(frozen=True)
 class Query:
-    """A stream with what is asked of it, as written; frozen, each step makes a new one."""
+    """A query over a stream, as written; immutable: each method returns a new one."""
 
     stream: Any  # the model's Stream, which builds on this module
     conditions: tuple[Source, ...] = ()
@@ -53,12 +53,12 @@ class Query:
 
     def where(self, condition: str) -> Query:
         """Only events for which the condition is true; several are joined by AND."""
-        return replace(self, conditions=(*self.conditions, written(condition, "a condition")))
+        return replace(self, conditions=(*self.conditions, source_of(condition, "a condition")))
 
-    def group_by(self, *keys: Any, **named: Any) -> Query:
+    def group_by(self, *keys: Any, **keys_by_name: Any) -> Query:
         """Keys as texts, named ones by keyword, and at most one hr.window(…)."""
         at = caller()
-        groups = [(None, _key(key), at) for key in keys] + [(name, _key(key), at) for name, key in named.items()]
+        groups = [(None, _key(key), at) for key in keys] + [(name, _key(key), at) for name, key in keys_by_name.items()]
         return replace(self, groups=(*self.groups, *groups))
 
     def agg(self, **columns: Aggregation) -> Query:
@@ -75,15 +75,15 @@ class Query:
 
 
 class Queryable:
-    """What can begin a query."""
+    """The methods of a stream that begin a query."""
 
     def where(self, condition: str) -> Query:
         """Only events for which the condition is true."""
         return Query(self).where(condition)
 
-    def group_by(self, *keys: Any, **named: Any) -> Query:
+    def group_by(self, *keys: Any, **keys_by_name: Any) -> Query:
         """Keys as texts, named ones by keyword, and at most one hr.window(…)."""
-        return Query(self).group_by(*keys, **named)
+        return Query(self).group_by(*keys, **keys_by_name)
 
     def agg(self, **columns: Aggregation) -> Query:
         """The columns of a view over all events."""
@@ -91,4 +91,4 @@ class Queryable:
 
 
 def _key(key: object) -> object:
-    return written(key, "a key") if isinstance(key, str) else key
+    return source_of(key, "a key") if isinstance(key, str) else key

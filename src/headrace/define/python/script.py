@@ -1,4 +1,4 @@
-"""Runs a Python definition file in a namespace of its own and collects the streams and views it declares."""
+"""Runs a Python definition file and collects its streams and views; the only module that executes a user's code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.errors import DefinitionError, HeadraceError, Location
 
 
 def run_script(path: Path, text: str) -> list[tuple[Stream | View, Location]]:
-    """Every stream and view that the file makes, and those of other modules that it binds to a name."""
+    """Every stream and view that the file declares, and those of other modules that it imports."""
     records: list[tuple[Stream | View, Location]] = []
     token = declared.set(records)
     namespace: dict[str, Any] = {"__name__": f"definitions.{path.stem}", "__file__": str(path)}
@@ -25,13 +25,13 @@ def run_script(path: Path, text: str) -> list[tuple[Stream | View, Location]]:
         e.where = e.where or _place(path, e.__traceback__)
         raise e.with_traceback(None) from None
     except (Exception, SystemExit) as e:
-        said = str(e) if isinstance(e, HeadraceError) else f"{type(e).__name__}: {e}"
-        raise DefinitionError(f"the file raised {said}", where=_place(path, e.__traceback__)) from None
+        message = str(e) if isinstance(e, HeadraceError) else f"{type(e).__name__}: {e}"
+        raise DefinitionError(f"the file raised {message}", where=_place(path, e.__traceback__)) from None
     finally:
         declared.reset(token)
-    made = {id(definition) for definition, _ in records}
+    own_ids = {id(definition) for definition, _ in records}
     bound = {id(value): value for value in namespace.values() if isinstance(value, Stream | View)}
-    others = [(value, Location(str(path), 1, 1)) for key, value in bound.items() if key not in made]
+    others = [(value, Location(str(path), 1, 1)) for key, value in bound.items() if key not in own_ids]
     return [*others, *records]
 
 

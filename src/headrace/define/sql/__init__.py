@@ -1,1 +1,1 @@
-"""Definitions in SQL: statements, the SELECT of a view, windows."""
+"""Definitions in SQL: CREATE STREAM, CREATE MATERIALIZED VIEW, the SELECT of a view, windows."""

@@ -58,8 +58,8 @@ class _Builder:
         self.mistakes = Mistakes(select.mistakes)
         self.keys: list[Key] = []
         self.window: Window | None = None
-        self.names: dict[str, str] = {}  # that SELECT gives to the bounds of the window
-        self.grouped = True  # GROUP BY is understood
+        self.names: dict[str, str] = {}  # of the bounds of the window, by SELECT
+        self.groups_are_valid = True
 
     def view(self) -> View:
         self._read_groups()
@@ -100,20 +100,20 @@ class _Builder:
         return self.source.error(at, message, **more)
 
     def _read_groups(self) -> None:
-        known = len(self.mistakes.errors)
-        named = False
+        errors_before = len(self.mistakes.errors)
+        names_window = False
         if self.select.table_window:
             with self.mistakes.collect():
                 self.window = read_window(self.source, self.select.table_window, self.stream)
-        groups = [self._selected(node) for node in self.select.groups]
+        groups = [self._resolve(node) for node in self.select.groups]
         declared = self.select.table_window or any(_is_window_call(node) for node, _ in groups)
         for node, alias in groups:
             with self.mistakes.collect():
                 if _is_window_call(node):
-                    named = True
+                    names_window = True
                     self._set_window(node)
                 elif window_bound(self.source, node):
-                    named = True
+                    names_window = True
                     if not declared:
                         raise self._error(
                             node.at,
@@ -123,11 +123,11 @@ class _Builder:
                 else:
                     self.keys.append(self._key(node, alias))
         with self.mistakes.collect():
-            if self.window and not named:
+            if self.window and not names_window:
                 raise self._error(
                     self.select.at, "the window is not in GROUP BY", fix="GROUP BY window_start, window_end, …"
                 )
-        self.grouped = len(self.mistakes.errors) == known
+        self.groups_are_valid = len(self.mistakes.errors) == errors_before
 
     def _set_window(self, node: Node) -> None:
         if self.window:
@@ -135,8 +135,8 @@ class _Builder:
         assert isinstance(node, Call), "a window is a call"
         self.window = read_window(self.source, node, self.stream)
 
-    def _selected(self, node: Node) -> tuple[Node, str | None]:
-        """What GROUP BY names by its place or its alias in SELECT; as in Spark, a field comes before an alias."""
+    def _resolve(self, node: Node) -> tuple[Node, str | None]:
+        """The expression that GROUP BY names by position or alias in SELECT; as in Spark, a field precedes an alias."""
         items = self.select.items
         if isinstance(node, Literal) and node.type == INT and 1 <= int(node.text) <= len(items):
             item = items[int(node.text) - 1]
@@ -171,11 +171,11 @@ class _Builder:
                     ):
                         return item.alias
                 except DefinitionError:
-                    continue  # reported when the item itself is looked at
+                    continue  # reported when the item itself is checked
         return None
 
     def _check_key(self, item: Item) -> None:
-        """An item that is no aggregate is a bound of the window, or a key."""
+        """Check an item that is not an aggregate: it is a bound of the window, or a key."""
         node = item.node
         bound = window_bound(self.source, node)
         if bound:
@@ -184,23 +184,23 @@ class _Builder:
         if isinstance(node, Star):
             raise self._error(node.at, "SELECT * is not supported in a view", fix="name the keys and the aggregates")
         expression = check(self.source, node, self.scope)
-        named = [key.name for key in self.keys if key.expression == expression]
-        if item.alias and named and item.alias not in named:
+        names = [key.name for key in self.keys if key.expression == expression]
+        if item.alias and names and item.alias not in names:
             raise self._error(
-                node.at, f"{expression.sql} is selected as '{named[0]}' and as '{item.alias}'", fix="keep one"
+                node.at, f"{expression.sql} is selected as '{names[0]}' and as '{item.alias}'", fix="keep one"
             )
-        if not named and self.grouped:
+        if not names and self.groups_are_valid:
             raise self._not_grouped(item, expression)
 
     def _name_bound(self, bound: Bound, item: Item) -> None:
         node, alias = item.node, item.alias
-        if self.window is None and self.grouped:
+        if self.window is None and self.groups_are_valid:
             raise self._error(
                 node.at, "SELECT names a window, but GROUP BY has none",
                 fix=f"GROUP BY window({self.stream.time_column}, '1 minute')",
             )  # fmt: skip
         if alias is None or alias.lower() == f"window_{bound}" or (bound == "both" and alias.lower() == "window"):
-            return  # the name that it has anyway
+            return  # the default name
         if bound == "both":
             raise self._error(
                 node.at,

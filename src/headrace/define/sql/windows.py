@@ -27,7 +27,7 @@ Bound = LiteralType["start", "end", "both"]
 
 
 def window_bound(source: Source, node: Node) -> Bound | None:
-    """Which bound of the window an expression is, `both` if it is the window itself; None if it is something else."""
+    """The bound of the window that an expression names, `both` for the window itself; None for other expressions."""
     if isinstance(node, Call):
         name = node.name.lower()
         return "start" if name in START_CALLS else "end" if name in END_CALLS else "both" if name == "window" else None
@@ -58,12 +58,12 @@ def _check_column(source: Source, node: Node, stream: Stream) -> None:
     time = stream.time_column
     if isinstance(node, Name) and node.name.lower() == time.lower():
         return
-    declared = f"WATERMARK FOR {node.name}" if isinstance(node, Name) and not stream.event_time else None
+    watermark = f"WATERMARK FOR {node.name}" if isinstance(node, Name) and not stream.event_time else None
     raise source.error(
         node.at,
         f"a window is over the event time of the stream; that of '{stream.name}' is '{time}'",
         found=f"'{node.name}'" if isinstance(node, Name) else "an expression",
-        fix=f"declare {declared} in the stream, or write {time}" if declared else f"write {time}",
+        fix=f"declare {watermark} in the stream, or write {time}" if watermark else f"write {time}",
     )
 
 

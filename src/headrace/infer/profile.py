@@ -1,4 +1,4 @@
-"""What the sampled events hold under one name, and the type that takes all of it."""
+"""Profiles of fields: the sampled values of one field, and the type that accepts all of them."""
 
 from __future__ import annotations
 
@@ -21,41 +21,41 @@ NUMBER_TEXT = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d{1,3})?", re.
 
 
 @dataclass(frozen=True)
-class Seen:
-    """The values under one name."""
+class Profile:
+    """The sampled values of one field."""
 
     name: str
     values: list[Any]  # those that are not null, in the order of the events
     rows: int  # of all events
     kinds: Mapping[str, int]
     distinct: int
-    texts: bool  # of a form that knows only text, as CSV does
+    texts: bool  # from a format that has only text, such as CSV
 
     @property
     def nulls(self) -> int:
-        """Events that lack it, or have null."""
+        """The number of events without the field, or with null in it."""
         return self.rows - len(self.values)
 
     @property
     def kind(self) -> str:
-        """What most of the values are."""
+        """The JSON type of most of the values."""
         return max(self.kinds, key=lambda kind: self.kinds[kind]) if self.kinds else "null"
 
 
-def look(name: str, values: Iterable[Any], rows: int, *, texts: bool) -> Seen:
-    """What the values of one name are; None among them is a null."""
-    held = [value for value in values if value is not None]
-    kinds = Counter(text_kind(value) if texts else json_kind(value) for value in held)
+def profile_values(name: str, values: Iterable[Any], rows: int, *, texts: bool) -> Profile:
+    """The profile of the values of one field; None is null."""
+    non_null = [value for value in values if value is not None]
+    kinds = Counter(text_kind(value) if texts else json_kind(value) for value in non_null)
     distinct: set[str] = set()
-    for value in held:
+    for value in non_null:
         distinct.add(value if isinstance(value, str) else repr(value))
         if len(distinct) >= MOST_DISTINCT:
             break
-    return Seen(name, held, rows, kinds, len(distinct), texts)
+    return Profile(name, non_null, rows, kinds, len(distinct), texts)
 
 
 def json_kind(value: Any) -> str:
-    """What a JSON value is."""
+    """The JSON type of a value."""
     match value:
         case bool():
             return "boolean"
@@ -71,7 +71,7 @@ def json_kind(value: Any) -> str:
 
 
 def text_kind(text: str) -> str:
-    """What a text can be read as. 007 is a text: its zeros mean something."""
+    """The JSON type that a text can be read as. 007 stays a text: its zeros are significant."""
     if INTEGER_TEXT.fullmatch(text):
         return "integer" if -INT64 <= int(text) < INT64 else "string"
     if NUMBER_TEXT.fullmatch(text):
@@ -79,18 +79,18 @@ def text_kind(text: str) -> str:
     return "boolean" if BOOLEAN_TEXT.fullmatch(text) else "string"
 
 
-def guess_type(seen: Seen) -> Type | None:
-    """The narrowest type that takes every value; None if there is none. DECIMAL is never guessed."""
-    kinds = set(seen.kinds)
+def guess_type(profile: Profile) -> Type | None:
+    """The narrowest type that accepts every value; None if there is none. DECIMAL is never guessed."""
+    kinds = set(profile.kinds)
     if kinds <= {"integer"} and kinds:
-        largest = max(abs(int(value)) for value in seen.values)
-        return INT if largest < BELOW_INT and not is_identity(seen.name) else BIGINT
+        largest = max(abs(int(value)) for value in profile.values)
+        return INT if largest < BELOW_INT and not is_identity(profile.name) else BIGINT
     if kinds and kinds <= {"integer", "number"}:
         return DOUBLE
     if kinds == {"boolean"}:
         return BOOLEAN
-    if kinds == {"string"} or seen.texts:
-        return _of_texts(seen.values)
+    if kinds == {"string"} or profile.texts:
+        return _of_texts(profile.values)
     return None
 
 

@@ -1,0 +1,34 @@
+"""What CREATE STREAM and CREATE MATERIALIZED VIEW share: names, and the collection of mistakes."""
+
+from __future__ import annotations
+
+from headrace.define.expression.parser import ExpressionParser
+from headrace.define.mistakes import Mistakes
+from headrace.define.rules import check_name, located
+from headrace.define.tokens import END, Source, Token
+
+
+class StatementReader(ExpressionParser):
+    """A parser that collects the mistakes of one statement."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source)
+        self.mistakes = Mistakes()  # of the statement that is being read
+
+    def refuse(self, at: int, message: str, fix: str) -> None:
+        """Report a mistake and continue with the statement."""
+        self.mistakes.errors.append(self.error(at, message, fix=fix))
+
+    def read_declared_name(self, what: str) -> Token:
+        """The name of the stream or view that the statement declares."""
+        at = self.next.start
+        if self.accept("IF", "NOT", "EXISTS"):
+            self.refuse(at, "IF NOT EXISTS is not allowed here", "remove it: definitions are declarative")
+        token = self.expect_name(f"the {what}")
+        with self.mistakes.collect(), located(self.source, token.start):
+            check_name(token.text, what)
+        return token
+
+    def at_end(self) -> bool:
+        """Whether the statement ends here."""
+        return self.next.kind == END or self.sees_symbol(";")

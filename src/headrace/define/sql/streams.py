@@ -1,0 +1,218 @@
+"""Reads CREATE STREAM: fields, computed fields, WATERMARK and FORMAT."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.define.expression.check import Checker, Scope, check
+from headrace.define.expression.computed import refuse_computed
+from headrace.define.expression.syntax import Interval, Name, Node, Operation
+from headrace.define.mistakes import each
+from headrace.define.model import JSON, Field, Stream
+from headrace.define.rules import check_distinct, check_event_time, check_format, check_name, located, part_hint
+from headrace.define.sql.clauses import StatementReader
+from headrace.define.tokens import END, STRING, SYMBOL, Source, Token
+from headrace.errors import DefinitionError
+from headrace.types import Type
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A field as it was written."""
+
+    name: Token
+    type: Type | None
+    nullable: bool
+    computed: Node | None
+
+
+def read_fields(source: Source) -> tuple[Field, ...]:
+    """The fields that a text such as "page STRING, status INT NOT NULL" declares, as in CREATE STREAM."""
+    reader = StreamReader(source)
+    fields, watermark = reader.fields("the stream")
+    if watermark:
+        raise reader.error(
+            watermark[0].start, "WATERMARK is not used in Python", fix='event_time="at", patience="1 minute"'
+        )
+    return fields
+
+
+class StreamReader(StatementReader):
+    """Reads what follows CREATE STREAM."""
+
+    def stream(self) -> Stream:
+        """The stream, up to the end of its statement."""
+        name = self.read_declared_name("stream")
+        if self.sees("AS"):
+            raise self.error(
+                self.next.start,
+                f"stream '{name.text}': a stream made from another one is not available yet",
+                fix="put the condition into the WHERE of each view",
+            )
+        format_before = self._format()
+        self.expect_symbol("(", f"CREATE STREAM {name.text}")
+        fields, watermark = self._fields(f"stream '{name.text}'", closing=")")
+        format_after, event_time, patience_ms = None, None, 0
+        with self.mistakes.collect():
+            format_after = self._format()
+        if watermark:
+            time_field, patience_ms = watermark
+            with self.mistakes.collect(), located(self.source, time_field.start):
+                event_time = check_event_time(time_field.text, fields, name.text, complete=not self.mistakes)
+        self.mistakes.check()
+        token, format_ = format_after or format_before, JSON
+        if token:
+            with located(self.source, token.start):
+                format_ = check_format(token.text, fields, name.text)
+        return Stream(name.text, fields, event_time, patience_ms, format_)
+
+    def _format(self) -> Token | None:
+        """The word after FORMAT, which is allowed before and after the fields."""
+        if self.sees("WITH") or self.sees("USING") or self.sees("ROW", "FORMAT"):
+            raise self.error(
+                self.next.start, f"a stream has no {self.next.upper}", fix="write FORMAT TEXT or FORMAT JSON"
+            )
+        return self.expect_name("a format") if self.accept("FORMAT") else None
+
+    def fields(self, owner: str) -> tuple[tuple[Field, ...], tuple[Token, int] | None]:
+        """Fields up to the end of the text, and the WATERMARK among them."""
+        fields, watermark = self._fields(owner, closing=END)
+        self.mistakes.check()
+        return fields, watermark
+
+    def _fields(self, owner: str, closing: str) -> tuple[tuple[Field, ...], tuple[Token, int] | None]:
+        """The valid fields; the mistakes of others are collected."""
+        columns: list[_Column] = []
+        broken: list[str] = []
+        watermark = None
+        while True:
+            start, errors_before = self.index, len(self.mistakes.errors)
+            with self.mistakes.collect():
+                if not self.sees("WATERMARK", "FOR"):
+                    columns.append(self._column(owner))
+                elif watermark:
+                    raise self.error(self.next.start, f"{owner} has two WATERMARKs", fix="keep one")
+                else:
+                    watermark = self._watermark()
+            if len(self.mistakes.errors) > errors_before:
+                broken.append(self.tokens[start].text)
+                self._skip_field(start)
+            if not self.accept_symbol(","):
+                break
+        with self.mistakes.collect():
+            if closing == END and self.next.kind != END:
+                raise self.unexpected("',' or the end after a field")
+            if closing != END and not (self.mistakes and self.at_end()):
+                self.expect_symbol(closing, f"the fields of {owner}")
+        return self._check_fields(columns, owner, broken), watermark
+
+    def _skip_field(self, start: int) -> None:
+        """Continue after the field that begins at this token."""
+        self.index, self.depth = start, 0
+        nesting = 0
+        while not self.at_end():
+            if nesting == 0 and self.sees_symbol(",", ")"):
+                return
+            token = self.take()
+            opens = self.sees_symbol("<") and token.upper in ("ARRAY", "MAP", "STRUCT")
+            if opens or (token.kind == SYMBOL and token.text in "(["):
+                nesting += 1
+            elif token.kind == SYMBOL and token.text in ")]>":
+                nesting = max(0, nesting - 1)
+
+    def _column(self, owner: str) -> _Column:
+        name = self.expect_name("a field")
+        with self.mistakes.collect(), located(self.source, name.start):
+            check_name(name.text, "field")
+        type_ = None if self.sees("AS") else self.read_type()
+        nullable, expression = True, None
+        while True:
+            if self.accept("NOT", "NULL"):
+                nullable = False
+            elif self.accept("NULL"):
+                nullable = True
+            elif expression is None and (self.accept("GENERATED", "ALWAYS", "AS") or self.accept("AS")):
+                expression = self.expression()
+            elif self.sees("PRIMARY") or self.sees("UNIQUE"):
+                raise self.error(
+                    self.next.start, f"{owner} is a log of events: it has no {self.next.upper} key", fix="remove it"
+                )
+            elif self.sees("DEFAULT"):
+                raise self.error(
+                    self.next.start, "DEFAULT is not supported", fix=f"write coalesce({name.text}, …) where it is used"
+                )
+            elif self.accept("COMMENT"):
+                if self.next.kind != STRING:
+                    raise self.unexpected("a text after COMMENT")
+                self.take()
+            else:
+                return _Column(name, type_, nullable, expression)
+
+    def _check_fields(self, columns: list[_Column], owner: str, broken: list[str]) -> tuple[Field, ...]:
+        for i, column in enumerate(columns):
+            with self.mistakes.collect(), located(self.source, column.name.start):
+                same = [c.name.text for c in columns[:i] if c.name.text.lower() == column.name.text.lower()]
+                check_distinct([*same[:1], column.name.text], f"{owner}: the field")
+        types = {c.name.text: c.type for c in columns if c.type and c.computed is None}
+        plain = Scope(types, owner, broken=broken)
+        computed_names = {c.name.text.lower() for c in columns if c.computed is not None}
+        if len(computed_names) == len(columns) and not broken:
+            raise self.error(
+                columns[0].name.start if columns else 0,
+                f"{owner} has only computed fields",
+                fix="declare the fields of the events",
+            )
+        fields: list[Field] = []
+        for column in columns:
+            with self.mistakes.collect():
+                fields.append(self._field(column, plain, computed_names))
+        return tuple(fields)
+
+    def _field(self, column: _Column, plain: Scope, computed_names: set[str]) -> Field:
+        name, node = column.name.text, column.computed
+        if node is None:
+            assert column.type is not None, "a field without AS needs a type"
+            return Field(name, column.type, column.nullable)
+        try:
+            expression = check(self.source, node, plain)
+        except DefinitionError as e:
+            for one in each(e):
+                if any(f"no field '{other}'" in one.message.lower() for other in computed_names):
+                    one.fix = "a computed field reads declared fields only, not other computed ones"
+            raise
+        if column.type and column.type != expression.type:
+            raise self.error(
+                node.at,
+                f"the computed field '{name}' is declared {column.type}",
+                found=f"{expression.type} ({expression.sql})",
+                fix=f"write CAST(… AS {column.type}) or declare it {expression.type}",
+            )
+        if expression.type.is_nested:
+            raise self.error(
+                node.at,
+                f"the computed field '{name}' is not a single value",
+                found=str(expression.type),
+                fix=part_hint(expression),
+            )
+        error = refuse_computed(Checker(self.source, plain).term(node))
+        if error:
+            raise self.error(node.at, error.message, found=error.found, expected=error.expected, fix=error.fix)
+        return Field(name, expression.type, column.nullable, expression)
+
+    def _watermark(self) -> tuple[Token, int]:
+        self.accept("WATERMARK", "FOR")
+        name = self.expect_name("the event time")
+        if not self.accept("AS"):
+            return name, 0
+        node = self.expression()
+        match node:
+            case Name() if node.name.lower() == name.text.lower():
+                return name, 0
+            case Operation(op="-", args=(Name() as field, Interval() as patience)):
+                if field.name.lower() == name.text.lower():
+                    return name, patience.ms
+        raise self.error(
+            node.at,
+            "this WATERMARK is not supported",
+            expected=f"WATERMARK FOR {name.text} AS {name.text} - INTERVAL 1 MINUTE",
+        )

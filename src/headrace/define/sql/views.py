@@ -1,0 +1,143 @@
+"""Reads CREATE MATERIALIZED VIEW: SCHEDULE, SELECT, FROM, WHERE, GROUP BY; refuses clauses that views do not have."""
+
+from __future__ import annotations
+
+from headrace.define.durations import SECOND_MS
+from headrace.define.expression.syntax import Call, Name, Node
+from headrace.define.sql.clauses import StatementReader
+from headrace.define.sql.select import Item, Select
+from headrace.define.tokens import Token
+
+_NOT_IN_VIEWS = {
+    "HAVING": "filter the answer, or use WHERE and FILTER",
+    "ORDER": "order the answer, as in `headrace sql`",
+    "SORT": "order the answer, as in `headrace sql`",
+    "LIMIT": "limit the answer, as in `headrace ask --limit`",
+    "UNION": "make two views",
+    "EXCEPT": "make two views",
+    "INTERSECT": "make two views",
+    "QUALIFY": "filter the answer",
+    "EMIT": "a view is always up to date; `settled` says which rows are final",
+}
+_SECOND_QUERY = ("UNION", "EXCEPT", "INTERSECT")
+_JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "LATERAL", "ANTI", "SEMI")
+_JOIN_FIX = "send events that contain all fields; joins of streams are not available yet"
+
+
+class ViewReader(StatementReader):
+    """Reads what follows CREATE MATERIALIZED VIEW."""
+
+    def view(self) -> Select:
+        """The view, up to the end of its statement."""
+        name = self.read_declared_name("view")
+        schedule_ms = self._schedule() if self.accept("SCHEDULE") else None
+        self.expect("AS", f"CREATE MATERIALIZED VIEW {name.text}")
+        if self.sees("WITH"):
+            raise self.error(self.next.start, "WITH is not supported in a view", fix="write one SELECT over one stream")
+        self.expect("SELECT", "AS")
+        if self.sees("DISTINCT"):
+            raise self.error(
+                self.next.start, "SELECT DISTINCT is not supported in a view", fix="GROUP BY gives each key once"
+            )
+        items = [self.item()]
+        while self.accept_symbol(","):
+            items.append(self.item())
+        self.expect("FROM", "the columns")
+        stream, alias, table_window = self._from()
+        where = self.expression() if self.accept("WHERE") else None
+        groups = self._group_by() if self.accept("GROUP", "BY") else []
+        self._refuse_clauses()
+        return Select(
+            self.source, name.start, name.text, schedule_ms, tuple(items), stream.text, stream.start, alias, where,
+            tuple(groups), table_window, tuple(self.mistakes.errors),
+        )  # fmt: skip
+
+    def _schedule(self) -> int:
+        at = self.next.start
+        self.accept("REFRESH")
+        if not self.accept("EVERY"):
+            raise self.error(at, "a schedule is a fixed duration", expected="SCHEDULE EVERY 1 HOUR")
+        at = self.next.start
+        ms = self.read_duration()
+        if ms < SECOND_MS:
+            raise self.error(at, "a schedule is at least 1 second", fix="for example SCHEDULE EVERY 1 HOUR")
+        return ms
+
+    def item(self) -> Item:
+        """An expression, with a name if AS or a bare word follows."""
+        node = self.expression()
+        if self.accept("AS"):
+            return Item(node, self.expect_name("a column").text)
+        if self.next.kind in ("word", "name") and not self.sees("FROM"):
+            return Item(node, self.expect_name("a column").text)
+        return Item(node, None)
+
+    def _from(self) -> tuple[Token, str | None, Call | None]:
+        if self.sees_symbol("("):
+            raise self.error(self.next.start, "a query inside FROM is not supported", fix="name a stream")
+        wrapped = self.accept("TABLE")
+        if wrapped:
+            self.expect_symbol("(", "TABLE")
+        table_window = None
+        if self.next.upper in ("TUMBLE", "HOP") and self.ahead(1).text == "(":
+            stream, table_window = self._window_table()
+        else:
+            stream = self.expect_name("a stream")
+        if wrapped:
+            self.expect_symbol(")", "TABLE(…")
+        self._refuse_joins()
+        alias = None
+        if self.accept("AS") or (self.next.kind in ("word", "name") and not self._at_clause()):
+            alias = self.expect_name("the alias of the stream").text
+        self._refuse_joins()
+        return stream, alias, table_window
+
+    def _window_table(self) -> tuple[Token, Call]:
+        call = self.take()
+        self.take()
+        self.accept("TABLE")
+        stream = self.expect_name("a stream")
+        self.expect_symbol(",", "the stream")
+        args: list[Node] = []
+        if self.accept("DESCRIPTOR"):
+            self.expect_symbol("(", "DESCRIPTOR")
+            column = self.expect_name("the event time")
+            args.append(Name(column.start, column.text))
+            self.expect_symbol(")", "DESCRIPTOR(…")
+            self.expect_symbol(",", "DESCRIPTOR(…)")
+            args.append(self.expression())
+            while self.accept_symbol(","):
+                args.append(self.expression())
+            self.expect_symbol(")", f"{call.upper}(…")
+        else:
+            args = self._list(f"the arguments of {call.upper}")
+        return stream, Call(call.start, call.text, tuple(args))
+
+    def _at_clause(self) -> bool:
+        return self.next.upper in ("WHERE", "GROUP", *_NOT_IN_VIEWS)
+
+    def _refuse_joins(self) -> None:
+        if self.next.upper in _JOINS or self.sees_symbol(","):
+            raise self.error(self.next.start, "a view reads one stream", fix=_JOIN_FIX)
+
+    def _group_by(self) -> list[Node]:
+        for word in ("ALL", "CUBE", "ROLLUP", "GROUPING"):
+            if self.sees(word) and not self.ahead(1).text == ",":
+                raise self.error(
+                    self.next.start,
+                    f"GROUP BY {word} is not supported",
+                    fix="name the keys; a question can merge any of them with by=",
+                )
+        groups = [self.expression()]
+        while self.accept_symbol(","):
+            groups.append(self.expression())
+        return groups
+
+    def _refuse_clauses(self) -> None:
+        while self.next.upper in _NOT_IN_VIEWS:
+            word, at = self.next.upper, self.next.start
+            clause = f"{word} BY" if word in ("ORDER", "SORT") else word
+            self.refuse(at, f"{clause} is not supported in a view", _NOT_IN_VIEWS[word])
+            self.take()
+            while not self.at_end() and (word in _SECOND_QUERY or self.next.upper not in _NOT_IN_VIEWS):
+                self.take()
