@@ -22,8 +22,7 @@ from headrace import logs
 from headrace.cli.app import run
 from headrace.ingest.door import Ingest
 from headrace.server.runtime import Runtime
-from headrace.web.app import create_app
-from headrace.web.patience import PATIENCE, Patience
+from headrace.web.app import TIMEOUTS, Timeouts, create_app
 from headrace.web.server import Server, bind, url_of
 from headrace.workspace.holder import live_holder
 from headrace.workspace.settings import Workspace
@@ -94,12 +93,12 @@ def serve() -> Iterator[Callable[..., Served]]:
     """Serves a workspace; its settings may be overridden."""
     stops: list[Callable[[], None]] = []
 
-    def start(folder: Path, patience: Patience = PATIENCE, **settings: Any) -> Served:
+    def start(folder: Path, timeouts: Timeouts = TIMEOUTS, **settings: Any) -> Served:
         logs.configure("info", folder / "test.log", io.StringIO())
         bound = bind("127.0.0.1", settings.get("port", 0))
         bound.listen()  # who asks before the server's thread runs waits for it
         runtime = Runtime.open(Workspace.open(folder, **settings), url_of(bound))
-        server = Server(create_app(runtime, patience), runtime.workspace.settings.max_connections)
+        server = Server(create_app(runtime, timeouts), runtime.workspace.settings.max_connections)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
         thread.start()
         client = http.Client(base_url=runtime.url)

@@ -12,8 +12,8 @@ import pytest
 
 from headrace.cli.app import run
 from headrace.server.state import WorkspaceStatus
+from headrace.web.app import Timeouts
 from headrace.web.page.pages import WorkspacePage
-from headrace.web.patience import Patience
 from tests.surfaces.conftest import Served, visit
 from tests.surfaces.sql_shop import fill, visit_of
 
@@ -242,7 +242,7 @@ def test_many_viewers_cost_no_more_than_one(served: Served, monkeypatch: pytest.
 
 
 def test_with_a_token_the_page_asks_for_it(applied: Path, serve: Callable[..., Served]) -> None:
-    served = serve(applied, Patience(wrong_token_s=0.0), token=TOKEN)
+    served = serve(applied, Timeouts(wrong_token_s=0.0), token=TOKEN)
     http = served.http
     assert http.get("/").status_code == 401
     led = http.get("/views/traffic", headers=HTML)

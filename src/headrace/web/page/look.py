@@ -1,6 +1,6 @@
-"""What the page shows of a view: its newest rows or those that come first in some order, and a chart.
+"""What the page shows of a view: its newest rows, or the first in another order, and a chart.
 
-Answers come oldest first, so the newest rows are found by asking for as many of the last windows as fit.
+The newest rows are found by asking for the last windows, as many as fit the page.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from headrace.serve.answer import Answer
 from headrace.serve.question import Question
 from headrace.serve.times import MS
 from headrace.server.state import ViewStatus
-from headrace.web.page.asked import WINDOW, Asked, numeric_columns
+from headrace.web.page.selection import WINDOW, Selection, numeric_columns
 from headrace.web.page.series import Ask, Lines, Row, Series, column_at, find_chart, over_keys, rank, window_at
 from headrace.web.page.spans import Range, read_range, to_ms
 
 SPANS = (1, 12, 144, 1728, None)  # how many of the last windows to ask for; None is all
-FIRST_SPAN = 1  # where the search begins for a view that was not looked at before
+FIRST_SPAN = 1  # where the search begins for a view that was not shown before
 
 Chart = Series | Lines | None
 
@@ -27,7 +27,7 @@ Chart = Series | Lines | None
 class Look:
     """A view at one moment."""
 
-    answer: Answer  # which says how good it is
+    answer: Answer
     rows: list[Row]  # in the order of answer.columns
     what: str  # which rows these are, and in which order
     chart: Chart
@@ -45,64 +45,66 @@ class Looker:
         self._most = most  # rows that are read to be sorted
         self._spans: dict[tuple[str, int], int] = {}
 
-    def look(self, view: ViewStatus, asked: Asked | None = None) -> Look:
-        """A view now, as it is asked for."""
-        asked = asked or Asked(view.name)
-        question = Question(view.name, asked.where)
+    def look(self, view: ViewStatus, selection: Selection | None = None) -> Look:
+        """The current state of a view, for the given parameters."""
+        selection = selection or Selection(view.name)
+        question = Question(view.name, selection.where)
         if view.window is None:
-            return self._look_at_all_time(view, question, asked)
+            return self._look_at_all_time(view, question, selection)
         if view.newest_event is None:
-            return self._look_while_catching_up(question, asked)
+            return self._look_while_catching_up(question, selection)
         _, every_ms = view.window
-        range_ = read_range(view.window, view.newest_event, asked)
-        chart = find_chart(self._ask, view, question, asked, range_, self._windows)
-        if asked.sort == WINDOW:
-            return self._oldest_rows(question, asked, range_, chart)
-        if asked.sort in ("", f"-{WINDOW}"):
-            return self._newest_rows(every_ms, question, asked, range_, chart)
+        range_ = read_range(view.window, view.newest_event, selection)
+        chart = find_chart(self._ask, view, question, selection, range_, self._windows)
+        if selection.sort == WINDOW:
+            return self._oldest_rows(question, selection, range_, chart)
+        if selection.sort in ("", f"-{WINDOW}"):
+            return self._newest_rows(every_ms, question, selection, range_, chart)
         answer, whole = self._last_windows(question, range_, every_ms, self._most, least=self._most)
-        rows = sort_rows(answer, asked.sort)[: self._rows]
-        return Look(answer, rows, _which(answer, len(rows), asked, whole=whole), chart, asked.sort)
+        rows = sort_rows(answer, selection.sort)[: self._rows]
+        return Look(answer, rows, _which(answer, len(rows), selection, whole=whole), chart, selection.sort)
 
-    def _look_at_all_time(self, view: ViewStatus, question: Question, asked: Asked) -> Look:
+    def _look_at_all_time(self, view: ViewStatus, question: Question, selection: Selection) -> Look:
         answer = self._ask(replace(question, limit=self._most))
         columns = numeric_columns(view)
-        column = asked.column or (columns[0] if columns else "")
+        column = selection.column or (columns[0] if columns else "")
         if answer.next_cursor:  # which rows are the largest is not known
-            rows = sort_rows(answer, asked.sort)[: self._rows]
-            return Look(answer, rows, _which(answer, len(rows), asked), None, asked.sort)
-        asked = asked if asked.sort or not column else asked.with_(sort=f"-{column}")
-        rows = sort_rows(answer, asked.sort)[: self._rows]
+            rows = sort_rows(answer, selection.sort)[: self._rows]
+            return Look(answer, rows, _which(answer, len(rows), selection), None, selection.sort)
+        selection = selection if selection.sort or not column else selection.with_(sort=f"-{column}")
+        rows = sort_rows(answer, selection.sort)[: self._rows]
         chart = None
         if column and len(answer.values) > 1:
-            merged = self._ask(replace(question, by=asked.by, limit=self._most)) if asked.by else answer
-            chart = over_keys(merged, merged.values, column)
-        return Look(answer, rows, _which(answer, len(rows), asked), chart, asked.sort)
+            by_key = self._ask(replace(question, by=selection.by, limit=self._most)) if selection.by else answer
+            chart = over_keys(by_key, by_key.values, column)
+        return Look(answer, rows, _which(answer, len(rows), selection), chart, selection.sort)
 
-    def _look_while_catching_up(self, question: Question, asked: Asked) -> Look:
-        """A version that is not yet at a known time: rows from the oldest on."""
+    def _look_while_catching_up(self, question: Question, selection: Selection) -> Look:
+        """A version that has no newest event time yet: rows from the oldest on."""
         answer = self._ask(replace(question, limit=self._rows * 4))
-        rows = sort_rows(answer, asked.sort)[: self._rows] if asked.sort else _newest_first(answer, self._rows)
+        rows = sort_rows(answer, selection.sort)[: self._rows] if selection.sort else _newest_first(answer, self._rows)
         what = f"{len(rows)} of the oldest rows, while the view catches up"
-        return Look(answer, rows, what, None, asked.sort or f"-{WINDOW}")
+        return Look(answer, rows, what, None, selection.sort or f"-{WINDOW}")
 
-    def _oldest_rows(self, question: Question, asked: Asked, range_: Range, chart: Chart) -> Look:
+    def _oldest_rows(self, question: Question, selection: Selection, range_: Range, chart: Chart) -> Look:
         answer = self._ask(replace(range_.of(question), limit=self._rows))
         which = "the oldest" if answer.next_cursor else "all"
-        return Look(answer, answer.values, f"{which} {len(answer.values):,} rows{_of_range(asked)}", chart, WINDOW)
+        return Look(answer, answer.values, f"{which} {len(answer.values):,} rows{_of_range(selection)}", chart, WINDOW)
 
-    def _newest_rows(self, every_ms: int, question: Question, asked: Asked, range_: Range, chart: Chart) -> Look:
+    def _newest_rows(
+        self, every_ms: int, question: Question, selection: Selection, range_: Range, chart: Chart
+    ) -> Look:
         answer, whole = self._last_windows(question, range_, every_ms, self._rows * 4, least=self._rows // 4)
-        if not answer.values and not (question.where or asked.start or asked.end):
-            # All events lie ahead of the clock by which they were taken in: better those than nothing.
+        if not answer.values and not (question.where or selection.start or selection.end):
+            # All events are ahead of the clock of the server: show them rather than nothing.
             answer, whole = self._ask(replace(question, limit=self._rows * 4)), True
         rows = _newest_first(answer, self._rows)
         if answer.next_cursor:
             what = f"the first {len(rows)} rows of the newest window, by key"
         elif whole and len(rows) == len(answer.values):
-            return Look(answer, rows, f"all {len(rows)} rows{_of_range(asked)}", chart)
+            return Look(answer, rows, f"all {len(rows)} rows{_of_range(selection)}", chart)
         else:
-            what = f"the newest {len(rows)} rows{_of_range(asked)}"
+            what = f"the newest {len(rows)} rows{_of_range(selection)}"
         older = rows[-1][window_at(answer) + 1] - every_ms * MS if rows else None
         before_start = older is not None and range_.start_ms is not None and to_ms(older) <= range_.start_ms
         return Look(answer, rows, what, chart, older=None if before_start else older)
@@ -110,44 +112,44 @@ class Looker:
     def _last_windows(
         self, question: Question, range_: Range, every: int, limit: int, *, least: int
     ) -> tuple[Answer, bool]:
-        """The rows of as many of the last windows as it takes for `least`, if they fit; whether that is all there are.
+        """The rows of the last windows, enough windows for `least` rows if they fit, and whether these are all rows.
 
-        Where one window alone does not fit, its first rows.
+        If one window alone does not fit, its first rows.
         """
-        known = None if question.where or range_.start_ms is not None else (question.view, limit)
-        at = self._spans.get(known, FIRST_SPAN) if known else FIRST_SPAN
+        span_key = None if question.where or range_.start_ms is not None else (question.view, limit)
+        at = self._spans.get(span_key, FIRST_SPAN) if span_key else FIRST_SPAN
 
         def last(at: int) -> tuple[Answer, bool]:
             start, span = range_.start_ms, SPANS[at]
             if span is not None:
                 begin = range_.end_ms // every * every - span * every
                 start = begin if start is None else max(begin, start)
-            found = self._ask(replace(Range(start, range_.end_ms).of(question), limit=limit))
-            return found, start == range_.start_ms
+            answer = self._ask(replace(Range(start, range_.end_ms).of(question), limit=limit))
+            return answer, start == range_.start_ms
 
-        found, whole = last(at)
-        while found.next_cursor and at > 0:
+        answer, whole = last(at)
+        while answer.next_cursor and at > 0:
             at -= 1
-            found, whole = last(at)
-        while not found.next_cursor and not whole and len(found.values) < least and at + 1 < len(SPANS):
+            answer, whole = last(at)
+        while not answer.next_cursor and not whole and len(answer.values) < least and at + 1 < len(SPANS):
             wider = last(at + 1)
-            if wider[0].next_cursor and not found.values:  # the last windows are empty, those before them too full
+            if wider[0].next_cursor and not answer.values:  # the last windows are empty, those before them too full
                 newest = Range(range_.start_ms, self._newest_end(range_.of(question)))
                 return self._last_windows(question, newest, every, limit, least=least)
             if wider[0].next_cursor:
                 break
-            at, (found, whole) = at + 1, wider
-        if known:
-            self._spans[known] = at
-        return found, whole
+            at, (answer, whole) = at + 1, wider
+        if span_key:
+            self._spans[span_key] = at
+        return answer, whole
 
     def _newest_end(self, question: Question) -> int:
-        """The end of the newest window that holds events; there is one."""
+        """The end of the newest window with events; there must be one."""
         windows = replace(question, by=(), limit=self._most)
-        found = self._ask(windows)
-        while found.next_cursor:
-            found = self._ask(replace(windows, cursor=found.next_cursor))
-        return to_ms(found.values[-1][1])
+        answer = self._ask(windows)
+        while answer.next_cursor:
+            answer = self._ask(replace(windows, cursor=answer.next_cursor))
+        return to_ms(answer.values[-1][1])
 
 
 def sort_rows(answer: Answer, sort: str) -> list[Row]:
@@ -156,37 +158,37 @@ def sort_rows(answer: Answer, sort: str) -> list[Row]:
     if not sort:
         return rows
     at = column_at(answer, sort.removeprefix("-"))
-    known = [row for row in rows if rank(row[at])[0]]
-    return sorted(known, key=lambda row: row[at], reverse=sort.startswith("-")) + [
+    comparable = [row for row in rows if rank(row[at])[0]]
+    return sorted(comparable, key=lambda row: row[at], reverse=sort.startswith("-")) + [
         row for row in rows if not rank(row[at])[0]
     ]
 
 
-def _which(answer: Answer, shown: int, asked: Asked, *, whole: bool = True) -> str:
+def _which(answer: Answer, count: int, selection: Selection, *, whole: bool = True) -> str:
     """Which rows are shown, out of how many that were sorted."""
     read = len(answer.values)
     if answer.next_cursor:
         newest = " of the newest window" if answer.windows else ""
-        text = f"{shown:,} of the first {read:,} rows{newest} by key"
+        text = f"{count:,} of the first {read:,} rows{newest} by key"
     elif whole:
-        text = f"all {read:,} rows" if shown == read else f"{shown:,} of {read:,} rows"
+        text = f"all {read:,} rows" if count == read else f"{count:,} of {read:,} rows"
     else:
-        text = f"{shown:,} of the newest {read:,} rows (a range sorts others)"
-    order = f", sorted by {asked.sort_column}, {'descending' if asked.descending else 'ascending'}"
-    return f"{text}{_of_range(asked)}{order if asked.sort else ''}"
+        text = f"{count:,} of the newest {read:,} rows (a range sorts others)"
+    order = f", sorted by {selection.sort_column}, {'descending' if selection.descending else 'ascending'}"
+    return f"{text}{_of_range(selection)}{order if selection.sort else ''}"
 
 
-def _of_range(asked: Asked) -> str:
-    return " of the range" if asked.start or asked.end else ""
+def _of_range(selection: Selection) -> str:
+    return " of the range" if selection.start or selection.end else ""
 
 
 def _newest_first(answer: Answer, most: int) -> list[Row]:
     """The rows, newest window first, keys in order; a window that does not fit whole is left out."""
     at = window_at(answer)
     windows = [list(rows) for _, rows in itertools.groupby(answer.values, key=lambda row: row[at])]
-    shown: list[Row] = []
+    newest: list[Row] = []
     for rows in reversed(windows):
-        if shown and len(shown) + len(rows) > most:
+        if newest and len(newest) + len(rows) > most:
             break
-        shown += rows[:most]
-    return shown
+        newest += rows[:most]
+    return newest
