@@ -15,7 +15,7 @@ from collections.abc import Callable
 import orjson
 
 from headrace.sql.child import _open_database, _said
-from headrace.sql.limits import close_doors, limit_from_start, limit_query
+from headrace.sql.limits import forbid_opening, limit_from_start, limit_query
 
 TIMEOUT_S = 60
 BY_PYTHON: list[Callable[[], object]] = [
@@ -36,7 +36,7 @@ def main() -> None:
     connection.execute("CREATE TABLE kept AS SELECT 'home' AS page, 1 AS hits").fetchall()
     limit_query(512, TIMEOUT_S)
     connection.execute("SET lock_configuration = true").fetchall()
-    close_doors(TIMEOUT_S, 1)
+    forbid_opening(TIMEOUT_S, 1)
     for statement in statements:
         cursor = connection.cursor()
         cursor.execute("CREATE OR REPLACE TABLE traffic AS FROM kept").fetchall()
