@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from headrace.bench import history
 from headrace.bench.edits import edits
-from headrace.bench.judge import Definition, Judge, Said, wrong_answers
+from headrace.bench.judge import Definition, Judge, PageAnswer, wrong_answers
 from headrace.define.catalog import parse
 from headrace.lake.table import LakeTable
 
@@ -44,7 +44,7 @@ def test_it_computes_the_rows_after_each_commit(tmp_path: Path) -> None:
 def test_it_notices_a_wrong_number_and_a_wrong_commit(tmp_path: Path) -> None:
     table = small_lake(tmp_path)
     rows = tuple(Judge(table, Definition()).expected("/p/7", 2))
-    right = Said("/p/7", 1, 2, rows)
+    right = PageAnswer("/p/7", 1, 2, rows)
     assert wrong_answers(table, {1: Definition()}, [right]) == []
     (first, *rest) = rows
     others = (
