@@ -1,4 +1,4 @@
-"""`connect`: the same methods and errors through a server and straight from a folder."""
+"""`connect`: the same methods and errors through a server and directly from a folder."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_tables_are_sent_and_other_things_refused_by_name(served: Served, applie
         assert connection.send("visits", table).accepted == 2
 
 
-def test_a_folder_without_a_server_is_used_straight(applied: Path) -> None:
+def test_a_folder_without_a_server_is_used_directly(applied: Path) -> None:
     with connect(applied) as connection:
         assert connection.url is None
         assert connection.send("visits", [visit()]).accepted == 1
@@ -114,7 +114,7 @@ def test_answers_come_back_as_answers(served: Served) -> None:
         assert answer.windows["window_ms"] == 300_000
 
 
-def test_a_token_is_carried(applied: Path, serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_is_sent(applied: Path, serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch) -> None:
     served = serve(applied, token="secret")
     with connect(served.url) as connection, pytest.raises(UnauthorizedError):
         connection.status()
@@ -130,7 +130,7 @@ def test_a_token_is_carried(applied: Path, serve: Callable[..., Served], monkeyp
     ("reply", "words"),
     [(b"", "cannot be reached"), (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", "is not a Headrace server")],
 )
-def test_what_is_no_server_is_named(reply: bytes, words: str) -> None:
+def test_a_reply_of_another_server_is_refused(reply: bytes, words: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def answer() -> None:
@@ -190,7 +190,7 @@ def test_a_server_that_was_never_there_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("url", ["http://", "http://[", "http://127.0.0.1:99999"])
-def test_what_is_no_url_is_named(url: str) -> None:
+def test_an_invalid_url_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match="is not a URL of a server"):
         connect(url)
 

@@ -135,7 +135,7 @@ def _check_store(workspace: Workspace, catalog: Catalog, commits: dict[str, int]
         _check_view(v.view.name, v.applied_to, commits[v.view.stream], v.stalled)
         for v in versions
         if v.view.stream in commits and v.view.name in catalog.views
-    ] or [good("store", "it opens, and holds no view yet")]
+    ] or [good("store", "it opens, and has no view yet")]
 
 
 def _check_served(workspace: Workspace) -> list[Finding]:

@@ -53,10 +53,10 @@ def check_journal(name: str, folder: Path, lake_end: int) -> Finding:
 
 def _missing(check: str, folder: Path, lake_end: int) -> Finding:
     if not lake_end:
-        return good(check, "nothing was taken in yet")
+        return good(check, "no events received yet")
     return warn(
         check,
-        f"'{folder}' holds none, though the lake has events",
+        f"'{folder}' has no segments, but the lake has events",
         "no action needed if the lake has all of them",
     )
 

@@ -107,7 +107,7 @@ def check_port(workspace: Workspace) -> Finding:
     if holder and holder.url:
         return good("port", f"{holder.url} is this workspace's own server")
     if settings.port == 0:
-        return good("port", "any free one is taken")
+        return good("port", "a free port is chosen")
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
