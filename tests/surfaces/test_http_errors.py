@@ -95,7 +95,7 @@ def test_a_token_is_required_if_one_is_set(applied: Path, serve: Callable[..., S
         ({"host": "[::1]:80"}, 200),
     ],
 )
-def test_without_a_token_pages_of_others_are_refused(served: Served, headers: dict[str, str], status: int) -> None:
+def test_without_a_token_pages_of_other_sites_are_refused(served: Served, headers: dict[str, str], status: int) -> None:
     reply = served.http.get("/v1/views", headers=headers)
     assert reply.status_code == status
     assert status == 200 or reply.json()["error"]["code"] == "forbidden"
@@ -131,7 +131,7 @@ def test_other_sites_may_link_to_pages_and_do_nothing_else(applied: Path, serve:
     assert served.http.get("/login", headers=frame).status_code == 403
 
 
-def test_plan_runs_definitions_and_so_is_no_get(served: Served) -> None:
+def test_plan_is_a_post_since_it_executes_definitions(served: Served) -> None:
     reply = served.http.get("/v1/plan")
     assert (reply.status_code, reply.headers["allow"]) == (405, "POST")
 
@@ -145,7 +145,7 @@ def test_an_exposed_host_needs_a_token() -> None:
             check_exposure(host, None)
 
 
-def test_a_port_in_use_is_named() -> None:
+def test_a_port_in_use_is_reported() -> None:
     with bind("127.0.0.1", 0) as first:
         first.listen()
         port = first.getsockname()[1]

@@ -54,7 +54,7 @@ def test_bad_events_are_refused_by_index_and_reason(served: Served) -> None:
     assert "visitor" in reply["refused"][1]["reason"]
 
 
-def test_keep_bad_accepts_lines_unread(served: Served) -> None:
+def test_keep_bad_accepts_lines_without_parsing(served: Served) -> None:
     body = lines(visit()) + b"\nbroken\n"
     headers = {"content-type": "application/x-ndjson"}
     reply = served.http.post(EVENTS, params={"keep_bad": "true"}, content=body, headers=headers)
@@ -95,7 +95,7 @@ def test_a_retried_request_adds_nothing(served: Served) -> None:
     assert fresh["token"] != first["token"]
 
 
-def test_a_key_whose_request_was_wholly_refused_is_used(applied: Path, serve: Callable[..., Served]) -> None:
+def test_a_key_is_used_up_even_if_all_events_are_refused(applied: Path, serve: Callable[..., Served]) -> None:
     served, headers = serve(applied), {"idempotency-key": "bad"}
     first = served.http.post(EVENTS, json=[{"page": "/"}], headers=headers).json()
     assert (first["accepted"], len(first["refused"])) == (0, 1)
@@ -138,7 +138,7 @@ def test_concurrent_requests_with_one_key_are_stored_once(served: Served) -> Non
     assert all(reply == replies[0] for reply in replies)
 
 
-def test_a_body_over_the_limit_is_refused_while_it_comes(applied: Path, serve: Callable[..., Served]) -> None:
+def test_a_body_over_the_limit_is_refused_while_it_is_received(applied: Path, serve: Callable[..., Served]) -> None:
     served = serve(applied, max_body_mb=1)
     chunks = 0
 
@@ -159,7 +159,7 @@ def test_a_body_over_the_limit_is_refused_while_it_comes(applied: Path, serve: C
     assert chunks < 200
 
 
-def test_overload_says_when_to_come_back(served: Served) -> None:
+def test_overload_has_a_retry_after_header(served: Served) -> None:
     served.ingest("visits").most_backlog_bytes = -1
     reply = served.http.post(EVENTS, json=[visit()])
     assert reply.status_code == 429
@@ -167,7 +167,7 @@ def test_overload_says_when_to_come_back(served: Served) -> None:
     assert reply.json()["error"]["code"] == "overload"
 
 
-def test_a_token_waits_no_longer_than_asked(served: Served) -> None:
+def test_a_token_waits_no_longer_than_requested(served: Served) -> None:
     token = served.http.post(EVENTS, json=[visit()]).json()["token"]
     assert served.http.get(f"/v1/tokens/{token}").json() == {"complete": False, "stalled": []}
     began = time.monotonic()
@@ -193,7 +193,7 @@ def test_a_waiting_token_lets_the_server_stop(applied: Path, serve: Callable[...
 @pytest.mark.parametrize(
     ("token", "wait", "status"), [("nonsense", "", 404), ("x.1", "", 404), ("visits.1", "soon", 422)]
 )
-def test_a_token_that_cannot_be_read(served: Served, token: str, wait: str, status: int) -> None:
+def test_an_invalid_token_is_refused(served: Served, token: str, wait: str, status: int) -> None:
     reply = served.http.get(f"/v1/tokens/{token}", params={"wait": wait})
     assert reply.status_code == status
     assert set(reply.json()["error"]) == {"code", "message", "found", "expected", "fix", "where"}

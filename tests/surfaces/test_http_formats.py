@@ -102,7 +102,7 @@ def test_a_body_that_exceeds_the_limit_when_unpacked_is_refused(applied: Path, s
         assert "max_body_mb" in reply.json()["error"]["expected"]
 
 
-def test_a_request_with_very_many_refused_is_refused_as_a_whole(served: Served) -> None:
+def test_a_request_with_too_many_refused_events_is_refused(served: Served) -> None:
     reply = served.http.post(EVENTS, content=b"1\n" * 100_001, headers={"content-type": "application/x-ndjson"})
     assert reply.status_code == 400
     assert "more than 100,000 events of the request are refused" in _sentence(reply.json())

@@ -14,7 +14,7 @@ from tests.surfaces.conftest import Ran, Served, visit
 MORE = "CREATE MATERIALIZED VIEW all_visits AS SELECT count(*) AS hits FROM visits;"
 
 
-def test_streams_and_views_describe_themselves(served: Served) -> None:
+def test_streams_and_views_are_described(served: Served) -> None:
     [stream] = served.http.get("/v1/streams").json()["streams"]
     assert stream["name"] == "visits"
     assert stream["event_time"] == "at"
@@ -37,7 +37,7 @@ def test_status_has_server_and_streams(served: Served) -> None:
     }
 
 
-def test_an_empty_answer_has_the_whole_shape(served: Served) -> None:
+def test_an_empty_answer_has_all_fields(served: Served) -> None:
     answer = served.http.get("/v1/views/traffic").json()
     assert answer["rows"] == []
     assert answer["next_cursor"] is None
@@ -57,7 +57,7 @@ def test_plan_and_apply_on_a_running_server(served: Served) -> None:
     assert len(served.http.get("/v1/views").json()["views"]) == 2
 
 
-def test_a_wrong_definition_has_its_place(served: Served) -> None:
+def test_an_error_of_a_definition_has_its_location(served: Served) -> None:
     (served.runtime.workspace.definitions / "more.sql").write_text("CREATE MATERIALIZED VIEW x AS SELECT;")
     reply = served.http.post("/v1/plan")
     assert reply.status_code == 400

@@ -36,7 +36,7 @@ def at(name: str, **labels: str) -> Sample:
     return name, tuple(sorted(labels.items()))
 
 
-def test_every_number_is_there_from_the_start(served: Served) -> None:
+def test_every_metric_exists_from_the_start(served: Served) -> None:
     samples = scrape(served)
     assert samples[at("headrace_up")] == 1
     assert samples[at("headrace_state", headrace_state="starting")] == 1
@@ -81,7 +81,7 @@ def test_labels_have_defined_names_only(served: Served) -> None:
     assert names == {"", "visits", "traffic"}
 
 
-def test_the_batch_layer_in_numbers(served: Served) -> None:
+def test_metrics_of_the_batch_layer(served: Served) -> None:
     def events(minutes: int) -> list[Event]:
         values = {"STRING": "ann", "BIGINT": 1, "INT": 200}
         return [Event((page,), minute * 60_000, values) for page in ("/a", "/b") for minute in range(minutes)]
@@ -119,7 +119,7 @@ def test_the_batch_layer_in_numbers(served: Served) -> None:
     assert health.json()["warnings"][0].startswith("view 'traffic': the two layers disagree over commits [1, 2): hits")
 
 
-def test_openmetrics_where_it_is_asked_for(served: Served) -> None:
+def test_openmetrics_by_accept_header(served: Served) -> None:
     reply = served.http.get("/metrics", headers={"accept": "application/openmetrics-text; version=1.0.0"})
     assert reply.headers["content-type"].startswith("application/openmetrics-text")
     assert {"headrace_events", "headrace_view_freshness_seconds"} <= {f.name for f in parse_openmetrics(reply.text)}

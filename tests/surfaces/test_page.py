@@ -50,7 +50,7 @@ def test_the_page_shows_the_workspace_and_next_steps(served: Served) -> None:
     assert post.json()["accepted"] == 1
 
 
-def test_the_page_may_load_nothing_from_elsewhere(served: Served) -> None:
+def test_the_page_may_load_nothing_from_other_sites(served: Served) -> None:
     for path, status in (("/", 200), ("/views/traffic", 200), ("/views/nothing", 404), ("/page/style.css", 200)):
         reply = served.http.get(path)
         assert reply.status_code == status
@@ -137,7 +137,7 @@ def test_rows_are_found_when_the_newest_windows_are_empty(served: Served, tmp_pa
     assert "12:02</time> – 12:03" in page.text
 
 
-def test_a_chart_shows_the_column_and_the_keys_that_are_chosen(served: Served, tmp_path: Path) -> None:
+def test_a_chart_shows_the_selected_column_and_keys(served: Served, tmp_path: Path) -> None:
     visits = [visit_of(f"/{number}", minute, size=10 - number) for minute in (0, 1, 9) for number in range(8)]
     visits += [visit_of("/7", minute) for minute in (3, 4)]
     fill(served.runtime, tmp_path, visits=visits)
@@ -226,7 +226,7 @@ def test_an_empty_workspace_shows_how_to_start(tmp_path: Path, serve: Callable[.
     served.runtime.apply()
 
 
-def test_many_viewers_cost_no_more_than_one(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_viewers_share_one_page(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     whole = served.runtime.status
 

@@ -100,7 +100,7 @@ def test_the_state_of_a_server_is_consistent(served: Served, editing: Callable[[
     """The same without HTTP, so that it is read thousands of times."""
     runtime, until = served.runtime, time.monotonic() + 4
 
-    def look() -> None:
+    def read_state() -> None:
         times = 0
         while times < 50 or time.monotonic() < until:  # often enough on a slow machine, long enough on a quick one
             runtime.views()
@@ -114,13 +114,13 @@ def test_the_state_of_a_server_is_consistent(served: Served, editing: Callable[[
             times += 1
 
     with ThreadPoolExecutor(3) as pool:
-        looks = [pool.submit(look) for _ in range(3)]
-    for each in looks:
+        futures = [pool.submit(read_state) for _ in range(3)]
+    for each in futures:
         each.result()
     assert editing() > 1
 
 
-def test_a_stream_that_is_dropped_refuses_events_that_were_on_their_way(served: Served) -> None:
+def test_a_dropped_stream_refuses_events_in_flight(served: Served) -> None:
     journal = served.runtime._pipelines["visits"].transport
     journal.close()  # as an apply does, while requests still have the stream
     with pytest.raises(UnavailableError, match=r"stream 'visits' accepts no more events"):

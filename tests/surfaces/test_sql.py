@@ -25,7 +25,7 @@ ROWS = [
 ]
 
 
-def test_http_gives_rows_types_and_how_fresh_they_are(served: Served, tmp_path: Path) -> None:
+def test_http_returns_rows_types_and_freshness(served: Served, tmp_path: Path) -> None:
     fill(served.runtime, tmp_path)
     reply = served.http.post("/v1/sql", json={"query": TOP, "limit": 2})
     assert reply.status_code == 200, reply.text
@@ -46,7 +46,7 @@ def test_http_gives_rows_types_and_how_fresh_they_are(served: Served, tmp_path: 
     assert served.http.post("/v1/sql", json={"query": "SELECT 1 AS one"}).json()["views"] == {}
 
 
-def test_python_gives_the_same_through_a_server_and_from_the_folder(
+def test_python_returns_the_same_through_a_server_and_from_the_folder(
     applied: Path, serve: Callable[..., Served], headrace: Callable[..., Ran]
 ) -> None:
     with connect(applied) as connection, pytest.raises(NotReadyError, match="no view has ever been computed"):
@@ -87,7 +87,7 @@ def test_the_command_prints_tables_json_and_csv(
     assert csv.out == "page,hits,bytes\n/home,3,250\n/cart,1,7\n,1,100\n"
 
 
-def test_wrong_calls_of_the_command_say_what_is_expected(applied: Path, headrace: Callable[..., Ran]) -> None:
+def test_invalid_arguments_are_refused_with_what_is_expected(applied: Path, headrace: Callable[..., Ran]) -> None:
     fill_stopped(applied)
     for arguments, message in (
         ([], "no query was given; expected one, as an argument, from a file (-f FILE) or from standard input (-)"),

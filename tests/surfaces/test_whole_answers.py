@@ -25,7 +25,7 @@ def crowded(applied: Path, serve: Callable[..., Served], tmp_path: Path) -> Serv
     return served
 
 
-def test_python_gives_all_rows_unless_a_limit_is_given(crowded: Served) -> None:
+def test_python_returns_all_rows_without_a_limit(crowded: Served) -> None:
     with connect(crowded.url) as connection:
         answer = connection.ask("traffic")
         assert (len(answer.pandas()), len(answer.rows()), answer.arrow().num_rows) == (ROWS, ROWS, ROWS)
@@ -40,7 +40,7 @@ def test_python_gives_all_rows_unless_a_limit_is_given(crowded: Served) -> None:
         assert (len(few.rows()), few.truncated, few.more_rows) == (7, True, ROWS - 7)
 
 
-def test_without_a_server_python_gives_all_rows_too(crowded: Served) -> None:
+def test_python_returns_all_rows_without_a_server(crowded: Served) -> None:
     folder = crowded.runtime.workspace.folder
     crowded.stop()
     with connect(folder) as connection:

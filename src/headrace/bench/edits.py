@@ -36,7 +36,7 @@ IN_A_ROW = 4  # edits, before they pause
 QUIET_S = 10.0
 SETTLE_S = 15.0  # after an edit, so that its remaining work is not measured as quiet
 MOST_S = 120.0  # for one edit
-LOOK_S = 0.1
+POLL_EVERY_S = 0.1
 
 FIRST = Definition()
 OTHER_NAMES = (("visits", "count(*)"), ("bytes", "sum(bytes)"), ("largest", "max(bytes)"))
@@ -254,5 +254,5 @@ def _wait_for_version(connection: Connection, before: int | None) -> int:
         (view,) = connection.get("/v1/views")["views"]
         if view["version"] not in (None, before):
             return int(view["version"])
-        time.sleep(LOOK_S)
+        time.sleep(POLL_EVERY_S)
     raise HeadraceError(f"no version but {before} served within {MOST_S:.0f} s")

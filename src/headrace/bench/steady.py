@@ -13,7 +13,7 @@ from headrace.errors import HeadraceError
 
 BEAT_S = 10
 FLOW_S = 100.0
-LOOK_S = 0.5
+SAMPLE_EVERY_S = 0.5
 VIEW = f"""CREATE MATERIALIZED VIEW by_visitor SCHEDULE EVERY {BEAT_S} SECONDS AS
 SELECT visitor, count(*) AS hits, sum(bytes) AS bytes, max(bytes) AS largest
 FROM visits GROUP BY visitor, window(at, '1 second');
@@ -61,7 +61,7 @@ def _flow(url: str, bodies: list[bytes]) -> list[dict[str, Any]]:
             call_at_rate(FLOW / PER_POST, FLOW_S, lambda n: tokens.append(_post(connection, bodies[n])))
             stopping.set()
         else:
-            while not stopping.wait(LOOK_S):
+            while not stopping.wait(SAMPLE_EVERY_S):
                 samples.append(connection.get("/v1/views")["views"][0])
 
     in_threads(2, act)

@@ -52,9 +52,9 @@ class Connection:
         """The same as typed values, such as `verbs.status().streams[0].events`; the methods below give dicts."""
         return self._backend
 
-    def on_wait(self, hear: Callable[[HeadraceError, float], None]) -> None:
+    def on_wait(self, callback: Callable[[HeadraceError, float], None]) -> None:
         """Set a function to call on each wait: for a server that is starting or busy, or for another process."""
-        self._backend.on_wait = hear
+        self._backend.on_wait = callback
 
     def ask(
         self,
@@ -100,9 +100,9 @@ class Connection:
         """The events behind one cell of a view; `CellQuestion` describes the parameters."""
         return self.explained(CellQuestion.of(view, key, at, window, every, limit, cursor))
 
-    def explained(self, asked: CellQuestion, job: Job | None = None) -> Explanation:
+    def explained(self, question: CellQuestion, job: Job | None = None) -> Explanation:
         """The same for a CellQuestion; the job reports progress when no server is running."""
-        return self._backend.explain(asked, job)
+        return self._backend.explain(question, job)
 
     def sql(self, query: str, *, limit: int | None = None, job: Job | None = None) -> SqlAnswer:
         """Run a SELECT over the views; each view is a table. Returns all rows unless a limit is given."""

@@ -68,7 +68,7 @@ def check_run(figures: Figures, reader: Reader, note: Callable[[str], None]) -> 
         truths = next(stream.tally.truths for stream in figures.streams if stream.name == rule.stream)
         newest_us = max((truth.at_us for truth in truths), default=0)
         report.views.append(compare(rule, rule.rows(truths), reader.all_rows(rule.view), newest_us))
-    figures.look(reader)
+    figures.update(reader)
     report.accounts = [*_accounts(figures), _corrections(figures), *_second_act(figures)]
     return report
 

@@ -17,7 +17,7 @@ from headrace.format import about
 VIEW, COLUMN = "traffic", "slowest"
 BEFORE = "avg(load_ms)                          AS load_ms\n"
 AFTER = "avg(load_ms)                          AS load_ms,\n       max(load_ms)                          AS slowest\n"
-LOOK_S = 0.2
+POLL_EVERY_S = 0.2
 LONGEST_S = 120.0  # for a step
 PAUSE_S = 0.02
 
@@ -126,7 +126,7 @@ class Edit(threading.Thread):
                 raise UnavailableError(f"view '{VIEW}': {view['alarm']}")
             if until(view):
                 return view
-            if self._stopping.wait(LOOK_S):
+            if self._stopping.wait(POLL_EVERY_S):
                 raise UnavailableError("the edit was stopped")
         raise UnavailableError(f"step '{self.steps[-1].name}' of the edit took more than {LONGEST_S:.0f} s")
 

@@ -47,7 +47,7 @@ class Figures:
     streams: list[StreamFigures] = field(default_factory=list)
     rates: deque[int] = field(default_factory=lambda: deque(maxlen=HISTORY))
     freshness_ms: int | None = None
-    measured_ms: list[int] = field(default_factory=list)  # freshness at each look while events flowed
+    measured_ms: list[int] = field(default_factory=list)  # freshness at each update while events were sent
     caught_up_s: float = 0.0  # from the last reply until every view had everything
     corrections: int = 0
     memory_mb: int = 0
@@ -74,7 +74,7 @@ class Figures:
         """Events that the lake has, dead letters included."""
         return sum(stream.events + stream.dead_letters for stream in self.streams)
 
-    def look(self, reader: Reader) -> None:
+    def update(self, reader: Reader) -> None:
         """Read all figures from the server once."""
         self._take_status(reader.status())
         total = reader.ask("traffic", by="", window="1d")

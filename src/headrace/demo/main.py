@@ -29,7 +29,7 @@ from headrace.demo.traffic import STREAMS, TICK_S, Traffic
 from headrace.errors import HeadraceError, UnavailableError, WorkspaceError
 from headrace.spark.session import java_command
 
-LOOK_S = 0.5
+UPDATE_EVERY_S = 0.5
 LINE_S = 2.0
 COMPLETE_S = 60.0
 JOIN_S = 5.0
@@ -108,21 +108,21 @@ def _flow_and_check(server: Server, traffic: Traffic, figures: Figures, show: Sh
         edit.start()
         go.set()
         while any(sender.is_alive() for sender in senders) or (edit.is_alive() and not edit.swapped):
-            _look(server, figures, reader, show)
+            _update(server, figures, reader, show)
             _raise_first([*senders, edit])
             if figures.flowed >= EDIT_AT:
                 edit_begins.set()
             if figures.flowed == 1 and edit.is_alive():
                 figures.phase = "events are sent, waiting for the edit"
-            time.sleep(LOOK_S)
+            time.sleep(UPDATE_EVERY_S)
         _raise_first([*senders, edit])
         _note(figures, "waiting for the views", show)
         figures.caught_up_s = _wait(server, figures, reader, show)
         _note(figures, "one event three hours late", show)
         _send_late(figures, reader)
         while edit.is_alive():  # on a slow machine the late event is the first one to compare
-            _look(server, figures, reader, show)
-            time.sleep(LOOK_S)
+            _update(server, figures, reader, show)
+            time.sleep(UPDATE_EVERY_S)
         _raise_first([edit])
         report = check_run(figures, reader, lambda phase: _note(figures, phase, show))
     finally:
@@ -141,9 +141,9 @@ def _flow_and_check(server: Server, traffic: Traffic, figures: Figures, show: Sh
     return report
 
 
-def _look(server: Server, figures: Figures, reader: Reader, show: Show) -> None:
+def _update(server: Server, figures: Figures, reader: Reader, show: Show) -> None:
     try:
-        figures.look(reader)
+        figures.update(reader)
     except HeadraceError:
         server.check()  # a better message if the server has ended
         raise
@@ -155,13 +155,13 @@ def _wait(server: Server, figures: Figures, reader: Reader, show: Show) -> float
     start = time.monotonic()
     for stream in figures.streams:
         while stream.tally.token and not reader.has(stream.tally.token):
-            _look(server, figures, reader, show)
+            _update(server, figures, reader, show)
             if time.monotonic() > start + COMPLETE_S:
                 raise UnavailableError(
                     f"the views of stream '{stream.name}' did not have every event within {COMPLETE_S:.0f} s"
                 )
     took = time.monotonic() - start
-    _look(server, figures, reader, show)
+    _update(server, figures, reader, show)
     return took
 
 

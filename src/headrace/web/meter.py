@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 EVENTS_PATH = "/v1/streams/{stream}/events"
 ANSWER_PATHS = ("/v1/views/{view}", "/v1/views/{view}/lookup")
 EVENT_COUNTS = "headrace.counted"  # the ingest endpoint stores (accepted, refused) under this key of the scope
-CLIENT_GONE = 499  # the client disconnected before a reply was sent
+CLIENT_DISCONNECTED = 499  # the client disconnected before a reply was sent
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -86,7 +86,7 @@ class Meter:
             await self._app(scope, receive, send)
             return
         start = time.perf_counter()
-        status, received = CLIENT_GONE, 0
+        status, received = CLIENT_DISCONNECTED, 0
 
         async def counted_receive() -> Message:
             nonlocal received
@@ -108,4 +108,4 @@ class Meter:
 
 def _label(scope: Scope, name: str, status: int) -> str:
     """The name if it is defined, else empty: clients must not be able to create labels."""
-    return "" if status in (404, CLIENT_GONE) else str(scope["path_params"][name])
+    return "" if status in (404, CLIENT_DISCONNECTED) else str(scope["path_params"][name])

@@ -30,7 +30,7 @@ def test_the_page_can_be_shown_before_anything_is_known():
     assert "starting the server" in render(render_page(Figures(seed=7, flow_s=20)))
 
 
-def test_a_plain_line_says_the_same():
+def test_a_plain_line_has_the_same_numbers():
     assert (
         "9,876 events sent, 9,744 in the log, freshness 0.9 s, 321 late, 210 corrections, 44 dead letters, 76 refused"
         in (plain_line(figures()))

@@ -29,7 +29,7 @@ def test_the_same_seed_gives_the_same_events():
 
 
 @pytest.mark.parametrize(("seconds", "rate"), [(4, 3_000), (1, 10), (0.1, 1), (30, 20_000)])
-def test_sizes_add_up_to_what_was_asked(seconds, rate):
+def test_sizes_add_up_to_the_requested_events(seconds, rate):
     sizes = Traffic(seconds=seconds, rate=rate).sizes()
     assert sum(sizes) == round(seconds * rate)
     assert min(sizes) >= 0
@@ -97,7 +97,7 @@ def test_headrace_refuses_each_kind_with_a_reason(stream, choice):
     assert result.reasons.to_pylist()[1]
 
 
-def test_it_is_quick_enough_to_leave_the_machine_to_the_server():
+def test_it_is_fast_enough_to_leave_cpu_for_the_server():
     traffic = Traffic(seconds=2, rate=20_000)
     start = time.process_time()
     events = sum(len(batch) for batch in all_batches(traffic))

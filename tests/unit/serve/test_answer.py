@@ -82,7 +82,7 @@ def test_the_json_of_an_answer(store: DuckStore, tmp_path: Path) -> None:
     }
 
 
-def test_names_of_the_bounds_of_a_window_are_further_columns(tmp_path: Path) -> None:
+def test_aliases_of_window_bounds_are_additional_columns(tmp_path: Path) -> None:
     store = DuckStore.open(tmp_path / "store", fence=1)
     store.register(make_view(window=Window(60_000, 60_000, "minute", "until")), "f", 0)
     merge(store, tmp_path, simple_event("/a", AT_MS, 3))
@@ -103,7 +103,7 @@ def test_a_stalled_view_still_answers_and_says_so(store: DuckStore, tmp_path: Pa
     assert (result.stalled, len(result.rows())) == ("division by zero", 1)
 
 
-def test_a_view_that_has_nothing_yet_answers_no_rows(store: DuckStore) -> None:
+def test_a_view_without_events_answers_with_no_rows(store: DuckStore) -> None:
     result = ask(store)
     assert through_json(result)["rows"] == []
     assert result.arrow().num_rows == 0

@@ -182,7 +182,7 @@ def test_a_row_is_settled_once_newest_is_past_its_end_by_the_patience(store: Duc
     assert [row["settled"] for row in result.rows()] == [True] * 7 + [False] * 3
 
 
-def test_text_asks_for_null_and_for_its_escape(store: DuckStore) -> None:
+def test_null_and_its_escape_in_text(store: DuckStore) -> None:
     def keys(*parameters: tuple[str, str]) -> list[Any]:
         question = Question.from_text("pages", [*parameters, ("every", "1h")])
         return [row["k0"] for row in answer(store, question, lambda v: (0, None), NOW).rows()]
@@ -212,7 +212,7 @@ def test_text_parameters_equal_python_values() -> None:
         datetime(1970, 1, 1, 3, tzinfo=timezone(timedelta(hours=2))),
     ],
 )
-def test_times_are_utc_unless_they_say(value: Any) -> None:
+def test_times_are_utc_unless_they_have_a_zone(value: Any) -> None:
     assert parse_bound("start", value) == Bound(3_600_000)
 
 
@@ -319,7 +319,7 @@ def test_a_cursor_from_before_an_edit_is_refused(tmp_path: Path) -> None:
     store.close()
 
 
-def test_an_unknown_view_is_named_with_its_neighbour(store: DuckStore) -> None:
+def test_an_unknown_view_is_refused_with_a_suggestion(store: DuckStore) -> None:
     with pytest.raises(NotFoundError, match=r"view 'page' does not exist; did you mean 'pages'\?; `headrace views`"):
         ask(store, "page")
 
@@ -342,7 +342,7 @@ def test_a_parameter_given_twice_is_refused() -> None:
 
 
 @pytest.mark.parametrize("window", ["1m", "36500d"])
-def test_bounds_at_the_ends_of_time(store: DuckStore, window: str) -> None:
+def test_bounds_at_the_first_and_last_year(store: DuckStore, window: str) -> None:
     first, last = "0001-01-01T00:00:00Z", "9999-12-31T23:59:00Z"
     for bounds in ({"start": first}, {"end": last}, {"start": first, "end": last}, {"start": last}):
         result = ask(store, by=(), window=window, every="1m" if window == "1m" else "365d", **bounds)

@@ -46,7 +46,7 @@ def load(store: DuckStore, **limits: int) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def test_names_of_the_bounds_of_a_window_are_columns(tmp_path: Path) -> None:
+def test_aliases_of_window_bounds_are_columns(tmp_path: Path) -> None:
     store = DuckStore.open(tmp_path / "store", fence=1)
     view = make_view(window=Window(PANE, PANE, start_name="minute", end_name="until"))
     store.register(view, "f", 0)
@@ -59,7 +59,7 @@ def test_names_of_the_bounds_of_a_window_are_columns(tmp_path: Path) -> None:
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(case=cases())
-def test_a_table_holds_what_the_answer_shows(case: Any) -> None:
+def test_a_table_equals_the_answer(case: Any) -> None:
     view, batches, _, _ = case
     with tempfile.TemporaryDirectory() as folder:
         store = DuckStore.open(Path(folder) / "store", fence=1)

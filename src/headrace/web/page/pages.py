@@ -12,12 +12,12 @@ from headrace.serve.cell_question import CellQuestion
 from headrace.server.state import ViewStatus, WorkspaceStatus
 from headrace.web.page import hints
 from headrace.web.page.cache import Cache
+from headrace.web.page.content import Content, ContentReader
 from headrace.web.page.controls import controls
 from headrace.web.page.explanation import explanation_section
 from headrace.web.page.frame import brand, document
 from headrace.web.page.html import Html, breakable, data, join, tag
 from headrace.web.page.layers import audits_table, versions_table
-from headrace.web.page.look import Look, Looker
 from headrace.web.page.sections import (
     dead_letters,
     state_line,
@@ -50,8 +50,8 @@ class WorkspacePage:
         self._runtime = runtime
         self._reasons: Cache[list[dict[str, Any]]] = Cache(REASONS_S)
         self._inside: dict[str, tuple[Any, Html]] = {}
-        self._few = Looker(runtime.ask, rows=ROWS, windows=WINDOWS, most=ROWS * 4)
-        self._many = Looker(runtime.ask, rows=MORE_ROWS, windows=MORE_WINDOWS, most=most_sorted)
+        self._few = ContentReader(runtime.ask, rows=ROWS, windows=WINDOWS, most=ROWS * 4)
+        self._many = ContentReader(runtime.ask, rows=MORE_ROWS, windows=MORE_WINDOWS, most=most_sorted)
 
     def workspace(self) -> Page:
         """Everything at a glance."""
@@ -76,10 +76,10 @@ class WorkspacePage:
             hint = did_you_mean(name, views)
             return 404, self._failure(NotFoundError(f"view '{name}' does not exist", fix=hint), at)
         view = views[name]
-        selection, look, problem = Selection(name), None, None
+        selection, content, problem = Selection(name), None, None
         try:
             selection = Selection.read(view, parameters)
-            look = self._many.look(view, selection)
+            content = self._many.read(view, selection)
         except HeadraceError as error:
             status, problem = error.http_status, _problem(error, name if parameters else None)
         stalled = tag("p", data(view.stalled, 2000), class_="bad") if view.stalled else None
@@ -89,8 +89,8 @@ class WorkspacePage:
             stalled,
             controls(view, selection),
             problem,
-            view_rows(view, look, selection) if look else None,
-            _older(selection, look) if look else None,
+            view_rows(view, content, selection) if content else None,
+            _older(selection, content) if content else None,
             tag("p", "As JSON: ", tag("code", f"GET /v1{view_path(name)}"), class_="quiet"),
             self._versions(name),
             audits_table(view),
@@ -153,7 +153,7 @@ class WorkspacePage:
         cached_state, inside = self._inside.get(view.name, (None, None))
         if cached_state != state or inside is None:
             try:
-                inside = view_inside(view, self._few.look(view))
+                inside = view_inside(view, self._few.read(view))
             except HeadraceError as error:  # it was dropped between two reads, or has no version yet
                 return view_card(view, tag("p", str(error), class_="quiet"), now)
             self._inside[view.name] = (state, inside)
@@ -186,8 +186,8 @@ def _problem(error: HeadraceError, view: str | None) -> Html:
     return tag("p", data(str(error), 1000), ". " if link else None, link, class_="bad", role="alert")
 
 
-def _older(selection: Selection, look: Look) -> Html | None:
-    if look.older is None:
+def _older(selection: Selection, content: Content) -> Html | None:
+    if content.older is None:
         return None
-    path = selection.with_(end=iso(look.older)).path("rows")
+    path = selection.with_(end=iso(content.older)).path("rows")
     return tag("p", tag("a", "Older windows", href=path, data_stay=True))

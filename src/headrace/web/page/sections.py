@@ -13,10 +13,10 @@ from headrace.server.layers import alarm
 from headrace.server.state import StreamStatus, ViewStatus, WorkspaceStatus
 from headrace.web.page.cells import key_value, moment_text, value, window
 from headrace.web.page.chart import chart
+from headrace.web.page.content import Content
 from headrace.web.page.explanation import explain_path
 from headrace.web.page.html import Html, breakable, data, tag
 from headrace.web.page.layers import alarm_box, building_bar, layers_line
-from headrace.web.page.look import Look
 from headrace.web.page.selection import WINDOW, Selection, view_path
 from headrace.web.page.series import Line
 from headrace.web.page.tables import Column, columns, table
@@ -134,13 +134,13 @@ def view_card(view: ViewStatus, inside: Html | None, at: datetime, *, level: str
     return tag("article", title, what, layers, inside, class_="view", aria_labelledby=ident)
 
 
-def view_inside(view: ViewStatus, look: Look) -> Html:
+def view_inside(view: ViewStatus, content: Content) -> Html:
     """Chart and rows, side by side."""
-    picture = chart(look.chart, f"chart-{view.name}") if look.chart else None
-    return tag("div", picture, rows_table(view, look), class_="inside")
+    picture = chart(content.chart, f"chart-{view.name}") if content.chart else None
+    return tag("div", picture, rows_table(view, content), class_="inside")
 
 
-def view_rows(view: ViewStatus, look: Look, selection: Selection) -> Html:
+def view_rows(view: ViewStatus, content: Content, selection: Selection) -> Html:
     """Chart and rows of a view's own page."""
 
     def alone(line: Line) -> str:
@@ -149,30 +149,30 @@ def view_rows(view: ViewStatus, look: Look, selection: Selection) -> Html:
         keys = tuple((key, key_text(value)) for key, value in line.key.items())
         return selection.with_(keys=(*others, *keys), by=()).path("chart")
 
-    picture = tag("div", chart(look.chart, "drawn", alone), id="chart") if look.chart else None
-    return tag("section", picture, rows_table(view, look, selection), class_="large", aria_label="rows")
+    picture = tag("div", chart(content.chart, "drawn", alone), id="chart") if content.chart else None
+    return tag("section", picture, rows_table(view, content, selection), class_="large", aria_label="rows")
 
 
-def rows_table(view: ViewStatus, look: Look, selection: Selection | None = None) -> Html:
+def rows_table(view: ViewStatus, content: Content, selection: Selection | None = None) -> Html:
     """The rows of a view with a caption; on its own page with links to sort them and to the events behind each."""
-    if not look.rows:
-        return tag("p", "No rows yet." if look.answer.newest_event is None else "No rows here.", class_="quiet")
+    if not content.rows:
+        return tag("p", "No rows yet." if content.answer.newest_event is None else "No rows here.", class_="quiet")
     keys = len(view.keys)
     timed = view.window_ms is not None
-    names = [name for name, _ in look.answer.columns]
+    names = [name for name, _ in content.answer.columns]
     places = [*range(keys), *range(keys + 2, len(names) - 1)]
-    heads = [_head(names[at], look, selection, number=look.answer.columns[at][1].is_numeric) for at in places]
+    heads = [_head(names[at], content, selection, number=content.answer.columns[at][1].is_numeric) for at in places]
     if timed:
         heads = [
-            _head(WINDOW, look, selection, title="window (UTC)"),
+            _head(WINDOW, content, selection, title="window (UTC)"),
             *heads,
-            _head("settled", look, selection, title="state"),
+            _head("settled", content, selection, title="state"),
         ]
     heads += [Column("events")] if selection else []
-    by_window = look.sort.removeprefix("-") == WINDOW  # else each row has its own window
+    by_window = content.sort.removeprefix("-") == WINDOW  # else each row has its own window
     rows = []
     before: tuple[Any, ...] = (None, None)
-    for row in look.rows:
+    for row in content.rows:
         cells: list[Any] = [key_value(row[at]) if at < keys else value(row[at]) for at in places]
         if timed:
             start, end = row[keys : keys + 2]
@@ -185,21 +185,21 @@ def rows_table(view: ViewStatus, look: Look, selection: Selection | None = None)
             path = explain_path(view_path(view.name), key, row[keys] if timed else None)
             cells.append(tag("a", "explain", href=path))
         rows.append(cells)
-    caption = tag("p", _sentence(look), class_="quiet")
+    caption = tag("p", _sentence(content), class_="quiet")
     body = table(heads, rows, label=f"rows of {view.name}")
     return tag("div", body, caption, class_="rows", id="rows" if selection else None)
 
 
 def _head(
-    name: str, look: Look, selection: Selection | None, *, title: str | None = None, number: bool = False
+    name: str, content: Content, selection: Selection | None, *, title: str | None = None, number: bool = False
 ) -> Column:
     """The head of a column of rows. Its link sorts by it: numbers and windows first descending, then the other way."""
     if selection is None:
         return Column(title or name, number)
     down = number or name == WINDOW
     order: Literal["ascending", "descending"] | None = None
-    if look.sort.removeprefix("-") == name:
-        order = "descending" if look.sort.startswith("-") else "ascending"
+    if content.sort.removeprefix("-") == name:
+        order = "descending" if content.sort.startswith("-") else "ascending"
         down = order == "ascending"
     path = selection.with_(sort=f"{'-' * down}{name}").path("rows")
     return Column(title or name, number, sort_path=path, sorted=order)
@@ -213,12 +213,12 @@ def window_words(view: ViewStatus) -> str:
     return size if size == every else f"{size} every {every}"
 
 
-def _sentence(look: Look) -> str:
-    corrections = look.answer.corrections
-    parts = [f"Shown: {look.what}"]
+def _sentence(content: Content) -> str:
+    corrections = content.answer.corrections
+    parts = [f"Shown: {content.what}"]
     if corrections:
         parts.append(f"{plural(corrections, 'correction')} by late events")
-    parts += [f"{name} {error}" for name, error in look.answer.approximate.items()]
+    parts += [f"{name} {error}" for name, error in content.answer.approximate.items()]
     return "; ".join(parts) + "."
 
 

@@ -24,8 +24,8 @@ Chart = Series | Lines | None
 
 
 @dataclass(frozen=True)
-class Look:
-    """A view at one moment."""
+class Content:
+    """The rows and the chart of a view at one moment."""
 
     answer: Answer
     rows: list[Row]  # in the order of answer.columns
@@ -35,8 +35,8 @@ class Look:
     older: datetime | None = None  # windows that end by then are left out
 
 
-class Looker:
-    """Looks at views; remembers how many windows of each filled the page."""
+class ContentReader:
+    """Reads the content of views; stores how many windows of each filled the page."""
 
     def __init__(self, ask: Ask, *, rows: int, windows: int, most: int) -> None:
         self._ask = ask
@@ -45,14 +45,14 @@ class Looker:
         self._most = most  # rows that are read to be sorted
         self._spans: dict[tuple[str, int], int] = {}
 
-    def look(self, view: ViewStatus, selection: Selection | None = None) -> Look:
+    def read(self, view: ViewStatus, selection: Selection | None = None) -> Content:
         """The current state of a view, for the given parameters."""
         selection = selection or Selection(view.name)
         question = Question(view.name, selection.where)
         if view.window is None:
-            return self._look_at_all_time(view, question, selection)
+            return self._read_all_time(view, question, selection)
         if view.newest_event is None:
-            return self._look_while_catching_up(question, selection)
+            return self._read_while_catching_up(question, selection)
         _, every_ms = view.window
         range_ = read_range(view.window, view.newest_event, selection)
         chart = find_chart(self._ask, view, question, selection, range_, self._windows)
@@ -62,38 +62,40 @@ class Looker:
             return self._newest_rows(every_ms, question, selection, range_, chart)
         answer, whole = self._last_windows(question, range_, every_ms, self._most, least=self._most)
         rows = sort_rows(answer, selection.sort)[: self._rows]
-        return Look(answer, rows, _which(answer, len(rows), selection, whole=whole), chart, selection.sort)
+        return Content(answer, rows, _which(answer, len(rows), selection, whole=whole), chart, selection.sort)
 
-    def _look_at_all_time(self, view: ViewStatus, question: Question, selection: Selection) -> Look:
+    def _read_all_time(self, view: ViewStatus, question: Question, selection: Selection) -> Content:
         answer = self._ask(replace(question, limit=self._most))
         columns = numeric_columns(view)
         column = selection.column or (columns[0] if columns else "")
         if answer.next_cursor:  # which rows are the largest is not known
             rows = sort_rows(answer, selection.sort)[: self._rows]
-            return Look(answer, rows, _which(answer, len(rows), selection), None, selection.sort)
+            return Content(answer, rows, _which(answer, len(rows), selection), None, selection.sort)
         selection = selection if selection.sort or not column else selection.with_(sort=f"-{column}")
         rows = sort_rows(answer, selection.sort)[: self._rows]
         chart = None
         if column and len(answer.values) > 1:
             by_key = self._ask(replace(question, by=selection.by, limit=self._most)) if selection.by else answer
             chart = over_keys(by_key, by_key.values, column)
-        return Look(answer, rows, _which(answer, len(rows), selection), chart, selection.sort)
+        return Content(answer, rows, _which(answer, len(rows), selection), chart, selection.sort)
 
-    def _look_while_catching_up(self, question: Question, selection: Selection) -> Look:
+    def _read_while_catching_up(self, question: Question, selection: Selection) -> Content:
         """A version that has no newest event time yet: rows from the oldest on."""
         answer = self._ask(replace(question, limit=self._rows * 4))
         rows = sort_rows(answer, selection.sort)[: self._rows] if selection.sort else _newest_first(answer, self._rows)
         what = f"{len(rows)} of the oldest rows, while the view catches up"
-        return Look(answer, rows, what, None, selection.sort or f"-{WINDOW}")
+        return Content(answer, rows, what, None, selection.sort or f"-{WINDOW}")
 
-    def _oldest_rows(self, question: Question, selection: Selection, range_: Range, chart: Chart) -> Look:
+    def _oldest_rows(self, question: Question, selection: Selection, range_: Range, chart: Chart) -> Content:
         answer = self._ask(replace(range_.of(question), limit=self._rows))
         which = "the oldest" if answer.next_cursor else "all"
-        return Look(answer, answer.values, f"{which} {len(answer.values):,} rows{_of_range(selection)}", chart, WINDOW)
+        return Content(
+            answer, answer.values, f"{which} {len(answer.values):,} rows{_of_range(selection)}", chart, WINDOW
+        )
 
     def _newest_rows(
         self, every_ms: int, question: Question, selection: Selection, range_: Range, chart: Chart
-    ) -> Look:
+    ) -> Content:
         answer, whole = self._last_windows(question, range_, every_ms, self._rows * 4, least=self._rows // 4)
         if not answer.values and not (question.where or selection.start or selection.end):
             # All events are ahead of the clock of the server: show them rather than nothing.
@@ -102,12 +104,12 @@ class Looker:
         if answer.next_cursor:
             what = f"the first {len(rows)} rows of the newest window, by key"
         elif whole and len(rows) == len(answer.values):
-            return Look(answer, rows, f"all {len(rows)} rows{_of_range(selection)}", chart)
+            return Content(answer, rows, f"all {len(rows)} rows{_of_range(selection)}", chart)
         else:
             what = f"the newest {len(rows)} rows{_of_range(selection)}"
         older = rows[-1][window_at(answer) + 1] - every_ms * MS if rows else None
         before_start = older is not None and range_.start_ms is not None and to_ms(older) <= range_.start_ms
-        return Look(answer, rows, what, chart, older=None if before_start else older)
+        return Content(answer, rows, what, chart, older=None if before_start else older)
 
     def _last_windows(
         self, question: Question, range_: Range, every: int, limit: int, *, least: int
