@@ -68,7 +68,7 @@ class Guard:
         if host and not host_name(host):
             return BadRequestError("the header Host is not a host", found=repr(host[:80]), expected="such as localhost")
         if self._expected is None or self._sessions is None:
-            return _refuse_other_site(scope, headers) or self._refuse_stranger(host)
+            return _refuse_other_site(scope, headers) or self._refuse_other_host(host)
         authorization = headers.get("authorization", "")
         if scope["path"] in OPEN_PATHS or hmac.compare_digest(authorization.encode(), self._expected.encode()):
             return None
@@ -84,7 +84,7 @@ class Guard:
             fix="the token is the setting `token` of its workspace",
         )
 
-    def _refuse_stranger(self, host: str) -> HeadraceError | None:
+    def _refuse_other_host(self, host: str) -> HeadraceError | None:
         """Without a token, any web page that the user opens could read from loopback by DNS rebinding."""
         name = host_name(host) or ""
         if is_loopback(name) or name == self._host:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headrace.server.runtime import Runtime
 
 SMALL_BODY = 256 << 10  # parsed in a millisecond or two: a thread would cost more than it frees
-READ_AT_ONCE = 2  # uncompressed large bodies that are parsed at the same time, since each needs memory; one compressed
+READ_AT_ONCE = 2  # large uncompressed bodies that are parsed at a time (and one compressed): each needs memory
 LONGEST_WAIT_S = 60.0
 WAIT_SLICE_S = 0.5  # how soon a waiting request notices a disconnected client or a stopping server
 MOST_WAITING = 256
