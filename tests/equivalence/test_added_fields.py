@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from headrace.lake.compact import Compaction
-from headrace.sql.events import OURS
+from headrace.sql.events import SYSTEM_COLUMNS
 
 from .bench import Bench
 
@@ -160,5 +160,5 @@ def commit(bench: Bench) -> None:
 def check_other_readers(bench: Bench, sent: Sent) -> None:
     """Who reads the table by its Delta log finds the columns, NULL where a file has none."""
     table = DeltaTable(bench.table.folder).to_pyarrow_table()
-    assert {*FIELDS, "id", "name", *OURS} <= set(table.column_names)
+    assert {*FIELDS, "id", "name", *SYSTEM_COLUMNS} <= set(table.column_names)
     assert sorted(table["_value"].to_pylist()) == sorted(sent.lines)

@@ -18,9 +18,9 @@ from headrace.lake.commits import newest_before, reading_commits
 from headrace.lake.compact import Compaction
 from headrace.serve.answer import Answer
 from headrace.serve.as_of import AsOf
+from headrace.serve.evaluate import read
 from headrace.serve.plan import plan
 from headrace.serve.question import Question
-from headrace.serve.read import read
 from headrace.spark.jobs import Job
 from headrace.sql.answer import SqlAnswer
 from headrace.sql.children import Children

@@ -1,4 +1,4 @@
-"""A real Chromium for tests, and everything that it complains of."""
+"""A real Chromium for tests, which records errors and requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LISTEN = "addEventListener('securitypolicyviolation', (e) => console.error('poli
 
 @contextmanager
 def chromium() -> Iterator[Any]:
-    """The browser, with a user folder of its own."""
+    """The browser, with its own user folder."""
     if CHROMIUM is None:
         pytest.skip("Chromium was not found; scripts/browser installs it where it may")
     from playwright.sync_api import sync_playwright
@@ -34,14 +34,14 @@ def chromium() -> Iterator[Any]:
 
 @dataclass
 class Tab:
-    """A page, and what went wrong in it."""
+    """A page, its errors and its requests."""
 
     page: Any
     faults: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
 
     def check(self) -> None:
-        """Nothing was complained of, and nobody but this machine was asked."""
+        """There were no errors, and requests went to this machine only."""
         assert self.faults == []
         assert {urlsplit(url).hostname for url in self.requests} == {"127.0.0.1"}
 
@@ -52,7 +52,9 @@ def open_tab(browser: Any, **settings: Any) -> Tab:
     page.set_default_timeout(20_000)
     tab = Tab(page)
     page.add_init_script(LISTEN)
-    page.on("console", lambda said: tab.faults.append(said.text) if said.type in ("error", "warning") else None)
+    page.on(
+        "console", lambda message: tab.faults.append(message.text) if message.type in ("error", "warning") else None
+    )
     page.on("pageerror", lambda error: tab.faults.append(str(error)))
     page.on("dialog", lambda dialog: (tab.faults.append(f"dialog {dialog.message}"), dialog.dismiss()))
     page.on("request", lambda request: tab.requests.append(request.url))

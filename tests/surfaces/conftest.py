@@ -22,8 +22,7 @@ from headrace import logs
 from headrace.cli.app import run
 from headrace.ingest.door import Ingest
 from headrace.server.runtime import Runtime
-from headrace.web.app import create_app
-from headrace.web.patience import PATIENCE, Patience
+from headrace.web.app import TIMEOUTS, Timeouts, create_app
 from headrace.web.server import Server, bind, url_of
 from headrace.workspace.holder import live_holder
 from headrace.workspace.settings import Workspace
@@ -85,7 +84,7 @@ class Served:
     stop: Callable[[], None]
 
     def ingest(self, stream: str) -> Ingest:
-        """The door of a stream, whose bounds a test may change."""
+        """The ingest of a stream, whose limits a test may change."""
         return self.runtime._pipelines[stream].ingest
 
 
@@ -94,13 +93,13 @@ def serve() -> Iterator[Callable[..., Served]]:
     """Serves a workspace; its settings may be overridden."""
     stops: list[Callable[[], None]] = []
 
-    def start(folder: Path, patience: Patience = PATIENCE, **settings: Any) -> Served:
+    def start(folder: Path, timeouts: Timeouts = TIMEOUTS, **settings: Any) -> Served:
         logs.configure("info", folder / "test.log", io.StringIO())
-        bound = bind("127.0.0.1", settings.get("port", 0))
-        bound.listen()  # who asks before the server's thread runs waits for it
-        runtime = Runtime.open(Workspace.open(folder, **settings), url_of(bound))
-        server = Server(create_app(runtime, patience), runtime.workspace.settings.max_connections)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+        listener = bind("127.0.0.1", settings.get("port", 0))
+        listener.listen()  # requests before the server's thread runs wait for it
+        runtime = Runtime.open(Workspace.open(folder, **settings), url_of(listener))
+        server = Server(create_app(runtime, timeouts), runtime.workspace.settings.max_connections)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         client = http.Client(base_url=runtime.url)
 
@@ -110,7 +109,7 @@ def serve() -> Iterator[Callable[..., Served]]:
             server.stop()
             thread.join()
             runtime.stop()
-            bound.close()
+            listener.close()
 
         stops.append(stop)
         return Served(runtime, runtime.url, client, stop)
@@ -127,7 +126,7 @@ def served(applied: Path, serve: Callable[..., Served]) -> Served:
 
 
 class Up:
-    """A `headrace up` in a process of its own."""
+    """A `headrace up` process."""
 
     def __init__(self, folder: Path, *arguments: str, **environment: str) -> None:
         self.folder = folder
@@ -140,14 +139,14 @@ class Up:
         )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        found = re.search(r"http://\S+", line)
-        if not found:
+        url = re.search(r"http://\S+", line)
+        if not url:
             out, err = self.process.communicate()
             raise AssertionError(f"up did not start: {line}{out}{err}")
-        self.url = found[0]
+        self.url = url[0]
 
     def wait_until_ready(self) -> None:
-        """Until Spark runs."""
+        """Wait until Spark runs."""
         health = f"{self.url}/health"
         wait_until(lambda: http.get(health).json()["status"] != "starting", 180)
 

@@ -1,4 +1,4 @@
-"""Makes docs/metrics.md from what `/metrics` says."""
+"""Generates docs/metrics.md from the metrics of a server."""
 
 from __future__ import annotations
 
@@ -49,24 +49,24 @@ clients cannot create new series.
 
 
 def metrics_reference(runtime: Runtime) -> str:
-    """Every number of `/metrics` with its kind, labels and meaning."""
+    """Every metric with its type, labels and description."""
     registry = make_registry(runtime)
-    # What has no sample before the first request, or before Spark runs.
+    # Labels of metrics that have no sample before the first request, or before Spark runs.
     labels = {number._name: number._labelnames for number in vars(RequestNumbers(registry)).values()}
     labels |= {name: ("stream",) for name, _ in TIMES.values()} | {number.name: ("stream",) for number in OF_STREAMS}
     labels |= {number.name: ("view",) for number in OF_VIEWS}
     labels |= {name: ("view", label) for name, _, label, _ in PARTS_OF_VIEWS}
     rows = [
-        f"| `{_shown(family)}` | {family.type} | {_labels(family, labels)} | {family.documentation} |\n"
+        f"| `{_name(family)}` | {family.type} | {_labels(family, labels)} | {family.documentation} |\n"
         for family in sorted(registry.collect(), key=lambda family: family.name)
     ]
     return _METRICS.replace("@ROWS", "".join(rows))
 
 
-def _shown(family: Any) -> str:
+def _name(family: Any) -> str:
     return str(family.name) + {"counter": "_total", "info": "_info"}.get(family.type, "")
 
 
-def _labels(family: Any, known: dict[str, Any]) -> str:
-    found = known.get(family.name) or {name for sample in family.samples for name in sample.labels}
-    return ", ".join(sorted(name for name in found if name != "le")) or "–"
+def _labels(family: Any, labels_by_name: dict[str, Any]) -> str:
+    labels = labels_by_name.get(family.name) or {name for sample in family.samples for name in sample.labels}
+    return ", ".join(sorted(name for name in labels if name != "le")) or "–"

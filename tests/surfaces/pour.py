@@ -1,4 +1,4 @@
-"""Events into a server without Spark: into its lake by the range writer, into its views by the Python face."""
+"""Events for a server without Spark: into its lake by the range writer, into its views by Python aggregates."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from tests.unit.store.partial_files import Event, write_partials
 
 
 def pour_lines(runtime: Runtime, stream: str, *lines: bytes) -> None:
-    """One lake commit of these lines; what cannot be read is a dead letter."""
+    """One lake commit of these lines; those that cannot be parsed become dead letters."""
     pipeline = runtime._pipelines[stream]
     pipeline.ingest.take(b"\n".join(lines), layout=Layout(Format.NDJSON), key=None, keep_bad=True).result()
     at, end = pipeline.table.state, pipeline.transport.end
     places = (pipeline.transport.reader, str(pipeline.table.folder))
     work = Work(pipeline.stream, *places, at.next_commit, time.time_ns() // 1000, at.newest_us)
     batch = pa.RecordBatch.from_pylist([{"partition": 0, "start": at.position.offset(), "end": end.offset()}])
-    (told,) = [row for batch in range_writer(work)(iter([batch])) for row in batch.to_pylist()]
-    files = [NewFile(**file) for file in orjson.loads(told["files"])]
-    pipeline.table.commit(at, end, told["newest_us"] or at.newest_us, files)
+    (reply,) = [row for batch in range_writer(work)(iter([batch])) for row in batch.to_pylist()]
+    files = [NewFile(**file) for file in orjson.loads(reply["files"])]
+    pipeline.table.commit(at, end, reply["newest_us"] or at.newest_us, files)
 
 
 def pour_view(runtime: Runtime, view: str, events: Sequence[Event]) -> None:
-    """One step of a view's serving version; it then stands where its stream's journal ends."""
+    """One step of a view's serving version; it is then at the end of its stream's journal."""
     with runtime._store.snapshot() as snapshot:
         version = snapshot.serving(view)
     assert version is not None
@@ -46,27 +46,27 @@ def pour_view(runtime: Runtime, view: str, events: Sequence[Event]) -> None:
 
 
 def beat(runtime: Runtime, view: str, *drift: Drift) -> None:
-    """The beat of a view's serving version over what was poured; with drift it is refused."""
+    """A beat of a view's serving version; with drift it is refused."""
     store = runtime._store
     with store.snapshot() as snapshot:
         version = snapshot.serving(view)
     assert version is not None
-    begun = store.begin_beat(*version.id, version.bases[0].stream)
-    (base,) = begun.bases
+    current = store.begin_beat(*version.id, version.bases[0].stream)
+    (base,) = current.bases
     assert base.next_horizon is not None
     at_us = time.time_ns() // 1000
     commits = (base.horizon, base.next_horizon)
     files = [runtime.workspace.data / f"{view}-{k}.parquet" for k in range(*commits)]
-    table = store.make_batch_table(begun, commits, files)
-    audit = Audit(view, begun.number, base.stream, *commits, at_us, 12, table.events, table.rows, tuple(drift))
+    table = store.make_batch_table(current, commits, files)
+    audit = Audit(view, current.number, base.stream, *commits, at_us, 12, table.events, table.rows, tuple(drift))
     if drift:
-        store.refuse_beat(begun, audit)
+        store.refuse_beat(current, audit)
     else:
-        store.end_beat(begun, [*begun.batch, table], audit)
+        store.end_beat(current, [*current.batch, table], audit)
 
 
 def begin_build(runtime: Runtime, view: str) -> None:
-    """A new version of a view, over the history of its stream's lake, that nobody builds here."""
+    """Register a new version of a view over its stream's lake, without building it."""
     with runtime._store.snapshot() as snapshot:
         version = snapshot.serving(view)
     assert version is not None

@@ -66,7 +66,7 @@ if it has a name. Tables are sent in requests of about 4 MB. Rows that do not ma
 
 
 def python_reference() -> str:
-    """Every public name, with what it does."""
+    """Every public name with its description."""
     parts = [INTRODUCTION, "\n## Package\n"]
     for name in sorted(headrace.__all__, key=str.lower):
         value = getattr(headrace, name)
@@ -97,22 +97,22 @@ def _member(name: str, value: Any) -> str:
 
 def _function(name: str, value: Callable[..., Any]) -> str:
     signature = inspect.signature(value)
-    given = [parameter for own, parameter in signature.parameters.items() if own not in ("self", "cls")]
-    shown, named = [], False
-    for parameter in given:
-        if parameter.kind is parameter.KEYWORD_ONLY and not named:
-            shown, named = [*shown, "*"], True
+    parameters = [parameter for own, parameter in signature.parameters.items() if own not in ("self", "cls")]
+    texts, has_star = [], False
+    for parameter in parameters:
+        if parameter.kind is parameter.KEYWORD_ONLY and not has_star:
+            texts, has_star = [*texts, "*"], True
         default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
-        shown.append(f"{parameter.name}: {parameter.annotation}{default}")
-    return f"\n**`{name}({', '.join(shown)}) -> {signature.return_annotation}`**\n\n{_text(value.__doc__)}\n"
+        texts.append(f"{parameter.name}: {parameter.annotation}{default}")
+    return f"\n**`{name}({', '.join(texts)}) -> {signature.return_annotation}`**\n\n{_text(value.__doc__)}\n"
 
 
 def _fields(of: type) -> list[tuple[str, str, str]]:
     """The fields of a dataclass, with the comment behind each."""
     if not hasattr(of, "__dataclass_fields__"):
         return []
-    found = re.findall(r"^    (\w+): ([^=#\n]+?)(?: = [^#\n]+)?(?:  # (.*))?$", inspect.getsource(of), re.MULTILINE)
-    comments = {name: (type_, what) for name, type_, what in found}
+    lines = re.findall(r"^    (\w+): ([^=#\n]+?)(?: = [^#\n]+)?(?:  # (.*))?$", inspect.getsource(of), re.MULTILINE)
+    comments = {name: (type_, what) for name, type_, what in lines}
     types = {name: str(field.type) for name, field in of.__dataclass_fields__.items()}
     return [(name, type_.replace("|", r"\|"), comments.get(name, ("", ""))[1]) for name, type_ in types.items()]
 

@@ -1,4 +1,4 @@
-"""Makes the references in docs/, such as cli.md, from the code: `python -m tests.surfaces.references`."""
+"""Generates the references in docs/, such as cli.md, from the code: `python -m tests.surfaces.references`."""
 
 from __future__ import annotations
 
@@ -128,10 +128,10 @@ def cli_reference() -> str:
 
 def _commands() -> Iterator[str]:
     for name in COMMANDS:
-        said = {"resilient_parsing": True, "terminal_width": WIDTH, "max_content_width": WIDTH}
-        context = load_command(name).make_context(f"headrace {name}", [], **said)
-        shown = "\n".join(line.rstrip() for line in context.get_help().splitlines())
-        yield f"\n## headrace {name}\n\n```text\n{shown}\n```\n"
+        settings = {"resilient_parsing": True, "terminal_width": WIDTH, "max_content_width": WIDTH}
+        context = load_command(name).make_context(f"headrace {name}", [], **settings)
+        text = "\n".join(line.rstrip() for line in context.get_help().splitlines())
+        yield f"\n## headrace {name}\n\n```text\n{text}\n```\n"
 
 
 def settings_reference() -> str:
@@ -151,9 +151,9 @@ def http_reference(openapi: dict[str, Any]) -> str:
     for path, methods in openapi["paths"].items():
         for method, operation in methods.items():
             parts.append(f"\n## {method.upper()} {path}\n\n{_clean(operation['description'])}\n")
-            named = [p for p in operation.get("parameters", []) if p["in"] != "path"]
-            if named:
-                rows = "".join(f"| `{p['name']}` ({p['in']}) | {_cell(p['description'])} |\n" for p in named)
+            parameters = [p for p in operation.get("parameters", []) if p["in"] != "path"]
+            if parameters:
+                rows = "".join(f"| `{p['name']}` ({p['in']}) | {_cell(p['description'])} |\n" for p in parameters)
                 parts.append(f"\n| parameter | description |\n|---|---|\n{rows}")
             parts.append(_body(operation))
     return "".join(parts)
@@ -178,7 +178,7 @@ def _cell(text: str) -> str:
 
 
 def references(runtime: Runtime) -> dict[str, Callable[[], str]]:
-    """The files and what makes each."""
+    """The files, and the function that generates each."""
     return {
         "cli.md": cli_reference,
         "settings.md": settings_reference,

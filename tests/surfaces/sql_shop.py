@@ -1,4 +1,4 @@
-"""A workspace whose view holds known rows, without Spark: partials go straight into the store."""
+"""A workspace whose view has known rows, without Spark: partials are written directly to the store."""
 
 from __future__ import annotations
 

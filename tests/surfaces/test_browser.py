@@ -142,14 +142,14 @@ def test_the_page_shows_the_two_layers(filled: Served, browser: Any) -> None:
     traffic = page.get_by_role("article", name="traffic")
     assert traffic.locator(".layers").inner_text().split("\n")[:2] == ["version 1", "batch 100 %, speed 0 %"]
     assert ": 42 rows agree" in traffic.locator(".layers").inner_text()
-    said = page.get_by_role("article", name="pages").get_by_role("alert").inner_text()
-    assert said.startswith("Alarm: drift in hits. Answers are not affected")
-    assert HOSTILE[0] in said
-    assert "headrace refresh pages --full rebuilds the view from the log." in said
+    alarm = page.get_by_role("article", name="pages").get_by_role("alert").inner_text()
+    assert alarm.startswith("Alarm: drift in hits. Answers are not affected")
+    assert HOSTILE[0] in alarm
+    assert "headrace refresh pages --full rebuilds the view from the log." in alarm
     assert "View pages: drift in hits: the two layers disagree" in page.locator(".trouble").inner_text()
-    coming = page.get_by_role("article", name="slowest").locator(".building")
-    assert coming.inner_text().strip().startswith("Version 2 is being built: 0 of 1 events")
-    assert coming.get_by_role("progressbar").get_attribute("value") == "0"
+    build = page.get_by_role("article", name="slowest").locator(".building")
+    assert build.inner_text().strip().startswith("Version 2 is being built: 0 of 1 events")
+    assert build.get_by_role("progressbar").get_attribute("value") == "0"
     page.goto(f"{filled.url}/views/pages")
     audits = page.get_by_role("region", name="audits").get_by_role("row")
     assert audits.count() == 2
@@ -157,7 +157,7 @@ def test_the_page_shows_the_two_layers(filled: Served, browser: Any) -> None:
     tab.check()
 
 
-def test_it_keeps_itself_up_to_date_and_disturbs_nobody(filled: Served, browser: Any) -> None:
+def test_it_updates_itself_and_keeps_focus_and_position(filled: Served, browser: Any) -> None:
     tab = open_tab(browser)
     page = tab.page
     page.goto(filled.url)
@@ -174,7 +174,7 @@ def test_it_keeps_itself_up_to_date_and_disturbs_nobody(filled: Served, browser:
     tab.check()
 
 
-def test_it_rests_while_nobody_looks(filled: Served, browser: Any) -> None:
+def test_a_hidden_page_is_not_updated(filled: Served, browser: Any) -> None:
     tab = open_tab(browser)
     page = tab.page
     page.clock.install()
@@ -199,7 +199,7 @@ def test_it_rests_while_nobody_looks(filled: Served, browser: Any) -> None:
     tab.check()
 
 
-def test_a_lost_server_is_said_and_found_again(folder: Path, serve: Callable[..., Served], browser: Any) -> None:
+def test_a_lost_server_is_reported_and_found_again(folder: Path, serve: Callable[..., Served], browser: Any) -> None:
     served = serve(folder)
     fill(served)
     page = open_tab(browser).page
@@ -252,7 +252,7 @@ def test_a_view_is_filtered_by_a_form(filled: Served, browser: Any) -> None:
     tab.check()
 
 
-def test_rows_are_sorted_by_a_click_and_the_way_back_is_kept(filled: Served, browser: Any) -> None:
+def test_rows_are_sorted_by_a_click_and_the_back_button_works(filled: Served, browser: Any) -> None:
     tab = open_tab(browser)
     page = tab.page
     page.goto(f"{filled.url}/views/traffic")
@@ -293,7 +293,7 @@ def test_a_chart_shows_the_top_keys_and_each_alone(filled: Served, browser: Any)
     tab.check()
 
 
-def test_a_range_that_is_no_time_is_said_on_the_page(filled: Served, browser: Any) -> None:
+def test_an_invalid_range_is_reported_on_the_page(filled: Served, browser: Any) -> None:
     page = open_tab(browser).page
     page.goto(f"{filled.url}/views/traffic")
     page.get_by_role("combobox", name="from").fill("<b>yesterday")
@@ -307,7 +307,7 @@ def test_a_range_that_is_no_time_is_said_on_the_page(filled: Served, browser: An
     assert page.url.endswith("/views/traffic?start=-1m")
 
 
-def test_a_wide_table_scrolls_and_shows_that_it_does(folder: Path, serve: Callable[..., Served], browser: Any) -> None:
+def test_a_wide_table_scrolls_and_indicates_it(folder: Path, serve: Callable[..., Served], browser: Any) -> None:
     names = [f"the_{number}_of_many_columns_with_long_names" for number in range(14)]
     columns = ", ".join(f"max(visitor) AS {name}" for name in names)
     view = "a_view_with_a_name_that_is_nearly_as_long_as_the_names_can_be"

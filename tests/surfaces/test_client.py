@@ -1,4 +1,4 @@
-"""`connect`: the same methods and errors through a server and straight from a folder."""
+"""`connect`: the same methods and errors through a server and directly from a folder."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_folder_with_a_server_is_used_through_it(served: Served) -> None:
         assert connection.plan().empty
 
 
-def test_tables_are_sent_and_other_things_refused_by_name(served: Served, applied: Path) -> None:
+def test_tables_are_sent_and_other_types_are_refused(served: Served, applied: Path) -> None:
     rows = [visit(), {**visit(), "visitor": None}, visit()]
     table = pa.Table.from_pylist(rows)
     with connect(served.url) as connection:
@@ -71,7 +71,7 @@ def test_tables_are_sent_and_other_things_refused_by_name(served: Served, applie
         assert connection.send("visits", table).accepted == 2
 
 
-def test_a_folder_without_a_server_is_used_straight(applied: Path) -> None:
+def test_a_folder_without_a_server_is_used_directly(applied: Path) -> None:
     with connect(applied) as connection:
         assert connection.url is None
         assert connection.send("visits", [visit()]).accepted == 1
@@ -82,7 +82,7 @@ def test_a_folder_without_a_server_is_used_straight(applied: Path) -> None:
             connection.ask("traffic")
 
 
-def test_a_plan_means_the_same_through_a_server(served: Served) -> None:
+def test_a_plan_is_the_same_through_a_server(served: Served) -> None:
     definitions = served.runtime.workspace.definitions
     (definitions / "more.sql").write_text("CREATE MATERIALIZED VIEW n AS SELECT count(*) AS n FROM visits;")
     with connect(served.url) as connection:
@@ -114,7 +114,7 @@ def test_answers_come_back_as_answers(served: Served) -> None:
         assert answer.windows["window_ms"] == 300_000
 
 
-def test_a_token_is_carried(applied: Path, serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_is_sent(applied: Path, serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch) -> None:
     served = serve(applied, token="secret")
     with connect(served.url) as connection, pytest.raises(UnauthorizedError):
         connection.status()
@@ -130,7 +130,7 @@ def test_a_token_is_carried(applied: Path, serve: Callable[..., Served], monkeyp
     ("reply", "words"),
     [(b"", "cannot be reached"), (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", "is not a Headrace server")],
 )
-def test_what_is_no_server_is_named(reply: bytes, words: str) -> None:
+def test_a_reply_of_another_server_is_refused(reply: bytes, words: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def answer() -> None:
@@ -147,7 +147,7 @@ def test_what_is_no_server_is_named(reply: bytes, words: str) -> None:
         thread.join()
 
 
-def test_a_request_without_reply_is_sent_again_once(served: Served) -> None:
+def test_a_request_without_reply_is_retried_and_stored_once(served: Served) -> None:
     """The reply is lost on the way: the retry has the same key, so the events count once."""
     requests: list[bytes] = []
     host, port = served.url.removeprefix("http://").split(":")
@@ -182,7 +182,7 @@ def test_a_request_without_reply_is_sent_again_once(served: Served) -> None:
     assert int(after.token.split(".")[1], 16) == 2 * int(reply.token.split(".")[1], 16)
 
 
-def test_a_server_that_was_never_there_is_not_waited_for() -> None:
+def test_a_server_that_was_never_reached_is_not_waited_for() -> None:
     began = time.monotonic()
     with connect("http://127.0.0.1:9") as connection, pytest.raises(UnavailableError, match="cannot be reached"):
         connection.send("visits", [visit()])
@@ -190,7 +190,7 @@ def test_a_server_that_was_never_there_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("url", ["http://", "http://[", "http://127.0.0.1:99999"])
-def test_what_is_no_url_is_named(url: str) -> None:
+def test_an_invalid_url_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match="is not a URL of a server"):
         connect(url)
 
@@ -236,7 +236,7 @@ class Heard:
         pass
 
 
-def test_a_piece_beyond_the_limit_says_so(tmp_path: Path, applied: Path, serve: Callable[..., Served]) -> None:
+def test_a_piece_beyond_the_limit_is_refused(tmp_path: Path, applied: Path, serve: Callable[..., Served]) -> None:
     served = serve(applied, max_body_mb=1)
     file = tmp_path / "long.ndjson"
     file.write_bytes(b" " * (3 << 20) + b"{}")

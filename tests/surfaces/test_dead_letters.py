@@ -1,4 +1,4 @@
-"""`headrace dead-letters` and its endpoints: the same through a server and straight from the folder."""
+"""`headrace dead-letters` and its endpoints: the same through a server and directly from the folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BAD = [b'{"visitor":"ann","status":"\x1b[31mred"}', b"<html>", b'{"visitor":null
 
 
 @pytest.fixture
-def spoilt(applied: Path) -> Path:
+def dead_letter_folder(applied: Path) -> Path:
     """The example with three dead letters and one visit in its lake."""
     workspace = Workspace.open(applied)
     stream = load(workspace.definitions).streams["visits"]
@@ -29,12 +29,12 @@ def spoilt(applied: Path) -> Path:
 
 
 def check(headrace: Callable[..., Ran], folder: Path) -> None:
-    listed = headrace("dead-letters", "visits", "-w", folder)
-    assert listed.code == 0, listed.err
-    assert "\x1b" not in listed.out
-    assert r"\x1b[31mred" in listed.out
-    assert listed.out.splitlines()[-1] == "3 of 3 dead letters"
-    assert listed.out.index('visitor":null') < listed.out.index("<html>")
+    letters = headrace("dead-letters", "visits", "-w", folder)
+    assert letters.code == 0, letters.err
+    assert "\x1b" not in letters.out
+    assert r"\x1b[31mred" in letters.out
+    assert letters.out.splitlines()[-1] == "3 of 3 dead letters"
+    assert letters.out.index('visitor":null') < letters.out.index("<html>")
     page = headrace("dead-letters", "visits", "--limit", 2, "--json", "-w", folder).json
     first = headrace("dead-letters", "visits", "--cursor", page["next_cursor"], "--json", "-w", folder).json
     assert len(page["dead_letters"]) == 2
@@ -42,21 +42,21 @@ def check(headrace: Callable[..., Ran], folder: Path) -> None:
     assert row["value"].encode() == BAD[0]
     assert "none of 3" in headrace("dead-letters", "visits", "--reason", "no such", "-w", folder).out
 
-    counted = headrace("dead-letters", "visits", "count", "--json", "-w", folder).json
-    assert sum(reason["count"] for reason in counted) == 3
+    reasons = headrace("dead-letters", "visits", "count", "--json", "-w", folder).json
+    assert sum(reason["count"] for reason in reasons) == 3
     assert "field 'visitor' is missing or null" in headrace("dead-letters", "visits", "count", "-w", folder).out
 
-    shown = headrace("dead-letters", "visits", "show", row["position"], "-w", folder).out
-    assert shown.splitlines()[-1] == r'{"visitor":"ann","status":"\x1b[31mred"}'
+    letter = headrace("dead-letters", "visits", "show", row["position"], "-w", folder).out
+    assert letter.splitlines()[-1] == r'{"visitor":"ann","status":"\x1b[31mred"}'
 
 
-def test_straight_from_the_folder(spoilt: Path, headrace: Callable[..., Ran]) -> None:
-    check(headrace, spoilt)
+def test_directly_from_the_folder(dead_letter_folder: Path, headrace: Callable[..., Ran]) -> None:
+    check(headrace, dead_letter_folder)
 
 
-def test_through_a_server(spoilt: Path, serve: Callable[..., Served], headrace: Callable[..., Ran]) -> None:
-    served = serve(spoilt)
-    check(headrace, spoilt)
+def test_through_a_server(dead_letter_folder: Path, serve: Callable[..., Served], headrace: Callable[..., Ran]) -> None:
+    served = serve(dead_letter_folder)
+    check(headrace, dead_letter_folder)
     (stream,) = served.http.get("/v1/streams").json()["streams"]
     assert (stream["events"], stream["dead_letters"]) == (1, 3)
     for path, status in [
@@ -85,19 +85,19 @@ def test_mistakes(applied: Path, headrace: Callable[..., Ran]) -> None:
     assert "no dead letter at position 5" in headrace("dead-letters", "visits", "show", 5, "-w", applied).err
 
 
-def test_a_loosened_stream_takes_more_at_once(
-    spoilt: Path, serve: Callable[..., Served], headrace: Callable[..., Ran]
+def test_a_loosened_stream_accepts_more_events_at_once(
+    dead_letter_folder: Path, serve: Callable[..., Served], headrace: Callable[..., Ran]
 ) -> None:
-    served = serve(spoilt)
+    served = serve(dead_letter_folder)
     event = {"status": 3_000_000_000, "at": "2026-03-01T12:00:00Z"}
     assert served.http.post("/v1/streams/visits/events", json=event).json()["accepted"] == 0
-    definitions = spoilt / "definitions" / "shop.sql"
+    definitions = dead_letter_folder / "definitions" / "shop.sql"
     loose = definitions.read_text().replace("visitor STRING NOT NULL", "visitor STRING")
     definitions.write_text(re.sub(r"status\s+INT", "status BIGINT", loose))
-    applied = headrace("apply", "--yes", "--no-wait", "-w", spoilt)
-    assert "field loosened: visitor STRING NOT NULL → visitor STRING" in applied.out
-    assert "type of status: INT → BIGINT" in applied.out
-    assert "3 dead letters of stream visits may be valid now: `headrace dead-letters visits replay`" in applied.out
+    result = headrace("apply", "--yes", "--no-wait", "-w", dead_letter_folder)
+    assert "field loosened: visitor STRING NOT NULL → visitor STRING" in result.out
+    assert "type of status: INT → BIGINT" in result.out
+    assert "3 dead letters of stream visits may be valid now: `headrace dead-letters visits replay`" in result.out
     assert served.http.post("/v1/streams/visits/events", json=event).json()["accepted"] == 1
     (stream,) = served.http.get("/v1/streams").json()["streams"]
     assert [field["type"] for field in stream["fields"]][2] == "BIGINT"

@@ -1,4 +1,4 @@
-"""`headrace demo` as a person runs it: the real server, every row checked, nothing left behind."""
+"""`headrace demo` as a user runs it: the real server, every row checked, nothing left behind."""
 
 import json
 import os
@@ -25,14 +25,14 @@ def runs(pid):
     return stat.exists() and stat.read_text().rsplit(")", 1)[1].split()[0] != "Z"
 
 
-def test_a_short_run_answers_everything_right(tmp_path):
-    kept = tmp_path / "shop"
+def test_all_answers_of_a_short_run_are_correct(tmp_path):
+    folder = tmp_path / "shop"
     picture = tmp_path / "demo.svg"
     options = ("--seconds", "4", "--rate", "1500", "--seed", "11", "--json")
-    process = start(tmp_path, *options, "--keep", str(kept), "--record", str(picture))
-    said, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, said
-    report = json.loads(said)
+    process = start(tmp_path, *options, "--keep", str(folder), "--record", str(picture))
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    report = json.loads(output)
     assert report["ok"] is True
     assert report["events"] == 6_001
     assert {view["view"] for view in report["views"]} == {
@@ -56,11 +56,11 @@ def test_a_short_run_answers_everything_right(tmp_path):
     assert late["after"]["hits"] == (late["before"] or {"hits": 0})["hits"] + 1
     assert late["explained"]["correction"] is True
     assert late["explained"]["behind_ms"] == 3 * 3_600_000
-    assert "AS slowest" in (kept / "definitions" / "shop.sql").read_text()
-    drawn = picture.read_text()
-    assert "all&#160;rows&#160;are&#160;correct" in drawn
-    assert "url(" not in drawn.replace("url(#", "")
-    holder = read_holder(kept / "data" / "lease.json")
+    assert "AS slowest" in (folder / "definitions" / "shop.sql").read_text()
+    svg = picture.read_text()
+    assert "all&#160;rows&#160;are&#160;correct" in svg
+    assert "url(" not in svg.replace("url(#", "")
+    holder = read_holder(folder / "data" / "lease.json")
     assert holder.released
     assert not runs(holder.pid)
 
@@ -74,36 +74,36 @@ def test_a_stopped_run_leaves_no_server_and_no_folder(tmp_path):
         time.sleep(0.1)
         holder = next(map(read_holder, tmp_path.glob("headrace-demo-*/data/lease.json")), None)
     process.send_signal(signal.SIGINT)
-    said, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert said.endswith("interrupted; nothing was checked\n")
-    assert "Traceback" not in said
+    assert output.endswith("interrupted; nothing was checked\n")
+    assert "Traceback" not in output
     assert not runs(holder.pid)
     assert not list(tmp_path.glob("headrace-demo-*"))
 
 
-def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
+def test_a_folder_that_is_not_empty_is_not_changed(tmp_path):
     (tmp_path / "mine").write_text("keep me")
     process = start(tmp_path, "--keep", str(tmp_path))
-    said, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert f"folder '{tmp_path}' is not empty; choose a new folder; nothing was changed" in said.replace("\n", "")
+    assert f"folder '{tmp_path}' is not empty; choose a new folder; nothing was changed" in output.replace("\n", "")
     assert [file.name for file in tmp_path.iterdir()] == ["mine"]
 
 
 def test_a_server_that_cannot_start_is_one_sentence_and_a_log(tmp_path):
     environment = {**os.environ, "HEADRACE_APPEND_MB": "none", "TMPDIR": str(tmp_path)}
-    done = subprocess.run(DEMO, capture_output=True, text=True, env=environment, timeout=120, check=False)
-    assert done.returncode == 1
-    assert "Traceback" not in done.stdout + done.stderr
-    assert "the server ended with exit code 1: " in done.stdout
-    assert "'append_mb' has an invalid value" in done.stdout
-    assert f"the server log in {next(tmp_path.glob('headrace-demo-*'))}/up.log" in done.stdout
+    demo = subprocess.run(DEMO, capture_output=True, text=True, env=environment, timeout=120, check=False)
+    assert demo.returncode == 1
+    assert "Traceback" not in demo.stdout + demo.stderr
+    assert "the server ended with exit code 1: " in demo.stdout
+    assert "'append_mb' has an invalid value" in demo.stdout
+    assert f"the server log in {next(tmp_path.glob('headrace-demo-*'))}/up.log" in demo.stdout
 
 
-def test_without_java_nothing_is_begun(tmp_path):
+def test_without_java_nothing_is_started(tmp_path):
     environment = {**os.environ, "JAVA_HOME": str(tmp_path / "no-java"), "TMPDIR": str(tmp_path)}
-    done = subprocess.run(DEMO, capture_output=True, text=True, env=environment, timeout=120, check=False)
-    assert done.returncode == 1
-    assert "Java was not found" in done.stdout + done.stderr
+    demo = subprocess.run(DEMO, capture_output=True, text=True, env=environment, timeout=120, check=False)
+    assert demo.returncode == 1
+    assert "Java was not found" in demo.stdout + demo.stderr
     assert not list(tmp_path.iterdir())

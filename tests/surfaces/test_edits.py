@@ -1,4 +1,4 @@
-"""Edits of every kind on a live server, asked all the time meanwhile: none of the answers fails, and each is right."""
+"""Edits of every kind on a live server that is queried continuously: no query fails, and each answer is correct."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STREAM = """CREATE STREAM visits (visitor STRING NOT NULL, page STRING, status I
 WATERMARK FOR at AS at - INTERVAL 1 MINUTE);\n"""
 VIEW = """CREATE MATERIALIZED VIEW shop AS SELECT page, count(*) AS n, sum(bytes) AS total, max(status) AS worst
 FROM visits WHERE status < 600 GROUP BY page, window(at, '10 minutes', '5 minutes');\n"""
-# What it takes, and what is replaced by what. Which edit is of which kind, tests/unit/define/test_edit.py has in full.
+# The kind of edit, and its text replacements. tests/unit/define/test_edit.py has all kinds.
 EDITS: list[tuple[str, list[tuple[str, str]]]] = [
     ("free", [("AS n,", "AS hits,")]),
     ("free", [("count(*) AS hits, sum(bytes) AS total", "sum(bytes) AS total, count(*) AS hits")]),
@@ -34,17 +34,17 @@ EDITS: list[tuple[str, list[tuple[str, str]]]] = [
 ]
 
 
-class Asker:
-    """Asks for the whole view again and again, and keeps what was not as it must be."""
+class Reader:
+    """Queries the whole view continuously, and collects wrong answers."""
 
     def __init__(self, url: str) -> None:
-        self.answers, self.failed = 0, []
-        self.right: set[tuple[int, int]] = set()  # hits and bytes that an answer may say
+        self.answers, self.failures = 0, []
+        self.right: set[tuple[int, int]] = set()  # hits and bytes of a correct answer
         self._url = f"{url}/v1/views/shop?by=&window=24h&every=24h"
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
-    def __enter__(self) -> Asker:
+    def __enter__(self) -> Reader:
         self._thread.start()
         return self
 
@@ -58,13 +58,13 @@ class Asker:
                 right = set(self.right)
                 reply = client.get(self._url)
                 self.answers += 1
-                said = reply.json()
-                if reply.status_code != 200 or _sums(said) not in right | self.right:
-                    self.failed.append(said)
+                content = reply.json()
+                if reply.status_code != 200 or _sums(content) not in right | self.right:
+                    self.failures.append(content)
 
 
-def _sums(said: dict[str, Any]) -> tuple[int, int]:
-    (row,) = said["rows"]
+def _sums(content: dict[str, Any]) -> tuple[int, int]:
+    (row,) = content["rows"]
     hits = next(row[name] for name in ("n", "hits", "m") if name in row)
     return hits, int(row["total"])
 
@@ -88,14 +88,14 @@ def test_an_edit_of_every_kind_while_it_serves(up: UpServer, headrace: Callable[
     send(up, *(visit(10 * i, page=f"/{i % 3}", visitor=f"v{i % 5}") for i in range(60)))
     send(up, visit(30, status=500, bytes=7), visit(90, page=None, bytes=None))
     text = STREAM + VIEW
-    with Asker(up.url) as asker:
-        asker.right = {(62, 6007)}
-        for how, replaced in EDITS:
-            for old, new in replaced:
+    with Reader(up.url) as reader:
+        reader.right = {(62, 6007)}
+        for how, replacements in EDITS:
+            for old, new in replacements:
                 assert old in text
                 text = text.replace(old, new)
             if "status < 500" in text:
-                asker.right = {(62, 6007), (61, 6000)}
+                reader.right = {(62, 6007), (61, 6000)}
             (up.folder / "definitions" / "shop.sql").write_text(text)
             plan = headrace("plan", "-w", up.folder, "--json").json
             assert [change["how"] for change in plan["changes"] if change["what"] == "view"] == [how], plan
@@ -106,15 +106,15 @@ def test_an_edit_of_every_kind_while_it_serves(up: UpServer, headrace: Callable[
             assert (after[0]["state"], after[0]["version"]) == ("serving", before[0]["version"] + 1), after
             assert after[0]["changed_from"] == before[0]["version"]
             assert after[1]["has_rows"] == (how == "build"), after
-        asker.right = {(61, 6000)}
+        reader.right = {(61, 6000)}
         _newer_edits_take_the_place_of_builds(up, headrace, text)
-        asker.right = {(61, 6000), (62, 6050)}
+        reader.right = {(61, 6000), (62, 6050)}
         send(up, visit(40, bytes=50))
-        asker.right = {(62, 6050)}
+        reader.right = {(62, 6050)}
         _forth_and_back(up, headrace)
         _refresh(up, headrace)
-    assert asker.failed == []
-    assert asker.answers > 50
+    assert reader.failures == []
+    assert reader.answers > 50
 
 
 def _newer_edits_take_the_place_of_builds(up: UpServer, headrace: Callable[..., Ran], text: str) -> None:
@@ -132,8 +132,8 @@ def _newer_edits_take_the_place_of_builds(up: UpServer, headrace: Callable[..., 
 
 def _forth_and_back(up: UpServer, headrace: Callable[..., Ran]) -> None:
     now, before = (v["version"] for v in up.get("/v1/views/shop/versions")["versions"][:2])
-    asked = headrace("rollback", "shop", "-w", up.folder)
-    assert (asked.code, "give --yes" in asked.err) == (2, True)
+    refusal = headrace("rollback", "shop", "-w", up.folder)
+    assert (refusal.code, "give --yes" in refusal.err) == (2, True)
     back = headrace("rollback", "shop", "--yes", "-w", up.folder)
     assert back.code == 0, back.err
     assert f"version {now} → {before}  free: version {before} has this definition and still has its rows" in back.out
@@ -159,8 +159,8 @@ def _refresh(up: UpServer, headrace: Callable[..., Ran]) -> None:
     assert (newest["horizon"], newest["speed_events"]) == (newest["applied_to"], 0)
     full = headrace("refresh", "shop", "--full", "-w", up.folder)
     assert f"Version {newest['version'] + 1} of view shop, rebuilt from the log, serves." in full.out
-    shown = headrace("versions", "shop", "-w", up.folder).out.splitlines()
-    assert "nothing: rebuilt" in shown[2]
+    lines = headrace("versions", "shop", "-w", up.folder).out.splitlines()
+    assert "nothing: rebuilt" in lines[2]
 
 
 def test_after_a_restart_the_rolled_back_version_serves_and_the_change_is_pending(java: Java, up: UpServer) -> None:

@@ -9,7 +9,7 @@ from .conftest import Ran, Served
 
 
 def test_mistakes_over_http(served: Served) -> None:
-    for asked, status, said in [
+    for path, status, words in [
         ("traffic/explain?key.page=/home&at=2026-03-01", 503, "Spark is starting"),
         ("traffic/explain?at=2026-03-01", 400, "found none of 'page'"),
         ("traffic/explain?key.page=/home", 400, "found no at"),
@@ -22,14 +22,17 @@ def test_mistakes_over_http(served: Served) -> None:
         ("traffic/explain?key.page=/home&at=2026-03-01&window=90s", 400, "not a multiple of the view's pane"),
         ("traffik/explain?key.page=/home&at=2026-03-01", 404, "did you mean 'traffic'?"),
     ]:
-        reply = served.http.get(f"/v1/views/{asked}")
+        reply = served.http.get(f"/v1/views/{path}")
         error = reply.json()["error"]
-        assert reply.status_code == status, (asked, reply.text)
-        assert said in "; ".join(f"found {error[n]}" if n == "found" else str(error[n]) for n in error), (asked, error)
+        assert reply.status_code == status, (path, reply.text)
+        assert words in "; ".join(f"found {error[n]}" if n == "found" else str(error[n]) for n in error), (
+            path,
+            error,
+        )
 
 
 def test_mistakes_on_the_command_line(applied: Path, headrace: Callable[..., Ran]) -> None:
-    asked = ("--key", "page=/home", "--at", "2026-03-01")
-    assert "view 'traffic' has never been computed" in headrace("explain", "traffic", *asked, "-w", applied).err
-    assert "view 'traffik' does not exist; did you mean" in headrace("explain", "traffik", *asked, "-w", applied).err
+    options = ("--key", "page=/home", "--at", "2026-03-01")
+    assert "view 'traffic' has never been computed" in headrace("explain", "traffic", *options, "-w", applied).err
+    assert "view 'traffik' does not exist; did you mean" in headrace("explain", "traffik", *options, "-w", applied).err
     assert "is not a key and a value" in headrace("explain", "traffic", "--key", "page", "-w", applied).err

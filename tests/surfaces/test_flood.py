@@ -1,4 +1,4 @@
-"""Floods: the server's memory stays bounded, answers go on, overload is told, and what was acknowledged is there."""
+"""Floods: memory stays bounded, queries are answered, overload is reported, and acknowledged events are stored."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from tests.surfaces.conftest import visit
 
 EVENTS = "/v1/streams/visits/events"
 MOST_GROWN_MB = 300
-SLOWEST_ANSWER_S = 10.0  # on a machine that does much else
+SLOWEST_ANSWER_S = 10.0  # on a busy machine
 MB = 1 << 20
 
 
 class Flooded:
-    """A server in a process of its own, asked all the time, and how far its memory grows."""
+    """A server in its own process that is queried continuously, with its memory growth."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -56,30 +56,30 @@ class Flooded:
         try:
             connection.request(method, path, body, headers)
             reply = connection.getresponse()
-            said = orjson.loads(reply.read())
+            content = orjson.loads(reply.read())
             with self._counting:
-                self.accepted += said.get("accepted", 0)
+                self.accepted += content.get("accepted", 0)
             return reply.status, Counter(name.lower() for name in reply.headers)
         finally:
             connection.close()
 
     def post(self, body: bytes, headers: dict[str, str]) -> int:
-        """The status; a request that is sent away is told when to come back."""
-        status, told = self.request("POST", EVENTS, body, headers)
-        assert status != 429 or told["retry-after"]
+        """The status of a post; a 429 must have a Retry-After header."""
+        status, reply_headers = self.request("POST", EVENTS, body, headers)
+        assert status != 429 or reply_headers["retry-after"]
         return status
 
     def forget(self) -> None:
-        """Measure anew."""
+        """Start a new measurement."""
         self._largest_mb, self.answers, self.slowest_s = 0.0, 0, 0.0
 
     def check(self) -> None:
-        """It has not grown beyond its bound, has answered all the time, and has what it acknowledged."""
+        """Memory is within its limit, queries were answered, and acknowledged events are stored."""
         assert self.process.poll() is None
         assert self._largest_mb - self._at_first_mb < MOST_GROWN_MB
         assert self.answers > 0
         assert self.slowest_s < SLOWEST_ANSWER_S
-        assert self._kept() == self.accepted
+        assert self._stored_events() == self.accepted
 
     def stop(self) -> None:
         self._stopped.set()
@@ -105,12 +105,12 @@ class Flooded:
 
     def _ask(self) -> None:
         while not self._stopped.wait(0.05):
-            began = time.monotonic()
+            start = time.monotonic()
             if self.request("GET", "/v1/views/traffic", None, {})[0] == 200:
                 self.answers += 1
-            self.slowest_s = max(self.slowest_s, time.monotonic() - began)
+            self.slowest_s = max(self.slowest_s, time.monotonic() - start)
 
-    def _kept(self) -> int:
+    def _stored_events(self) -> int:
         count = 0
         for segment in list_segments(self.folder / "data" / "journal" / "visits"):
             data = segment.path.read_bytes()
@@ -139,8 +139,8 @@ def test_large_bodies_from_many_clients_at_once(flooded: Flooded) -> None:
         (b"[" + b",".join([line] * count) + b"]", {"content-type": "application/json"}),
     ]
     with ThreadPoolExecutor(24) as clients:
-        said = Counter(clients.map(lambda number: flooded.post(*bodies[number % 2]), range(36)))
-    assert set(said) == {200, 429}
+        statuses = Counter(clients.map(lambda number: flooded.post(*bodies[number % 2]), range(36)))
+    assert set(statuses) == {200, 429}
     flooded.check()
 
 
@@ -161,9 +161,9 @@ def test_bombs(flooded: Flooded) -> None:
     flooded.forget()
     bombs = [(gzip_bomb(), {"content-encoding": "gzip"}), (zstd_bomb(), {"content-encoding": "zstd"})]
     with ThreadPoolExecutor(12) as clients:
-        said = Counter(clients.map(lambda number: flooded.post(*bombs[number % 2]), range(16)))
-    assert said[413] > 0
-    assert set(said) <= {413, 429}
+        statuses = Counter(clients.map(lambda number: flooded.post(*bombs[number % 2]), range(16)))
+    assert statuses[413] > 0
+    assert set(statuses) <= {413, 429}
     flooded.check()
 
 
@@ -171,12 +171,12 @@ def test_a_thousand_open_connections(flooded: Flooded) -> None:
     flooded.forget()
     host, _, port = flooded.address.partition(":")
     head = f"POST {EVENTS} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n".encode()
-    begun = [b"", head, head + b"Content-Length: 10000000\r\n\r\n" + b"[" * 60_000]
+    starts = [b"", head, head + b"Content-Length: 10000000\r\n\r\n" + b"[" * 60_000]
     lines = []
     try:
         for number in range(1000):
             line = socket.create_connection((host, int(port)), timeout=60)
-            line.sendall(begun[number % 3])
+            line.sendall(starts[number % 3])
             lines.append(line)
         before = flooded.answers
         assert flooded.post(orjson.dumps([visit()] * 10), {}) == 200

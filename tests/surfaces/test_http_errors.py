@@ -1,4 +1,4 @@
-"""One error shape for every failure of HTTP, and who may ask at all."""
+"""One error shape for every HTTP failure, and access control."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.surfaces.conftest import ERROR_SHAPE, Served
     ("method", "path", "body", "status", "code", "words"),
     [
         ("GET", "/nowhere", None, 404, "no_such_path", "/openapi.json"),
-        ("GET", "/v1/streams/visits/events", None, 405, "method_not_allowed", "does not take GET"),
-        ("DELETE", "/v1/views/traffic", None, 405, "method_not_allowed", "does not take DELETE"),
+        ("GET", "/v1/streams/visits/events", None, 405, "method_not_allowed", "does not support GET"),
+        ("DELETE", "/v1/views/traffic", None, 405, "method_not_allowed", "does not support DELETE"),
         ("GET", "/v1/views/trafic", None, 404, "not_found", "did you mean 'traffic'?"),
         ("GET", "/v1/views/traffic?start=yesterday", None, 400, "question", "start is not a time"),
         ("GET", "/v1/views/traffic?page=/home", None, 400, "question", "key.page="),
@@ -48,7 +48,7 @@ def test_every_failure_has_one_shape(
     assert status != 405 or reply.headers["allow"]
 
 
-def test_a_fault_of_ours_shows_no_trace(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_shows_no_stack_trace(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise ZeroDivisionError("secret detail")
 
@@ -58,20 +58,20 @@ def test_a_fault_of_ours_shows_no_trace(served: Served, monkeypatch: pytest.Monk
     assert reply.json()["error"]["code"] == "internal"
     assert "secret" not in reply.text
     assert "ZeroDivision" not in reply.text
-    logged = orjson.loads((served.runtime.workspace.folder / "test.log").read_text().splitlines()[-1])
-    assert logged["event"] == "request failed"
-    assert "ZeroDivisionError: secret detail" in logged["exception"]
+    entry = orjson.loads((served.runtime.workspace.folder / "test.log").read_text().splitlines()[-1])
+    assert entry["event"] == "request failed"
+    assert "ZeroDivisionError: secret detail" in entry["exception"]
 
 
-def test_a_token_is_asked_for_where_one_is_set(applied: Path, serve: Callable[..., Served]) -> None:
+def test_a_token_is_required_if_one_is_set(applied: Path, serve: Callable[..., Served]) -> None:
     served = serve(applied, token="open sesame")
-    for given in (
+    for texts in (
         {},
         {"authorization": "Bearer wrong"},
         {"authorization": "open sesame"},
         {"authorization": "Bearer ö"},
     ):
-        headers = {name: value.encode() for name, value in given.items()}
+        headers = {name: value.encode() for name, value in texts.items()}
         reply = served.http.get("/v1/status", headers=headers)
         assert reply.status_code == 401
         assert reply.json()["error"]["code"] == "unauthorized"
@@ -95,13 +95,13 @@ def test_a_token_is_asked_for_where_one_is_set(applied: Path, serve: Callable[..
         ({"host": "[::1]:80"}, 200),
     ],
 )
-def test_without_a_token_pages_of_others_are_refused(served: Served, headers: dict[str, str], status: int) -> None:
+def test_without_a_token_pages_of_other_sites_are_refused(served: Served, headers: dict[str, str], status: int) -> None:
     reply = served.http.get("/v1/views", headers=headers)
     assert reply.status_code == status
     assert status == 200 or reply.json()["error"]["code"] == "forbidden"
 
 
-def test_a_host_that_is_none_is_a_bad_request(served: Served, applied: Path) -> None:
+def test_an_invalid_host_is_a_bad_request(served: Served, applied: Path) -> None:
     for host in ("[", "a@127.0.0.1", "127.0.0.1:port", "127.0.0.1/x"):
         reply = served.http.get("/v1/views", headers={"host": host})
         assert (reply.status_code, reply.json()["error"]["code"]) == (400, "bad_request")
@@ -122,21 +122,21 @@ def test_other_sites_may_link_to_pages_and_do_nothing_else(applied: Path, serve:
     for path in ("/v1/plan", "/v1/apply", "/v1/sql", "/v1/streams/visits/events"):
         assert served.http.post(path, headers=link).status_code == 403
     served.stop()
-    # With a token, what has it is no page: a page of another site cannot know it.
+    # With a token, the request is not from a page of another site, which cannot know the token.
     served = serve(applied, token="open sesame")
-    known = {"authorization": "Bearer open sesame"}
-    assert served.http.get("/v1/status", headers={**image, **known}).status_code == 200
+    authorization = {"authorization": "Bearer open sesame"}
+    assert served.http.get("/v1/status", headers={**image, **authorization}).status_code == 200
     assert served.http.get("/v1/status", headers=image).status_code == 401
     assert served.http.get("/login", headers=link).status_code == 200
     assert served.http.get("/login", headers=frame).status_code == 403
 
 
-def test_plan_runs_definitions_and_so_is_no_get(served: Served) -> None:
+def test_plan_is_a_post_since_it_executes_definitions(served: Served) -> None:
     reply = served.http.get("/v1/plan")
     assert (reply.status_code, reply.headers["allow"]) == (405, "POST")
 
 
-def test_a_host_that_others_reach_needs_a_token() -> None:
+def test_an_exposed_host_needs_a_token() -> None:
     for host in ("127.0.0.1", "127.0.0.9", "::1", "localhost"):
         check_exposure(host, None)
     check_exposure("0.0.0.0", "token")
@@ -145,7 +145,7 @@ def test_a_host_that_others_reach_needs_a_token() -> None:
             check_exposure(host, None)
 
 
-def test_a_port_in_use_is_named() -> None:
+def test_a_port_in_use_is_reported() -> None:
     with bind("127.0.0.1", 0) as first:
         first.listen()
         port = first.getsockname()[1]
@@ -155,7 +155,7 @@ def test_a_port_in_use_is_named() -> None:
         bind("no-such-host", 0)
 
 
-def test_a_client_that_goes_away_is_no_fault(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_disconnected_client_is_no_error(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     async def half_a_request() -> None:
         host, port = served.url.removeprefix("http://").split(":")
         _, writer = await asyncio.open_connection(host, int(port))

@@ -1,4 +1,4 @@
-"""POST /v1/streams/{s}/events and tokens: what is taken, what is refused, and how that is said."""
+"""POST /v1/streams/{s}/events and tokens: what is accepted, what is refused, and the replies."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def lines(*events: dict[str, Any]) -> bytes:
         (orjson.dumps(visit(), option=orjson.OPT_INDENT_2), "", 1),
     ],
 )
-def test_every_form_of_body_is_taken(served: Served, body: bytes, kind: str, accepted: int) -> None:
+def test_every_form_of_body_is_accepted(served: Served, body: bytes, kind: str, accepted: int) -> None:
     reply = served.http.post(EVENTS, content=body, headers={"content-type": kind} if kind else {})
     assert reply.status_code == 200
     assert reply.json() == {"accepted": accepted, "refused": [], "token": reply.json()["token"]}
@@ -49,12 +49,12 @@ def test_bad_events_are_refused_by_index_and_reason(served: Served) -> None:
     events = [visit(), visit(status="many"), visit(2), {"page": "/home"}]
     reply = served.http.post(EVENTS, json=events).json()
     assert reply["accepted"] == 2
-    assert [refused["index"] for refused in reply["refused"]] == [1, 3]
+    assert [refusal["index"] for refusal in reply["refused"]] == [1, 3]
     assert "status" in reply["refused"][0]["reason"]
     assert "visitor" in reply["refused"][1]["reason"]
 
 
-def test_keep_bad_accepts_lines_unread(served: Served) -> None:
+def test_keep_bad_accepts_lines_without_parsing(served: Served) -> None:
     body = lines(visit()) + b"\nbroken\n"
     headers = {"content-type": "application/x-ndjson"}
     reply = served.http.post(EVENTS, params={"keep_bad": "true"}, content=body, headers=headers)
@@ -73,7 +73,7 @@ def test_keep_bad_accepts_lines_unread(served: Served) -> None:
         ("visits", b"[{},,{}]", 400, "ingest", "empty element"),
     ],
 )
-def test_a_request_that_cannot_be_taken(
+def test_an_invalid_request_is_refused(
     served: Served, stream: str, body: bytes, status: int, code: str, words: str
 ) -> None:
     headers = {"content-type": "application/json"}
@@ -95,17 +95,17 @@ def test_a_retried_request_adds_nothing(served: Served) -> None:
     assert fresh["token"] != first["token"]
 
 
-def test_a_key_whose_request_was_wholly_refused_is_used(applied: Path, serve: Callable[..., Served]) -> None:
+def test_a_key_is_used_up_even_if_all_events_are_refused(applied: Path, serve: Callable[..., Served]) -> None:
     served, headers = serve(applied), {"idempotency-key": "bad"}
     first = served.http.post(EVENTS, json=[{"page": "/"}], headers=headers).json()
     assert (first["accepted"], len(first["refused"])) == (0, 1)
     assert served.http.post(EVENTS, json=[{"page": "/"}], headers=headers).json() == first
     assert served.http.post(EVENTS, json=[visit()], headers=headers).status_code == 409
     served.stop()
-    served = serve(applied)  # a restart has not forgotten it
+    served = serve(applied)  # it is still known after a restart
     assert served.http.post(EVENTS, json=[{"page": "/"}], headers=headers).json() == first
     assert served.http.post(EVENTS, json=[visit()], headers=headers).status_code == 409
-    # A record without events is in nobody's way.
+    # A record without events has no effect on others.
     pour_lines(served.runtime, "visits", orjson.dumps(visit()))
     served.http.post(EVENTS, json=[{}], headers={"idempotency-key": "also bad"})
     pour_lines(served.runtime, "visits", orjson.dumps(visit(1)), b"broken")
@@ -129,7 +129,7 @@ def test_a_key_has_at_most_255_characters(served: Served) -> None:
         assert (error["found"], error["expected"]) == (f"{len(key)} characters", "1 to 255")
 
 
-def test_the_same_key_in_flight_is_taken_once(served: Served) -> None:
+def test_concurrent_requests_with_one_key_are_stored_once(served: Served) -> None:
     def post(_: int) -> Any:
         return http.post(served.url + EVENTS, json=[visit()], headers={"idempotency-key": "k"}).json()
 
@@ -138,14 +138,14 @@ def test_the_same_key_in_flight_is_taken_once(served: Served) -> None:
     assert all(reply == replies[0] for reply in replies)
 
 
-def test_a_body_over_the_limit_is_refused_while_it_comes(applied: Path, serve: Callable[..., Served]) -> None:
+def test_a_body_over_the_limit_is_refused_while_it_is_received(applied: Path, serve: Callable[..., Served]) -> None:
     served = serve(applied, max_body_mb=1)
-    sent = 0
+    chunks = 0
 
     def endless() -> Any:
-        nonlocal sent
+        nonlocal chunks
         for _ in range(200):
-            sent += 1
+            chunks += 1
             yield b" " * (256 << 10)
 
     declared = served.http.post(EVENTS, content=b" " * (2 << 20))
@@ -156,10 +156,10 @@ def test_a_body_over_the_limit_is_refused_while_it_comes(applied: Path, serve: C
         assert chunked.status_code == 413
     except httpx2.TransportError:
         pass  # the server may close the connection before the client has read the reply
-    assert sent < 200
+    assert chunks < 200
 
 
-def test_overload_says_when_to_come_back(served: Served) -> None:
+def test_overload_has_a_retry_after_header(served: Served) -> None:
     served.ingest("visits").most_backlog_bytes = -1
     reply = served.http.post(EVENTS, json=[visit()])
     assert reply.status_code == 429
@@ -167,7 +167,7 @@ def test_overload_says_when_to_come_back(served: Served) -> None:
     assert reply.json()["error"]["code"] == "overload"
 
 
-def test_a_token_waits_no_longer_than_asked(served: Served) -> None:
+def test_a_token_waits_no_longer_than_requested(served: Served) -> None:
     token = served.http.post(EVENTS, json=[visit()]).json()["token"]
     assert served.http.get(f"/v1/tokens/{token}").json() == {"complete": False, "stalled": []}
     began = time.monotonic()
@@ -193,7 +193,7 @@ def test_a_waiting_token_lets_the_server_stop(applied: Path, serve: Callable[...
 @pytest.mark.parametrize(
     ("token", "wait", "status"), [("nonsense", "", 404), ("x.1", "", 404), ("visits.1", "soon", 422)]
 )
-def test_a_token_that_cannot_be_read(served: Served, token: str, wait: str, status: int) -> None:
+def test_an_invalid_token_is_refused(served: Served, token: str, wait: str, status: int) -> None:
     reply = served.http.get(f"/v1/tokens/{token}", params={"wait": wait})
     assert reply.status_code == status
     assert set(reply.json()["error"]) == {"code", "message", "found", "expected", "fix", "where"}

@@ -14,7 +14,7 @@ from tests.surfaces.conftest import Ran, Served, visit
 MORE = "CREATE MATERIALIZED VIEW all_visits AS SELECT count(*) AS hits FROM visits;"
 
 
-def test_streams_and_views_describe_themselves(served: Served) -> None:
+def test_streams_and_views_are_described(served: Served) -> None:
     [stream] = served.http.get("/v1/streams").json()["streams"]
     assert stream["name"] == "visits"
     assert stream["event_time"] == "at"
@@ -24,7 +24,7 @@ def test_streams_and_views_describe_themselves(served: Served) -> None:
     assert [column["name"] for column in view["columns"]] == ["hits", "errors", "bytes", "visitors"]
 
 
-def test_status_has_all_of_it(served: Served) -> None:
+def test_status_has_server_and_streams(served: Served) -> None:
     served.http.post("/v1/streams/visits/events", json=[visit()])
     status = served.http.get("/v1/status").json()
     assert status["url"] == served.url
@@ -37,7 +37,7 @@ def test_status_has_all_of_it(served: Served) -> None:
     }
 
 
-def test_an_empty_answer_has_the_whole_shape(served: Served) -> None:
+def test_an_empty_answer_has_all_fields(served: Served) -> None:
     answer = served.http.get("/v1/views/traffic").json()
     assert answer["rows"] == []
     assert answer["next_cursor"] is None
@@ -57,7 +57,7 @@ def test_plan_and_apply_on_a_running_server(served: Served) -> None:
     assert len(served.http.get("/v1/views").json()["views"]) == 2
 
 
-def test_a_wrong_definition_has_its_place(served: Served) -> None:
+def test_an_error_of_a_definition_has_its_location(served: Served) -> None:
     (served.runtime.workspace.definitions / "more.sql").write_text("CREATE MATERIALIZED VIEW x AS SELECT;")
     reply = served.http.post("/v1/plan")
     assert reply.status_code == 400
@@ -75,21 +75,21 @@ def test_openapi_documents_every_endpoint(served: Served) -> None:
     for path, methods in paths.items():
         for method in methods.values():
             assert method["description"], path
-    named = {p["name"] for p in paths["/v1/views/{view}"]["get"]["parameters"]}
-    assert {"view", "key", "by", "start", "end", "window", "every", "limit", "cursor"} <= named
+    names = {p["name"] for p in paths["/v1/views/{view}"]["get"]["parameters"]}
+    assert {"view", "key", "by", "start", "end", "window", "every", "limit", "cursor"} <= names
 
 
 def _refuse(storage: LocalStorage, name: str, content: bytes) -> bool:
     raise OSError(errno.EIO, "I/O error", storage.locate(name))
 
 
-def test_an_apply_that_failed_half_way_is_still_to_be_done(
+def test_an_apply_that_failed_can_be_repeated(
     served: Served, applied: Path, headrace: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sql = applied / "definitions" / "shop.sql"
     sql.write_text(sql.read_text().replace("status  INT", "status  BIGINT"))
-    with monkeypatch.context() as refused:
-        refused.setattr(LocalStorage, "put", _refuse)
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStorage, "put", _refuse)
         failed = headrace("apply", "--yes", "-w", applied)
     assert failed.code != 0
     assert "data/lake/visits' cannot be written" in failed.err

@@ -14,7 +14,7 @@ import pytest
 from headrace.errors import OverloadError
 from headrace.web import admission
 from headrace.web.admission import Admission
-from headrace.web.patience import Patience
+from headrace.web.app import Timeouts
 from tests.surfaces.conftest import Served, visit
 
 EVENTS = "/v1/streams/visits/events"
@@ -68,7 +68,7 @@ def journal_end(served: Served) -> int:
 
 
 def test_slow_headers_time_out(applied: Path, serve: Callable[..., Served]) -> None:
-    served = serve(applied, Patience(headers_s=0.3))
+    served = serve(applied, Timeouts(headers_s=0.3))
     for text in ("", "POST /v1/stre", HEAD):
         line = Line(served.url).send(text)
         status, _, body = line.reply()
@@ -80,7 +80,7 @@ def test_slow_headers_time_out(applied: Path, serve: Callable[..., Served]) -> N
 
 
 def test_a_slow_body_times_out(applied: Path, serve: Callable[..., Served]) -> None:
-    served = serve(applied, Patience(body_s=0.3))
+    served = serve(applied, Timeouts(body_s=0.3))
     before = journal_end(served)
     line = Line(served.url).send(HEAD + "Content-Length: 1000\r\n\r\n[")
     status, _, body = line.reply()

@@ -1,4 +1,4 @@
-"""An apply that takes long: the server goes on beside it, and a stop waits for one step of it at most."""
+"""A long apply: the server continues to work, and a stop waits for at most one step of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.surfaces.conftest import Served, visit
 from tests.waiting import wait_until
 from tests.warm import Java
 
-# A definition that takes as long as a file is there, for a server to be found in the midst of an apply.
+# A definition that loads as long as a file exists, to keep a server in the middle of an apply.
 SLOW = """
 import time
 from pathlib import Path
@@ -52,23 +52,23 @@ def slow_apply(up: UpServer) -> Iterator[None]:
     (definitions / "begun").unlink(missing_ok=True)
     (definitions / "slow.py").write_text(SLOW)
     with ThreadPoolExecutor(1) as pool:
-        applying = pool.submit(http.post, f"{up.url}/v1/apply")
-        wait_until((definitions / "begun").exists, said=lambda: applying)
+        future = pool.submit(http.post, f"{up.url}/v1/apply")
+        wait_until((definitions / "begun").exists, said=lambda: future)
         try:
             yield
         finally:
             (definitions / "wait").unlink()
         with suppress(httpx2.HTTPError):  # of a server that has stopped meanwhile
-            applying.result()
+            future.result()
 
 
 def test_events_flow_and_health_is_ok_while_an_apply_takes_long(up: UpServer) -> None:
     with slow_apply(up):
-        began = time.monotonic()
+        start = time.monotonic()
 
         def beats() -> bool:
             heartbeat_ms: int = up.get("/v1/status")["heartbeat_ms"]
-            return heartbeat_ms / 1000 < time.monotonic() - began
+            return heartbeat_ms / 1000 < time.monotonic() - start
 
         wait_until(beats, 4)  # the beat before the apply would not do
         assert up.get("/health")["status"] == "ok"
@@ -80,9 +80,9 @@ def test_events_flow_and_health_is_ok_while_an_apply_takes_long(up: UpServer) ->
 def test_a_stop_does_not_wait_for_an_apply_that_does_not_end(java: Java, up: UpServer) -> None:
     (up.folder / "definitions" / "more.sql").write_text("CREATE STREAM more (id BIGINT, at TIMESTAMP);\n")
     with slow_apply(up):
-        began = time.monotonic()
+        start = time.monotonic()
         up.stop()
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - start < 10
     again = java.server(up.folder, HEADRACE_REHEARSE="false").wait_until_ready()
     assert "more" in {stream["name"] for stream in again.get("/v1/streams")["streams"]}, "the start applies it"
     assert again.stop() == 0
@@ -96,13 +96,13 @@ def test_a_stop_ends_an_apply_between_two_steps_and_the_next_start_does_the_rest
         assert server.stdout is not None
         url = server.stdout.readline().strip()
         (applied / "definitions" / "many.sql").write_text(MANY)
-        applying = pool.submit(http.post, f"{url}/v1/apply")
+        future = pool.submit(http.post, f"{url}/v1/apply")
         wait_until(lambda: "many_299" in (applied / "data" / "catalog.json").read_text())
-        began = time.monotonic()
+        start = time.monotonic()
         server.terminate()
         assert server.wait(30) == 0
-        assert time.monotonic() - began < 10
-        reply = applying.result()
+        assert time.monotonic() - start < 10
+        reply = future.result()
     assert reply.status_code == 503
     assert reply.json()["error"]["message"] == "the server is stopping"
     assert reply.json()["error"]["fix"] == "the rest is done at the next start"

@@ -1,4 +1,4 @@
-"""The page over a real runtime without Spark: what it says, what keeps it safe, who may see it."""
+"""The page over a real runtime without Spark: its contents, its security, and who may see it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 from headrace.cli.app import run
 from headrace.server.state import WorkspaceStatus
+from headrace.web.app import Timeouts
 from headrace.web.page.pages import WorkspacePage
-from headrace.web.patience import Patience
 from tests.surfaces.conftest import Served, visit
 from tests.surfaces.sql_shop import fill, visit_of
 
@@ -39,18 +39,18 @@ def read(reply: httpx2.Response) -> str:
     return " ".join(" ".join(Text(reply.text).words).split())
 
 
-def test_the_page_names_what_there_is_and_what_to_do_next(served: Served) -> None:
+def test_the_page_shows_the_workspace_and_next_steps(served: Served) -> None:
     reply = served.http.get("/")
-    said = read(reply)
+    text = read(reply)
     for words in ("shop starting Spark is starting", "visits", "traffic", "none yet", "No rows yet."):
-        assert words in said
-    assert f"curl {served.url}/v1/streams/visits/events" in said
-    sample = said[said.index("-d '") + 4 : said.index("}'") + 1]
-    taken = served.http.post("/v1/streams/visits/events", content=sample, headers={"content-type": "application/json"})
-    assert taken.json()["accepted"] == 1
+        assert words in text
+    assert f"curl {served.url}/v1/streams/visits/events" in text
+    sample = text[text.index("-d '") + 4 : text.index("}'") + 1]
+    post = served.http.post("/v1/streams/visits/events", content=sample, headers={"content-type": "application/json"})
+    assert post.json()["accepted"] == 1
 
 
-def test_the_page_may_load_nothing_from_elsewhere(served: Served) -> None:
+def test_the_page_may_load_nothing_from_other_sites(served: Served) -> None:
     for path, status in (("/", 200), ("/views/traffic", 200), ("/views/nothing", 404), ("/page/style.css", 200)):
         reply = served.http.get(path)
         assert reply.status_code == status
@@ -112,7 +112,7 @@ def test_rows_in_the_order_of_their_windows(served: Served, tmp_path: Path) -> N
     assert 'href="/views/traffic?sort=-window_start#rows"' in oldest.text
 
 
-def test_more_rows_than_are_sorted_are_said(served: Served, tmp_path: Path) -> None:
+def test_the_caption_says_if_not_all_rows_are_sorted(served: Served, tmp_path: Path) -> None:
     visits = [visit_of(f"/{number:03d}", minute, size=number) for minute in range(10) for number in range(30)]
     fill(served.runtime, tmp_path, visits=visits)
     whole = served.http.get("/views/traffic?sort=-bytes")
@@ -137,7 +137,7 @@ def test_rows_are_found_when_the_newest_windows_are_empty(served: Served, tmp_pa
     assert "12:02</time> – 12:03" in page.text
 
 
-def test_a_chart_shows_the_column_and_the_keys_that_are_chosen(served: Served, tmp_path: Path) -> None:
+def test_a_chart_shows_the_selected_column_and_keys(served: Served, tmp_path: Path) -> None:
     visits = [visit_of(f"/{number}", minute, size=10 - number) for minute in (0, 1, 9) for number in range(8)]
     visits += [visit_of("/7", minute) for minute in (3, 4)]
     fill(served.runtime, tmp_path, visits=visits)
@@ -171,7 +171,7 @@ HOSTILE = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "'; DR
 
 
 @pytest.mark.parametrize("name", ["sort", "column", "by", "start", "end", "key.page", "key.nothing", "other"])
-def test_whatever_a_url_says_is_answered_by_a_page(served: Served, tmp_path: Path, name: str) -> None:
+def test_any_url_is_answered_by_a_page(served: Served, tmp_path: Path, name: str) -> None:
     fill(served.runtime, tmp_path)
     for text in [*HOSTILE, "-", ",", "-99999999d", "0001-01-01", "9999-12-31T23:59:59.999Z", "1e999", r"\N"]:
         reply = served.http.get("/views/traffic", params={name: text})
@@ -185,10 +185,10 @@ def test_whatever_a_url_says_is_answered_by_a_page(served: Served, tmp_path: Pat
     assert served.http.get(f"/views/traffic?{name}=%ED%A0%80%FF").status_code in (200, 400)
 
 
-def test_the_form_holds_what_was_asked(served: Served, tmp_path: Path) -> None:
+def test_the_form_has_the_current_parameters(served: Served, tmp_path: Path) -> None:
     fill(served.runtime, tmp_path)
-    asked = {"key.page": HOSTILE[1], "start": "-1h", "column": "bytes", "by": "page", "sort": "-bytes"}
-    page = served.http.get("/views/traffic", params=asked).text
+    parameters = {"key.page": HOSTILE[1], "start": "-1h", "column": "bytes", "by": "page", "sort": "-bytes"}
+    page = served.http.get("/views/traffic", params=parameters).text
     form = page[page.index("<form") : page.index("</form>")]
     for part in (
         'name="key.page" value="&quot;&gt;&lt;img src=x onerror=alert(1)&gt;"',
@@ -201,7 +201,7 @@ def test_the_form_holds_what_was_asked(served: Served, tmp_path: Path) -> None:
     assert "No rows here." in page
 
 
-def test_a_row_leads_to_the_events_behind_it(served: Served, tmp_path: Path) -> None:
+def test_a_row_links_to_the_events_behind_it(served: Served, tmp_path: Path) -> None:
     fill(served.runtime, tmp_path)
     page = served.http.get("/views/traffic").text
     for cell in ("key.page=%2Fhome&amp;at=2026-03-01T12%3A00%3A00Z", "key.page=%5CN&amp;at=2026-03-01T12%3A09%3A00Z"):
@@ -212,7 +212,7 @@ def test_a_row_leads_to_the_events_behind_it(served: Served, tmp_path: Path) -> 
     assert served.http.get("/views/traffic/explain?key.page=<b>&at=x").status_code == 400
 
 
-def test_an_empty_workspace_says_how_to_begin(tmp_path: Path, serve: Callable[..., Served]) -> None:
+def test_an_empty_workspace_shows_how_to_start(tmp_path: Path, serve: Callable[..., Served]) -> None:
     (tmp_path / "headrace.toml").write_text("")
     served = serve(tmp_path)
     assert "No streams yet." in read(served.http.get("/"))
@@ -221,28 +221,28 @@ def test_an_empty_workspace_says_how_to_begin(tmp_path: Path, serve: Callable[..
         "CREATE STREAM s (a STRING, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at - INTERVAL 1 MINUTE);"
     )
     assert run(["apply", "--yes", "-w", served.url]) == 0
-    said = read(served.http.get("/views/none"))
-    assert "does not exist" in said
+    text = read(served.http.get("/views/none"))
+    assert "does not exist" in text
     served.runtime.apply()
 
 
-def test_many_viewers_cost_no_more_than_one(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+def test_many_viewers_share_one_page(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
     whole = served.runtime.status
 
-    def counted() -> WorkspaceStatus:
-        asked.append(1)
+    def count() -> WorkspaceStatus:
+        calls.append(1)
         return whole()
 
-    monkeypatch.setattr(served.runtime, "status", counted)
-    began = served.http.get("/").text
-    while len(asked) < 2 and served.http.get("/").text == began:
-        pass  # the same page until it is made anew
-    assert len(asked) == 2
+    monkeypatch.setattr(served.runtime, "status", count)
+    first = served.http.get("/").text
+    while len(calls) < 2 and served.http.get("/").text == first:
+        pass  # the same page until it is rendered again
+    assert len(calls) == 2
 
 
-def test_with_a_token_the_page_asks_for_it(applied: Path, serve: Callable[..., Served]) -> None:
-    served = serve(applied, Patience(wrong_token_s=0.0), token=TOKEN)
+def test_with_a_token_the_page_requires_sign_in(applied: Path, serve: Callable[..., Served]) -> None:
+    served = serve(applied, Timeouts(wrong_token_s=0.0), token=TOKEN)
     http = served.http
     assert http.get("/").status_code == 401
     led = http.get("/views/traffic", headers=HTML)

@@ -1,4 +1,4 @@
-"""Requests while definitions change: what is gone is absent or a 404, and nothing is ever a 500."""
+"""Requests while definitions change: dropped objects are absent or a 404, and nothing is ever a 500."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ NAMES = {"view": ("v1", "traffic"), "stream": ("s1", "visits"), "position": ("0"
 
 
 def reading_requests(client: httpx2.Client) -> Iterator[tuple[str, str, bytes | None]]:
-    """Every endpoint that reads, of what changes and of what stays: method, path and body."""
+    """Every endpoint that reads, for objects that change and that do not: method, path and body."""
     for path, methods in client.get("/openapi.json").json()["paths"].items():
         if "get" in methods:
             used = [name for name in NAMES if f"{{{name}}}" in path]
             for values in itertools.product(*(NAMES[name] for name in used)):
-                asked = "?name=a.ndjson" if path.endswith("/files") else ""
-                yield "GET", path.format(**dict(zip(used, values, strict=True))) + asked, None
+                query = "?name=a.ndjson" if path.endswith("/files") else ""
+                yield "GET", path.format(**dict(zip(used, values, strict=True))) + query, None
     for path in ("/", "/views/v1", "/views/traffic", "/views/v1/explain?key.kind=a"):
         yield "GET", path, None
     yield "GET", "/v1/views/v1?version_as_of=0", None
@@ -96,11 +96,11 @@ def test_no_request_fails_while_definitions_change(served: Served, editing: Call
     assert "request failed" not in log, log[-3000:]
 
 
-def test_what_a_server_says_of_itself_is_of_one_moment(served: Served, editing: Callable[[], int]) -> None:
-    """The same without HTTP between, so that it is asked thousands of times."""
+def test_the_state_of_a_server_is_consistent(served: Served, editing: Callable[[], int]) -> None:
+    """The same without HTTP, so that it is read thousands of times."""
     runtime, until = served.runtime, time.monotonic() + 4
 
-    def look() -> None:
+    def read_state() -> None:
         times = 0
         while times < 50 or time.monotonic() < until:  # often enough on a slow machine, long enough on a quick one
             runtime.views()
@@ -114,15 +114,15 @@ def test_what_a_server_says_of_itself_is_of_one_moment(served: Served, editing: 
             times += 1
 
     with ThreadPoolExecutor(3) as pool:
-        looks = [pool.submit(look) for _ in range(3)]
-    for each in looks:
+        futures = [pool.submit(read_state) for _ in range(3)]
+    for each in futures:
         each.result()
     assert editing() > 1
 
 
-def test_a_stream_that_is_dropped_refuses_events_that_were_on_their_way(served: Served) -> None:
+def test_a_dropped_stream_refuses_events_in_flight(served: Served) -> None:
     journal = served.runtime._pipelines["visits"].transport
-    journal.close()  # as the end of an apply does, for those who found the stream before
+    journal.close()  # as an apply does, while requests still have the stream
     with pytest.raises(UnavailableError, match=r"stream 'visits' accepts no more events"):
         journal.submit(b"{}\n", 1, [])
     assert served.http.post("/v1/streams/visits/events", json=visit()).status_code == 503

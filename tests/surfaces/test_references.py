@@ -1,4 +1,4 @@
-"""The references in docs/ say what the code does: made from it, and compared here."""
+"""The references in docs/ are generated from the code, and compared here."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from tests.surfaces.references import DOCS, references
 
 
 @pytest.mark.parametrize("name", ["cli.md", "settings.md", "http.md", "metrics.md", "python.md"])
-def test_a_reference_is_what_the_code_says(served: Served, name: str) -> None:
-    made = references(served.runtime)[name]()
-    assert (DOCS / name).read_text() == made, "run `python -m tests.surfaces.references`"
+def test_a_reference_matches_the_code(served: Served, name: str) -> None:
+    text = references(served.runtime)[name]()
+    assert (DOCS / name).read_text() == text, "run `python -m tests.surfaces.references`"

@@ -25,28 +25,28 @@ ROWS = [
 ]
 
 
-def test_http_gives_rows_types_and_how_fresh_they_are(served: Served, tmp_path: Path) -> None:
+def test_http_returns_rows_types_and_freshness(served: Served, tmp_path: Path) -> None:
     fill(served.runtime, tmp_path)
     reply = served.http.post("/v1/sql", json={"query": TOP, "limit": 2})
     assert reply.status_code == 200, reply.text
-    said = reply.json()
-    assert said["rows"] == ROWS[:2]
-    assert said["truncated"] is True
-    assert said["columns"] == [
+    content = reply.json()
+    assert content["rows"] == ROWS[:2]
+    assert content["truncated"] is True
+    assert content["columns"] == [
         {"name": "page", "type": "STRING"},
         {"name": "hits", "type": "BIGINT"},
         {"name": "bytes", "type": "BIGINT"},
     ]
-    assert said["as_of"]["commits"] == {"visits": 1}
-    assert (said["freshness_ms"], said["freshness_reason"]) == (0, None)
-    traffic = said["views"]["traffic"]
+    assert content["as_of"]["commits"] == {"visits": 1}
+    assert (content["freshness_ms"], content["freshness_reason"]) == (0, None)
+    traffic = content["views"]["traffic"]
     assert (traffic["version"], traffic["newest_event"]) == (1, "2026-03-01T12:10:00Z")
     assert list(traffic["approximate"]) == ["visitors"]
-    # The next one finds its process started already.
+    # The next query uses a process that was started ahead.
     assert served.http.post("/v1/sql", json={"query": "SELECT 1 AS one"}).json()["views"] == {}
 
 
-def test_python_gives_the_same_through_a_server_and_from_the_folder(
+def test_python_returns_the_same_through_a_server_and_from_the_folder(
     applied: Path, serve: Callable[..., Served], headrace: Callable[..., Ran]
 ) -> None:
     with connect(applied) as connection, pytest.raises(NotReadyError, match="no view has ever been computed"):
@@ -74,22 +74,22 @@ def test_the_command_prints_tables_json_and_csv(
     applied: Path, headrace: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill_stopped(applied)
-    shown = headrace("sql", TOP, "-w", applied, "--limit", 2)
-    assert shown.code == 0, shown.err
-    assert "/home" in shown.out
-    assert "1 more row: these are the first 2; --limit all shows all" in shown.out
-    assert "traffic: version 1 · as of visits commit 1 · freshness: the server is not running" in shown.out
+    table = headrace("sql", TOP, "-w", applied, "--limit", 2)
+    assert table.code == 0, table.err
+    assert "/home" in table.out
+    assert "1 more row: these are the first 2; --limit all shows all" in table.out
+    assert "traffic: version 1 · as of visits commit 1 · freshness: the server is not running" in table.out
     file = tmp_path / "top.sql"
     file.write_text(TOP)
     assert headrace("sql", "-f", file, "-w", applied, "--json").json["rows"] == ROWS
     monkeypatch.setattr("sys.stdin", io.StringIO(TOP))
-    written = headrace("sql", "-", "-w", applied, "--csv")
-    assert written.out == "page,hits,bytes\n/home,3,250\n/cart,1,7\n,1,100\n"
+    csv = headrace("sql", "-", "-w", applied, "--csv")
+    assert csv.out == "page,hits,bytes\n/home,3,250\n/cart,1,7\n,1,100\n"
 
 
-def test_wrong_calls_of_the_command_say_what_is_expected(applied: Path, headrace: Callable[..., Ran]) -> None:
+def test_invalid_arguments_are_refused_with_what_is_expected(applied: Path, headrace: Callable[..., Ran]) -> None:
     fill_stopped(applied)
-    for arguments, said in (
+    for arguments, message in (
         ([], "no query was given; expected one, as an argument, from a file (-f FILE) or from standard input (-)"),
         (["SELECT 1", "-f", "x.sql"], "two queries were given"),
         (["-f", "missing.sql"], "file 'missing.sql' cannot be read: No such file or directory"),
@@ -99,10 +99,10 @@ def test_wrong_calls_of_the_command_say_what_is_expected(applied: Path, headrace
         (["SELECT 1" + " " * 100_000], "the query is too long; found 100,008 bytes; expected at most 100,000"),
     ):
         ran = headrace("sql", *arguments, "-w", applied)
-        assert (ran.code, said in ran.err) == (1 if "missing.sql" in arguments else 2, True), ran.err
+        assert (ran.code, message in ran.err) == (1 if "missing.sql" in arguments else 2, True), ran.err
 
 
-def test_names_are_found_as_sql_finds_them(applied: Path, serve: Callable[..., Served], tmp_path: Path) -> None:
+def test_names_are_resolved_as_in_sql(applied: Path, serve: Callable[..., Served], tmp_path: Path) -> None:
     more = "CREATE MATERIALIZED VIEW `Order` AS SELECT page, count(*) AS n FROM visits GROUP BY page;"
     (applied / "definitions" / "more.sql").write_text(more)
     served = serve(applied)
@@ -132,15 +132,15 @@ def test_too_many_at_once_are_refused_and_the_next_succeed(applied: Path, serve:
     busy.start()
     while not children._lent:
         assert busy.is_alive()
-    refused = served.http.post("/v1/sql", json={"query": "SELECT 1"})
-    assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
-    assert refused.json()["error"]["code"] == "overload"
+    reply = served.http.post("/v1/sql", json={"query": "SELECT 1"})
+    assert (reply.status_code, reply.headers["retry-after"]) == (429, "1")
+    assert reply.json()["error"]["code"] == "overload"
     busy.join()
     assert served.http.post("/v1/sql", json={"query": "SELECT 1"}).status_code == 200
 
 
-def test_bodies_that_are_no_query_are_refused(served: Served) -> None:
-    for body, said in (
+def test_invalid_bodies_are_refused(served: Served) -> None:
+    for body, message in (
         (b"{", "the body is not JSON"),
         (b"[]", "not a JSON object"),
         (b'{"sql": "SELECT 1"}', "'sql' is not part of a query"),
@@ -149,4 +149,4 @@ def test_bodies_that_are_no_query_are_refused(served: Served) -> None:
         (b'{"query": "SELECT \\u0000"}', "NUL character"),
     ):
         reply = served.http.post("/v1/sql", content=body)
-        assert (reply.status_code, said in reply.json()["error"]["message"]) == (400, True), reply.text
+        assert (reply.status_code, message in reply.json()["error"]["message"]) == (400, True), reply.text

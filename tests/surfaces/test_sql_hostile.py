@@ -1,4 +1,4 @@
-"""SQL that wants out, or wants everything: it reaches nothing, it ends in time, and the server goes on answering."""
+"""Hostile SQL: it accesses nothing, it ends in time, and the server continues to answer."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ def secret(tmp_path: Path) -> str:
 
 
 def host_paths(folder: Path) -> list[str]:
-    """What no answer may name."""
+    """Paths that no answer may contain."""
     here = [str(folder), sys.prefix, sys.base_prefix, str(Path.cwd()), str(Path.home()), "headrace-sql-", "/.duckdb"]
     return [path for path in here if len(path) > 1]
 
 
 class Points:
-    """A client that asks a point question again and again."""
+    """A client that repeats a point query."""
 
     def __init__(self, url: str) -> None:
         self._http = http.Client(base_url=url)
         self._stop = threading.Event()
         self.took_s: list[float] = []
-        self.failed: list[str] = []
+        self.failures: list[str] = []
         self._thread = threading.Thread(target=self._run)
 
     def _run(self) -> None:
         while not self._stop.wait(0.005):
-            began = time.monotonic()
+            start = time.monotonic()
             reply = self._http.get("/v1/views/traffic", params={"key.page": "/home"})
-            self.took_s.append(time.monotonic() - began)
+            self.took_s.append(time.monotonic() - start)
             if reply.status_code != 200 or sum(row["hits"] for row in reply.json()["rows"]) != 3:
-                self.failed.append(reply.text)
+                self.failures.append(reply.text)
 
     def __enter__(self) -> Points:
         self._thread.start()
@@ -70,9 +70,9 @@ class Points:
 
 
 def ask(served: Served, statement: str) -> tuple[httpx2.Response, float]:
-    began = time.monotonic()
+    start = time.monotonic()
     reply = served.http.post("/v1/sql", json={"query": statement})
-    return reply, time.monotonic() - began
+    return reply, time.monotonic() - start
 
 
 def test_every_hostile_statement_is_refused_while_point_queries_are_answered(
@@ -85,8 +85,8 @@ def test_every_hostile_statement_is_refused_while_point_queries_are_answered(
         time.sleep(1)
     with Points(served.url) as busy:
         with ThreadPoolExecutor(2) as two:
-            asked = [(s, two.submit(ask, served, s.replace(SECRET, secret))) for s in [*REACHING, *ODD, *GREEDY]]
-        for statement, future in asked:
+            futures = [(s, two.submit(ask, served, s.replace(SECRET, secret))) for s in [*REACHING, *ODD, *GREEDY]]
+        for statement, future in futures:
             reply, took_s = future.result()
             short = statement[:80]
             assert reply.status_code in (400, 404), (short, reply.text)
@@ -94,13 +94,13 @@ def test_every_hostile_statement_is_refused_while_point_queries_are_answered(
             error = reply.json()["error"]
             assert error["code"] in ("sql", "sql_limit", "not_found"), (short, error)
             assert "please report it" not in str(error), (short, error)
-            said = reply.text.replace(secret, "")  # what the query itself named may be named
-            assert WORD not in said, short
-            assert not [path for path in hidden if path in said], (short, said)
+            text = reply.text.replace(secret, "")  # the path in the query itself is allowed
+            assert WORD not in text, short
+            assert not [path for path in hidden if path in text], (short, text)
             if statement in GREEDY:
                 assert error["code"] == "sql_limit", (short, error)
     assert len([*REACHING, *ODD, *GREEDY]) >= 60
-    assert not busy.failed, busy.failed[:1]
+    assert not busy.failures, busy.failures[:1]
     assert len(busy.took_s) > 100
     before_s, during_s = statistics.median(quiet.took_s), statistics.median(busy.took_s)
     assert during_s < max(8 * before_s, 0.1), (before_s, during_s)
@@ -110,7 +110,7 @@ def test_every_hostile_statement_is_refused_while_point_queries_are_answered(
     assert not list(Path("/tmp").glob("hostile*"))
 
 
-def test_without_the_first_fence_nothing_is_reached_either(tmp_path: Path, secret: str) -> None:
+def test_without_the_check_nothing_is_accessible_either(tmp_path: Path, secret: str) -> None:
     statements = [statement.replace(SECRET, secret) for statement in REACHING]
     ran = subprocess.run(
         [sys.executable, "-m", "tests.surfaces.unchecked_child"],
@@ -121,12 +121,12 @@ def test_without_the_first_fence_nothing_is_reached_either(tmp_path: Path, secre
     )
     lines = [orjson.loads(line) for line in ran.stdout.splitlines()]
     assert len(lines) == len(statements) + len(BY_PYTHON), ran.stderr[-500:]
-    for statement, said in zip(statements, lines, strict=False):
-        assert WORD not in said.get("rows", "") + said.get("error", ""), statement
-        shown = said.get("shown", "").replace(secret, "")
-        assert not [path for path in host_paths(tmp_path) if path in shown], (statement, shown)
+    for statement, reply in zip(statements, lines, strict=False):
+        assert WORD not in reply.get("rows", "") + reply.get("error", ""), statement
+        message = reply.get("message", "").replace(secret, "")
+        assert not [path for path in host_paths(tmp_path) if path in message], (statement, message)
         if secret in statement:
-            assert "rows" not in said or "permission" in said["rows"], statement
-    assert all("error" in said for said in lines[len(statements) :]), "files, sockets and processes are out of reach"
+            assert "rows" not in reply or "permission" in reply["rows"], statement
+    assert all("error" in reply for reply in lines[len(statements) :]), "files, sockets and processes are out of reach"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["secret.csv"]
     assert not list(Path("/tmp").glob("hostile*"))

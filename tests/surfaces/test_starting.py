@@ -1,4 +1,4 @@
-"""Requests that need Spark wait while the server starts it; here it never does, so that they give up in the end."""
+"""Requests that need Spark are repeated while it starts; here it never does, so they fail in the end."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ REQUESTS: dict[str, Callable[[Connection], object]] = {
 
 
 @pytest.mark.parametrize("request_", REQUESTS)
-def test_a_request_is_repeated_until_spark_runs_or_it_has_waited_enough(served: Served, request_: str) -> None:
+def test_a_request_is_repeated_until_spark_runs_or_its_time_is_over(served: Served, request_: str) -> None:
     pauses: list[HeadraceError] = []
     with Connection(far.Remote(served.url, ready_for_s=2.5)) as connection:
         connection.on_wait(lambda error, pause_s: pauses.append(error))
-        began = time.monotonic()
+        start = time.monotonic()
         with pytest.raises(StartingError, match="Spark is starting"):
             REQUESTS[request_](connection)
     assert len(pauses) >= 2
-    assert time.monotonic() - began > 1.5
+    assert time.monotonic() - start > 1.5
 
 
-def test_who_waits_is_told_for_what(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_waiting_command_says_what_it_waits_for(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
     with Connection(far.Remote(served.url, ready_for_s=1.5)) as connection:
         connection.on_wait(say_waits())
         with pytest.raises(StartingError, match="view 'traffic' cannot be refreshed yet: Spark is starting"):
@@ -42,6 +42,6 @@ def test_who_waits_is_told_for_what(served: Served, capsys: pytest.CaptureFixtur
     assert line == "waiting for the server: view 'traffic' cannot be refreshed yet: Spark is starting"
 
 
-def test_what_a_view_that_is_built_lacks_is_not_waited_for(served: Served) -> None:
+def test_a_commit_that_does_not_exist_is_not_waited_for(served: Served) -> None:
     with Connection(far.Remote(served.url)) as connection, pytest.raises(HeadraceError, match="has no commit yet"):
         connection.ask("traffic", version_as_of=1)

@@ -1,4 +1,4 @@
-"""No answer is cut without a word: whole in Python, and the others say what is left out and how to get it."""
+"""No answer is truncated silently: Python returns all rows, and others report the omitted rows and how to get them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def crowded(applied: Path, serve: Callable[..., Served], tmp_path: Path) -> Serv
     return served
 
 
-def test_python_gives_all_rows_unless_a_limit_is_given(crowded: Served) -> None:
+def test_python_returns_all_rows_without_a_limit(crowded: Served) -> None:
     with connect(crowded.url) as connection:
         answer = connection.ask("traffic")
         assert (len(answer.pandas()), len(answer.rows()), answer.arrow().num_rows) == (ROWS, ROWS, ROWS)
@@ -40,7 +40,7 @@ def test_python_gives_all_rows_unless_a_limit_is_given(crowded: Served) -> None:
         assert (len(few.rows()), few.truncated, few.more_rows) == (7, True, ROWS - 7)
 
 
-def test_without_a_server_python_gives_all_rows_too(crowded: Served) -> None:
+def test_python_returns_all_rows_without_a_server(crowded: Served) -> None:
     folder = crowded.runtime.workspace.folder
     crowded.stop()
     with connect(folder) as connection:
@@ -59,33 +59,33 @@ def test_an_sql_answer_that_is_too_large_is_an_error_not_a_part(served: Served) 
 def test_http_says_how_many_rows_follow(crowded: Served) -> None:
     page = crowded.http.get("/v1/views/traffic", params={"limit": 10}).json()
     assert (len(page["rows"]), page["more_rows"], bool(page["next_cursor"])) == (10, ROWS - 10, True)
-    said = crowded.http.post("/v1/sql", json={"query": "FROM traffic"}).json()
-    assert (len(said["rows"]), said["truncated"], said["more_rows"]) == (1_000, True, ROWS - 1_000)
-    said = crowded.http.post("/v1/sql", json={"query": "FROM traffic", "limit": "all"}).json()
-    assert (len(said["rows"]), said["truncated"], said["more_rows"]) == (ROWS, False, 0)
+    answer = crowded.http.post("/v1/sql", json={"query": "FROM traffic"}).json()
+    assert (len(answer["rows"]), answer["truncated"], answer["more_rows"]) == (1_000, True, ROWS - 1_000)
+    answer = crowded.http.post("/v1/sql", json={"query": "FROM traffic", "limit": "all"}).json()
+    assert (len(answer["rows"]), answer["truncated"], answer["more_rows"]) == (ROWS, False, 0)
     endless = crowded.http.post("/v1/sql", json={"query": "SELECT * FROM range(100000000000)", "limit": 1}).json()
     assert (endless["truncated"], endless["more_rows"]) == (True, None), "rows that take long to count are not counted"
 
 
 def test_the_command_says_how_many_rows_follow_and_shows_all(crowded: Served, headrace: Callable[..., Ran]) -> None:
-    shown = headrace("ask", "traffic", "-w", crowded.url, "--limit", 10)
-    assert f"{ROWS - 10:,} more rows: --cursor " in shown.out
-    assert "--limit all shows all" in shown.out
+    table = headrace("ask", "traffic", "-w", crowded.url, "--limit", 10)
+    assert f"{ROWS - 10:,} more rows: --cursor " in table.out
+    assert "--limit all shows all" in table.out
     assert len(headrace("ask", "traffic", "-w", crowded.url, "--limit", "all", "--json").json["rows"]) == ROWS
-    shown = headrace("sql", "SELECT page FROM traffic", "-w", crowded.url, "--limit", 10)
-    assert f"{ROWS - 10:,} more rows: these are the first 10; --limit all shows all" in shown.out
-    written = headrace("sql", "SELECT page FROM traffic", "-w", crowded.url, "--csv")
-    assert f"note: {ROWS - 1_000:,} more rows" in written.err
-    written = headrace("sql", "SELECT page FROM traffic", "-w", crowded.url, "--csv", "--limit", "all")
-    assert (len(written.out.splitlines()), written.err) == (ROWS + 1, "")
+    table = headrace("sql", "SELECT page FROM traffic", "-w", crowded.url, "--limit", 10)
+    assert f"{ROWS - 10:,} more rows: these are the first 10; --limit all shows all" in table.out
+    csv = headrace("sql", "SELECT page FROM traffic", "-w", crowded.url, "--csv")
+    assert f"note: {ROWS - 1_000:,} more rows" in csv.err
+    csv = headrace("sql", "SELECT page FROM traffic", "-w", crowded.url, "--csv", "--limit", "all")
+    assert (len(csv.out.splitlines()), csv.err) == (ROWS + 1, "")
     assert "--limit is not a number of rows" in headrace("sql", "SELECT 1", "-w", crowded.url, "--limit", "x").err
 
 
 def test_the_command_shows_the_newest_windows_first(crowded: Served, headrace: Callable[..., Ran]) -> None:
-    asked = ("ask", "traffic", "-w", crowded.url, "--by", "")
+    command = ("ask", "traffic", "-w", crowded.url, "--by", "")
 
     def minutes(*options: object) -> list[str]:
-        return re.findall(r"2026-03-01 12:(\d\d):00 +2026", headrace(*asked, *options).out)
+        return re.findall(r"2026-03-01 12:(\d\d):00 +2026", headrace(*command, *options).out)
 
     assert minutes("--limit", 3) == ["09", "08", "07"]
     assert minutes("--limit", 3, "--oldest-first") == ["00", "01", "02"]
@@ -98,9 +98,9 @@ def test_the_command_shows_the_newest_windows_first(crowded: Served, headrace: C
 
 
 def test_one_window_over_all_time_by_all_surfaces(crowded: Served, headrace: Callable[..., Ran]) -> None:
-    shown = headrace("ask", "traffic", "-w", crowded.url, "--by", "", "--window", "all")
-    assert shown.out.splitlines()[0].split() == ["hits", "errors", "bytes", "visitors", "settled"]
-    assert f"{ROWS:,}" in shown.out
+    table = headrace("ask", "traffic", "-w", crowded.url, "--by", "", "--window", "all")
+    assert table.out.splitlines()[0].split() == ["hits", "errors", "bytes", "visitors", "settled"]
+    assert f"{ROWS:,}" in table.out
     (row,) = crowded.http.get("/v1/views/traffic", params={"by": "", "window": "all"}).json()["rows"]
     assert (row["hits"], row["window_start"], row["window_end"]) == (ROWS, None, None)
     with connect(crowded.url) as connection:
@@ -121,8 +121,8 @@ def test_integer_keys_have_no_thousands_separators(
     served.runtime.apply()
     event = visit_of(None, 0, size=12_345)
     fill(served.runtime, tmp_path, "years", [type(event)((2026,), event.at_ms, event.values)])
-    shown = headrace("ask", "years", "-w", served.url).out
-    assert shown.splitlines()[2].split() == ["2026", "12,345", "provisional"]
-    shown = headrace("sql", "SELECT year, bytes FROM years", "-w", served.url).out
-    assert shown.splitlines()[2].split() == ["2026", "12345"], "SQL has no keys to tell from measures"
+    table = headrace("ask", "years", "-w", served.url).out
+    assert table.splitlines()[2].split() == ["2026", "12,345", "provisional"]
+    table = headrace("sql", "SELECT year, bytes FROM years", "-w", served.url).out
+    assert table.splitlines()[2].split() == ["2026", "12345"], "SQL has no keys to tell from measures"
     assert ">2026<" in served.http.get("/views/years").text

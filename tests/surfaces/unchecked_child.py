@@ -1,4 +1,4 @@
-"""A child without its first fence: runs whatever SQL it is given after it has shut itself in.
+"""A child without the check of SQL: runs any SQL after it has sandboxed itself.
 
 `python -m tests.surfaces.unchecked_child`: a JSON list of statements on standard input, a JSON line for each on
 standard output: its rows, or its error as it is and as a user would see it. Then what its Python can still do.
@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 import orjson
 
-from headrace.sql.child import _open_database, _said
-from headrace.sql.limits import close_doors, limit_from_start, limit_query
+from headrace.sql.child import _describe_error, _open_database
+from headrace.sql.limits import forbid_opening, limit_from_start, limit_query
 
 TIMEOUT_S = 60
 BY_PYTHON: list[Callable[[], object]] = [
@@ -36,22 +36,22 @@ def main() -> None:
     connection.execute("CREATE TABLE kept AS SELECT 'home' AS page, 1 AS hits").fetchall()
     limit_query(512, TIMEOUT_S)
     connection.execute("SET lock_configuration = true").fetchall()
-    close_doors(TIMEOUT_S, 1)
+    forbid_opening(TIMEOUT_S, 1)
     for statement in statements:
         cursor = connection.cursor()
         cursor.execute("CREATE OR REPLACE TABLE traffic AS FROM kept").fetchall()
         try:
-            said = {"rows": str(cursor.execute(statement).fetchall())}
+            reply = {"rows": str(cursor.execute(statement).fetchall())}
         except Exception as error:
-            said = {"error": str(error), "shown": _said(error, statement)["message"]}
+            reply = {"error": str(error), "message": _describe_error(error, statement)["message"]}
         cursor.close()
-        os.write(1, orjson.dumps(said) + b"\n")
+        os.write(1, orjson.dumps(reply) + b"\n")
     for attempt in BY_PYTHON:
         try:
-            said = {"rows": str(attempt())}
+            reply = {"rows": str(attempt())}
         except (OSError, KeyError) as error:
-            said = {"error": type(error).__name__}
-        os.write(1, orjson.dumps(said) + b"\n")
+            reply = {"error": type(error).__name__}
+        os.write(1, orjson.dumps(reply) + b"\n")
 
 
 if __name__ == "__main__":

@@ -16,14 +16,14 @@ from headrace.workspace.settings import Workspace
 
 def main(folder: Path) -> None:
     logs.configure("info", folder / "test.log", io.StringIO())
-    bound = bind("127.0.0.1", 0)
-    bound.listen()  # who asks as soon as the URL is printed waits for the server
-    runtime = Runtime.open(Workspace.open(folder), url_of(bound))
+    listener = bind("127.0.0.1", 0)
+    listener.listen()  # requests as soon as the URL is printed wait for the server
+    runtime = Runtime.open(Workspace.open(folder), url_of(listener))
     server = Server(create_app(runtime), runtime.workspace.settings.max_connections)
     server.on_stop = runtime.stopped.set
     signal.signal(signal.SIGTERM, lambda *_: server.stop())
     print(runtime.url, flush=True)  # noqa: T201
-    server.run(sockets=[bound])
+    server.run(sockets=[listener])
     runtime.stop()
 
 

@@ -39,8 +39,8 @@ SIZES = (5, 10, 20)  # commits of a million events each
 ROUNDS = 3
 BEATS = 3
 ANSWERS = 1_000
-MOST_S = 300.0  # that one build may take
-MEMORY_LOOK_S = 0.1
+MOST_S = 300.0  # for one build
+MEMORY_EVERY_S = 0.1
 
 MORE_VIEWS = """CREATE MATERIALIZED VIEW by_visitor AS
 SELECT visitor, count(*) AS hits, sum(bytes) AS bytes, max(bytes) AS largest
@@ -61,7 +61,7 @@ class Layers:
         self._scratch = folder / "scratch"
         self.spark = build_session(self._scratch)
         self.store = open_temporary(folder)
-        alone = Sizes(near_events=commits * COMMIT_ROWS)  # a version stays where it was built: nothing is caught up
+        alone = Sizes(near_events=commits * COMMIT_ROWS)  # so that a version does not catch up after its build
         self.batch = Batch(lambda: self.spark, VISITS, self.table, self.store, folder / "builds", sizes=alone)
 
     def close(self) -> None:
@@ -70,43 +70,43 @@ class Layers:
         self.spark.stop()
 
     def build(self, view: View, commits: int) -> float:
-        """Build a view from the first commits of the lake until it serves; the seconds that this took."""
-        began = time.monotonic()
+        """Build a view from the first commits of the lake until it serves; returns the seconds."""
+        start = time.monotonic()
         patience_ms, at = {VISITS.name: VISITS.patience_ms}, {VISITS.name: self._point(commits)}
         number = self.store.register(view, fingerprint(view), patience_ms, at).number
         self._until(lambda: self._is_built(view), view)
-        self.store.promote(view.name, number)  # it never reaches the end of the lake, which the batch layer waits for
-        took_s = time.monotonic() - began
+        self.store.promote(view.name, number)  # here, since the batch layer waits for the end of the lake
+        took_s = time.monotonic() - start
         version = self._serving(view)
-        found = sum(table.events for table in version.batch) if version else 0
-        if found != commits * COMMIT_ROWS:
-            raise HeadraceError(f"a build of view '{view.name}' holds {found:,} events", expected=f"{commits:,} M")
+        events = sum(table.events for table in version.batch) if version else 0
+        if events != commits * COMMIT_ROWS:
+            raise HeadraceError(f"a build of view '{view.name}' holds {events:,} events", expected=f"{commits:,} M")
         return took_s
 
     def beat(self, view: View) -> float:
-        """One more commit by the speed layer; then the seconds that its beat takes."""
+        """Apply one more commit by the speed layer, then run its beat; returns the seconds of the beat."""
         version = self._serving(view)
         assert version is not None, "it was built"
         self._apply(version)
-        began = time.monotonic()
+        start = time.monotonic()
         self.batch.refresh(view.name)
         self._until(lambda: self._horizon(view) == version.base(VISITS.name).horizon + 1, view)
-        return time.monotonic() - began
+        return time.monotonic() - start
 
     def answer_ms(self, view: str, number: int) -> float:
-        """One key, one hour."""
+        """The time of a query of one key and one hour."""
         question = Question.of(view, key={"visitor": f"u{number * 7 % VISITORS}"}, window="1h")
-        began = time.perf_counter()
-        answered = answer(self.store, question, lambda _: (0, None), datetime.now(UTC))
-        took_ms = (time.perf_counter() - began) * 1000
-        if not answered.rows():
+        start = time.perf_counter()
+        result = answer(self.store, question, lambda _: (0, None), datetime.now(UTC))
+        took_ms = (time.perf_counter() - start) * 1000
+        if not result.rows():
             raise HeadraceError(f"the answer of view '{view}' for {question.where} has no row")
         return took_ms
 
     def _apply(self, version: Version) -> None:
-        """What the speed layer does with one commit."""
-        start = version.base(VISITS.name).applied_to
-        commits = (start, start + 1)
+        """Apply one commit as the speed layer does."""
+        first = version.base(VISITS.name).applied_to
+        commits = (first, first + 1)
         at = self._point(commits[1])
         folder = self._scratch / "step"
         events = read_events(self.spark, self.table.folder, VISITS, self.table.files(*commits), commits)
@@ -132,17 +132,17 @@ class Layers:
         version = self._serving(view)
         return version.base(VISITS.name).horizon if version else 0
 
-    def _until(self, done: Callable[[], bool], view: View) -> None:
+    def _until(self, condition: Callable[[], bool], view: View) -> None:
         deadline = time.monotonic() + MOST_S
-        while not done():
-            worked = self.batch.run_once()
-            if self.batch.errors or not worked or time.monotonic() > deadline:
-                said = "; ".join(self.batch.errors.values()) or "nothing was left to do"
-                raise HeadraceError(f"the batch layer does not get on with view '{view.name}': {said}")
+        while not condition():
+            has_worked = self.batch.run_once()
+            if self.batch.errors or not has_worked or time.monotonic() > deadline:
+                reason = "; ".join(self.batch.errors.values()) or "it has no work"
+                raise HeadraceError(f"the batch layer makes no progress with view '{view.name}': {reason}")
 
 
 def history(tell: Tell) -> list[Figure]:
-    """All of it, over one lake of 20 M events."""
+    """All figures of the batch layer, over one lake of 20 M events."""
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
         tell(f"a lake of {SIZES[-1]} M events")
         layers = Layers(Path(folder), SIZES[-1])
@@ -155,58 +155,60 @@ def history(tell: Tell) -> list[Figure]:
 def _builds(layers: Layers, tell: Tell) -> list[Figure]:
     view = VIEWS["traffic"]
     tell("builds")
-    _build_anew(layers, view, SIZES[0])  # code is compiled on the first one
+    _rebuild(layers, view, SIZES[0])  # code is compiled on the first one
     rounds = []
     for number in range(ROUNDS):
-        rounds.append([_build_anew(layers, view, commits) for commits in SIZES])
+        rounds.append([_rebuild(layers, view, commits) for commits in SIZES])
         tell(f"round {number + 1}: " + ", ".join(f"{m} M in {s:.2f} s" for m, s in zip(SIZES, rounds[-1], strict=True)))
     rates = [SIZES[-1] * COMMIT_ROWS / took[-1] for took in rounds]
-    doubled = [
+    comparisons = [
         (f"building {2 * few} M events against {few} M", [took[at + 1] / took[at] for took in rounds])
         for at, few in enumerate(SIZES[:-1])
     ]
     return [
         of_runs(f"build of {SIZES[-1]} M events from the lake", rates, "events/s", 900_000),
-        *(_ratio(name, ratios, 2.2) for name, ratios in doubled),
+        *(_ratio(name, ratios, 2.2) for name, ratios in comparisons),
     ]
 
 
-def _build_anew(layers: Layers, view: View, commits: int) -> float:
+def _rebuild(layers: Layers, view: View, commits: int) -> float:
     layers.store.drop(view.name)
     return layers.build(view, commits)
 
 
 def _memory(layers: Layers, tell: Tell) -> list[Figure]:
     tell("a build of 1 M groups")
-    with _watched_memory() as seen:
+    with _measure_memory() as memory:
         took_s = layers.build(VIEWS["many_groups"], SIZES[0])
     return [
         Figure("build of 1 M groups", SIZES[0] * COMMIT_ROWS / took_s, "events/s", f"{SIZES[0]} M events, once"),
-        Figure("memory while 1 M groups are built, most", max(seen), "MB", f"{min(seen):,} MB before", 2_500, False),
+        Figure(
+            "memory while 1 M groups are built, most", max(memory), "MB", f"{min(memory):,} MB before", 2_500, False
+        ),
     ]
 
 
 @contextmanager
-def _watched_memory() -> Iterator[list[int]]:
-    """What this process and all that it started occupy, looked at all the time."""
-    seen = [memory_mb()]
-    done = threading.Event()
+def _measure_memory() -> Iterator[list[int]]:
+    """Samples of the memory of this process and its child processes while the block runs."""
+    samples = [memory_mb()]
+    stopping = threading.Event()
 
-    def look() -> None:
-        while not done.wait(MEMORY_LOOK_S):
-            seen.append(memory_mb())
+    def measure() -> None:
+        while not stopping.wait(MEMORY_EVERY_S):
+            samples.append(memory_mb())
 
-    thread = threading.Thread(target=look, daemon=True)
+    thread = threading.Thread(target=measure, daemon=True)
     thread.start()
     try:
-        yield seen
+        yield samples
     finally:
-        done.set()
+        stopping.set()
         thread.join()
 
 
 def _beats(layers: Layers, tell: Tell) -> list[Figure]:
-    """Beats of a commit each over a short and a long history, in turn, so that what else runs meets both."""
+    """Beats of a commit each over a short and a long history, in turn, so that other load affects both."""
     tell("beats")
     short, long = (replace(VIEWS["by_visitor"], name=name) for name in ("short", "long"))
     few = SIZES[-1] - BEATS - 1

@@ -1,4 +1,4 @@
-"""A measured figure with its spread and the bar that it must pass."""
+"""A measured figure with its spread and the limit that it must meet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of the benchmark. `bar` is what it is held against; `higher_is_better` says which side is good."""
+    """A figure of the benchmark. `bar` is the limit that it must meet, from the side that `higher_is_better` says."""
 
     name: str
     value: float
@@ -26,11 +26,11 @@ class Figure:
         return self.value >= self.bar if self.higher_is_better else self.value <= self.bar
 
     @property
-    def shown(self) -> str:
+    def text(self) -> str:
         return f"{self.value:,.0f} {self.unit}" if self.value >= 100 else f"{self.value:,.2f} {self.unit}"
 
     @property
-    def shown_bar(self) -> str:
+    def bar_text(self) -> str:
         if self.bar is None:
             return ""
         return f"{'≥' if self.higher_is_better else '≤'} {self.bar:,.6g} {self.unit}"
@@ -47,7 +47,7 @@ class Figure:
 
 
 def of_runs(name: str, values: Sequence[float], unit: str, bar: float | None = None, *, higher: bool = True) -> Figure:
-    """The median of some runs, with the least and the most of them."""
+    """The median of some runs, with their minimum and maximum."""
     spread = f"{min(values):,.0f} to {max(values):,.0f} in {len(values)} runs"
     return Figure(name, median(values), unit, spread, bar, higher)
 

@@ -1,4 +1,4 @@
-"""A long history, quickly made: events in commits of the size that `headrace send` makes, by the lake's own writer."""
+"""Generates a long history quickly: commits of the size that `headrace send` makes, by the lake's own writer."""
 
 from __future__ import annotations
 
@@ -83,12 +83,12 @@ def _texts(prefix: str, numbers: np.ndarray) -> pa.Array:
 
 
 def _json(fields: dict[str, pa.Array]) -> pa.Array:
-    """The events as they would have come."""
+    """The events as JSON, as they would be received."""
     parts: list[object] = []
     quote_before = ""
     for name, values in fields.items():
         if values.type == UTC_US:
-            values = values.cast(pa.timestamp("us"))  # a zone makes texts of times twenty times slower
+            values = values.cast(pa.timestamp("us"))  # converting times with a zone to text is twenty times slower
         quote = "" if pa.types.is_integer(values.type) else '"'
         before = f'{quote_before}{"," if parts else "{"}"{name}":{quote}'
         parts += [before, values.cast(pa.string())]

@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Definition:
-    """A view over visits whose answers can be judged: its keys begin with the page, each column is exact."""
+    """A view over visits whose answers can be checked: its first key is the page, and each column is exact."""
 
     columns: tuple[tuple[str, str], ...] = (("hits", "count(*)"), ("bytes", "sum(bytes)"), ("largest", "max(bytes)"))
     where: str = ""
@@ -46,8 +46,8 @@ class Definition:
 
 
 @dataclass(frozen=True)
-class Said:
-    """An answer for one page, by the hour: which version gave it, over commits [0, commit)."""
+class PageAnswer:
+    """An answer for one page by hour, with its version, over commits [0, commit)."""
 
     page: str
     version: int
@@ -56,7 +56,7 @@ class Said:
 
 
 class Judge:
-    """Knows what a definition gives for each page and hour behind each commit."""
+    """The exact rows of a definition for each page and hour after each commit."""
 
     def __init__(self, table: LakeTable, definition: Definition) -> None:
         self._names = [name for name, _ in definition.columns]
@@ -65,12 +65,12 @@ class Judge:
         with duckdb.connect() as connection:
             connection.execute("SET TimeZone = 'UTC'")
             for page, hour_ms, commit, *values in connection.execute(_query(definition), {"files": files}).fetchall():
-                commits, found = self._hours.setdefault(page, {}).setdefault(iso_ms(hour_ms), ([], []))
+                commits, totals = self._hours.setdefault(page, {}).setdefault(iso_ms(hour_ms), ([], []))
                 commits.append(commit)
-                found.append(tuple(values))
+                totals.append(tuple(values))
 
     def expected(self, page: str, commit: int) -> list[Row]:
-        """The rows of a right answer over commits [0, commit)."""
+        """The rows of a correct answer over commits [0, commit)."""
         rows = []
         for start, (commits, values) in self._hours.get(page, {}).items():
             at = bisect_left(commits, commit) - 1
@@ -78,21 +78,21 @@ class Judge:
                 rows.append({"window_start": start, **dict(zip(self._names, values[at], strict=True))})
         return sorted(rows, key=lambda row: row["window_start"])
 
-    def is_right(self, said: Said) -> bool:
-        """Whether an answer is exactly that. Large integers come as text."""
+    def is_right(self, answer: PageAnswer) -> bool:
+        """Whether an answer has exactly these rows. Large integers are text in JSON."""
         names = ["window_start", *self._names]
-        found = [{name: _integer(row.get(name)) for name in names} for row in said.rows]
-        return found == self.expected(said.page, said.commit)
+        rows = [{name: _integer(row.get(name)) for name in names} for row in answer.rows]
+        return rows == self.expected(answer.page, answer.commit)
 
 
-def wrong_answers(table: LakeTable, definitions: dict[int, Definition], answers: Sequence[Said]) -> list[str]:
-    """What is wrong with answers, one sentence each; `definitions` are those of the versions, by number."""
-    judges = {number: Judge(table, definitions[number]) for number in {said.version for said in answers}}
+def wrong_answers(table: LakeTable, definitions: dict[int, Definition], answers: Sequence[PageAnswer]) -> list[str]:
+    """A sentence for each wrong answer; `definitions` are those of the versions, by number."""
+    judges = {number: Judge(table, definitions[number]) for number in {answer.version for answer in answers}}
     return [
-        f"version {said.version} at commit {said.commit}, {said.page}: {list(said.rows)} "
-        f"instead of {judges[said.version].expected(said.page, said.commit)}"
-        for said in answers
-        if not judges[said.version].is_right(said)
+        f"version {answer.version} at commit {answer.commit}, {answer.page}: {list(answer.rows)} "
+        f"instead of {judges[answer.version].expected(answer.page, answer.commit)}"
+        for answer in answers
+        if not judges[answer.version].is_right(answer)
     ]
 
 
@@ -101,7 +101,7 @@ def _integer(value: Any) -> Any:
 
 
 def _query(definition: Definition) -> str:
-    """The running totals of each page and hour, commit by commit, straight from the events."""
+    """The running totals of each page and hour, commit by commit, directly from the events."""
     names = [name for name, _ in definition.columns]
     totals = ", ".join(f"{_running(sql)}({name}) OVER so_far" for name, sql in definition.columns)
     return (

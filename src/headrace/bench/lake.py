@@ -1,4 +1,4 @@
-"""A lake of many small commits, made through the lake layer: what committing, opening and scanning it takes."""
+"""A lake of many small commits, written by the lake layer: the time to commit, open and scan it."""
 
 from __future__ import annotations
 
@@ -75,17 +75,17 @@ def many_commits(commits: int, tell: Tell) -> list[Figure]:
         upkeep = Upkeep(table, journal, grace_s=0)
         times_ms, rounds_s = [], []
         for number in range(commits):
-            began = time.perf_counter()
+            start = time.perf_counter()
             add_commit(table, STREAM, ROWS)
-            times_ms.append((time.perf_counter() - began) * 1000)
+            times_ms.append((time.perf_counter() - start) * 1000)
             if number % ROUND == ROUND - 1:
-                began = time.perf_counter()
+                start = time.perf_counter()
                 upkeep.run()
-                rounds_s.append(time.perf_counter() - began)
+                rounds_s.append(time.perf_counter() - start)
         tell("opened, scanned, and compared with one written at once")
         once = LakeTable(folder / "once", STREAM, fence=1)
         add_commit(once, STREAM, commits * ROWS)
-        opened = [_open_s(folder / "many") for _ in range(SCANS)]
+        open_times_s = [_open_s(folder / "many") for _ in range(SCANS)]
         ratio = scan_ratio(table, once)
         journal.close()
         files = len(table.files(0, commits))
@@ -94,9 +94,9 @@ def many_commits(commits: int, tell: Tell) -> list[Figure]:
         of_percentile(f"lake commit over {commits:,} commits, its file included", times_ms, 0.99, "ms", None),
         Figure(
             f"opening a lake of {commits:,} commits",
-            median(opened),
+            median(open_times_s),
             "s",
-            f"{min(opened):.3f} to {max(opened):.3f} in {len(opened)}; {files} files",
+            f"{min(open_times_s):.3f} to {max(open_times_s):.3f} in {len(open_times_s)}; {files} files",
             0.5,
             False,
         ),
@@ -113,23 +113,23 @@ def many_commits(commits: int, tell: Tell) -> list[Figure]:
 
 
 def scan_ratio(many: LakeTable, once: LakeTable) -> float:
-    """How much longer a scan of one table takes than of the other; pairs, so that what else runs meets both."""
+    """How much longer a scan of one table takes than of the other; in pairs, so that other load affects both."""
     pairs = [(scan_s(many), scan_s(once)) for _ in range(SCANS)]
     return median(a / b for a, b in pairs)
 
 
 def scan_s(table: LakeTable) -> float:
-    """How long it takes to read some columns of all events."""
+    """The time to read some columns of all events."""
     files = [str(table.folder / file.path) for file in table.files(0, table.state.next_commit)]
     query = 'SELECT count(*), sum(bytes), count(DISTINCT visitor), max("at") FROM read_parquet($files)'
     with duckdb.connect() as connection:
         connection.execute("SET threads = 1")
-        began = time.perf_counter()
+        start = time.perf_counter()
         connection.execute(query, {"files": files}).fetchall()
-        return time.perf_counter() - began
+        return time.perf_counter() - start
 
 
 def _open_s(folder: Path) -> float:
-    began = time.perf_counter()
+    start = time.perf_counter()
     LakeTable(folder, STREAM, fence=None)
-    return time.perf_counter() - began
+    return time.perf_counter() - start

@@ -1,4 +1,4 @@
-"""Clients of the benchmark: threads that post and ask over connections that stay open."""
+"""Clients of the benchmark: threads that send and query over open connections."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ class Connection:
         try:
             self._http.request(method, path, body, headers)
             reply = self._http.getresponse()
-            said = reply.read()
+            content = reply.read()
         except (OSError, http.client.HTTPException) as error:
             self._http.close()  # the next request opens it again
             raise UnavailableError(f"{method} {path} was not answered: {type(error).__name__}: {error}") from error
         if reply.status >= 300:
-            raise UnavailableError(f"{method} {path} was answered with {reply.status}: {said[:300].decode()}")
-        return dict(json.loads(said))
+            raise UnavailableError(f"{method} {path} was answered with {reply.status}: {content[:300].decode()}")
+        return dict(json.loads(content))
 
     def wait_for_token(self, token: str) -> None:
-        """Until every view has what the token stands for."""
+        """Wait until every view has the events of a token."""
         while not self.get(f"/v1/tokens/{token}?wait=30s")["complete"]:
             pass
 
 
-def paced(per_second: float, seconds: float, act: Callable[[int], None]) -> None:
-    """Call `act` at even times; a late call is made at once."""
-    began = time.monotonic()
+def call_at_rate(per_second: float, seconds: float, act: Callable[[int], None]) -> None:
+    """Call `act` at a constant rate; a late call is made at once."""
+    start = time.monotonic()
     for number in range(int(per_second * seconds)):
-        due = began + number / per_second
+        due = start + number / per_second
         time.sleep(max(0.0, due - time.monotonic()))
         act(number)
 

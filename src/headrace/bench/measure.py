@@ -1,4 +1,4 @@
-"""The measurements, each on a real server in a process of its own."""
+"""The measurements, each with a real server in its own process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from headrace.bench.events import FOUR_MORE, ONE_VIEW, STREAM, arrays, write_file
 from headrace.bench.figures import Figure, of_percentile, of_runs
-from headrace.bench.load import Connection, in_threads, paced
+from headrace.bench.load import Connection, call_at_rate, in_threads
 from headrace.client.connect import connect
 from headrace.demo.server import Server, make_workspace
 from headrace.errors import HeadraceError
@@ -25,17 +25,17 @@ WARM_EVENTS = 1_000_000
 
 
 @contextmanager
-def running(definitions: str) -> Iterator[Server]:
-    """A server over an empty workspace, ready, and gone afterwards."""
+def start_empty_server(definitions: str) -> Iterator[Server]:
+    """A ready server over an empty workspace; it is stopped afterwards."""
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
         make_workspace(Path(folder), definitions)
-        with started(Path(folder)) as server:
+        with start_server(Path(folder)) as server:
             yield server
 
 
 @contextmanager
-def started(folder: Path) -> Iterator[Server]:
-    """A server over a workspace; if it ends while it is measured, its last words are the error."""
+def start_server(folder: Path) -> Iterator[Server]:
+    """A server over a workspace; if it ends during the measurement, its last log line is the error."""
     server = Server(folder)
     try:
         server.wait_until_ready()
@@ -48,18 +48,18 @@ def started(folder: Path) -> Iterator[Server]:
 
 
 def send_file(server: Server, path: Path) -> float:
-    """Send a file and wait until every view has it; the seconds that this took."""
+    """Send a file and wait until every view has it; returns the seconds."""
     with connect(str(server.folder)) as connection:
-        began = time.monotonic()
+        start = time.monotonic()
         reply = connection.send("visits", path, again=True)  # some runs send the same file
         connection.wait(reply.token, 600)
-        return time.monotonic() - began
+        return time.monotonic() - start
 
 
 def throughput(definitions: str, path: Path, events: int, runs: int, tell: Tell) -> tuple[list[float], list[int]]:
     """Events a second from file to answered view, and the memory of the whole server after each run."""
     rates, memory = [], []
-    with running(definitions) as server, tempfile.NamedTemporaryFile(suffix=".ndjson") as small:
+    with start_empty_server(definitions) as server, tempfile.NamedTemporaryFile(suffix=".ndjson") as small:
         write_file(Path(small.name), WARM_EVENTS, seed=9)
         for _ in range(2):  # code is compiled and workers are started on the first events
             send_file(server, Path(small.name))
@@ -68,9 +68,9 @@ def throughput(definitions: str, path: Path, events: int, runs: int, tell: Tell)
             rates.append(events / send_file(server, path))
             memory.append(ask.get("/v1/status")["memory_mb"])
             tell(f"run {run + 1} of {runs}: {rates[-1]:,.0f} events/s, {memory[-1]:,} MB")
-        found = sum(row["hits"] for row in ask.get("/v1/views/traffic?by=&window=1h")["rows"])
-        if found != 2 * WARM_EVENTS + events * runs:
-            raise HeadraceError(f"the views say {found:,} events", expected=f"{2 * WARM_EVENTS + events * runs:,}")
+        hits = sum(row["hits"] for row in ask.get("/v1/views/traffic?by=&window=1h")["rows"])
+        if hits != 2 * WARM_EVENTS + events * runs:
+            raise HeadraceError(f"the views have {hits:,} events", expected=f"{2 * WARM_EVENTS + events * runs:,}")
     return rates, memory
 
 
@@ -102,9 +102,9 @@ def file_to_view(events: int, tell: Tell) -> list[Figure]:
 
 
 def serving(seconds: float, tell: Tell) -> list[Figure]:
-    """Answers quiet and under flow, freshness, and how fast HTTP takes arrays in."""
+    """Answers without and with a flow of events, freshness, and the rate of HTTP ingest."""
     bodies = arrays(100_000, PER_POST)
-    with running(STREAM + ONE_VIEW) as server:
+    with start_empty_server(STREAM + ONE_VIEW) as server:
         warm = Connection(server.url)
         for body in bodies:
             token = warm.post("/v1/streams/visits/events", body)["token"]
@@ -134,12 +134,12 @@ def _answers(url: str, count: int) -> list[float]:
 
 
 def _answer_ms(connection: Connection, number: int) -> float:
-    """One key, one hour: what an application asks."""
-    began = time.monotonic()
-    said = connection.get(f"/v1/views/traffic?key.page=/p/{number % 250}&window=1h")
-    if len(said["rows"]) < 1:
+    """The time of a query of one key and one hour, as of an application."""
+    start = time.monotonic()
+    answer = connection.get(f"/v1/views/traffic?key.page=/p/{number % 250}&window=1h")
+    if len(answer["rows"]) < 1:
         raise HeadraceError(f"the answer for /p/{number % 250} has no row")
-    return (time.monotonic() - began) * 1000
+    return (time.monotonic() - start) * 1000
 
 
 def _under_flow(url: str, bodies: list[bytes], seconds: float) -> tuple[list[float], list[float]]:
@@ -157,7 +157,7 @@ def _under_flow(url: str, bodies: list[bytes], seconds: float) -> tuple[list[flo
     def act(role: int) -> None:
         connection = Connection(url)
         if role == 0:
-            paced(FLOW / PER_POST, seconds, lambda number: post(connection, number))
+            call_at_rate(FLOW / PER_POST, seconds, lambda number: post(connection, number))
             acknowledged.put(None)
             flowing.clear()
         elif role == 1:
@@ -177,8 +177,8 @@ def _under_flow(url: str, bodies: list[bytes], seconds: float) -> tuple[list[flo
 
 
 def _ingest(url: str, bodies: list[bytes]) -> float:
-    """Events a second that four clients get acknowledged, while the pipeline works on them."""
-    began = time.monotonic()
+    """Acknowledged events per second of four clients, while the pipeline processes them."""
+    start = time.monotonic()
 
     def act(client: int) -> None:
         connection = Connection(url)
@@ -186,4 +186,4 @@ def _ingest(url: str, bodies: list[bytes]) -> float:
             connection.post("/v1/streams/visits/events", body)
 
     in_threads(4, act)
-    return 3 * len(bodies) * PER_POST / (time.monotonic() - began)
+    return 3 * len(bodies) * PER_POST / (time.monotonic() - start)

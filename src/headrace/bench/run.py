@@ -1,4 +1,4 @@
-"""Runs the benchmark, prints its figures and can keep them in a document."""
+"""Runs the benchmark, prints its figures and can write them to a document."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def main(
     write: Path | None = None,
     as_json: bool = False,
 ) -> int:
-    """Measure, print, and tell by the exit code whether every bar was passed."""
+    """Measure and print; the exit code is 0 if every figure meets its limit."""
     parts = _parts(only, whole=write is not None)
-    configure("warning")  # builds run in this process, and tell of each
+    configure("warning")  # builds run in this process, and log each step
     progress = Console(stderr=True)
-    began = time.monotonic()
+    start = time.monotonic()
 
     def tell(what: str) -> None:
-        progress.print(f"[dim]{time.monotonic() - began:5.0f} s[/]  {what}")
+        progress.print(f"[dim]{time.monotonic() - start:5.0f} s[/]  {what}")
 
     measures: dict[str, Callable[[Tell], list[Figure]]] = {
         "lake": lambda tell: many_commits(COMMITS, tell),
@@ -58,7 +58,7 @@ def main(
         out.print_json(orjson.dumps({"machine": machine(), "figures": [f.as_dict() for f in figures]}).decode())
     else:
         out.print(_table(figures))
-        out.print(f"{machine()}; {time.monotonic() - began:.0f} s in all")
+        out.print(f"{machine()}; {time.monotonic() - start:.0f} s in all")
     if write is not None:
         write.write_text(document(figures))
     return 1 if any(figure.passes is False for figure in figures) else 0
@@ -75,13 +75,13 @@ def _parts(only: list[str] | None, *, whole: bool) -> list[str]:
 
 
 def machine() -> str:
-    """What the figures were taken on."""
+    """A description of this machine."""
     return f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
 
 
 def document(figures: list[Figure]) -> str:
-    """The figures as docs/benchmarks.md keeps them."""
-    rows = "\n".join(f"| {f.name} | {f.shown} | {f.spread} | {f.shown_bar} | {_verdict(f)} |" for f in figures)
+    """The figures as the page docs/benchmarks.md."""
+    rows = "\n".join(f"| {f.name} | {f.text} | {f.spread} | {f.bar_text} | {_verdict(f)} |" for f in figures)
     return (
         "# Benchmarks\n\n"
         "`make bench` prints these figures and writes this page. Server, Spark and clients run on the same machine.\n"
@@ -111,7 +111,7 @@ def _table(figures: list[Figure]) -> Table:
     table = Table("figure", "median or percentile", "spread", "bar", "", box=None)
     for figure in figures:
         colour = {True: "green", False: "red", None: "default"}[figure.passes]
-        table.add_row(figure.name, figure.shown, figure.spread, figure.shown_bar, f"[{colour}]{_verdict(figure)}[/]")
+        table.add_row(figure.name, figure.text, figure.spread, figure.bar_text, f"[{colour}]{_verdict(figure)}[/]")
     return table
 
 

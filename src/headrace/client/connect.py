@@ -1,4 +1,4 @@
-"""`connect`: a workspace in Python, through its server if one runs, else straight from its folder."""
+"""`connect`: a workspace in Python, through its server if one is running, else directly from its folder."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from headrace.spark.jobs import Job
     from headrace.sql.answer import SqlAnswer, SqlLimit
 
-Table: TypeAlias = Any  # a pandas DataFrame, an Arrow table, or another one that gives Arrow streams
+Table: TypeAlias = Any  # a pandas DataFrame, an Arrow table, or another object that exports Arrow streams
 Events: TypeAlias = Mapping[str, Any] | Iterable[Mapping[str, Any]] | Table | bytes | Path
-SERVER_WITHIN_S = 3.0  # of the end of a write without it
+SERVER_WITHIN_S = 3.0  # how long to wait for a server after a write without one
 PAUSE_S = 0.1
 
 
@@ -40,7 +40,7 @@ class Connection:
 
     def __init__(self, backend: Backend, reconnect: Callable[[], Backend | None] | None = None) -> None:
         self._backend = backend
-        self._reconnect = reconnect  # to the server that came, for a folder that had none
+        self._reconnect = reconnect  # to a server that was started later, for a folder without one
 
     @property
     def url(self) -> str | None:
@@ -52,9 +52,9 @@ class Connection:
         """The same as typed values, such as `verbs.status().streams[0].events`; the methods below give dicts."""
         return self._backend
 
-    def on_wait(self, hear: Callable[[HeadraceError, float], None]) -> None:
+    def on_wait(self, callback: Callable[[HeadraceError, float], None]) -> None:
         """Set a function to call on each wait: for a server that is starting or busy, or for another process."""
-        self._backend.on_wait = hear
+        self._backend.on_wait = callback
 
     def ask(
         self,
@@ -100,9 +100,9 @@ class Connection:
         """The events behind one cell of a view; `CellQuestion` describes the parameters."""
         return self.explained(CellQuestion.of(view, key, at, window, every, limit, cursor))
 
-    def explained(self, asked: CellQuestion, job: Job | None = None) -> Explanation:
+    def explained(self, question: CellQuestion, job: Job | None = None) -> Explanation:
         """The same for a CellQuestion; the job reports progress when no server is running."""
-        return self._backend.explain(asked, job)
+        return self._backend.explain(question, job)
 
     def sql(self, query: str, *, limit: int | None = None, job: Job | None = None) -> SqlAnswer:
         """Run a SELECT over the views; each view is a table. Returns all rows unless a limit is given."""
@@ -140,7 +140,7 @@ class Connection:
         return self._sender(progress).sending(stream, progress, again=again)
 
     def _sender(self, progress: SendProgress | None = None) -> Sender:
-        from headrace.client.send import Sender  # brings Arrow, half a second that a question need not wait for
+        from headrace.client.send import Sender  # imports Arrow, which takes half a second
 
         if progress:
             self._backend.on_wait = progress.waits
@@ -148,7 +148,7 @@ class Connection:
         return Sender(self._backend)
 
     def _take_turn(self) -> None:
-        """Write through the server that has taken the workspace meanwhile, if one has."""
+        """Become the writer; if a server has taken the workspace meanwhile, write through it."""
         try:
             self._backend.hold()
         except InUseError:
@@ -167,7 +167,7 @@ class Connection:
 
     def wait(self, token: str, timeout: float = 60.0) -> TokenState:
         """Wait up to `timeout` seconds until every serving view has the events of a token."""
-        if self.url is None:  # a server may be waiting for its turn: it runs a moment after this process has written
+        if self.url is None:  # a server may be waiting for this process, and starts a moment after it has written
             self._backend.release()
             deadline = time.monotonic() + min(timeout, SERVER_WITHIN_S)
             while not self._change_to_server() and time.monotonic() < deadline:
@@ -237,13 +237,13 @@ def connect(target: str | Path | None = None, *, token: str | None = None) -> Co
 
     def server() -> Remote | None:
         holder = live_holder(workspace.lease_file)
-        found = holder and holder.url
-        return Remote(found, token or workspace.settings.token, workspace=workspace) if found else None
+        url = holder and holder.url
+        return Remote(url, token or workspace.settings.token, workspace=workspace) if url else None
 
     running = server()
     if running:
         return Connection(running)
-    # Only a folder without a server needs the parts that read and write its files.
+    # Imported here, since only a folder without a server needs the parts that read and write its files.
     from headrace.client.near import Offline
 
     return Connection(Offline.open(workspace), server)

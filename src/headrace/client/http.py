@@ -1,4 +1,4 @@
-"""HTTP to one server over connections that are kept, by the standard library: a client that is quick to load."""
+"""HTTP to one server over reused connections, by the standard library, which is quick to import."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Params = Mapping[str, object] | Iterable[tuple[str, str]]
 
 
 class ConnectError(ConnectionError):
-    """No connection could be made: nobody listens, or the host is not known."""
+    """No connection could be established: no server listens, or the host is unknown."""
 
 
 class ReplyError(ConnectionError):
-    """The connection ended before the reply did, or what came is no HTTP."""
+    """The connection ended before the reply was complete, or the reply is not HTTP."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """A reply that was read whole."""
+    """A complete reply."""
 
     status: int
     headers: Mapping[str, str]  # by names in lower case
@@ -34,10 +34,10 @@ class Reply:
 
 
 class Http:
-    """A server at a URL. Threads may use it at the same time: each request has a connection for itself.
+    """A server at a URL. Thread-safe: each request has its own connection.
 
-    A request that fails raises ConnectError, ReplyError or TimeoutError. Proxies of the environment are not used: they
-    are not for a server that is most often on this machine.
+    A request that fails raises ConnectError, ReplyError or TimeoutError. Proxies of the environment are not used,
+    since most servers are on this machine.
     """
 
     def __init__(self, url: str, token: str | None = None) -> None:
@@ -57,7 +57,7 @@ class Http:
         return self._url.hostname or "", self._url.port or (443 if self._url.scheme == "https" else 80)
 
     def close(self) -> None:
-        """End the connections that nobody uses now."""
+        """Close the idle connections."""
         with self._lock:
             idle, self._idle = self._idle, []
         for connection in idle:
@@ -74,7 +74,7 @@ class Http:
         timeout: float | None = REPLY_S,
     ) -> Reply:
         """One request and its whole reply; the timeout is for each wait."""
-        with self._sent(method, path, params, content, headers, timeout) as (connection, reply):
+        with self._exchange(method, path, params, content, headers, timeout) as (connection, reply):
             content = reply.read()
             if not reply.will_close:
                 with self._lock:
@@ -92,14 +92,14 @@ class Http:
         headers: Mapping[str, str] | None = None,
     ) -> Iterator[tuple[Reply, Iterator[bytes]]]:
         """One request and the lines of its reply as they come; the reply itself has no content."""
-        with self._sent(method, path, params, content, headers, REPLY_S) as (connection, reply):
+        with self._exchange(method, path, params, content, headers, REPLY_S) as (connection, reply):
             try:
                 yield Reply(reply.status, _lower(reply), b""), iter(reply.readline, b"")
             finally:
                 connection.close()
 
     @contextmanager
-    def _sent(
+    def _exchange(
         self,
         method: str,
         path: str,
@@ -112,7 +112,7 @@ class Http:
         target = self._url.path + path + (f"?{query}" if query else "")
         connection = self._connection(timeout)
         try:
-            # A server may refuse a body before it has read all of it: its reply says why.
+            # A server may refuse a body before it has read all of it; its reply gives the reason.
             with suppress(BrokenPipeError, ConnectionResetError):
                 connection.request(method, target, content, {**self._headers, **(headers or {})})
             yield connection, connection.getresponse()
@@ -127,7 +127,7 @@ class Http:
             raise
 
     def _connection(self, timeout: float | None) -> HTTPConnection:
-        """One that is kept and that the server has not ended, else a new one."""
+        """An idle connection that the server has not closed, else a new one."""
         while True:
             with self._lock:
                 connection = self._idle.pop() if self._idle else None
@@ -153,7 +153,7 @@ class Http:
 
 
 def _has_ended(connection: HTTPConnection) -> bool:
-    """Whether the server has closed a connection that waits for its next request: then there is something to read."""
+    """Whether the server has closed an idle connection: then it is readable."""
     waiting = select.poll()
     assert connection.sock is not None
     waiting.register(connection.sock, select.POLLIN)

@@ -1,4 +1,4 @@
-"""A workspace whose server is down: reads what the store has, writes to the journal; Spark only reads the lake."""
+"""A workspace without a running server: reads from the store, writes to the journal; Spark only reads the lake."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ DOWN = "the server is not running"
 
 
 class Offline:
-    """The reading methods of a server, and a way to hand it events before it starts."""
+    """The reading methods of a server, and ingestion of events that it processes when it starts."""
 
     url: None = None
 
@@ -83,16 +83,16 @@ class Offline:
         self.workspace = workspace
         self._catalog = read_running(workspace.catalog_file)
         self._damage: CorruptionError | None = None  # of the store
-        self.on_wait: Callable[[HeadraceError, float], None] | None = None  # hears that another process comes first
+        self.on_wait: Callable[[HeadraceError, float], None] | None = None  # called while another process writes
         self._lease: Lease | None = None
         self._spark: SparkSession | None = None
-        self._asks: LakeQuestions | None = None
-        self._opened = ExitStack()  # Spark and what it makes, once a question needs it
+        self._questions: LakeQuestions | None = None
+        self._resources = ExitStack()  # Spark and its temporary files, once a question needs them
         self._ingests: dict[str, Ingest] = {}
 
     @cached_property
     def _store(self) -> Store | None:
-        """What views hold. Opened when it is asked for: a server that starts must not find it held by a sender."""
+        """The store, opened on first use: a sender must not keep a server that starts from opening it."""
         try:
             return open_to_read(self.workspace)
         except CorruptionError as error:
@@ -101,19 +101,19 @@ class Offline:
 
     @classmethod
     def open(cls, workspace: Workspace) -> Offline:
-        """The workspace as it was left."""
+        """Open the workspace as its last server left it."""
         return cls(workspace)
 
     def close(self) -> None:
-        """Let the server start."""
-        self._opened.close()
+        """Release all resources, so that a server can start."""
+        self._resources.close()
         self.release()
         store = self.__dict__.get("_store")
         if store is not None:
             store.close()
 
     def release(self) -> None:
-        """Let others write; the next write takes its turn again."""
+        """Let other processes write; the next write takes the lease again."""
         for ingest in self._ingests.values():
             ingest.transport.close()
         self._ingests.clear()
@@ -122,25 +122,25 @@ class Offline:
             self._lease = None
 
     def ask(self, question: Question, job: Job | None = None) -> Answer:
-        """Answer from the store as the server left it; about the past from the lake, by a Spark of our own."""
+        """Answer from the store as the server left it; AS OF from the lake, by a local Spark session."""
         store = self._store_of(question.view)
         if question.as_of is not None:
             return self._lake_questions().ask(question, job)
         return answer(store, question, self._freshness, datetime.now(UTC))
 
-    def explain(self, asked: CellQuestion, job: Job | None = None) -> Explanation:
-        """The events behind a cell, found in the lake by a Spark of our own, which takes some seconds to start."""
-        self._store_of(asked.view)
-        return self._lake_questions().explain(asked, job)
+    def explain(self, question: CellQuestion, job: Job | None = None) -> Explanation:
+        """The events behind a cell, read from the lake by a local Spark session, which takes some seconds to start."""
+        self._store_of(question.view)
+        return self._lake_questions().explain(question, job)
 
     def _lake_questions(self) -> LakeQuestions:
-        """What asks the lake; it is there until we are closed."""
-        if self._asks is None:
-            assert self._store is not None, "asked only about views that the store has"
-            scratch = Path(self._opened.enter_context(tempfile.TemporaryDirectory(prefix="headrace-past-")))
-            self._asks = LakeQuestions(self._store, self._lake_of, self._session, self._freshness, scratch)
-            self._opened.callback(self._asks.close)
-        return self._asks
+        """Answers questions from the lake; created on first use."""
+        if self._questions is None:
+            assert self._store is not None, "only for views that are in the store"
+            scratch = Path(self._resources.enter_context(tempfile.TemporaryDirectory(prefix="headrace-past-")))
+            self._questions = LakeQuestions(self._store, self._lake_of, self._session, self._freshness, scratch)
+            self._resources.callback(self._questions.close)
+        return self._questions
 
     def _store_of(self, view: str) -> Store:
         """The store, if it can answer for a view."""
@@ -154,12 +154,12 @@ class Offline:
         return store
 
     def _lake_of(self, stream: str) -> tuple[Stream, LakeTable | None]:
-        declared = self._stream(stream)
-        return declared, self._table(declared)
+        definition = self._stream(stream)
+        return definition, self._table(definition)
 
     def _session(self) -> SparkSession:
         if self._spark is None:
-            self._spark = self._opened.enter_context(local_session(self.workspace))
+            self._spark = self._resources.enter_context(local_session(self.workspace))
         return self._spark
 
     def sql(self, query: str, limit: SqlLimit = None, job: Job | None = None) -> SqlAnswer:
@@ -183,16 +183,16 @@ class Offline:
         )
 
     def plan(self) -> Plan:
-        """What the definitions folder asks for, against what ran last."""
+        """The changes from the last applied definitions to the definitions folder."""
         return compare(self._catalog, load(self.workspace.definitions), self._costs())
 
     def apply(self, expect: str | None = None) -> Plan:
-        """Make the definitions those that the next `headrace up` runs."""
-        wanted = load(self.workspace.definitions)
-        plan = checked_plan(self._catalog, wanted, expect, self._costs())
+        """Apply the definitions folder; the next `headrace up` runs them."""
+        catalog = load(self.workspace.definitions)
+        plan = checked_plan(self._catalog, catalog, expect, self._costs())
         self.hold()
-        write_running(self.workspace.catalog_file, wanted)
-        self._catalog = wanted
+        write_running(self.workspace.catalog_file, catalog)
+        self._catalog = catalog
         return plan
 
     def _costs(self) -> Costs:
@@ -200,7 +200,7 @@ class Offline:
         return Costs(self._size, way_of=lambda view, patience_ms: choose_way(versions, view, patience_ms))
 
     def _size(self, stream: str) -> Size | None:
-        """How much a build over a stream would read."""
+        """How much a build of a view over a stream would read."""
         if stream not in self._catalog.streams:
             return unread_size(self.workspace.lake(stream))
         with suppress(CorruptionError):
@@ -219,12 +219,12 @@ class Offline:
             return [describe_audit(audit) for audit in snapshot.audits(view)]
 
     def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> RollbackStep:
-        """Nothing moves without a server."""
+        """Not possible without a server."""
         self._store_of(view)
         raise NotReadyError(f"view '{view}' cannot be rolled back: {DOWN}", fix="start `headrace up`, then try again")
 
     def refresh(self, view: str, *, full: bool = False) -> RefreshStatus:
-        """Nothing moves without a server."""
+        """Not possible without a server."""
         self._store_of(view)
         raise NotReadyError(f"view '{view}' cannot be refreshed: {DOWN}", fix="start `headrace up`, then try again")
 
@@ -246,31 +246,31 @@ class Offline:
         return self._ingest(stream).sent(name, first)
 
     def sent_on_disk(self, stream: str, name: str) -> None:
-        """There is no server that could be lost."""
+        """None: there is no server that could be lost."""
 
     def give_up(self) -> None:
-        """Nothing is tried twice here."""
+        """Nothing to do: nothing is retried."""
 
     def dead_letters(self, stream: str) -> DeadLetters:
-        """What a stream could not read."""
+        """The dead letters of a stream."""
         return DeadLetters(stream, self._table(self._stream(stream)))
 
     def wait_token(self, token: str, timeout_s: float) -> TokenState:
-        """Nothing moves without a server."""
+        """Not possible without a server."""
         raise NotReadyError("no server is running, so views are not updated", fix="`headrace up` starts one")
 
     def stream(self, name: str) -> StreamDefinition:
-        """What a stream is declared to be."""
+        """The definition of a stream."""
         return describe_definition(self._stream(name))
 
     def streams(self) -> list[StreamStatus]:
-        """The streams with what the lake and the journal hold."""
+        """The streams, with numbers of the lake and the journal."""
         return [self._describe(self._catalog.streams[name]) for name in sorted(self._catalog.streams)]
 
     def views(self) -> list[ViewStatus]:
-        """The views with the version that answers."""
+        """The views with their serving versions."""
         versions, layers = self._versions(), self._layers()
-        described = []
+        statuses = []
         for name in sorted(self._catalog.views):
             view = self._catalog.views[name]
             serving = next((v for v in versions if v.view.name == name and v.serving), None)
@@ -278,14 +278,14 @@ class Offline:
             try:
                 tables = [self._table(self._catalog.streams[stream]) for stream in view.streams]
             except CorruptionError as error:
-                described.append(describe_view(view, versions, None, (None, str(error)), None, layers.get(name)))
+                statuses.append(describe_view(view, versions, None, (None, str(error)), None, layers.get(name)))
                 continue
             commits = sum(table.state.next_commit for table in tables if table)
-            described.append(describe_view(view, versions, commits, fresh, None, layers.get(name)))
-        return described
+            statuses.append(describe_view(view, versions, commits, fresh, None, layers.get(name)))
+        return statuses
 
     def status(self) -> WorkspaceStatus:
-        """All of it."""
+        """State of the workspace, streams and views."""
         return WorkspaceStatus(
             workspace=self.workspace.name,
             folder=str(self.workspace.folder),
@@ -350,7 +350,7 @@ class Offline:
         if name not in self._catalog.streams:
             waiting = name in load(self.workspace.definitions).streams
             if waiting and self._lease is not None and self.plan().only_creates:
-                self.apply()  # to write, as the server would at its start
+                self.apply()  # before writing, as a server does when it starts
                 return self._catalog.streams[name]
             hint = did_you_mean(name, self._catalog.streams)
             raise NotFoundError(
@@ -376,9 +376,9 @@ class Offline:
         return self._ingests[name]
 
     def hold(self) -> Lease:
-        """Keep servers and others from writing until this is closed; others that do so without a server come first."""
+        """Take the lease, after other processes that write without a server; it is released by `release` or `close`."""
         if self._lease is None:
             take = partial(take_lease, self.workspace, None)
             self._lease = in_turn(take, self.workspace.lease_file, self.on_wait)
-            self._catalog = read_running(self.workspace.catalog_file)  # who came first may have changed it
+            self._catalog = read_running(self.workspace.catalog_file)  # an earlier process may have changed it
         return self._lease

@@ -1,4 +1,4 @@
-"""Sends events, tables and files to a workspace: the parts that read them, which bring Arrow."""
+"""Sends events, tables and files to a workspace. A module of its own, since it imports Arrow, which takes time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SENDABLE = "an event (a mapping), many of them, a pandas DataFrame, an Arrow tab
 
 
 class Sender:
-    """Sends to a workspace that may be written to now."""
+    """Sends to a workspace whose lease or server allows writing."""
 
     def __init__(self, workspace: Backend) -> None:
         self._workspace = workspace
@@ -44,7 +44,7 @@ class Sender:
     def files(
         self, stream: str, paths: Iterable[Path], progress: SendProgress | None, layout: Layout, *, again: bool
     ) -> SendReply:
-        """Files and folders, each from where it stood when it was sent last."""
+        """Files and folders; of each file, only what was not sent before."""
         files = find_files(paths)
         sending = self.sending(stream, progress, again=again)
         return send_all(sending, (SourceFile(file, sending.declared, layout) for file in files))
@@ -60,7 +60,7 @@ def _shape(stream: StreamDefinition) -> StreamShape:
 
 
 def _check_events(events: Any) -> Any:
-    """One event, or a list of them; refused by name if it is neither."""
+    """One event, or a list of them; anything else is refused."""
     if isinstance(events, Mapping):
         return events
     found = f"a {type(events).__name__}"

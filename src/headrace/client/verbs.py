@@ -1,4 +1,4 @@
-"""The verbs of a workspace, wherever it is: one protocol that its server, a URL and its folder all satisfy."""
+"""The methods of a workspace: one protocol for its server, a URL and its folder."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ if TYPE_CHECKING:
 
 
 class DeadLetterVerbs(Protocol):
-    """What can be asked of the dead letters of a stream; the replies are JSON."""
+    """The methods for the dead letters of a stream; the replies are JSON."""
 
     def page(self, limit: int = ..., cursor: int | None = None, reason: str | None = None) -> dict[str, Any]:
-        """The newest first."""
+        """A page of dead letters, newest first."""
 
     def reasons(self) -> list[dict[str, Any]]:
-        """How many there are of each kind."""
+        """Number of dead letters per reason."""
 
     def show(self, position: int) -> dict[str, Any]:
-        """The one at a position, whole."""
+        """The complete dead letter at a position."""
 
     def replay(self, cursor: str | None = None, *, dry_run: bool = False) -> dict[str, Any]:
-        """Read some of them again; the reply's `cursor` takes the next step."""
+        """Parse a batch of them again; the `cursor` of the reply continues."""
 
 
 class Verbs(Protocol):
-    """What a workspace can be asked and told. HTTP has an endpoint, and the command line a command, for each."""
+    """The methods of a workspace. For each there is an HTTP endpoint and a command."""
 
     def ingest(
         self,
@@ -62,7 +62,7 @@ class Verbs(Protocol):
         keep_bad: bool,
         file: FilePiece | None = None,
     ) -> Future[IngestReply]:
-        """Take a body in, which may be a piece of a file."""
+        """Ingest a body, which may be a piece of a file."""
 
     def sent(self, stream: str, name: str, first: str) -> dict[str, Any]:
         """How far a file was sent to a stream."""
@@ -73,7 +73,7 @@ class Verbs(Protocol):
     def ask(self, question: Question, job: Job | None = None) -> Answer:
         """Answer a question."""
 
-    def explain(self, asked: CellQuestion, job: Job | None = None) -> Explanation:
+    def explain(self, question: CellQuestion, job: Job | None = None) -> Explanation:
         """Find the events behind a cell."""
 
     def sql(self, query: str, limit: SqlLimit = None, job: Job | None = None) -> SqlAnswer:
@@ -86,7 +86,7 @@ class Verbs(Protocol):
         """Apply the definitions folder."""
 
     def dead_letters(self, stream: str) -> DeadLetterVerbs:
-        """What a stream could not read."""
+        """The dead letters of a stream."""
 
     def versions(self, view: str) -> list[VersionStatus]:
         """The versions of a view, newest first."""
@@ -95,13 +95,13 @@ class Verbs(Protocol):
         """The audits of a view, newest first."""
 
     def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> RollbackStep:
-        """Go back to an earlier version."""
+        """Roll back to an earlier version."""
 
     def refresh(self, view: str, *, full: bool = False) -> RefreshStatus:
-        """Have the batch layer take over what the speed layer has, or build all of it anew."""
+        """Move the rows of the speed layer to the batch layer, or rebuild the view."""
 
     def stream(self, name: str) -> StreamDefinition:
-        """What a stream is declared to be."""
+        """The definition of a stream."""
 
     def streams(self) -> list[StreamStatus]:
         """All streams and their metrics."""
@@ -114,26 +114,26 @@ class Verbs(Protocol):
 
 
 class Backend(Verbs, Receiver, Protocol):
-    """What a connection has behind it: the verbs, and what only a client needs."""
+    """What a connection uses: the methods of a workspace, and those that only a client needs."""
 
-    on_wait: Callable[[HeadraceError, float], None] | None  # hears of each pause
+    on_wait: Callable[[HeadraceError, float], None] | None  # called before each pause
 
     @property
     def url(self) -> str | None:
-        """The server; None if there is none."""
+        """URL of the server; None without a server."""
 
     def hold(self) -> object:
-        """Be the one that writes to the workspace, if there is no server for that."""
+        """Become the writer of the workspace, if there is no server."""
 
     def release(self) -> None:
-        """Let others write to the workspace."""
+        """Let other processes write to the workspace."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release all resources."""
 
 
 if TYPE_CHECKING:
 
     def _all_satisfy_it(runtime: Runtime, offline: Offline, remote: Remote) -> tuple[Verbs, Backend, Backend]:
-        """Never called: mypy refuses it if one of them lacks a verb, or takes or gives something else."""
+        """Never called: mypy reports an error if one of them does not have a method, or has other types."""
         return runtime, offline, remote

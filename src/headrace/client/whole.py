@@ -1,8 +1,8 @@
 """A whole answer, read page by page.
 
-Pages are read one after the other while the view goes on. Rows are ordered by window and key, and a page starts behind
-the last row of the one before, so no row comes twice and none that was there all the time is missing. Each row is as of
-its own page: `commits` of the answer says how many commits all of its rows have, and later pages may have more.
+Pages are read one after the other while the view is updated. Rows are ordered by window and key, and a page starts
+after the last row of the previous one, so no row is duplicated, and none that existed all the time is missing. Each row
+is as of its page: `commits` of the answer is the number of commits in all of its rows; later pages may have more.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Row = tuple[Any, ...]
 
 
 def read_whole(ask: Callable[[Question], Answer], question: Question, page_rows: int = HIGHEST_LIMIT) -> Answer:
-    """All rows that a question has; read again from the start if the view is edited meanwhile."""
+    """All rows of a question; read again from the start if the view is edited meanwhile."""
     question = replace(question, limit=page_rows)
     for _ in range(ATTEMPTS):
         pages = [ask(question)]

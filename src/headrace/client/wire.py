@@ -1,4 +1,4 @@
-"""Questions and errors in the form that HTTP carries them."""
+"""Questions and errors as JSON for HTTP."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.serve.times import Bound, iso_ms
 
 def encode_question(question: Question) -> bytes:
     """A question as the body of a lookup: JSON, which keeps the types of keys."""
-    asked = {
+    fields = {
         "key": list(question.where),
         "by": None if question.by is None else list(question.by),
         "start": _bound("start", question.start),
@@ -26,7 +26,7 @@ def encode_question(question: Question) -> bytes:
         "cursor": question.cursor,
         **(question.as_of.parameters() if question.as_of else {}),
     }
-    return orjson.dumps({name: value for name, value in asked.items() if value is not None}, default=str)
+    return orjson.dumps({name: value for name, value in fields.items() if value is not None}, default=str)
 
 
 def _bound(name: str, bound: Bound | None) -> str | None:
@@ -37,17 +37,21 @@ def _bound(name: str, bound: Bound | None) -> str | None:
     return f"-{-bound.ms}ms" if bound.ms else "now"
 
 
-def read_error(shown: Any, status: int) -> HeadraceError:
-    """The error that a server showed, as the class that it was there."""
-    if not isinstance(shown, Mapping) or "message" not in shown:
+def read_error(content: Any, status: int) -> HeadraceError:
+    """The error of a reply, with its original class."""
+    if not isinstance(content, Mapping) or "message" not in content:
         return UnavailableError(f"the server replied {status} without a reason")
-    if shown.get("errors"):
-        errors = (read_error(one, status) for one in shown["errors"])
+    if content.get("errors"):
+        errors = (read_error(item, status) for item in content["errors"])
         return DefinitionErrors([error for error in errors if isinstance(error, DefinitionError)])
-    made = _classes().get(str(shown.get("code")), HeadraceError)
-    where = _read_where(shown.get("where"))
-    return made(
-        shown["message"], found=shown.get("found"), expected=shown.get("expected"), fix=shown.get("fix"), where=where
+    error_class = _classes().get(str(content.get("code")), HeadraceError)
+    where = _read_where(content.get("where"))
+    return error_class(
+        content["message"],
+        found=content.get("found"),
+        expected=content.get("expected"),
+        fix=content.get("fix"),
+        where=where,
     )
 
 
@@ -59,10 +63,10 @@ def _read_where(text: str | None) -> Location | None:
 
 
 def _classes() -> dict[str, type[HeadraceError]]:
-    found: dict[str, type[HeadraceError]] = {}
-    rest: list[type[HeadraceError]] = [HeadraceError]  # a base comes before what refines it
-    while rest:
-        one = rest.pop()
-        found.setdefault(one.code, one)
-        rest += one.__subclasses__()
-    return found
+    classes: dict[str, type[HeadraceError]] = {}
+    pending: list[type[HeadraceError]] = [HeadraceError]  # a base class comes before its subclasses
+    while pending:
+        error_class = pending.pop()
+        classes.setdefault(error_class.code, error_class)
+        pending += error_class.__subclasses__()
+    return classes

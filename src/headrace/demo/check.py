@@ -1,4 +1,4 @@
-"""The end of a run: every view against its exact answers, and every event accounted for."""
+"""The checks at the end of a run: every view against exact answers, and the number of events at each stage."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Account:
 
     claim: str
     ok: bool
-    found: str
+    detail: str
 
 
 @dataclass
 class Report:
-    """What was checked, and how it came out."""
+    """The checks and their results."""
 
     views: list[Comparison] = field(default_factory=list)
     accounts: list[Account] = field(default_factory=list)
@@ -35,7 +35,7 @@ class Report:
         return all(view.ok for view in self.views) and all(account.ok for account in self.accounts)
 
     def add_stop(self, stopped: bool, seconds: float) -> None:
-        """Note how the server ended."""
+        """Record how the server stopped."""
         self.accounts.append(Account("the server stops cleanly", stopped, f"{seconds:.1f} s"))
 
     def as_dict(self) -> dict[str, Any]:
@@ -56,19 +56,19 @@ class Report:
                 }
                 for view in self.views
             ],
-            "accounts": [{"claim": a.claim, "ok": a.ok, "found": a.found} for a in self.accounts],
+            "accounts": [{"claim": a.claim, "ok": a.ok, "found": a.detail} for a in self.accounts],
         }
 
 
 def check_run(figures: Figures, reader: Reader, note: Callable[[str], None]) -> Report:
-    """Ask for every row and compare; `note` hears which view it is at."""
+    """Read and compare every row; `note` is called with the current view."""
     report = Report()
     for rule in RULES:
         note(f"checking view '{rule.view}'")
         truths = next(stream.tally.truths for stream in figures.streams if stream.name == rule.stream)
         newest_us = max((truth.at_us for truth in truths), default=0)
         report.views.append(compare(rule, rule.rows(truths), reader.all_rows(rule.view), newest_us))
-    figures.look(reader)
+    figures.update(reader)
     report.accounts = [*_accounts(figures), _corrections(figures), *_second_act(figures)]
     return report
 
@@ -100,12 +100,12 @@ def _accounts(figures: Figures) -> Iterable[Account]:
 def _second_act(figures: Figures) -> Iterable[Account]:
     edit, late = figures.edit, figures.late
     if edit is None or edit.audit is None or late is None:
-        return  # there was no second act
-    asking, (before, after) = edit.asking, edit.versions
+        return  # the view was not edited
+    queries, (before, after) = edit.queries, edit.versions
     yield Account(
         f"view '{VIEW}': no query failed while column '{COLUMN}' was added",
-        asking.failed == 0 and set(asking.by_version) == {before, after},
-        asking.first_failure or f"{asking.given:,} answers, {asking.failed:,} failed, in {edit.took_s:.1f} s",
+        queries.failures == 0 and set(queries.by_version) == {before, after},
+        queries.first_failure or f"{queries.answers:,} answers, {queries.failures:,} failed, in {edit.took_s:.1f} s",
     )
     yield Account(
         f"view '{VIEW}': batch layer and speed layer agree",
@@ -115,12 +115,12 @@ def _second_act(figures: Figures) -> Iterable[Account]:
     yield Account(
         "an event three hours late is in its cell, and explain marks it",
         late.ok,
-        f"{late.explained['found']:,} events behind it, {late.explained['corrections']:,} of them corrections",
+        f"{late.explanation['found']:,} events behind it, {late.explanation['corrections']:,} of them corrections",
     )
 
 
 def _corrections(figures: Figures) -> Account:
-    """A correction came when its pane was settled; more than were late enough for that there cannot be."""
+    """A correction arrives after its pane was settled, so there cannot be more than events that were late enough."""
     visits = next(stream.tally.truths for stream in figures.streams if stream.name == "visits")
     newest_us = possible = 0
     for visit in visits:

@@ -1,4 +1,4 @@
-"""Served rows against exact ones, row by row and cell by cell; times and DECIMALs as HTTP writes them."""
+"""Served rows against exact ones, row by row and cell by cell; times and DECIMALs as in HTTP replies."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 from headrace.demo.reference import Distinct, Near, Row, Rule
 
 STATED_ERROR = 0.033  # of approx_count_distinct: two standard errors
-ALLOWED_ERROR = 2 * STATED_ERROR  # four standard errors: not once in ten thousand rows
+ALLOWED_ERROR = 2 * STATED_ERROR  # four standard errors: exceeded by less than one row in ten thousand
 EXACT_BELOW = 150
-SHOWN = 5
+MOST_DIFFERENCES = 5
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass
 class Comparison:
-    """How one view did."""
+    """The result for one view."""
 
     view: str
     rows: int = 0
@@ -37,27 +37,27 @@ class Comparison:
     def differ(self, difference: str) -> None:
         """Count a difference; keep the first few."""
         self.mismatches += 1
-        if len(self.first) < SHOWN:
+        if len(self.first) < MOST_DIFFERENCES:
             self.first.append(difference)
 
 
 def compare(rule: Rule, expected: dict[tuple[Any, ...], Row], served: Iterable[Row], newest_us: int) -> Comparison:
     """Compare all rows: wrong, missing, extra and duplicate ones."""
     result = Comparison(rule.view)
-    seen: set[tuple[Any, ...]] = set()
+    groups: set[tuple[Any, ...]] = set()
     for row in served:
         group = (read_time_us(row.get("window_start")), *(row.get(key) for key in rule.keys))
         name = _name(rule, group)
-        if group in seen:
+        if group in groups:
             result.differ(f"{name} was served twice")
         elif group not in expected:
             result.differ(f"{name} was served but has no events")
         else:
             _compare_row(result, rule, name, group, expected[group], row, newest_us)
-        seen.add(group)
+        groups.add(group)
         result.rows += 1
     for group in expected:
-        if group not in seen:
+        if group not in groups:
             result.differ(f"{_name(rule, group)} is missing")
     return result
 
@@ -72,8 +72,8 @@ def _compare_row(
         elif isinstance(value, Distinct):
             _compare_estimate(result, f"{name}, {column}", value.value, row[column])
         elif not _same(value, row[column]):
-            shown = value.value if isinstance(value, Near) else value
-            result.differ(f"{name}, {column}: served {row[column]!r}, exact {shown!s}")
+            exact = value.value if isinstance(value, Near) else value
+            result.differ(f"{name}, {column}: served {row[column]!r}, exact {exact!s}")
     if rule.size_us is not None:
         start_us = group[0]
         if read_time_us(row.get("window_end")) != start_us + rule.size_us:
@@ -92,7 +92,7 @@ def _compare_estimate(result: Comparison, name: str, exact: int, served: Any) ->
 
 
 def _same(exact: Any, served: Any) -> bool:
-    """Whether the served JSON value is this one, in the form that its type has in answers."""
+    """Whether the served JSON value equals the exact one, in the JSON form of its type."""
     match exact:
         case None:
             return served is None
@@ -103,7 +103,7 @@ def _same(exact: Any, served: Any) -> bool:
         case datetime():
             return isinstance(served, str) and served.endswith("Z") and datetime.fromisoformat(served) == exact
         case int():
-            # A sum of integers may outgrow what JSON readers keep exact: it may come as a text.
+            # A sum of integers beyond 64 bits is a string in JSON.
             return (type(served) is int and served == exact) or served == str(exact)
         case _:
             return bool(served == exact)

@@ -17,20 +17,20 @@ from headrace.format import about
 VIEW, COLUMN = "traffic", "slowest"
 BEFORE = "avg(load_ms)                          AS load_ms\n"
 AFTER = "avg(load_ms)                          AS load_ms,\n       max(load_ms)                          AS slowest\n"
-LOOK_S = 0.2
+POLL_EVERY_S = 0.2
 LONGEST_S = 120.0  # for a step
 PAUSE_S = 0.02
 
 
 @dataclass
 class Step:
-    """One step of the edit, as it is shown."""
+    """One step of the edit, for display."""
 
     name: str
-    said: str
+    text: str
     since: float = field(default_factory=time.monotonic)
-    took_s: float | None = None  # None: it is under way
-    done: float | None = None  # the share that is, where that is known
+    took_s: float | None = None  # None: it is running
+    progress: float | None = None  # the finished share, if known
 
 
 class Edit(threading.Thread):
@@ -40,8 +40,8 @@ class Edit(threading.Thread):
         super().__init__(name="edit", daemon=True)
         self.steps: list[Step] = []
         self.error: HeadraceError | None = None
-        self.asking = Asking(url, VIEW, {"start": "-3m", "window": "3m"})
-        self.versions: tuple[int, int] = (0, 0)  # the one that answered before, and the one that does now
+        self.queries = QueryLoop(url, VIEW, {"start": "-3m", "window": "3m"})
+        self.versions: tuple[int, int] = (0, 0)  # the previous and the current serving version
         self.events_read = 0
         self.audit: dict[str, Any] | None = None
         self._reader = Reader(url)
@@ -60,60 +60,60 @@ class Edit(threading.Thread):
         return self.versions != (0, 0)
 
     @property
-    def steps_done(self) -> list[Step]:
-        """Those that are over."""
+    def finished_steps(self) -> list[Step]:
+        """The steps that have ended."""
         return [step for step in self.steps if step.took_s is not None]
 
     def run(self) -> None:
-        """Do all of it; `error` says why if it ended early."""
+        """Run the edit; `error` is set if it failed."""
         self._begin.wait()
         if self._stopping.is_set():
             return
-        self.asking.start()
+        self.queries.start()
         try:
             self._edit()
         except HeadraceError as error:
             self.error = error
         finally:
-            self.asking.stop()
+            self.queries.stop()
             self._reader.close()
 
     def _edit(self) -> None:
         before = self._view()
         with self._step("plan", f"one more line in {self._definitions.name}") as step:
-            self._definitions.write_text(edited(self._definitions.read_text(encoding="utf-8")), encoding="utf-8")
+            self._definitions.write_text(add_column(self._definitions.read_text(encoding="utf-8")), encoding="utf-8")
             plan = self._reader.post("/v1/plan", {})
             [change] = plan["changes"]
             cost = change["cost"]
             self.events_read = cost["events"]
-            step.said = f"+ max(load_ms) AS {COLUMN}: a build, {cost['events']:,} events, {about(cost['seconds'])}"
+            step.text = f"+ max(load_ms) AS {COLUMN}: a build, {cost['events']:,} events, {about(cost['seconds'])}"
         with self._step("build", "version 2 from the log, version 1 answers") as step:
             self._reader.post("/v1/apply", {"expect": plan["fingerprint"]})
             self._wait(lambda view: self._follow(step, view, before["version"]))
-            step.said = f"{self.events_read:,} events read from the log, while version {before['version']} answered"
+            step.text = f"{self.events_read:,} events read from the log, while version {before['version']} answered"
         with self._step("swap", "it replaces version 1 when it has caught up") as step:
             now = self._wait(lambda view: view["version"] != before["version"])
             self.versions = (before["version"], now["version"])
-            step.said = f"version {now['version']} answers, with '{COLUMN}' for all of history"
+            step.text = f"version {now['version']} answers, with '{COLUMN}' for all of history"
         with self._step("compare", "the batch layer reads again what the speed layer has") as step:
-            # A refresh of nothing compares nothing: it waits for what came behind the horizon.
+            # A refresh compares only commits after the horizon, so wait until there is one.
             self._wait(lambda view: view["applied_to"] > view["horizon"])
             self._reader.post(f"/v1/views/{VIEW}/refresh", {})
             self.audit = self._wait(lambda view: view["last_audit"] is not None)["last_audit"]
             rows, drift = self.audit["rows"], sum(off["rows"] for off in self.audit["drift"])
-            step.said = f"{rows:,} rows computed again by the batch layer, drift {drift}"
+            step.text = f"{rows:,} rows computed again by the batch layer, drift {drift}"
 
     def _follow(self, step: Step, view: dict[str, Any], before: int) -> bool:
-        """Note how far the build is; whether it is over."""
-        coming = view["building"]
-        if coming is None:
+        """Update the step with the progress of the build; returns whether it has ended."""
+        build = view["building"]
+        if build is None:
             return bool(view["version"] != before)
-        if coming["error"]:
-            raise UnavailableError(f"view '{VIEW}' cannot be built: {coming['error']}")
-        self.events_read = coming["events"]
-        step.said = f"version {coming['version']}: {coming['events_done']:,} of {coming['events']:,} events"
-        step.done = coming["events_done"] / max(coming["events"], 1)
-        return bool(coming["state"] == "ready")
+        if build["error"]:
+            raise UnavailableError(f"view '{VIEW}' cannot be built: {build['error']}")
+        self.events_read = build["events"]
+        step.text = f"version {build['version']}: {build['events_done']:,} of {build['events']:,} events"
+        step.progress = build["events_done"] / max(build["events"], 1)
+        return bool(build["state"] == "ready")
 
     def _view(self) -> dict[str, Any]:
         return next(view for view in self._reader.get("/v1/views")["views"] if view["name"] == VIEW)
@@ -126,65 +126,65 @@ class Edit(threading.Thread):
                 raise UnavailableError(f"view '{VIEW}': {view['alarm']}")
             if until(view):
                 return view
-            if self._stopping.wait(LOOK_S):
+            if self._stopping.wait(POLL_EVERY_S):
                 raise UnavailableError("the edit was stopped")
         raise UnavailableError(f"step '{self.steps[-1].name}' of the edit took more than {LONGEST_S:.0f} s")
 
     @contextmanager
-    def _step(self, name: str, said: str) -> Iterator[Step]:
-        step = Step(name, said)
+    def _step(self, name: str, text: str) -> Iterator[Step]:
+        step = Step(name, text)
         self.steps.append(step)
         yield step
-        step.took_s, step.done = time.monotonic() - step.since, None
+        step.took_s, step.progress = time.monotonic() - step.since, None
 
 
-def edited(definitions: str) -> str:
+def add_column(definitions: str) -> str:
     """The shop's definitions with one more column in a view."""
     assert definitions.count(BEFORE) == 1, "the demo's own definitions have this line"
     return definitions.replace(BEFORE, AFTER)
 
 
-class Asking:
-    """One reader in a thread of its own. An answer is good if it comes, and if versions only ever go up."""
+class QueryLoop:
+    """Queries a view continuously in a thread. A query fails if there is no answer, or if its version is older."""
 
     def __init__(self, url: str, view: str, question: Mapping[str, str]) -> None:
-        self.given = 0
-        self.failed = 0
-        self.longest_ms = 0  # that an answer took
+        self.answers = 0
+        self.failures = 0
+        self.longest_ms = 0  # of an answer
         self.first_failure: str | None = None
         self.by_version: dict[int, int] = {}  # answers
         self._view = view
         self._question = dict(question)
         self._reader = Reader(url)
-        self._over = threading.Event()
+        self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._ask, name="asking", daemon=True)
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Start querying."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Let the last answer come, then end."""
-        self._over.set()
+        """Wait for the last answer, then stop."""
+        self._stopping.set()
         self._thread.join()
         self._reader.close()
 
     def _ask(self) -> None:
         newest = 0
-        while not self._over.wait(PAUSE_S):
-            began = time.monotonic()
+        while not self._stopping.wait(PAUSE_S):
+            start = time.monotonic()
             try:
                 version = self._reader.ask(self._view, **self._question)["version"]
             except HeadraceError as error:
                 self._fail(str(error))
                 continue
-            self.given += 1
-            self.longest_ms = max(self.longest_ms, round((time.monotonic() - began) * 1000))
+            self.answers += 1
+            self.longest_ms = max(self.longest_ms, round((time.monotonic() - start) * 1000))
             self.by_version[version] = self.by_version.get(version, 0) + 1
             if version < newest:
                 self._fail(f"version {version} answered after version {newest}")
             newest = max(newest, version)
 
     def _fail(self, why: str) -> None:
-        self.failed += 1
+        self.failures += 1
         self.first_failure = self.first_failure or why

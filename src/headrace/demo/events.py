@@ -1,4 +1,4 @@
-"""What the generator knows of an event: its true values, from which exact answers are computed."""
+"""The true values of events, from which exact answers are computed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Visit(NamedTuple):
-    """A page that was looked at."""
+    """A page view."""
 
     visitor: str
     page: str | None
@@ -20,7 +20,7 @@ class Visit(NamedTuple):
 
 
 class Order(NamedTuple):
-    """Something that was bought, or given back."""
+    """A purchase or a return."""
 
     order_id: str
     visitor: str
@@ -32,18 +32,18 @@ class Order(NamedTuple):
     at_us: int
 
 
-Truth = Visit | Order | None  # None: the event is broken, and must be in no view
+Truth = Visit | Order | None  # None: the event is invalid and must not be in any view
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Events of one stream that are sent together, and what is true of each."""
+    """Events of one stream that are sent together, with their true values."""
 
     stream: str
     number: int
     body: bytes  # NDJSON
     truths: list[Truth]
-    late: int  # good events whose time lies more than the patience behind the shop's clock
+    late: int  # valid events that are later than the patience, by the shop's clock
 
     @property
     def broken(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""The figures of a run as they are now: our counts beside the server's."""
+"""The current figures of a run: counts of the sender and of the server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUESTIONS = {  # what the page shows of each view: parameters, and the column to
 
 @dataclass
 class StreamFigures:
-    """One stream: the last four are the server's words."""
+    """One stream; the last four fields are from the server."""
 
     name: str
     tally: Tally
@@ -40,14 +40,14 @@ class Figures:
 
     seed: int
     flow_s: float
-    begun: float = field(default_factory=time.monotonic)
+    start: float = field(default_factory=time.monotonic)
     url: str = ""
     phase: str = "starting the server"
     flowing_since: float | None = None
     streams: list[StreamFigures] = field(default_factory=list)
     rates: deque[int] = field(default_factory=lambda: deque(maxlen=HISTORY))
     freshness_ms: int | None = None
-    measured_ms: list[int] = field(default_factory=list)  # freshness at each look while events flowed
+    measured_ms: list[int] = field(default_factory=list)  # freshness at each update while events were sent
     caught_up_s: float = 0.0  # from the last reply until every view had everything
     corrections: int = 0
     memory_mb: int = 0
@@ -58,11 +58,11 @@ class Figures:
 
     @property
     def elapsed_s(self) -> float:
-        return time.monotonic() - self.begun
+        return time.monotonic() - self.start
 
     @property
     def flowed(self) -> float:
-        """The share of the flow that is over."""
+        """The finished share of the flow."""
         return 0.0 if self.flowing_since is None else min(1.0, (time.monotonic() - self.flowing_since) / self.flow_s)
 
     @property
@@ -70,20 +70,20 @@ class Figures:
         return sum(stream.tally.events for stream in self.streams)
 
     @property
-    def answered(self) -> int:
+    def stored(self) -> int:
         """Events that the lake has, dead letters included."""
         return sum(stream.events + stream.dead_letters for stream in self.streams)
 
-    def look(self, reader: Reader) -> None:
-        """Ask the server for everything once."""
+    def update(self, reader: Reader) -> None:
+        """Read all figures from the server once."""
         self._take_status(reader.status())
         total = reader.ask("traffic", by="", window="1d")
         self.corrections = total["corrections"]
         rows = {}
         for view, (parameters, order) in QUESTIONS.items():
-            found = reader.ask(view, **parameters)["rows"]
-            rows[view] = sorted(found, key=itemgetter(order), reverse=True)
-        self.rows = rows  # all at once: the page may be drawn at any moment
+            view_rows = reader.ask(view, **parameters)["rows"]
+            rows[view] = sorted(view_rows, key=itemgetter(order), reverse=True)
+        self.rows = rows  # replaced at once, since the page may be rendered at any time
         now, sent = time.monotonic(), self.sent
         before, count = self._last
         if before and 0 < self.flowed < 1:
@@ -91,9 +91,9 @@ class Figures:
         self._last = (now, sent)
 
     def _take_status(self, status: dict[str, Any]) -> None:
-        said = {stream["name"]: stream for stream in status["streams"]}
+        statuses = {stream["name"]: stream for stream in status["streams"]}
         for stream in self.streams:
-            now = said[stream.name]
+            now = statuses[stream.name]
             stream.events, stream.dead_letters = now["events"], now["dead_letters"]
             stream.per_second = now["events_per_second"]
             stream.newest = (now["newest_event"] or "")[11:19]

@@ -1,4 +1,4 @@
-"""One event three hours late, and the cell that it changes, explained by the events behind it."""
+"""One event three hours late, and the cell that it changes, with the events behind it."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ WAITS = 60  # of a second each
 
 @dataclass(frozen=True)
 class Late:
-    """What the event was, what its cell said before and after, and what explain said of it."""
+    """The event, its cell before and after, and the explanation of the cell."""
 
     event: dict[str, Any]
     before: dict[str, Any] | None  # the cell's row; None: it had no events
     after: dict[str, Any] | None
-    explained: dict[str, Any]
+    explanation: dict[str, Any]
 
     @property
-    def marked(self) -> dict[str, Any] | None:
-        """The event as explain shows it."""
-        found = [e for e in self.explained["events"] if orjson.loads(e["value"])["visitor"] == VISITOR]
-        return found[0] if len(found) == 1 else None
+    def late_event(self) -> dict[str, Any] | None:
+        """The event in the explanation."""
+        events = [e for e in self.explanation["events"] if orjson.loads(e["value"])["visitor"] == VISITOR]
+        return events[0] if len(events) == 1 else None
 
     @property
     def ok(self) -> bool:
         """Whether the cell counts one event more, and explain marks it and counts as the view does."""
-        before, after, marked = self.before or {"hits": 0}, self.after, self.marked
+        before, after, late_event = self.before or {"hits": 0}, self.after, self.late_event
         return (
             after is not None
-            and marked is not None
-            and after["hits"] == before["hits"] + 1 == self.explained["found"]
+            and late_event is not None
+            and after["hits"] == before["hits"] + 1 == self.explanation["found"]
             and after["slowest"] >= LOAD_MS
-            and bool(marked["correction"] and self.explained["agrees"])
+            and bool(late_event["correction"] and self.explanation["agrees"])
         )
 
 
 def late_visit(newest_us: int) -> Visit:
-    """What happened three hours before the newest event, and is told only now."""
+    """A visit three hours before the newest event."""
     return Visit(VISITOR, PAGE, 200, 4096, LOAD_MS, None, newest_us - LATE_US)
 
 
 def send_late(reader: Reader, visit: Visit) -> tuple[Late, str]:
-    """Send it, wait until the views have it, and have its cell, of an hour, explained; with the token."""
+    """Send the visit, wait until the views have it, and explain its cell of one hour; with the token."""
     hour_us = visit.at_us - visit.at_us % HOUR_US
-    asked = {"key.page": PAGE, "start": _iso(hour_us), "end": _iso(hour_us + HOUR_US), "window": "1h"}
-    before = reader.ask(VIEW, **asked)["rows"]
+    parameters = {"key.page": PAGE, "start": _iso(hour_us), "end": _iso(hour_us + HOUR_US), "window": "1h"}
+    before = reader.ask(VIEW, **parameters)["rows"]
     event = {
         "visitor": visit.visitor, "page": visit.page, "status": visit.status, "bytes": visit.bytes,
         "load_ms": visit.load_ms, "at": _iso(visit.at_us),
@@ -67,11 +67,11 @@ def send_late(reader: Reader, visit: Visit) -> tuple[Late, str]:
             break
     else:
         raise UnavailableError(f"the views did not have the late event within {WAITS} s")
-    after = reader.ask(VIEW, **asked)["rows"]
-    explained = reader.get(
+    after = reader.ask(VIEW, **parameters)["rows"]
+    explanation = reader.get(
         f"/v1/views/{VIEW}/explain", **{"key.page": PAGE, "at": _iso(visit.at_us), "window": "1h", "limit": "1000"}
     )
-    return Late(event, before[0] if before else None, after[0] if after else None, explained), token
+    return Late(event, before[0] if before else None, after[0] if after else None, explanation), token
 
 
 def _iso(us: int) -> str:

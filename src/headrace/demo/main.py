@@ -29,16 +29,16 @@ from headrace.demo.traffic import STREAMS, TICK_S, Traffic
 from headrace.errors import HeadraceError, UnavailableError, WorkspaceError
 from headrace.spark.session import java_command
 
-LOOK_S = 0.5
+UPDATE_EVERY_S = 0.5
 LINE_S = 2.0
 COMPLETE_S = 60.0
 JOIN_S = 5.0
-EDIT_AT = 0.25  # the share of the flow at which the second act begins
+EDIT_AT = 0.25  # the share of the flow after which the view is edited
 INTERRUPTED = 130
 
 Show = Callable[[], None]
 WIDTH = 118
-# A picture loads nothing from elsewhere: the reader's own fixed-width font will do.
+# Installed fonts only, so that the picture loads nothing from the network.
 FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono'"
 
 
@@ -55,13 +55,13 @@ def run(
     """Run the demo; the exit code. `keep` names a new folder for the workspace, else it is temporary."""
     traffic = Traffic(seed=seed, seconds=seconds, rate=rate)
     figures = Figures(seed=seed, flow_s=traffic.ticks * TICK_S)
-    java_command()  # what is missing is better said before anything is made
+    java_command()  # fails before anything is created if Java is missing
     folder = _make_folder(keep)
     server = None
     code = 1
     try:
         make_workspace(folder, shop_definitions())
-        with _stopped_by_signals(), _shown(console, figures, quiet=json) as show:
+        with _signals_as_interrupt(), _display(console, figures, quiet=json) as show:
             server = Server(folder)
             report = _flow_and_check(server, traffic, figures, show)
         code = 0 if report.ok else 1
@@ -77,10 +77,10 @@ def run(
     finally:
         if server is not None:
             server.stop()
-        kept = keep is not None or code not in (0, INTERRUPTED)
-        if not kept:
+        keep_folder = keep is not None or code not in (0, INTERRUPTED)
+        if not keep_folder:
             shutil.rmtree(folder, ignore_errors=True)
-    if kept and server is not None and not json:
+    if keep_folder and server is not None and not json:
         console.print(f"the workspace is in {folder}, the server log in {server.log}", soft_wrap=True)
     return code
 
@@ -100,7 +100,7 @@ def _flow_and_check(server: Server, traffic: Traffic, figures: Figures, show: Sh
         for sender in senders:
             sender.start()
         for sender in senders:
-            sender.begun.wait()
+            sender.first_reply.wait()
         _raise_first(senders)
         _wait(server, figures, reader, show)
         _note(figures, "sending events", show)
@@ -108,21 +108,21 @@ def _flow_and_check(server: Server, traffic: Traffic, figures: Figures, show: Sh
         edit.start()
         go.set()
         while any(sender.is_alive() for sender in senders) or (edit.is_alive() and not edit.swapped):
-            _look(server, figures, reader, show)
+            _update(server, figures, reader, show)
             _raise_first([*senders, edit])
             if figures.flowed >= EDIT_AT:
                 edit_begins.set()
             if figures.flowed == 1 and edit.is_alive():
                 figures.phase = "events are sent, waiting for the edit"
-            time.sleep(LOOK_S)
+            time.sleep(UPDATE_EVERY_S)
         _raise_first([*senders, edit])
         _note(figures, "waiting for the views", show)
         figures.caught_up_s = _wait(server, figures, reader, show)
         _note(figures, "one event three hours late", show)
         _send_late(figures, reader)
-        while edit.is_alive():  # on a slow machine the late event is the first that there is to compare
-            _look(server, figures, reader, show)
-            time.sleep(LOOK_S)
+        while edit.is_alive():  # on a slow machine the late event is the first one to compare
+            _update(server, figures, reader, show)
+            time.sleep(UPDATE_EVERY_S)
         _raise_first([edit])
         report = check_run(figures, reader, lambda phase: _note(figures, phase, show))
     finally:
@@ -134,39 +134,39 @@ def _flow_and_check(server: Server, traffic: Traffic, figures: Figures, show: Sh
                 thread.join(JOIN_S)
         reader.close()
     _note(figures, "stopping the server", show)
-    begun = time.monotonic()
+    start = time.monotonic()
     stopped = server.stop()
-    report.add_stop(stopped, time.monotonic() - begun)
+    report.add_stop(stopped, time.monotonic() - start)
     _note(figures, "done", show)
     return report
 
 
-def _look(server: Server, figures: Figures, reader: Reader, show: Show) -> None:
+def _update(server: Server, figures: Figures, reader: Reader, show: Show) -> None:
     try:
-        figures.look(reader)
+        figures.update(reader)
     except HeadraceError:
-        server.check()  # the better sentence, if the server is gone
+        server.check()  # a better message if the server has ended
         raise
     show()
 
 
 def _wait(server: Server, figures: Figures, reader: Reader, show: Show) -> float:
-    """Wait until every view has every event; how long that took."""
-    begun = time.monotonic()
+    """Wait until every view has every event; returns the time that it took."""
+    start = time.monotonic()
     for stream in figures.streams:
         while stream.tally.token and not reader.has(stream.tally.token):
-            _look(server, figures, reader, show)
-            if time.monotonic() > begun + COMPLETE_S:
+            _update(server, figures, reader, show)
+            if time.monotonic() > start + COMPLETE_S:
                 raise UnavailableError(
                     f"the views of stream '{stream.name}' did not have every event within {COMPLETE_S:.0f} s"
                 )
-    took = time.monotonic() - begun
-    _look(server, figures, reader, show)
+    took = time.monotonic() - start
+    _update(server, figures, reader, show)
     return took
 
 
 def _send_late(figures: Figures, reader: Reader) -> None:
-    """The last event of the run: it happened long ago."""
+    """Send the last event of the run, which is three hours late."""
     tally = next(stream.tally for stream in figures.streams if stream.name == "visits")
     visit = late_visit(max(truth.at_us for truth in tally.truths))
     figures.late, token = send_late(reader, visit)
@@ -185,8 +185,8 @@ def _raise_first(threads: Sequence[Sender | Edit]) -> None:
 
 
 @contextmanager
-def _shown(console: Console, figures: Figures, *, quiet: bool) -> Iterator[Show]:
-    """A function that shows the figures: a live page, or a line now and then without a terminal."""
+def _display(console: Console, figures: Figures, *, quiet: bool) -> Iterator[Show]:
+    """A function that shows the figures: a live page, or without a terminal a line from time to time."""
     if quiet:
         yield lambda: None
     elif console.is_terminal:
@@ -197,12 +197,12 @@ def _shown(console: Console, figures: Figures, *, quiet: bool) -> Iterator[Show]
 
         def print_line() -> None:
             nonlocal last, phase, steps
-            done = figures.edit.steps_done if figures.edit else []
-            lines = [plain_step(figures, step) for step in done[steps:]]
+            finished_steps = figures.edit.finished_steps if figures.edit else []
+            lines = [plain_step(figures, step) for step in finished_steps[steps:]]
             if time.monotonic() - last >= LINE_S or figures.phase != phase:
                 last, phase = time.monotonic(), figures.phase
                 lines.append(plain_line(figures))
-            steps = len(done)
+            steps = len(finished_steps)
             for line in lines:
                 console.print(line, soft_wrap=True, highlight=False, markup=False)
 
@@ -210,8 +210,8 @@ def _shown(console: Console, figures: Figures, *, quiet: bool) -> Iterator[Show]
 
 
 @contextmanager
-def _stopped_by_signals() -> Iterator[None]:
-    """Being asked to end, or losing the terminal, is like Ctrl-C: no server may be left behind."""
+def _signals_as_interrupt() -> Iterator[None]:
+    """Handle SIGTERM and SIGHUP like Ctrl-C, so that the server is stopped."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -233,10 +233,10 @@ def _make_folder(keep: Path | None) -> Path:
 
 
 def record(report: Report, figures: Figures, target: Path) -> None:
-    """Write what a terminal shows at the end of a run."""
+    """Write the final screen of a run as SVG."""
     console = Console(record=True, file=io.StringIO(), width=WIDTH, force_terminal=True, color_system="truecolor")
     console.print(render_page(figures))
     console.print()
     print_result(console, report, figures, json=False)
-    drawn = re.sub(r"@font-face \{.*?\}\s*", "", console.export_svg(title="headrace demo"), flags=re.DOTALL)
-    target.write_text(drawn.replace("Fira Code", FONT), encoding="utf-8")
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", console.export_svg(title="headrace demo"), flags=re.DOTALL)
+    target.write_text(svg.replace("Fira Code", FONT), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The live page in the terminal, and the plain lines where there is none."""
+"""The live page for a terminal, and plain lines without one."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ def plain_line(figures: Figures) -> str:
     late = sum(stream.tally.late for stream in figures.streams)
     fresh = "unknown" if figures.freshness_ms is None else f"{figures.freshness_ms / 1000:.1f} s"
     return (
-        f"{figures.elapsed_s:5.1f} s  {figures.phase}: {figures.sent:,} events sent, {figures.answered:,} in the log, "
+        f"{figures.elapsed_s:5.1f} s  {figures.phase}: {figures.sent:,} events sent, {figures.stored:,} in the log, "
         f"freshness {fresh}, {late:,} late, {figures.corrections:,} corrections, "
         f"{dead:,} dead letters, {refused:,} refused"
     )
 
 
 def plain_step(figures: Figures, step: Step) -> str:
-    """A step of the second act that is over, in one line."""
-    return f"{figures.elapsed_s:5.1f} s  view '{VIEW}' is edited, {step.name}: {step.said} ({step.took_s or 0:.1f} s)"
+    """A finished step of the edit, in one line."""
+    return f"{figures.elapsed_s:5.1f} s  view '{VIEW}' is edited, {step.name}: {step.text} ({step.took_s or 0:.1f} s)"
 
 
 def _head(figures: Figures) -> RenderableType:
@@ -91,21 +91,23 @@ def _pace(figures: Figures) -> RenderableType:
     most = max(max(figures.rates), 1)
     bars = "".join(BARS[min(len(BARS) - 1, rate * len(BARS) // (most + 1))] for rate in figures.rates)
     fresh = figures.freshness_ms
-    shown = ("unknown", "red") if fresh is None else (f"{fresh / 1000:.2f} s", "green" if fresh < 2_500 else "yellow")
+    freshness = (
+        ("unknown", "red") if fresh is None else (f"{fresh / 1000:.2f} s", "green" if fresh < 2_500 else "yellow")
+    )
     return Text.assemble(
         (bars, "cyan"),
         f" {figures.rates[-1]:,} events/s   freshness ",
-        shown,
+        freshness,
         f"   corrections {figures.corrections:,}   memory {figures.memory_mb:,} MB",
     )
 
 
 def _traffic(figures: Figures) -> RenderableType:
     rows = figures.rows["traffic"][:ROWS]
-    added = [COLUMN] if rows and COLUMN in rows[0] else []
-    table = _table("traffic (3 minutes)", "hits", "errors", "load ms", *added)
+    extra = [COLUMN] if rows and COLUMN in rows[0] else []
+    table = _table("traffic (3 minutes)", "hits", "errors", "load ms", *extra)
     for row in rows:
-        times = ["" if row[name] is None else f"{row[name]:.0f}" for name in ("load_ms", *added)]
+        times = ["" if row[name] is None else f"{row[name]:.0f}" for name in ("load_ms", *extra)]
         table.add_row(_word(row["page"]), f"{row['hits']:,}", f"{row['errors']:,}", *times)
     return table
 

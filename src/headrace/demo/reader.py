@@ -1,4 +1,4 @@
-"""Asks the server: status, rows of views page by page, and whether everything has arrived."""
+"""Reads from the server: status, rows of views page by page, and whether views have all events."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import httpx2
 from headrace.demo.reference import Row
 from headrace.errors import UnavailableError
 
-PAGE_ROWS = 300  # less than most views have, so that cursors are tried too
+PAGE_ROWS = 300  # less than most views have, so that cursors are used
 
 
 class Reader:
-    """Questions over HTTP; every failure is one sentence."""
+    """Requests to the server; every failure is raised as one sentence."""
 
     def __init__(self, url: str) -> None:
         self._client = httpx2.Client(base_url=url, timeout=70)
 
     def close(self) -> None:
-        """Let the connections go."""
+        """Close the connections."""
         self._client.close()
 
     def get(self, path: str, **parameters: str) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class Reader:
             cursor = {"cursor": answer["next_cursor"]}
 
     def has(self, token: str) -> bool:
-        """Whether every view has what the token stands for; waits a moment for it."""
+        """Whether every view has the events of a token; waits up to a second."""
         state = self.get(f"/v1/tokens/{token}", wait="1s")
         if state["stalled"]:
             raise UnavailableError(f"views are stalled: {', '.join(state['stalled'])}", fix="`headrace views` says why")

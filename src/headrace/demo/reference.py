@@ -1,6 +1,6 @@
 """The exact rows of the shop's views, by plain Python over all true events at once.
 
-It shares nothing with Headrace's own parser and aggregates: what it checks must not help it.
+It uses no code of Headrace's parser and aggregates, since it checks them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Column = Callable[[list[Event]], Any]
 
 @dataclass(frozen=True)
 class Near:
-    """A DOUBLE that may be off by so much: its sum depends on the order of its parts."""
+    """A DOUBLE with a tolerance, since a sum depends on the order of its addends."""
 
     value: float
     tolerance: float
@@ -31,14 +31,14 @@ class Near:
 
 @dataclass(frozen=True)
 class Distinct:
-    """How many different ones there are; the served value is an estimate of it."""
+    """The exact number of distinct values; the served value is an estimate."""
 
     value: int
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What a view of shop.sql means."""
+    """A view of shop.sql in Python."""
 
     view: str
     stream: str
@@ -61,7 +61,7 @@ class Rule:
         }
 
     def _windows(self, at_us: int) -> Sequence[int | None]:
-        """The starts of the windows that hold this moment."""
+        """The starts of the windows that contain this time."""
         if self.size_us is None:
             return (None,)
         slide = self.slide_us or self.size_us
@@ -69,7 +69,7 @@ class Rule:
         return range(last, at_us - self.size_us, -slide)
 
     def is_settled(self, start_us: int, newest_us: int) -> bool:
-        """Whether no event of the window is awaited any more."""
+        """Whether the window is settled."""
         assert self.size_us is not None, "a view without window has nothing to settle"
         return start_us + self.size_us + PATIENCE_US <= newest_us
 
@@ -149,7 +149,7 @@ RULES = (
             "errors": _count(lambda v: True if v.status is not None and v.status >= 500 else None),
             "bytes": _sum(lambda v: v.bytes),
             "load_ms": _mean_double(lambda v: v.load_ms),
-            "slowest": _max(lambda v: v.load_ms),  # the second act adds it
+            "slowest": _max(lambda v: v.load_ms),  # added by the edit
         },
         size_us=MINUTE_US,
     ),

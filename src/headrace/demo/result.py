@@ -29,7 +29,7 @@ def print_result(console: Console, report: Report, figures: Figures, *, json: bo
     console.print(_views(report))
     for account in report.accounts:
         mark = Text("ok   ", style="green") if account.ok else Text("wrong", style="red")
-        console.print(Text.assemble(mark, f"  {account.claim}: {account.found}"), soft_wrap=True)
+        console.print(Text.assemble(mark, f"  {account.claim}: {account.detail}"), soft_wrap=True)
     for view in report.views:
         for difference in view.first:
             console.print(Text(difference, style="red"), soft_wrap=True)
@@ -37,7 +37,7 @@ def print_result(console: Console, report: Report, figures: Figures, *, json: bo
 
 
 def print_failure(console: Console, error: HeadraceError, workspace: Path, *, json: bool) -> None:
-    """A run that came to no result; its workspace stays."""
+    """The error of a run that failed; its workspace is kept."""
     if json:
         _print_object(console, {"ok": False, "error": error.as_dict(), "workspace": str(workspace)})
     else:
@@ -64,17 +64,17 @@ def _views(report: Report) -> Table:
 
 def _verdict(report: Report, figures: Figures) -> Text:
     cells = sum(view.cells for view in report.views)
-    shown = _run_figures(figures)
-    fresh = shown["freshness_ms"]
-    said = f"{figures.sent:,} events in {shown['seconds']:.0f} s; {cells:,} cells compared"
+    totals = _run_figures(figures)
+    fresh = totals["freshness_ms"]
+    summary = f"{figures.sent:,} events in {totals['seconds']:.0f} s; {cells:,} cells compared"
     if fresh["p50"] is not None:
-        said += f"; freshness {fresh['p50'] / 1000:.1f} s (median), {fresh['max'] / 1000:.1f} s (most)"
+        summary += f"; freshness {fresh['p50'] / 1000:.1f} s (median), {fresh['max'] / 1000:.1f} s (most)"
     verdict = ("all rows are correct", "bold green") if report.ok else ("answers differ", "bold red")
-    return Text.assemble(verdict, f": {said}")
+    return Text.assemble(verdict, f": {summary}")
 
 
 def _run_figures(figures: Figures) -> dict[str, Any]:
-    measured = figures.measured_ms
+    freshness_ms = figures.measured_ms
     return {
         "seed": figures.seed,
         "seconds": round(figures.elapsed_s, 1),
@@ -85,8 +85,8 @@ def _run_figures(figures: Figures) -> dict[str, Any]:
         "corrections": figures.corrections,
         "posts_repeated": sum(stream.tally.repeats for stream in figures.streams),
         "freshness_ms": {
-            "p50": round(statistics.median(measured)) if measured else None,
-            "max": max(measured, default=None),
+            "p50": round(statistics.median(freshness_ms)) if freshness_ms else None,
+            "max": max(freshness_ms, default=None),
         },
     }
 
@@ -100,17 +100,17 @@ def _second_act(figures: Figures) -> dict[str, Any]:
             "view": VIEW,
             "column": COLUMN,
             "versions": list(edit.versions),
-            "steps": [{"name": s.name, "said": s.said, "seconds": round(s.took_s or 0.0, 2)} for s in edit.steps],
+            "steps": [{"name": s.name, "said": s.text, "seconds": round(s.took_s or 0.0, 2)} for s in edit.steps],
             "events_read": edit.events_read,
-            "answers": edit.asking.given,
-            "answers_failed": edit.asking.failed,
-            "longest_answer_ms": edit.asking.longest_ms,
-            "answers_by_version": {str(number): count for number, count in edit.asking.by_version.items()},
+            "answers": edit.queries.answers,
+            "answers_failed": edit.queries.failures,
+            "longest_answer_ms": edit.queries.longest_ms,
+            "answers_by_version": {str(number): count for number, count in edit.queries.by_version.items()},
             "audit": edit.audit,
         },
-        "late_event": {"sent": late.event, "before": late.before, "after": late.after, "explained": late.marked},
+        "late_event": {"sent": late.event, "before": late.before, "after": late.after, "explained": late.late_event},
     }
 
 
-def _print_object(console: Console, shown: dict[str, Any]) -> None:
-    console.out(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode(), highlight=False)
+def _print_object(console: Console, content: dict[str, Any]) -> None:
+    console.out(orjson.dumps(content, option=orjson.OPT_INDENT_2).decode(), highlight=False)

@@ -1,4 +1,4 @@
-"""Sends the traffic of one stream over HTTP at the shop's pace, some of it twice, and keeps count."""
+"""Sends the traffic of one stream over HTTP at the rate of the shop, some of it twice, and counts it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from headrace.demo.traffic import TICK_S
 from headrace.errors import UnavailableError
 
 PROBLEMS = 5
-PATIENCE_S = 60.0  # for one request, tries included
+TIMEOUT_S = 60.0  # for one request with its retries
 
 
 @dataclass
 class Tally:
-    """What was sent and what the server said. One thread writes, others read."""
+    """What was sent and how the server replied. One thread writes, others read."""
 
     events: int = 0
     accepted: int = 0
     refused: int = 0
-    kept_bad: int = 0  # broken ones that were accepted unread: dead letters to be
+    kept_bad: int = 0  # invalid events that were accepted with keep_bad and become dead letters
     late: int = 0
     posts: int = 0
     repeats: int = 0
@@ -40,8 +40,8 @@ class Tally:
         self.truths.append(truth)
         self.token = token
 
-    def complain(self, problem: str) -> None:
-        """Keep the first few."""
+    def add_problem(self, problem: str) -> None:
+        """Add a problem; only the first few are kept."""
         if len(self.problems) < PROBLEMS:
             self.problems.append(problem)
 
@@ -55,31 +55,31 @@ class Sender(threading.Thread):
         super().__init__(name=f"send {stream}", daemon=True)
         self.tally = Tally()
         self.error: Exception | None = None
-        self.begun = threading.Event()  # the first batch has its reply
+        self.first_reply = threading.Event()  # the first batch has its reply
         self.stream = stream
         self._batches = batches
         self._go = go
         self._stopping = stopping
-        self._client = httpx2.Client(base_url=url, timeout=PATIENCE_S)
+        self._client = httpx2.Client(base_url=url, timeout=TIMEOUT_S)
 
     def run(self) -> None:
-        """Send everything; `error` says why if it ended early."""
+        """Send everything; `error` is set if it failed."""
         try:
             with self._client, ThreadPoolExecutor(2) as pool:
-                begun = time.monotonic()
+                start = time.monotonic()
                 for batch in self._batches:
-                    if self._stopping.wait(max(0.0, begun + batch.number * TICK_S - time.monotonic())):
+                    if self._stopping.wait(max(0.0, start + batch.number * TICK_S - time.monotonic())):
                         return
                     if len(batch):
                         self._send(batch, pool)
                     if batch.number == 0:
-                        self.begun.set()
+                        self.first_reply.set()
                         self._go.wait()
-                        begun = time.monotonic()
+                        start = time.monotonic()
         except Exception as error:
             self.error = error
         finally:
-            self.begun.set()
+            self.first_reply.set()
 
     def _send(self, batch: Batch, pool: ThreadPoolExecutor) -> None:
         keep_bad = batch.number % 3 == 0
@@ -93,18 +93,20 @@ class Sender(threading.Thread):
         if again is not reply:
             self.tally.repeats += 1
             if again != reply:
-                self.tally.complain(f"{_name(batch)}: a repeated post was answered differently: {again}, not {reply}")
+                self.tally.add_problem(
+                    f"{_name(batch)}: a repeated post was answered differently: {again}, not {reply}"
+                )
 
     def _count(self, batch: Batch, keep_bad: bool, reply: dict[str, Any]) -> None:
         tally, broken = self.tally, batch.broken
         expected = [] if keep_bad else broken
-        refused = [one["index"] for one in reply["refused"]]
+        refused = [refusal["index"] for refusal in reply["refused"]]
         if refused != expected:
-            tally.complain(f"{_name(batch)}: refused {refused}, expected {expected}")
-        if any(not one["reason"] for one in reply["refused"]):
-            tally.complain(f"{_name(batch)}: an event was refused without a reason")
+            tally.add_problem(f"{_name(batch)}: refused {refused}, expected {expected}")
+        if any(not refusal["reason"] for refusal in reply["refused"]):
+            tally.add_problem(f"{_name(batch)}: an event was refused without a reason")
         if reply["accepted"] != len(batch) - len(expected):
-            tally.complain(f"{_name(batch)}: accepted {reply['accepted']} of {len(batch)}, {len(expected)} broken")
+            tally.add_problem(f"{_name(batch)}: accepted {reply['accepted']} of {len(batch)}, {len(expected)} broken")
         tally.posts += 1
         tally.events += len(batch)
         tally.accepted += reply["accepted"]
@@ -115,8 +117,8 @@ class Sender(threading.Thread):
         tally.token = reply["token"]
 
     def _post(self, batch: Batch, keep_bad: bool) -> dict[str, Any]:
-        """The reply; the key makes it safe to try again."""
-        deadline = time.monotonic() + PATIENCE_S
+        """The reply; retries are safe because of the idempotency key."""
+        deadline = time.monotonic() + TIMEOUT_S
         while True:
             try:
                 response = self._client.post(
@@ -136,9 +138,9 @@ class Sender(threading.Thread):
                     return reply
                 reason = f"{response.status_code}: {response.text[:300]}"
                 if response.status_code not in (429, 503):
-                    raise UnavailableError(f"{_name(batch)} was not taken: {reason}")
+                    raise UnavailableError(f"{_name(batch)} was not accepted: {reason}")
             if time.monotonic() > deadline or self._stopping.wait(0.3):
-                raise UnavailableError(f"{_name(batch)} was not taken in {PATIENCE_S:.0f} s: {reason}")
+                raise UnavailableError(f"{_name(batch)} was not accepted in {TIMEOUT_S:.0f} s: {reason}")
 
 
 def _name(batch: Batch) -> str:

@@ -1,4 +1,4 @@
-"""The real `headrace up` in a process of its own, over a workspace made for the demo."""
+"""A `headrace up` process with a workspace for the demo."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from headrace.workspace.settings import SETTINGS_FILE
 
 START_S = 120.0
 STOP_S = 15.0
-TEXT_SHOWN = 400
+MOST_CHARACTERS = 400
 COMMAND = "import sys; from headrace.cli import main; sys.exit(main())"
-# A setting of the person's own workspace has no place here.
-LEFT_OUT = ("HEADRACE_HOST", "HEADRACE_PORT", "HEADRACE_TOKEN", "HEADRACE_DATA")
+# Settings of the user's own workspace must not apply to the demo.
+USER_SETTINGS = ("HEADRACE_HOST", "HEADRACE_PORT", "HEADRACE_TOKEN", "HEADRACE_DATA")
 
 
 def make_workspace(folder: Path, definitions: str) -> None:
@@ -39,13 +39,13 @@ def shop_definitions() -> str:
 
 
 class Server:
-    """Starts with construction; `stop` ends it as Ctrl-C would."""
+    """Started by the constructor; `stop` ends it as Ctrl-C would."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.log = folder / "up.log"
         self.url = ""
-        environment = {name: value for name, value in os.environ.items() if name not in LEFT_OUT}
+        environment = {name: value for name, value in os.environ.items() if name not in USER_SETTINGS}
         with self.log.open("wb") as out:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", COMMAND, "up", "--port", "0"],
@@ -54,11 +54,11 @@ class Server:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is ours to pass on, once
+                start_new_session=True,  # the demo handles Ctrl-C and stops the server once
             )
 
     def wait_until_ready(self, meanwhile: Callable[[], None] = lambda: None) -> None:
-        """Return when events can flow; raises UnavailableError in one sentence if they never do."""
+        """Wait until the server accepts events; raises UnavailableError if it does not."""
         deadline = time.monotonic() + START_S
         state: dict[str, Any] = {}
         while time.monotonic() < deadline:
@@ -71,14 +71,14 @@ class Server:
                     return
             meanwhile()
             time.sleep(0.1)
-        said = f" ({state['reason']})" if state.get("reason") else ""
-        raise UnavailableError(f"the server was not ready within {START_S:.0f} s{said}")
+        reason = f" ({state['reason']})" if state.get("reason") else ""
+        raise UnavailableError(f"the server was not ready within {START_S:.0f} s{reason}")
 
     def check(self) -> None:
         """Raise if the process has ended."""
         code = self._process.poll()
         if code is not None:
-            raise UnavailableError(f"the server ended with exit code {code}: {self._last_words()}")
+            raise UnavailableError(f"the server ended with exit code {code}: {self._last_line()}")
 
     def stop(self) -> bool:
         """Stop the process; whether it stopped by itself, without being killed."""
@@ -106,6 +106,6 @@ class Server:
             return {}
         return state
 
-    def _last_words(self) -> str:
+    def _last_line(self) -> str:
         lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
-        return lines[-1][:TEXT_SHOWN] if lines else "no output"
+        return lines[-1][:MOST_CHARACTERS] if lines else "no output"

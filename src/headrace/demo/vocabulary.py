@@ -1,4 +1,4 @@
-"""The words of the shop: what events are made of, each with its weight."""
+"""The values in events of the shop, each with its weight."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 Word = TypeVar("Word")
 
-MISSING = "\0missing"  # the field is left out of the event, which means the same as null
+MISSING = "\0missing"  # the field is missing in the event, which means the same as null
 
 PAGES: dict[str | None, float] = {
     "/": 22,
@@ -78,5 +78,5 @@ class Draw(Generic[Word]):
 
     def draw(self, rng: np.random.Generator, count: int) -> list[Word]:
         """That many words."""
-        found = np.minimum(np.searchsorted(self._edges, rng.random(count), side="right"), len(self._words) - 1)
-        return [self._words[index] for index in found.tolist()]
+        indexes = np.minimum(np.searchsorted(self._edges, rng.random(count), side="right"), len(self._words) - 1)
+        return [self._words[index] for index in indexes.tolist()]

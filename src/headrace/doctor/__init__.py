@@ -17,15 +17,15 @@ __all__ = ["Finding", "examine"]
 
 def examine(folder: Path, *, deep: bool = False) -> list[Finding]:
     """All findings of a folder: of the machine, and of the workspace if it is one. `deep` reads all data."""
-    found = check_machine()
+    findings = check_machine()
     if not (folder / SETTINGS_FILE).is_file():
-        said = f"'{folder.resolve()}' is not a workspace: only the machine was checked (`headrace init` makes one)"
-        return [*found, check_disk(folder), good("workspace", said)]
+        message = f"'{folder.resolve()}' is not a workspace: only the machine was checked (`headrace init` makes one)"
+        return [*findings, check_disk(folder), good("workspace", message)]
     try:
         workspace = Workspace.open(folder)
     except HeadraceError as error:
         check = "workspace" if isinstance(error, NewerFormatError) else "settings"
-        return [*found, check_disk(folder), Finding.of(check, error)]
-    found.append(good("settings", f"{workspace.folder / SETTINGS_FILE} can be read"))
-    found += check_private(workspace) or [good("permissions", "data and token are for this user alone")]
-    return [*found, *check_workspace(workspace), *check_lakes_and_store(workspace, deep=deep)]
+        return [*findings, check_disk(folder), Finding.of(check, error)]
+    findings.append(good("settings", f"{workspace.folder / SETTINGS_FILE} can be read"))
+    findings += check_private(workspace) or [good("permissions", "data and token are for this user alone")]
+    return [*findings, *check_workspace(workspace), *check_lakes_and_store(workspace, deep=deep)]

@@ -24,39 +24,39 @@ from headrace.workspace.applied import read_running
 from headrace.workspace.holder import live_holder
 from headrace.workspace.settings import Workspace
 
-AHEAD_S = 60  # a clock may differ by so much from the one that wrote
+AHEAD_S = 60  # allowed difference from the clock that wrote the data
 AGAIN = "restart `headrace up`: its view is built again from the lake; nothing is lost"
 
 
 def check_lakes_and_store(workspace: Workspace, *, deep: bool = False) -> list[Finding]:
-    """All that is kept of the streams that run; `deep` reads every file of the lakes whole."""
+    """The data of all applied streams; `deep` reads every file of the lakes completely."""
     try:
         catalog = read_running(workspace.catalog_file)
     except HeadraceError as error:
         return [Finding.of("catalog", error)]
     if not catalog.streams:
         return [good("lake", "no stream runs yet")]
-    found: list[Finding] = []
+    findings: list[Finding] = []
     commits: dict[str, int] = {}
     tables: list[LakeTable] = []
     for name in sorted(catalog.streams):
         table = _open(workspace, catalog.streams[name])
         if isinstance(table, Finding):
-            found.append(table)
+            findings.append(table)
             continue
         tables += [table] if table else []
         state = table.state if table else None
         commits[name] = state.next_commit if state else 0
         lake = _check_lake(name, table, deep) if table else good(f"lake {name}", "no events yet")
         if lake.level == "error":
-            # A server may have put other files in their place meanwhile: what is missing now too is missing.
+            # A server may have replaced the files meanwhile: only what is still wrong is reported.
             again = _open(workspace, catalog.streams[name])
             lake = _check_lake(name, again, deep) if isinstance(again, LakeTable) else lake
-        found.append(lake)
-        found.append(check_journal(name, workspace.journal(name), state.position.offset() if state else 0))
-    made = check_batch_layer(workspace, deep=deep)
+        findings.append(lake)
+        findings.append(check_journal(name, workspace.journal(name), state.position.offset() if state else 0))
+    batch_layer = check_batch_layer(workspace, deep=deep)
     store = _check_store(workspace, catalog, commits)
-    return [*found, _formats(workspace, catalog, tables), check_clock(workspace), *store, *made]
+    return [*findings, _formats(workspace, catalog, tables), check_clock(workspace), *store, *batch_layer]
 
 
 def _open(workspace: Workspace, stream: Stream) -> LakeTable | Finding | None:
@@ -72,35 +72,35 @@ def _open(workspace: Workspace, stream: Stream) -> LakeTable | Finding | None:
 
 
 def _check_lake(name: str, table: LakeTable, deep: bool) -> Finding:
-    """Whether the log is whole, and each file that it names is there as it was written."""
+    """Whether the log is complete, and each of its files exists unchanged."""
     check, files = f"lake {name}", table.all_files()
-    wrong = [*check_log(table.storage), *check_files(table.storage, files)]
-    wrong = wrong or (check_contents if deep else check_footers)(table.storage, files)
-    if wrong:
-        more = f" (and {len(wrong) - 1:,} more files)" if len(wrong) > 1 else ""
-        return bad(check, f"file '{wrong[0].file}' {wrong[0].what}{more}", wrong[0].fix)
+    faults = [*check_log(table.storage), *check_files(table.storage, files)]
+    faults = faults or (check_contents if deep else check_footers)(table.storage, files)
+    if faults:
+        more = f" (and {len(faults) - 1:,} more files)" if len(faults) > 1 else ""
+        return bad(check, f"file '{faults[0].file}' {faults[0].what}{more}", faults[0].fix)
     rows, dead_rows = table.rows(), table.rows(dead=True)
     how = "each read completely" if deep else "all there"
-    said = f"{many(rows, 'event')} in {many(table.state.next_commit, 'commit')}, {many(len(files), 'file')}, {how}"
+    summary = f"{many(rows, 'event')} in {many(table.state.next_commit, 'commit')}, {many(len(files), 'file')}, {how}"
     if dead_rows:
-        return warn(check, f"{said}; {many(dead_rows, 'dead letter')}", f"`headrace dead-letters {name}` says why")
-    return good(check, said)
+        return warn(check, f"{summary}; {many(dead_rows, 'dead letter')}", f"`headrace dead-letters {name}` says why")
+    return good(check, summary)
 
 
 def _formats(workspace: Workspace, catalog: Catalog, tables: list[LakeTable]) -> Finding:
-    """The format versions of what can be read; the checks of each name what cannot."""
+    """The format versions of the parts that can be read; other checks report those that cannot."""
     versions = {"workspace": {workspace.format}, "lake": {table.format for table in tables}, "journal": set[int]()}
     for name in catalog.streams:
         with suppress(CorruptionError):
             versions["journal"].add(check_format(workspace.journal(name)))
     with suppress(HeadraceError):  # a server has it open
         versions["store"] = store_format(workspace)
-    shown = (f"{what} {', '.join(map(str, sorted(numbers)))}" for what, numbers in versions.items() if numbers)
-    return good("formats", "; ".join(shown))
+    texts = (f"{what} {', '.join(map(str, sorted(numbers)))}" for what, numbers in versions.items() if numbers)
+    return good("formats", "; ".join(texts))
 
 
 def check_clock(workspace: Workspace) -> Finding:
-    """Whether something was written in what is the future now."""
+    """Whether data has times in the future."""
     newest = 0.0
     for folder in (workspace.data / "journal", workspace.data / "lake"):
         newest = max([newest, *(path.stat().st_mtime for path in _newest_of(folder))])
@@ -116,7 +116,7 @@ def _newest_of(folder: Path) -> list[Path]:
 
 
 def _check_store(workspace: Workspace, catalog: Catalog, commits: dict[str, int]) -> list[Finding]:
-    """Whether each view is where the lake is: never ahead of it."""
+    """Whether each view is at the end of the lake, and not ahead of it."""
     holder = live_holder(workspace.lease_file)
     try:
         if holder:
@@ -136,13 +136,13 @@ def _check_store(workspace: Workspace, catalog: Catalog, commits: dict[str, int]
         for v in versions
         for base in v.bases
         if base.stream in commits and v.view.name in catalog.views
-    ] or [good("store", "it opens, and holds no view yet")]
+    ] or [good("store", "it opens, and has no view yet")]
 
 
 def _check_served(workspace: Workspace) -> list[Finding]:
     with connect(workspace.folder) as connection:
         status = connection.verbs.status()
-    found = []
+    findings = []
     if status.state != "ok":
         trouble = "; ".join(s.error for s in status.streams if s.error)
         fix = (
@@ -150,11 +150,11 @@ def _check_served(workspace: Workspace) -> list[Finding]:
             if status.state in ("starting", "restarting")
             else "see data/logs/headrace.log"
         )
-        found.append(warn("server", f"it is {status.state}{f': {trouble}' if trouble else ''}", fix))
+        findings.append(warn("server", f"it is {status.state}{f': {trouble}' if trouble else ''}", fix))
     else:
         memory = f" and takes {status.memory_mb:,} MB" if status.memory_mb else ""
-        found.append(good("server", f"process {status.pid} answers at {status.url}{memory}"))
-    return found + [
+        findings.append(good("server", f"process {status.pid} answers at {status.url}{memory}"))
+    return findings + [
         _check_view(view.name, view.applied_to or 0, view.commits or 0, view.stalled) for view in status.views
     ]
 
@@ -170,31 +170,31 @@ def _check_view(name: str, applied_to: int, commits: int, stalled: str | None) -
     if stalled:
         return bad(check, f"stalled: {stalled}", "fix its definition, then `headrace apply`")
     if applied_to < commits:
-        said = f"it lacks {commits - applied_to:,} of {many(commits, 'commit')}"
-        return warn(check, said, "a running server catches up automatically: `headrace views` shows how far it is")
+        message = f"it lacks {commits - applied_to:,} of {many(commits, 'commit')}"
+        return warn(check, message, "a running server catches up automatically: `headrace views` shows how far it is")
     return good(check, f"has all of its stream: {many(commits, 'commit')}")
 
 
 def check_batch_layer(workspace: Workspace, *, deep: bool) -> list[Finding]:
-    """Whether all that was computed from the lake can be read; `deep` reads every batch table whole."""
-    missed = _missed(workspace) if live_holder(workspace.lease_file) is None else []
-    tables, wrong = check_batch_tables(workspace, deep=deep)
-    found = [bad("batch tables", fault, AGAIN) for fault in dict.fromkeys([*missed, *wrong])]
-    if not found and tables:
-        found = [good("batch tables", f"{many(tables, 'file')}, {'each read completely' if deep else 'all there'}")]
+    """Whether batch tables and slices of builds can be read; `deep` reads every batch table completely."""
+    faults = _table_faults(workspace) if live_holder(workspace.lease_file) is None else []
+    tables, file_faults = check_batch_tables(workspace, deep=deep)
+    findings = [bad("batch tables", fault, AGAIN) for fault in dict.fromkeys([*faults, *file_faults])]
+    if not findings and tables:
+        findings = [good("batch tables", f"{many(tables, 'file')}, {'each read completely' if deep else 'all there'}")]
     slices = damaged_slices(workspace.builds)
-    return found + [
+    return findings + [
         warn("builds", f"slice '{path}' is not as it was written", "nothing: it is computed again from the lake")
         for path in slices
     ]
 
 
-def _missed(workspace: Workspace) -> list[str]:
-    """What is wrong with the batch tables that the store speaks of."""
+def _table_faults(workspace: Workspace) -> list[str]:
+    """Faults of the batch tables that the store refers to."""
     try:
         store = open_to_read(workspace)
     except HeadraceError:
-        return []  # the check of the store tells
+        return []  # reported by the check of the store
     if store is None:
         return []
     try:

@@ -12,7 +12,7 @@ Level = Literal["ok", "warning", "error"]
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found of one thing. `fix` is what to do, where something is to be done."""
+    """The result of one check. `said` is its message, named as in JSON; `fix` is what to do, if anything."""
 
     check: str
     level: Level
@@ -21,26 +21,28 @@ class Finding:
 
     @classmethod
     def of(cls, check: str, error: HeadraceError, level: Level = "error") -> Finding:
-        """A failure that a check met, in its own words."""
-        said = f"{error.message}{f'; found {error.found}' if error.found else ''}"
+        """The finding for an error of a check."""
+        message = f"{error.message}{f'; found {error.found}' if error.found else ''}"
         where = f"{error.where}: " if error.where else ""
-        return cls(check, level, where + said, error.fix or (f"expected {error.expected}" if error.expected else None))
+        return cls(
+            check, level, where + message, error.fix or (f"expected {error.expected}" if error.expected else None)
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """The finding as `--json` shows it."""
         return {"check": self.check, "level": self.level, "said": self.said, "fix": self.fix}
 
 
-def good(check: str, said: str) -> Finding:
+def good(check: str, message: str) -> Finding:
     """No problems found."""
-    return Finding(check, "ok", said)
+    return Finding(check, "ok", message)
 
 
-def warn(check: str, said: str, fix: str) -> Finding:
-    """It works, but not for ever or not as one may think."""
-    return Finding(check, "warning", said, fix)
+def warn(check: str, message: str, fix: str) -> Finding:
+    """It works, but needs attention."""
+    return Finding(check, "warning", message, fix)
 
 
-def bad(check: str, said: str, fix: str) -> Finding:
+def bad(check: str, message: str, fix: str) -> Finding:
     """It does not work."""
-    return Finding(check, "error", said, fix)
+    return Finding(check, "error", message, fix)

@@ -11,11 +11,11 @@ from headrace.format import many
 from headrace.transport.journal.journal import check_format
 from headrace.transport.journal.record import HEADER, Segment, is_intact, list_segments, read_durable, unpack, walk
 
-WALKED_BYTES = 64 << 20  # of the newest segment's records, each looked at
+MOST_BYTES = 64 << 20  # of the newest segment, whose records are checked one by one
 
 
 def check_journal(name: str, folder: Path, lake_end: int) -> Finding:
-    """Whether what the lake has not yet can be read from the journal."""
+    """Whether the events that are not in the lake yet can be read from the journal."""
     check = f"journal {name}"
     if not folder.is_dir():
         return _missing(check, folder, lake_end)
@@ -43,9 +43,9 @@ def check_journal(name: str, folder: Path, lake_end: int) -> Finding:
             f"the events from position {lake_end:,} on, which are not in the lake yet, are in no segment",
             f"restore the segment files of '{folder}' from a backup",
         )
-    wrong = _damage(segments, durable)
-    if wrong:
-        return bad(check, wrong, "restore the file; what the lake has already is safe")
+    damage = _damage(segments, durable)
+    if damage:
+        return bad(check, damage, "restore the file; what the lake has already is safe")
     return good(
         check, f"{many(len(segments), 'segment')}, intact at both ends; {many(ahead, 'byte')} not in the lake yet"
     )
@@ -53,16 +53,16 @@ def check_journal(name: str, folder: Path, lake_end: int) -> Finding:
 
 def _missing(check: str, folder: Path, lake_end: int) -> Finding:
     if not lake_end:
-        return good(check, "nothing was taken in yet")
+        return good(check, "no events received yet")
     return warn(
         check,
-        f"'{folder}' holds none, though the lake has events",
+        f"'{folder}' has no segments, but the lake has events",
         "no action needed if the lake has all of them",
     )
 
 
 def _damage(segments: list[Segment], durable: int) -> str | None:
-    """What is wrong with the first record of a segment, or with the last ones of all."""
+    """Damage of the first record of a segment, or of the last records of the journal."""
     for segment in segments:
         if segment.end > segment.start and segment.start < durable:
             with segment.path.open("rb") as file:
@@ -80,7 +80,7 @@ def _damage_of(segment: Segment, durable: int) -> str | None:
     record = None
     try:
         for record in walk(segment, segment.start, durable):
-            if record.end - segment.start > WALKED_BYTES:
+            if record.end - segment.start > MOST_BYTES:
                 return None
     except CorruptionError as error:
         return error.message

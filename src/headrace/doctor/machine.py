@@ -1,4 +1,4 @@
-"""Checks of the machine: Python, packages, Java, memory. Java is started only to say what it is."""
+"""Checks of the machine: Python, packages, Java, memory. Java is started only to read its version and modules."""
 
 from __future__ import annotations
 
@@ -14,55 +14,55 @@ from headrace.spark.session import java_command
 
 OLDEST_PYTHON = (3, 11)
 JAVA_WITHIN_S = 10
-LEAST_FREE_MB = 1_500  # what a server takes at rest
+LEAST_FREE_MB = 1_500  # memory of an idle server
 VECTORS = "jdk.incubator.vector"
 _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9._-]+)(?:\[[^\]]*\])?\s*\(?([^;()]*)\)?\s*(?:;(.*))?")
 _CLAUSE = re.compile(r"(>=|==|<=|<|>|!=|~=)\s*([0-9][\w.]*)")
 
 
 def check_machine() -> list[Finding]:
-    """What every command, or Spark, needs of this machine."""
+    """What commands and Spark need of this machine."""
     return [_check_python(), _check_packages(requires("headrace") or []), _check_java(), check_memory()]
 
 
 def _check_python() -> Finding:
-    shown = ".".join(map(str, sys.version_info[:3]))
+    release = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info < OLDEST_PYTHON:
         oldest = ".".join(map(str, OLDEST_PYTHON))
-        return bad("python", f"Python {shown} is too old", f"install Python {oldest} or newer")
-    return good("python", f"Python {shown} ({sys.executable})")
+        return bad("python", f"Python {release} is too old", f"install Python {oldest} or newer")
+    return good("python", f"Python {release} ({sys.executable})")
 
 
 def _check_packages(requirements: list[str]) -> Finding:
-    wrong, checked = [], 0
+    problems, count = [], 0
     for requirement in requirements:
         match = _REQUIREMENT.fullmatch(requirement)
         if match is None or not _applies(match[3] or ""):
             continue
-        checked += 1
+        count += 1
         try:
-            found = version(match[1])
+            installed = version(match[1])
         except PackageNotFoundError:
-            wrong.append(f"{match[1]} is not installed")
+            problems.append(f"{match[1]} is not installed")
             continue
-        if not all(_holds(found, op, wanted) for op, wanted in _CLAUSE.findall(match[2])):
-            wrong.append(f"{match[1]} {found} is not {match[2].strip()}")
-    if wrong:
-        return bad("packages", "; ".join(wrong), f"`{sys.executable} -m pip install --upgrade headrace` brings them")
-    return good("packages", f"{checked} packages, all versions match")
+        if not all(_satisfies(installed, op, required) for op, required in _CLAUSE.findall(match[2])):
+            problems.append(f"{match[1]} {installed} is not {match[2].strip()}")
+    if problems:
+        return bad("packages", "; ".join(problems), f"`{sys.executable} -m pip install --upgrade headrace` brings them")
+    return good("packages", f"{count} packages, all versions match")
 
 
 def _applies(marker: str) -> bool:
-    """Whether a requirement is for this machine: not one of an extra, nor of another system."""
+    """Whether a requirement applies to this machine: not that of an extra or of another system."""
     if "extra" in marker:
         return False
     return not ("sys_platform != 'win32'" in marker.replace('"', "'") and sys.platform == "win32")
 
 
-def _holds(found: str, op: str, wanted: str) -> bool:
-    ours, theirs = _numbers(found), _numbers(wanted)
-    width = max(len(ours), len(theirs))
-    a, b = ours + (0,) * (width - len(ours)), theirs + (0,) * (width - len(theirs))
+def _satisfies(installed: str, op: str, required: str) -> bool:
+    own, other = _numbers(installed), _numbers(required)
+    width = max(len(own), len(other))
+    a, b = own + (0,) * (width - len(own)), other + (0,) * (width - len(other))
     match op:
         case ">=":
             return a >= b
@@ -76,7 +76,7 @@ def _holds(found: str, op: str, wanted: str) -> bool:
             return a == b
         case "!=":
             return a != b
-    return a >= b and a[: max(1, len(theirs) - 1)] == b[: max(1, len(theirs) - 1)]
+    return a >= b and a[: max(1, len(other) - 1)] == b[: max(1, len(other) - 1)]
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -88,31 +88,31 @@ def _numbers(text: str) -> tuple[int, ...]:
 def _check_java() -> Finding:
     try:
         command = java_command()
-        listed = subprocess.run(
+        modules = subprocess.run(
             [command, "--list-modules"], capture_output=True, text=True, check=False, timeout=JAVA_WITHIN_S
         ).stdout
     except HeadraceError as error:
         return Finding.of("java", error)
     except (OSError, subprocess.SubprocessError) as error:
         return bad("java", f"Java does not run: {error}", "install a JDK 17 or newer, or set JAVA_HOME")
-    shown = re.search(r"java\.base@(\S+)", listed)
-    if VECTORS not in listed:
+    release = re.search(r"java\.base@(\S+)", modules)
+    if VECTORS not in modules:
         return bad(
             "java",
-            f"Java {shown[1] if shown else ''} at {command} lacks the module {VECTORS}, which Spark loads",
+            f"Java {release[1] if release else ''} at {command} lacks the module {VECTORS}, which Spark loads",
             "install a whole JDK or JRE 17 or newer (Debian: openjdk-17-jre-headless), not one cut down by jlink",
         )
-    return good("java", f"Java {shown[1] if shown else 'of unknown version'} at {command}")
+    return good("java", f"Java {release[1] if release else 'of unknown version'} at {command}")
 
 
 def check_memory(meminfo: Path = Path("/proc/meminfo")) -> Finding:
-    """Whether a server would find the memory that it takes."""
+    """Whether there is enough free memory for a server."""
     try:
         fields = dict(re.findall(r"(\w+):\s+(\d+) kB", meminfo.read_text()))
         free_mb, total_mb = int(fields["MemAvailable"]) // 1024, int(fields["MemTotal"]) // 1024
     except (OSError, KeyError):
         return good("memory", "the system does not say how much is free")
-    said = f"{free_mb:,} MB of {total_mb:,} MB are free"
+    message = f"{free_mb:,} MB of {total_mb:,} MB are free"
     if free_mb < LEAST_FREE_MB:
-        return warn("memory", said, f"end other programs: a server takes about {LEAST_FREE_MB:,} MB")
-    return good("memory", said)
+        return warn("memory", message, f"end other programs: a server takes about {LEAST_FREE_MB:,} MB")
+    return good("memory", message)

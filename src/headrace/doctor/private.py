@@ -15,15 +15,15 @@ OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 def check_private(workspace: Workspace) -> list[Finding]:
     """A warning for each thing that other users can read; none if all is private."""
-    found, settings = [], workspace.folder / SETTINGS_FILE
+    findings, settings = [], workspace.folder / SETTINGS_FILE
     if "token" in tomllib.loads(settings.read_text()) and _mode(settings) & OTHERS:
-        said = f"settings '{settings}' hold the token, and other users can read them (mode {_mode(settings):o})"
-        found.append(warn(CHECK, said, f"chmod 600 '{settings}', then set a new token"))
+        message = f"settings '{settings}' hold the token, and other users can read them (mode {_mode(settings):o})"
+        findings.append(warn(CHECK, message, f"chmod 600 '{settings}', then set a new token"))
     data = workspace.data
     if data.is_dir() and _mode(data) & OTHERS:
-        said = f"data folder '{data}' is open to other users (mode {_mode(data):o})"
-        found.append(warn(CHECK, said, f"chmod 700 '{data}'"))
-    return found
+        message = f"data folder '{data}' is open to other users (mode {_mode(data):o})"
+        findings.append(warn(CHECK, message, f"chmod 700 '{data}'"))
+    return findings
 
 
 def _mode(path: Path) -> int:

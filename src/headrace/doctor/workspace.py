@@ -24,7 +24,7 @@ FULL_BYTES = 100_000_000
 
 
 def check_workspace(workspace: Workspace) -> list[Finding]:
-    """What `headrace up` needs before it looks at any data."""
+    """What `headrace up` needs before it reads any data."""
     return [
         check_disk(workspace.data),
         check_folders(workspace),
@@ -35,25 +35,25 @@ def check_workspace(workspace: Workspace) -> list[Finding]:
 
 
 def check_disk(folder: Path) -> Finding:
-    """Whether there is room where the data lies."""
+    """Whether there is enough disk space for the data."""
     usage = shutil.disk_usage(_nearest(folder))
-    said = f"{usage.free / 1e9:,.1f} GB of {usage.total / 1e9:,.1f} GB are free at '{folder}'"
+    message = f"{usage.free / 1e9:,.1f} GB of {usage.total / 1e9:,.1f} GB are free at '{folder}'"
     fix = "free space, or set `data` in headrace.toml to a larger disk and move the folder there"
     if usage.free < FULL_BYTES:
-        return bad("disk", said, fix)
+        return bad("disk", message, fix)
     if usage.free < LEAST_FREE_BYTES or usage.free < LEAST_FREE_SHARE * usage.total:
-        return warn("disk", said, fix)
-    return good("disk", said)
+        return warn("disk", message, fix)
+    return good("disk", message)
 
 
 def check_folders(workspace: Workspace) -> Finding:
     """Whether files can be written in each folder, by writing one."""
-    tried: set[Path] = set()
+    folders: set[Path] = set()
     for folder in _folders(workspace.data):
         nearest = _nearest(folder)
-        if nearest in tried:
+        if nearest in folders:
             continue
-        tried.add(nearest)
+        folders.add(nearest)
         try:
             with tempfile.NamedTemporaryFile(dir=nearest, prefix=".doctor-") as file:
                 file.write(b"written")
@@ -65,11 +65,11 @@ def check_folders(workspace: Workspace) -> Finding:
                 f"folder '{nearest}' cannot be written: {error.strerror or error}",
                 "make room" if error.errno == errno.ENOSPC else f"change the owner: chown -R $USER '{nearest}'",
             )
-    return good("folders", f"files can be written in {many(len(tried), 'folder')}")
+    return good("folders", f"files can be written in {many(len(folders), 'folder')}")
 
 
 def _folders(data: Path) -> Iterator[Path]:
-    """The data folder first: what lies in it may not even be seen if that is another user's."""
+    """The data folder first: if it belongs to another user, the others may not be visible."""
     yield data
     yield from (data / name for name in ("journal", "lake", "store", "logs", "scratch"))
     for kind in ("journal", "lake"):
@@ -77,7 +77,7 @@ def _folders(data: Path) -> Iterator[Path]:
 
 
 def check_lease(workspace: Workspace) -> Finding:
-    """Who holds the workspace."""
+    """Which process holds the workspace."""
     holder = read_holder(workspace.lease_file)
     if holder is None:
         if workspace.lease_file.exists():
@@ -107,7 +107,7 @@ def check_port(workspace: Workspace) -> Finding:
     if holder and holder.url:
         return good("port", f"{holder.url} is this workspace's own server")
     if settings.port == 0:
-        return good("port", "any free one is taken")
+        return good("port", "a free port is chosen")
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -128,23 +128,23 @@ def check_port(workspace: Workspace) -> Finding:
 def check_definitions(workspace: Workspace) -> list[Finding]:
     """Whether the definitions load, and whether they are what runs."""
     try:
-        wanted = load(workspace.definitions)
+        catalog = load(workspace.definitions)
     except DefinitionErrors as errors:
         return [Finding.of("definitions", error) for error in errors.errors]
     except HeadraceError as error:
         return [Finding.of("definitions", error)]
-    if not len(wanted):
-        said, fix = f"'{workspace.definitions}' declares nothing", "`headrace init --from FILE` writes a definition"
-        return [warn("definitions", said, fix)]
-    loaded = good(
-        "definitions", f"{many(len(wanted.streams), 'stream')} and {many(len(wanted.views), 'view')} declared"
+    if not len(catalog):
+        message, fix = f"'{workspace.definitions}' declares nothing", "`headrace init --from FILE` writes a definition"
+        return [warn("definitions", message, fix)]
+    summary = good(
+        "definitions", f"{many(len(catalog.streams), 'stream')} and {many(len(catalog.views), 'view')} declared"
     )
-    return [loaded, _check_changes(workspace, wanted)]
+    return [summary, _check_changes(workspace, catalog)]
 
 
-def _check_changes(workspace: Workspace, wanted: Catalog) -> Finding:
+def _check_changes(workspace: Workspace, catalog: Catalog) -> Finding:
     try:
-        plan = compare(read_running(workspace.catalog_file), wanted)
+        plan = compare(read_running(workspace.catalog_file), catalog)
     except HeadraceError as error:
         return Finding.of("changes", error)
     if plan.empty:
@@ -171,5 +171,5 @@ def _runs(pid: int) -> bool:
 
 
 def _nearest(folder: Path) -> Path:
-    """The folder, or the first above it that exists: there it would be made."""
+    """The folder, or the first above it that exists: where it would be created."""
     return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())

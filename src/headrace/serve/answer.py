@@ -46,7 +46,7 @@ class Answer:
 
     def arrow(self) -> pa.Table:
         """The rows as an Arrow table."""
-        import pyarrow as pa  # 0.1 s, which whoever only reads rows need not wait for
+        import pyarrow as pa  # takes 0.1 s to import, and only this method needs it
 
         from headrace.parse.schema import arrow_type
 
@@ -92,31 +92,31 @@ class Answer:
         return rows
 
     @classmethod
-    def from_dict(cls, shown: Mapping[str, Any]) -> Answer:
+    def from_dict(cls, content: Mapping[str, Any]) -> Answer:
         """The answer from the output of `as_dict`."""
-        columns = tuple((column["name"], parse_type(column["type"])) for column in shown["columns"])
+        columns = tuple((column["name"], parse_type(column["type"])) for column in content["columns"])
         decoders = [(name, decoder(of)) for name, of in columns]
         values = [
             tuple(row[name] if row[name] is None or decode is None else decode(row[name]) for name, decode in decoders)
-            for row in shown["rows"]
+            for row in content["rows"]
         ]
-        as_of = shown["as_of"]
+        as_of = content["as_of"]
         newest = as_of["newest_event"]
         return cls(
-            view=shown["view"],
-            version=shown["version"],
+            view=content["view"],
+            version=content["version"],
             columns=columns,
             values=values,
-            next_cursor=shown["next_cursor"],
-            more_rows=shown["more_rows"],
+            next_cursor=content["next_cursor"],
+            more_rows=content["more_rows"],
             commits=as_of["commits"],
             newest_event=datetime.fromisoformat(newest) if newest else None,
             at=datetime.fromisoformat(as_of["at"]),
-            freshness_ms=shown["freshness_ms"],
-            freshness_reason=shown["freshness_reason"],
-            events=shown["events"],
-            corrections=shown["corrections"],
-            approximate=shown["approximate"],
-            windows=shown["windows"],
-            stalled=shown["stalled"],
+            freshness_ms=content["freshness_ms"],
+            freshness_reason=content["freshness_reason"],
+            events=content["events"],
+            corrections=content["corrections"],
+            approximate=content["approximate"],
+            windows=content["windows"],
+            stalled=content["stalled"],
         )

@@ -16,18 +16,18 @@ VERSION, TIMESTAMP = "version_as_of", "timestamp_as_of"
 
 @dataclass(frozen=True)
 class AsOf:
-    """What a view said when commits [0, commits) were in it, or those made by a time. One of them is given."""
+    """The state of a view with commits [0, commits), or with those made by a time. Exactly one of them is set."""
 
     commits: int | None = None
     time: datetime | None = None
 
     def parameters(self) -> dict[str, Any]:
-        """The parameters of a question that say so."""
+        """The parameters of a question for this state."""
         return {VERSION: self.commits, TIMESTAMP: iso(self.time) if self.time else None}
 
 
 def read_as_of(version: Any, timestamp: Any) -> AsOf | None:
-    """From Python values or text. Unlike other parameters an empty one is given: it would be taken for the present."""
+    """From Python values or text. An empty value is an error, unlike that of other parameters, and not the present."""
     has_version, has_timestamp = version is not None, timestamp is not None
     if has_version and has_timestamp:
         raise QuestionError(

@@ -1,4 +1,4 @@
-"""The cell of a view that a question means: checked against the version that answers."""
+"""The cell of a view that a question is about, checked against the version that answers."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ class Cell:
         return Question(view, where, start=bounds[0], end=bounds[1], window_ms=size_ms, every_ms=size_ms)
 
     def window_at(self, ms: int) -> tuple[int, int] | None:
-        """The last of the windows that hold this time; None where there is none."""
+        """The last window that contains this time; None if there is none."""
         assert self.windows is not None, "a view without window has no times"
         start = ms // self.windows.every_ms * self.windows.every_ms
         return (start, start + self.windows.size_ms) if ms < start + self.windows.size_ms else None
 
 
-def find_cell(asked: CellQuestion, version: Version) -> Cell:
-    """The cell that is meant; raises QuestionError where the view has no such cell."""
+def find_cell(question: CellQuestion, version: Version) -> Cell:
+    """The cell of a question; raises QuestionError if the view has no such cell."""
     view = version.view
-    question = Question(
-        asked.view, (asked.key,) if asked.key else (), window_ms=asked.window_ms, every_ms=asked.every_ms
+    row_question = Question(
+        question.view, (question.key,) if question.key else (), window_ms=question.window_ms, every_ms=question.every_ms
     )
-    planned = plan(question, version)
-    key = planned.where[0] if planned.where else {}
+    read_plan = plan(row_question, version)
+    key = read_plan.where[0] if read_plan.where else {}
     missing = [name.name for name in view.keys if name.name not in key]
     if missing:
         raise QuestionError(
@@ -55,46 +55,46 @@ def find_cell(asked: CellQuestion, version: Version) -> Cell:
             expected=", ".join(f"{each.name}=…" for each in view.keys),
             fix=r"NULL is written \N",
         )
-    if planned.windows is None:
-        if asked.at is not None:
+    if read_plan.windows is None:
+        if question.at is not None:
             raise QuestionError(
                 f"view '{view.name}' has no window, so it takes no at", expected="the keys of the cell only"
             )
         return Cell(key, None, None, None)
-    cell = Cell(key, planned.windows, None, None)
-    ms = _at_ms(asked, version)
-    found = cell.window_at(ms)
-    if found is None:
-        next_ms = (ms // planned.windows.every_ms + 1) * planned.windows.every_ms
+    cell = Cell(key, read_plan.windows, None, None)
+    ms = _at_ms(question, version)
+    window = cell.window_at(ms)
+    if window is None:
+        next_ms = (ms // read_plan.windows.every_ms + 1) * read_plan.windows.every_ms
         raise QuestionError(
             f"no window of view '{view.name}' holds that time",
             found=iso_ms(ms),
-            expected=f"a time before {iso_ms(next_ms - planned.windows.every_ms + planned.windows.size_ms)} "
+            expected=f"a time before {iso_ms(next_ms - read_plan.windows.every_ms + read_plan.windows.size_ms)} "
             f"or from {iso_ms(next_ms)} on",
         )
-    if found[1] > LAST_MS:
+    if window[1] > LAST_MS:
         raise QuestionError(
             f"no window of view '{view.name}' holds that time",
             found=iso_ms(ms),
             expected="a time whose window ends in the year 9999 or before",
         )
-    return Cell(key, planned.windows, *found)
+    return Cell(key, read_plan.windows, *window)
 
 
-def _at_ms(asked: CellQuestion, version: Version) -> int:
+def _at_ms(question: CellQuestion, version: Version) -> int:
     window = version.view.window
-    assert window is not None, "asked of a view with windows"
-    if asked.at is None:
+    assert window is not None, "only for a view with windows"
+    if question.at is None:
         raise QuestionError(
-            f"view '{asked.view}' has windows, and a cell lies in one of them",
+            f"view '{question.view}' has windows, and a cell lies in one of them",
             found="no at",
             expected="at, any time in the window, such as its window_start",
         )
-    if not asked.at.relative:
-        if asked.at.ms < 0:
-            raise QuestionError("no pane holds that time", found=str(asked.at), expected="a time from 1970 on")
-        return asked.at.ms
+    if not question.at.relative:
+        if question.at.ms < 0:
+            raise QuestionError("no pane holds that time", found=str(question.at), expected="a time from 1970 on")
+        return question.at.ms
     if version.newest_us is None:
-        raise QuestionError(f"view '{asked.view}' has no event yet to count from", expected="a time in ISO 8601")
+        raise QuestionError(f"view '{question.view}' has no event yet to count from", expected="a time in ISO 8601")
     newest_end = (version.newest_us // (1000 * window.pane_ms) + 1) * window.pane_ms
-    return max(0, newest_end + min(asked.at.ms, -1))  # 'now' is the end of the newest pane: that pane is meant
+    return max(0, newest_end + min(question.at.ms, -1))  # 'now' is the end of the newest pane, and means that pane

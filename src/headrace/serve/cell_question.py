@@ -68,7 +68,7 @@ class CellQuestion:
     def from_text(cls, view: str, parameters: Iterable[tuple[str, str]]) -> CellQuestion:
         r"""From the parameters of a URL or the options of a command; `key.page=\N` is NULL, as in a question."""
         key: dict[str, str | None] = {}
-        named: dict[str, str] = {}
+        options: dict[str, str] = {}
         for name, text in parameters:
             is_key = name.startswith("key.")
             if not is_key and name not in PARAMETERS:
@@ -77,17 +77,17 @@ class CellQuestion:
                     expected=", ".join(("key.<name>", *PARAMETERS)),
                     fix=did_you_mean(name, PARAMETERS) or f"to name a key write key.{name}=",
                 )
-            if name.removeprefix("key.") in key if is_key else name in named:
+            if name.removeprefix("key.") in key if is_key else name in options:
                 raise QuestionError(f"'{name}' is given twice", fix="a cell has one value of each key; give it once")
             if is_key:
                 key[name.removeprefix("key.")] = read_key(text)
             else:
-                named[name] = text
-        return cls.of(view, key, **named)
+                options[name] = text
+        return cls.of(view, key, **options)
 
     def parameters(self) -> list[tuple[str, str]]:
         """The text that `from_text` reads back, for a URL."""
-        named = {
+        options = {
             "at": _at_text(self.at) if self.at else None,
             "window": self.window_ms and f"{self.window_ms}ms",
             "every": self.every_ms and f"{self.every_ms}ms",
@@ -95,7 +95,7 @@ class CellQuestion:
             "cursor": None if self.cursor is None else str(self.cursor),
         }
         keys = [(f"key.{name}", key_text(value)) for name, value in self.key.items()]
-        return [*keys, *((name, text) for name, text in named.items() if text)]
+        return [*keys, *((name, text) for name, text in options.items() if text)]
 
 
 def _parse_at(value: Any) -> Bound | None:

@@ -1,4 +1,4 @@
-"""`present` for many rows at once, column by column."""
+"""`present` for many rows at once, column by column; beside `present`, which must give the same values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace.types import BOOLEAN, TIMESTAMP, Type
 Arrays = Sequence[pa.Array]
 
 
-def shown_columns(version: Version, plan: ReadPlan) -> list[tuple[str, Type]]:
+def column_types(version: Version, plan: ReadPlan) -> list[tuple[str, Type]]:
     """The columns of `present_columns` and their types. Sums of integers are DECIMAL(38,0), whatever their size."""
     view = version.view
     times = [(name, TIMESTAMP) for name, _ in window_columns(view)]
@@ -26,24 +26,24 @@ def shown_columns(version: Version, plan: ReadPlan) -> list[tuple[str, Type]]:
 
 
 def present_columns(version: Version, plan: ReadPlan, piece: pa.RecordBatch) -> pa.RecordBatch:
-    """Columns of (window start, kept keys, events, corrections, batch events, partials) as a reader sees them."""
+    """Columns of (window start, group keys, events, corrections, batch events, partials) with presented values."""
     keys_end = 1 + len(plan.by)
     start, end, settled = _times(version, plan, piece.column(0))
     bounds = [start if bound == START else end for _, bound in window_columns(version.view)]
-    shown = [*piece.columns[1:keys_end], *bounds]
+    values = [*piece.columns[1:keys_end], *bounds]
     at = keys_end + len(COUNTED)
     for column in version.view.columns:
         width = len(column.aggregate.columns)
-        shown.append(_present(column.aggregate, piece.columns[at : at + width]))
+        values.append(_present(column.aggregate, piece.columns[at : at + width]))
         at += width
-    columns = shown_columns(version, plan)
-    arrays = [array.cast(arrow_type(of)) for array, (_, of) in zip([*shown, settled], columns, strict=True)]
+    columns = column_types(version, plan)
+    arrays = [array.cast(arrow_type(of)) for array, (_, of) in zip([*values, settled], columns, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in columns])
 
 
 def _times(version: Version, plan: ReadPlan, start_ms: pa.Array) -> Arrays:
     count = len(start_ms)
-    if plan.windows is None:  # all time never ends, so it is never settled
+    if plan.windows is None:  # a window over all time has no end, so it is never settled
         never = pa.nulls(count, pa.timestamp("us", "UTC"))
         return never, never, pa.repeat(False, count)
     end_ms = pc.add(start_ms, plan.windows.size_ms)
@@ -59,8 +59,8 @@ def _timestamps(ms: pa.Array) -> pa.Array:
 
 
 def _present(aggregate: Aggregate, partials: Arrays) -> pa.Array:
-    shown = aggregate.present_arrow(partials)
-    if shown is not None:
-        return shown
+    values = aggregate.present_arrow(partials)
+    if values is not None:
+        return values
     rows = zip(*(partial.to_pylist() for partial in partials), strict=True)
     return pa.array((aggregate.present(row) for row in rows), arrow_type(aggregate.type))

@@ -20,14 +20,14 @@ from headrace.types import Type
 
 @dataclass(frozen=True)
 class Cursor:
-    """The bounds of the first page, fixed for the pages behind it, and the last row of this one."""
+    """The bounds of the first page, the same for all later pages, and the last row of this page."""
 
     start_ms: int | None
     end_ms: int | None
-    last: tuple[Value, ...]  # start of the window, then the kept keys
+    last: tuple[Value, ...]  # start of the window, then the group keys
 
     def text(self, question: Question, version: Version, types: Sequence[Type]) -> str:
-        """Opaque to clients; good for any limit, and for as long as the view's definition is the same."""
+        """Opaque to clients; valid for any limit until the view's definition changes."""
         keys = [_apply(encoder(of), value) for of, value in zip(types, self.last[1:], strict=True)]
         fields = [_mark(question), _definition(version), self.start_ms, self.end_ms, self.last[0], *keys]
         return base64.urlsafe_b64encode(orjson.dumps(fields)).decode().rstrip("=")
@@ -63,8 +63,8 @@ def read_cursor(question: Question, version: Version, types: Sequence[Type]) -> 
 
 
 def _mark(question: Question) -> str:
-    asked = replace(question, limit=DEFAULT_LIMIT, cursor=None)
-    return hashlib.sha256(repr(asked).encode()).hexdigest()[:12]
+    identity = replace(question, limit=DEFAULT_LIMIT, cursor=None)
+    return hashlib.sha256(repr(identity).encode()).hexdigest()[:12]
 
 
 def _definition(version: Version) -> str:

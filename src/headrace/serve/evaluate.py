@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from headrace.errors import HeadraceError, NotFoundError, NotReadyError, did_you_mean
@@ -12,15 +14,18 @@ from headrace.serve.answer import Answer
 from headrace.serve.plan import ReadPlan, plan
 from headrace.serve.present import next_cursor, present, result_columns
 from headrace.serve.question import Question
-from headrace.serve.read import Row, count_more, read
 from headrace.serve.times import iso_ms
-from headrace.store.base import Snapshot, Store, Version
+from headrace.serve.windows import COUNTS, slide
+from headrace.store.base import Selection, Snapshot, Store, Version
 
 Freshness = Callable[[Version], tuple[int | None, str | None]]
+Row = tuple[Any, ...]
+BUCKETS_AT_ONCE = 10_000
+MOST_COUNTED = 50_000  # rows of partials; more distinct keys and windows than these are not counted
 
 
 def answer(store: Store, question: Question, freshness: Freshness, now: datetime) -> Answer:
-    """Answer from one snapshot of the store. A view that lags or is stalled answers what it has, and says so."""
+    """Answer from one snapshot of the store. A view that lags or is stalled answers with what it has."""
     with store.snapshot() as snapshot:
         return answer_from(snapshot, find_serving(snapshot, question.view), question, freshness, now)
 
@@ -29,11 +34,11 @@ def answer_from(
     snapshot: Snapshot, version: Version, question: Question, freshness: Freshness, now: datetime
 ) -> Answer:
     """The same from an open snapshot and one of its versions."""
-    planned = plan(question, version)
-    rows = read(snapshot, version, planned, question.limit + 1)
+    read_plan = plan(question, version)
+    rows = read(snapshot, version, read_plan, question.limit + 1)
     page = rows[: question.limit]
-    more = count_more(snapshot, version, planned, page[-1]) if len(rows) > len(page) else 0
-    return _make(question, version, planned, page, more, freshness, now)
+    more = count_more(snapshot, version, read_plan, page[-1]) if len(rows) > len(page) else 0
+    return _build_answer(question, version, read_plan, page, more, freshness, now)
 
 
 def find_serving(snapshot: Snapshot, view: str) -> Version:
@@ -44,43 +49,83 @@ def find_serving(snapshot: Snapshot, view: str) -> Version:
     return version
 
 
-def _make(
+def read(snapshot: Snapshot, version: Version, read_plan: ReadPlan, most: int) -> list[Row]:
+    """Rows of (window start, group keys, events, corrections, batch events, partials), at most `most`."""
+    if read_plan.empty:
+        return []
+    if not read_plan.overlapping:
+        return snapshot.rows(version, read_plan.selection(most))
+    assert read_plan.windows is not None, "only windows overlap"
+    pairs = [part.merge.pair for column in version.view.columns for part in column.aggregate.columns]
+    buckets = _buckets(snapshot, version, read_plan.selection(BUCKETS_AT_ONCE))
+    rows = slide(
+        buckets,
+        read_plan.windows,
+        len(read_plan.by),
+        [*COUNTS, *pairs],
+        read_plan.after,
+        newest_first=read_plan.newest_first,
+    )
+    return list(islice(rows, most))
+
+
+def count_more(
+    snapshot: Snapshot, version: Version, read_plan: ReadPlan, last: Row, most_counted: int = MOST_COUNTED
+) -> int | None:
+    """How many rows follow the last one of a page; None if counting them would take too long."""
+    if read_plan.overlapping:
+        return None  # their windows would have to be composed
+    rest = replace(read_plan, after=last[: 1 + len(read_plan.by)])
+    return snapshot.count_groups(version, rest.selection(None), most_counted)
+
+
+def _buckets(snapshot: Snapshot, version: Version, selection: Selection) -> Iterator[Row]:
+    """All buckets in order, read from the store as they are needed."""
+    while True:
+        rows = snapshot.rows(version, selection)
+        yield from rows
+        if selection.limit is None or len(rows) < selection.limit:
+            return
+        selection = replace(selection, after=rows[-1][: 1 + len(selection.by)])
+
+
+def _build_answer(
     question: Question,
     version: Version,
-    planned: ReadPlan,
+    read_plan: ReadPlan,
     page: list[Row],
     more: int | None,
     freshness: Freshness,
     now: datetime,
 ) -> Answer:
-    shown = present(version, planned, page)
+    presentation = present(version, read_plan, page)
     freshness_ms, reason = freshness(version)
     newest_us = version.newest_us
     return Answer(
         view=question.view,
         version=version.number,
-        columns=result_columns(version.view, planned, shown.wide),
-        values=shown.values,
-        next_cursor=None if more == 0 else next_cursor(question, version, planned, page[-1]),
+        columns=result_columns(version.view, read_plan, presentation.wide),
+        values=presentation.values,
+        next_cursor=None if more == 0 else next_cursor(question, version, read_plan, page[-1]),
         more_rows=more,
         commits=version.commits,
         newest_event=None if newest_us is None else EPOCH + timedelta(microseconds=newest_us),
         at=now,
         freshness_ms=freshness_ms,
         freshness_reason=reason,
-        events={"batch": shown.batch_events, "speed": shown.events - shown.batch_events},
-        corrections=shown.corrections,
+        events={"batch": presentation.batch_events, "speed": presentation.events - presentation.batch_events},
+        corrections=presentation.corrections,
         approximate={c.name: c.aggregate.approximate for c in version.view.columns if c.aggregate.approximate},
-        windows=_understood(planned) if version.view.window else None,
+        windows=_window_bounds(read_plan) if version.view.window else None,
         stalled=version.stalled,
     )
 
 
-def _understood(planned: ReadPlan) -> dict[str, Any]:
-    windows, (start_ms, end_ms) = planned.windows, planned.bounds
-    times = {"start": start_ms, "end": end_ms, "counted_from": planned.counted_from_ms}
-    shown: dict[str, Any] = {name: None if ms is None else iso_ms(ms) for name, ms in times.items()}
-    return {**shown, "window_ms": windows and windows.size_ms, "every_ms": windows and windows.every_ms}
+def _window_bounds(read_plan: ReadPlan) -> dict[str, Any]:
+    windows, (start_ms, end_ms) = read_plan.windows, read_plan.bounds
+    times = {"start": start_ms, "end": end_ms, "counted_from": read_plan.counted_from_ms}
+    bounds: dict[str, Any] = {name: None if ms is None else iso_ms(ms) for name, ms in times.items()}
+    return {**bounds, "window_ms": windows and windows.size_ms, "every_ms": windows and windows.every_ms}
 
 
 def _progress(version: Version) -> str:

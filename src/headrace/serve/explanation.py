@@ -63,9 +63,9 @@ class Explanation:
     def as_dict(self) -> dict[str, Any]:
         """As HTTP and `--json` show it; `from_dict` is the inverse."""
         keys, columns = dict(self.keys), dict(self.columns)
-        shown: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        attributes: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
         return {
-            **shown,
+            **attributes,
             "cell": self.cell.as_dict(),
             "key": _encode(self.key, keys),
             "window_start": _iso(self.window_start),
@@ -80,14 +80,14 @@ class Explanation:
                 }
                 for event in self.events
             ],
-            "columns": _named(self.columns),
-            "keys": _named(self.keys),
+            "columns": _column_list(self.columns),
+            "keys": _column_list(self.keys),
         }
 
     @classmethod
-    def from_dict(cls, shown: Mapping[str, Any]) -> Explanation:
+    def from_dict(cls, content: Mapping[str, Any]) -> Explanation:
         """The explanation from the output of `as_dict`."""
-        keys, columns = _types(shown["keys"]), _types(shown["columns"])
+        keys, columns = _types(content["keys"]), _types(content["columns"])
         events = [
             replace(
                 ExplainedEvent(**event),
@@ -95,20 +95,20 @@ class Explanation:
                 event_time=_time(event["event_time"]),
                 arguments=_decode(event["arguments"], dict(columns)),
             )
-            for event in shown["events"]
+            for event in content["events"]
         ]
-        start, end = shown["window_start"], shown["window_end"]
-        typed = {
-            "cell": Answer.from_dict(shown["cell"]),
-            "key": _decode(shown["key"], dict(keys)),
+        start, end = content["window_start"], content["window_end"]
+        values = {
+            "cell": Answer.from_dict(content["cell"]),
+            "key": _decode(content["key"], dict(keys)),
             "window_start": _time(start) if start else None,
             "window_end": _time(end) if end else None,
-            "nearest": tuple(_time(text) for text in shown["nearest"]),
+            "nearest": tuple(_time(text) for text in content["nearest"]),
             "events": events,
             "columns": columns,
             "keys": keys,
         }
-        return cls(**{**shown, **typed})
+        return cls(**{**content, **values})
 
 
 def _iso(time: datetime | None) -> str | None:
@@ -118,16 +118,16 @@ def _iso(time: datetime | None) -> str | None:
 def _time(text: str) -> datetime:
     decode = decoder(TIMESTAMP)
     assert decode is not None, "times are text in JSON"
-    found: datetime = decode(text)
-    return found
+    time: datetime = decode(text)
+    return time
 
 
-def _named(columns: tuple[tuple[str, Type], ...]) -> list[dict[str, str]]:
+def _column_list(columns: tuple[tuple[str, Type], ...]) -> list[dict[str, str]]:
     return [{"name": name, "type": str(of)} for name, of in columns]
 
 
-def _types(shown: list[dict[str, str]]) -> tuple[tuple[str, Type], ...]:
-    return tuple((column["name"], parse_type(column["type"])) for column in shown)
+def _types(columns: list[dict[str, str]]) -> tuple[tuple[str, Type], ...]:
+    return tuple((column["name"], parse_type(column["type"])) for column in columns)
 
 
 def _encode(values: Mapping[str, Value], types: Mapping[str, Type]) -> dict[str, Any]:

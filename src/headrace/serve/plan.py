@@ -20,7 +20,7 @@ from headrace.types import Type
 
 @dataclass(frozen=True)
 class Windows:
-    """Windows [origin + i * every, … + size); those whose end lies in (start, end] are asked for."""
+    """Windows [origin + i * every, … + size); a question is about those whose end lies in (start, end]."""
 
     size_ms: int
     every_ms: int
@@ -37,12 +37,12 @@ class Windows:
         return math.gcd(self.size_ms, self.every_ms)
 
     def first_ending_after(self, ms: int) -> int:
-        """The start of the first window whose end lies behind this time."""
+        """The start of the first window that ends after this time."""
         return self.origin_ms + ((ms - self.origin_ms - self.size_ms) // self.every_ms + 1) * self.every_ms
 
     @property
     def starts(self) -> tuple[int | None, int | None]:
-        """The first and the last start that a window asked for can have."""
+        """The first and the last start of the requested windows."""
         first = None if self.start_ms is None else self.first_ending_after(self.start_ms)
         last = None if self.end_ms is None else self.first_ending_after(self.end_ms) - self.every_ms
         return first, last
@@ -56,13 +56,13 @@ class Windows:
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """What to read and how to show it."""
+    """What to read and how to present it."""
 
     by: tuple[str, ...]
-    types: tuple[Type, ...]  # of the kept keys
+    types: tuple[Type, ...]  # of the group keys
     where: tuple[Mapping[str, Value], ...]
     windows: Windows | None  # None: one window, over all time or between the bounds
-    bounds: tuple[int | None, int | None]  # start and end of what is asked for, in ms since the epoch
+    bounds: tuple[int | None, int | None]  # start and end of the question, in ms since the epoch
     counted_from_ms: int | None  # what relative bounds were counted from
     after: tuple[Value, ...] | None
     empty: bool  # nothing can match: a relative bound, and no event yet
@@ -79,7 +79,7 @@ class ReadPlan:
             return Selection(self.by, self.where, self.bounds, after=self.after, limit=limit)
         first, last = self.windows.panes
         if self.overlapping and self.after is not None:
-            # The page goes on in this window: buckets on its other side are in none that is left.
+            # The page continues in this window: buckets before it are in no remaining window.
             if self.newest_first:
                 last = self.after[0] + self.windows.size_ms
             else:
@@ -107,26 +107,26 @@ def plan(question: Question, version: Version) -> ReadPlan:
         {name: key_value(name, _check_key(view, name, types), value) for name, value in alternative.items()}
         for alternative in question.where
     )
-    kept = tuple(types[name] for name in by)
-    cursor = read_cursor(question, version, kept) if question.cursor else None
+    key_types = tuple(types[name] for name in by)
+    cursor = read_cursor(question, version, key_types) if question.cursor else None
     after = cursor.last if cursor else None
     if view.window is None:
         _refuse_time(question)
-        return ReadPlan(by, kept, where, None, (None, None), None, after, empty=False)
+        return ReadPlan(by, key_types, where, None, (None, None), None, after, empty=False)
     pane = view.window.pane_ms
     size, every = _spans(question, view.window.size_ms, view.window.slide_ms, pane)
-    asked_relative = any(bound and bound.relative for bound in (question.start, question.end))
+    has_relative = any(bound and bound.relative for bound in (question.start, question.end))
     newest = None if version.newest_us is None else (version.newest_us // (1000 * pane) + 1) * pane
     bounds = (cursor.start_ms, cursor.end_ms) if cursor else _bounds(question, newest or 0, pane)
     return ReadPlan(
         by=by,
-        types=kept,
+        types=key_types,
         where=where,
         windows=None if question.all_time else Windows(size, every, *bounds),
         bounds=bounds,
-        counted_from_ms=newest if asked_relative else None,
+        counted_from_ms=newest if has_relative else None,
         after=after,
-        empty=asked_relative and newest is None,
+        empty=has_relative and newest is None,
         newest_first=question.newest_first,
     )
 
@@ -194,13 +194,13 @@ def _check_key(view: View, name: str, types: Mapping[str, Type]) -> Type:
 
 
 def _refuse_time(question: Question) -> None:
-    asked = {
+    times = {
         "start": question.start,
         "end": question.end,
         "window": question.window_ms,
         "every": question.every_ms,
     }
-    for name, value in asked.items():
+    for name, value in times.items():
         if value is not None:
             raise QuestionError(
                 f"view '{question.view}' has no window, so it takes no {name}",

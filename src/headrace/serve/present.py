@@ -1,4 +1,4 @@
-"""Partials as what a reader sees: typed columns, windows as times, and whether each row is settled."""
+"""Presents partials: typed values, windows as times, and whether each row is settled."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
 
 
 @dataclass(frozen=True)
-class Shown:
-    """Presented rows, and what they add up to."""
+class Presentation:
+    """Presented rows and their totals."""
 
     values: list[Row]
     events: int
@@ -32,8 +32,8 @@ class Shown:
     wide: frozenset[str]  # sums of integers that do not fit BIGINT
 
 
-def present(version: Version, plan: ReadPlan, rows: list[Row]) -> Shown:
-    """Rows of (window start, kept keys, events, corrections, batch events, partials) as a reader sees them."""
+def present(version: Version, plan: ReadPlan, rows: list[Row]) -> Presentation:
+    """Rows of (window start, group keys, events, corrections, batch events, partials) with presented values."""
     keys_end = 1 + len(plan.by)
     at = keys_end + len(COUNTED)
     parts: list[tuple[Aggregate, int, int]] = []
@@ -49,11 +49,11 @@ def present(version: Version, plan: ReadPlan, rows: list[Row]) -> Shown:
         if row[0] not in times:
             times[row[0]] = _window(plan, row[0], settled_ms)
         start, end, settled = times[row[0]]
-        presented = [aggregate.present(row[first:last]) for aggregate, first, last in parts]
-        values.append((*row[1:keys_end], *(start if bound == START else end for bound in bounds), *presented, settled))
+        results = [aggregate.present(row[first:last]) for aggregate, first, last in parts]
+        values.append((*row[1:keys_end], *(start if bound == START else end for bound in bounds), *results, settled))
     wide = _widen(version.view, values, len(plan.by) + len(bounds))
     events, corrections, batch_events = (sum(row[keys_end + at] for row in rows) for at in range(len(COUNTED)))
-    return Shown(values, events, corrections, batch_events, wide)
+    return Presentation(values, events, corrections, batch_events, wide)
 
 
 def result_columns(view: View, plan: ReadPlan, wide: frozenset[str]) -> tuple[tuple[str, Type], ...]:
@@ -71,19 +71,19 @@ def result_columns(view: View, plan: ReadPlan, wide: frozenset[str]) -> tuple[tu
 
 
 def window_columns(view: View) -> list[tuple[str, str]]:
-    """The columns that hold a bound of the window, each with that bound: the two of every view, then its own names."""
+    """The window columns, each with its bound: the two of every view, then the aliases that the view declares."""
     own = [(view.window.start_name, START), (view.window.end_name, END)] if view.window else []
     return [(START, START), (END, END), *((name, bound) for name, bound in own if name)]
 
 
 def next_cursor(question: Question, version: Version, plan: ReadPlan, last: Row) -> str:
-    """The cursor behind the last row of a page."""
+    """The cursor after the last row of a page."""
     return Cursor(*plan.bounds, last[: 1 + len(plan.by)]).text(question, version, plan.types)
 
 
 def _window(plan: ReadPlan, window_ms: int, settled_ms: int | None) -> tuple[Value, Value, bool]:
     start_ms, end_ms = (window_ms, window_ms + plan.windows.size_ms) if plan.windows else plan.bounds
-    # Time without an end is never settled.
+    # A window without an end is never settled.
     settled = end_ms is not None and settled_ms is not None and end_ms <= settled_ms
     return _time(start_ms), _time(end_ms), settled
 
@@ -93,7 +93,7 @@ def _time(ms: int | None) -> Value:
 
 
 def _widen(view: View, values: list[Row], first: int) -> frozenset[str]:
-    """Make Decimals of each sum of integers of which one does not fit BIGINT; their names."""
+    """Convert each sum of integers with a value that does not fit BIGINT to Decimal; returns their names."""
     wide = {}
     for at, column in enumerate(view.columns, first):
         if column.aggregate.narrow_type is not None and any(

@@ -34,13 +34,13 @@ class Question:
     r"""A question to one view.
 
     - `where`: alternatives, each of them key = value for some keys (None asks for NULL).
-    - `by`: the keys to keep, the others are merged; None keeps all, () gives the grand total.
+    - `by`: the keys to group by, the others are merged; None is all keys, () the grand total.
     - `start`, `end`: closed-open bounds. Relative ones ('-1h', 'now') count from the end of the pane
       that holds the newest event, and the answer says when that was. Each must fall on a pane start.
-    - `as_of`: what the view said in that past, instead of now.
-    - `window`, `every`: windows of the one size, one every so often. One of them alone gives
+    - `as_of`: an earlier state of the view, instead of the current one.
+    - `window`, `every`: the size of windows and the interval between them. One of them alone gives
       tumbling windows; neither, the windows that the view declares. Windows are aligned to `start`,
-      else to the epoch; answered are those whose end lies in (start, end] and that hold events.
+      else to the epoch; the answer has those whose end lies in (start, end] and that contain events.
       `all_time` (window 'all') is one window over [start, end), or all time without bounds.
     - `newest_first`: the order of the windows; keys are always in ascending order within one.
     """
@@ -107,23 +107,23 @@ class Question:
         `key.page=\\N` for the text \N. `by=` without a name asks for the grand total.
         """
         keys: dict[str, list[Any]] = {}
-        named: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         for name, text in parameters:
             if name.startswith("key."):
                 keys.setdefault(name.removeprefix("key."), []).append(read_key(text))
             elif name not in PARAMETERS:
                 raise _unknown_parameter(name)
             elif name == "by":
-                named[name] = [*named.get(name, []), *(_names(text) or ())]
-            elif name in named:
+                options[name] = [*options.get(name, []), *(_names(text) or ())]
+            elif name in options:
                 raise QuestionError(f"parameter '{name}' is given twice", fix="give it once")
             else:
-                named[name] = text
-        return cls.of(view, keys or None, **named)
+                options[name] = text
+        return cls.of(view, keys or None, **options)
 
 
 def read_key(text: str) -> str | None:
-    """A key's value as a URL or a command line writes it."""
+    """A key's value from the text of a URL or a command line."""
     return None if text == NULL else text[1:] if text == "\\" + NULL else text
 
 
@@ -139,11 +139,13 @@ def _alternatives(key: Keys | None) -> tuple[Mapping[str, Value], ...]:
     if not key:
         return ()
     alternatives: list[Mapping[str, Value]] = []
-    for one in [key] if isinstance(key, Mapping) else key:
-        if not isinstance(one, Mapping):
-            raise QuestionError("key takes key = value pairs", found=repr(one), expected="such as {'page': '/home'}")
-        choices = [list(v) if isinstance(v, list | tuple | set | frozenset) else [v] for v in one.values()]
-        alternatives += [dict(zip(one, values, strict=True)) for values in itertools.product(*choices)]
+    for mapping in [key] if isinstance(key, Mapping) else key:
+        if not isinstance(mapping, Mapping):
+            raise QuestionError(
+                "key takes key = value pairs", found=repr(mapping), expected="such as {'page': '/home'}"
+            )
+        choices = [list(v) if isinstance(v, list | tuple | set | frozenset) else [v] for v in mapping.values()]
+        alternatives += [dict(zip(mapping, values, strict=True)) for values in itertools.product(*choices)]
         if len(alternatives) > MOST_ALTERNATIVES:
             raise QuestionError(
                 "the question names too many keys at once", expected=f"at most {MOST_ALTERNATIVES}", fix="ask in parts"
@@ -191,9 +193,9 @@ def _limit(limit: Any) -> int:
 
 
 def _unknown_parameter(name: str) -> QuestionError:
-    known = ("key.<name>", *PARAMETERS)
+    names = ("key.<name>", *PARAMETERS)
     return QuestionError(
         f"a question has no parameter '{name}'",
-        expected=", ".join(known),
+        expected=", ".join(names),
         fix=did_you_mean(name, PARAMETERS) or f"to filter by a key write key.{name}=",
     )

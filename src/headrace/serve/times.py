@@ -12,7 +12,7 @@ from headrace.errors import DefinitionError, QuestionError
 from headrace.format import EPOCH, iso
 
 MS = timedelta(milliseconds=1)
-LAST_MS = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MS  # that a time can be
+LAST_MS = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MS  # the last time that Python can represent
 TIMES = "ISO 8601, such as '2026-03-01T12:00:00Z' (no zone is UTC), or a time before the newest event, such as '-1h'"
 _RELATIVE = re.compile(r"-\s*(.+)")
 
@@ -29,7 +29,7 @@ class Bound:
 
 
 def iso_ms(ms: int) -> str:
-    """Ms since the epoch in ISO 8601; a number that no calendar holds is shown as it is."""
+    """Ms since the epoch in ISO 8601; a number outside of the calendar is shown as it is."""
     try:
         return iso(EPOCH + ms * MS)
     except OverflowError:
@@ -107,7 +107,7 @@ def _whole_ms(name: str, since: timedelta) -> int:
 
 def _refuse(name: str, value: Any) -> QuestionError:
     fix = None
-    if str(value).isdigit():  # an epoch: whether in s or ms is a guess that we leave to the asker
+    if str(value).isdigit():  # since the epoch, in s or ms: that is a guess, so it is only suggested
         as_ms = int(value) if int(value) > 10**11 else int(value) * 1000
         fix = f"if it counts from 1970, write '{iso_ms(as_ms)}'"
     return QuestionError(f"{name} is not a time", found=repr(value), expected=TIMES, fix=fix)

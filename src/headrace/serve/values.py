@@ -46,12 +46,12 @@ def key_value(key: str, of: Type, value: Any) -> Value:
 
 
 def encoder(of: Type) -> Callable[[Value], Any] | None:
-    """What makes JSON of a value that is not None; None if it is JSON as it stands."""
+    """The function that converts a value other than None to JSON; None if no conversion is needed."""
     return _ENCODERS.get(of.name)
 
 
 def decoder(of: Type) -> Callable[[Any], Value] | None:
-    """What gives back the value that `encoder` took."""
+    """The inverse of `encoder`."""
     return _DECODERS.get(of.name)
 
 

@@ -1,4 +1,4 @@
-"""Windows that overlap, composed from buckets in one sweep over time.
+"""Overlapping windows, composed from buckets in one sweep over time.
 
 Each key slides by two stacks: amortised one merge per bucket and window, and only associativity
 is used, so any aggregate can slide.
@@ -21,7 +21,7 @@ COUNTS: tuple[Pair, ...] = (SUM.pair,) * len(COUNTED)
 
 
 class Merger:
-    """Merges rows column by column, None the identity of each."""
+    """Merges rows column by column; None is the identity element."""
 
     def __init__(self, pairs: Sequence[Pair]) -> None:
         self._pairs = tuple(pairs)
@@ -42,15 +42,15 @@ class Sliding:
         self._merge = merge
         self._front: list[tuple[int, Row]] = []  # oldest last, each merged with all younger ones here
         self._back: list[tuple[int, Row]] = []
-        self._back_merged: Row | None = None
+        self._back_total: Row | None = None
 
     def push(self, bucket: int, row: Row) -> None:
         """Add the row of a later bucket."""
         self._back.append((bucket, row))
-        self._back_merged = self._merge(self._back_merged, row)
+        self._back_total = self._merge(self._back_total, row)
 
     def drop_before(self, bucket: int) -> None:
-        """Forget the rows of buckets before this one."""
+        """Remove the rows of buckets before this one."""
         while True:
             if not self._front:
                 self._turn()
@@ -62,17 +62,17 @@ class Sliding:
         return bool(self._front or self._back)
 
     def _turn(self) -> None:
-        merged: Row | None = None
+        total: Row | None = None
         while self._back:
             bucket, row = self._back.pop()
-            merged = self._merge(row, merged)
-            assert merged is not None, "a row was merged in"
-            self._front.append((bucket, merged))
-        self._back_merged = None
+            total = self._merge(row, total)
+            assert total is not None, "a row was merged in"
+            self._front.append((bucket, total))
+        self._back_total = None
 
-    def merged(self) -> Row | None:
+    def total(self) -> Row | None:
         """The merge of all rows; None if there is none."""
-        return self._merge(self._front[-1][1] if self._front else None, self._back_merged)
+        return self._merge(self._front[-1][1] if self._front else None, self._back_total)
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def slide(
 ) -> Iterator[Row]:
     """Rows of (window start, keys, merged columns), ordered by window and keys, from buckets in the same order.
 
-    `width` keys follow the bucket in each row. Rows up to and with `after` are left out.
+    `width` keys follow the bucket in each row. Rows up to and including `after` are omitted.
     """
     if not newest_first:
         yield from _slide(buckets, Sweep.forwards(windows), width, Merger(pairs), after)
@@ -138,7 +138,7 @@ def _slide(
     while active or ahead is not None:
         if not active and ahead is not None:
             window = sweep.next(ahead[0], window)
-        assert window is not None, "a window was chosen when the first row came"
+        assert window is not None, "the first row sets the window"
         if sweep.last is not None and window > sweep.last:
             return
         end = window + sweep.size
@@ -152,9 +152,9 @@ def _slide(
             ahead = next(rows, None)
         ordered = ordered or sorted(active)
         for place in ordered:
-            merged = active[place].merged()
-            if merged is not None and (skipped is None or (window, place) > skipped):
-                yield (window, *active[place].keys, *merged)
+            total = active[place].total()
+            if total is not None and (skipped is None or (window, place) > skipped):
+                yield (window, *active[place].keys, *total)
         window += sweep.every
         for place in ordered:
             active[place].drop_before(window)

@@ -1,4 +1,4 @@
-"""The answer to SQL over views: an Arrow table, and how fresh the views were that it was made from."""
+"""The answer to SQL over views: an Arrow table, and the freshness of the views that it was computed from."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.aggregate import Value
 from headrace.format import iso
 from headrace.sql.years import within_years
 
-OURS = {
+TYPE_NAMES = {
     "VARCHAR": "STRING",
     "INTEGER": "INT",
     "BLOB": "BINARY",
@@ -25,8 +25,8 @@ OURS = {
 }
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 ALL_ROWS: Literal["all"] = "all"
-SqlLimit = int | Literal["all"] | None  # most rows of an answer; None: a page for people
-STANDING = b"headrace"  # where Arrow's own metadata keeps what the rows stand for
+SqlLimit = int | Literal["all"] | None  # maximum number of rows; None: the default limit
+METADATA = b"headrace"  # key of the answer's metadata in the metadata of an Arrow schema
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,11 @@ class SqlAnswer:
         names = [name for name, _ in self.columns]
         columns = [[_json_value(value) for value in column.to_pylist()] for column in self.table.columns]
         rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-        return {"rows": rows, **self._standing()}
+        return {"rows": rows, **self._metadata()}
 
     def as_arrow(self) -> bytes:
         """The answer as one Arrow stream; `from_arrow` is the inverse."""
-        table = self.table.replace_schema_metadata({STANDING: orjson.dumps(self._standing())})
+        table = self.table.replace_schema_metadata({METADATA: orjson.dumps(self._metadata())})
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as stream:
             stream.write_table(table)
@@ -77,21 +77,21 @@ class SqlAnswer:
     def from_arrow(cls, content: bytes) -> SqlAnswer:
         """The answer from the output of `as_arrow`."""
         table = pa.ipc.open_stream(content).read_all()
-        standing = orjson.loads((table.schema.metadata or {})[STANDING])
+        metadata = orjson.loads((table.schema.metadata or {})[METADATA])
         return cls(
-            columns=tuple((column["name"], column["type"]) for column in standing["columns"]),
+            columns=tuple((column["name"], column["type"]) for column in metadata["columns"]),
             table=table.replace_schema_metadata(None),
-            truncated=standing["truncated"],
-            more_rows=standing["more_rows"],
-            views=standing["views"],
-            commits=standing["as_of"]["commits"],
-            at=standing["as_of"]["at"],
-            freshness_ms=standing["freshness_ms"],
-            freshness_reason=standing["freshness_reason"],
-            took_ms=standing["took_ms"],
+            truncated=metadata["truncated"],
+            more_rows=metadata["more_rows"],
+            views=metadata["views"],
+            commits=metadata["as_of"]["commits"],
+            at=metadata["as_of"]["at"],
+            freshness_ms=metadata["freshness_ms"],
+            freshness_reason=metadata["freshness_reason"],
+            took_ms=metadata["took_ms"],
         )
 
-    def _standing(self) -> dict[str, Any]:
+    def _metadata(self) -> dict[str, Any]:
         return {
             "columns": [{"name": name, "type": of} for name, of in self.columns],
             "truncated": self.truncated,
@@ -105,19 +105,19 @@ class SqlAnswer:
 
 
 def make_table(pieces: Sequence[pa.RecordBatch], schema: pa.Schema, types: Sequence[str]) -> tuple[pa.Table, list[str]]:
-    """The result with each name once, and whole numbers beyond 64 bits only where a value is; and its types."""
+    """The result with unique column names and integers narrowed to BIGINT where all values fit; and its types."""
     table = within_years(pa.Table.from_batches(pieces, schema))
     names = _distinct(schema.names)
-    columns, shown = [], []
+    columns, type_names = [], []
     for column, of in zip(table.columns, types, strict=True):
         if of in ("HUGEINT", "UHUGEINT", "UBIGINT"):
-            column, of = _narrowed(column)
+            column, of = _narrow(column)
         columns.append(column)
-        shown.append(OURS.get(of, of))
-    return pa.Table.from_arrays(columns, names=names), shown
+        type_names.append(TYPE_NAMES.get(of, of))
+    return pa.Table.from_arrays(columns, names=names), type_names
 
 
-def _narrowed(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, str]:
+def _narrow(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, str]:
     try:
         return column.cast(pa.int64()), "BIGINT"
     except pa.ArrowInvalid:
@@ -125,17 +125,17 @@ def _narrowed(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, str]:
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    made: dict[str, None] = {}
+    unique_names: dict[str, None] = {}
     for name in names:
         unique, number = name, 1
-        while unique in made:
+        while unique in unique_names:
             unique, number = f"{name}_{number}", number + 1
-        made[unique] = None
-    return list(made)
+        unique_names[unique] = None
+    return list(unique_names)
 
 
 def _json_value(value: Any) -> Any:
-    """JSON of any value that SQL gives; what JSON has no form for is text."""
+    """Any SQL value as JSON; values without a JSON form become text."""
     match value:
         case None | bool() | str():
             return value

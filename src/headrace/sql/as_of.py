@@ -1,6 +1,7 @@
 """Extracts VERSION AS OF and TIMESTAMP AS OF from a query before DuckDB parses it.
 
-`traffic VERSION AS OF 12` becomes a table of that very name, in quotes. Only in the child: it reads what people wrote.
+`traffic VERSION AS OF 12` becomes a table with this text as its quoted name. Runs only in the child process, as
+everything that reads SQL of users.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import duckdb
 
 from headrace.errors import QuestionError
 from headrace.serve.as_of import read_as_of
-from headrace.sql.check import Refused
+from headrace.sql.check import QueryError
 
 KINDS = ("VERSION", "TIMESTAMP")
 LITERALS = (duckdb.token_type.numeric_const, duckdb.token_type.string_const)
@@ -37,7 +38,7 @@ class _Token:
     def end(self) -> int:
         return self.start + len(self.text.encode())
 
-    def says(self, word: str) -> bool:
+    def is_keyword(self, word: str) -> bool:
         return self.kind == duckdb.token_type.keyword and self.text.upper() == word
 
     @property
@@ -46,7 +47,7 @@ class _Token:
         return self.text[1:-1].replace('""', '"') if self.text.startswith('"') else self.text
 
 
-def take_apart(query: str) -> tuple[str, list[AsOfTable]]:
+def extract_as_of(query: str) -> tuple[str, list[AsOfTable]]:
     """The query with a plain table for each AS OF that it names, and these tables."""
     tokens, raw = _tokens(query), query.encode()
     tables: dict[str, AsOfTable] = {}
@@ -57,30 +58,30 @@ def take_apart(query: str) -> tuple[str, list[AsOfTable]]:
         value = _value(raw, tokens[at + 4 : at + 6])
         as_of = _as_of_table(tokens[at], tokens[at + 1], value)
         tables[as_of.table] = as_of
-        behind = [token for token in tokens[at + 5 :] if token.start >= value.end]
-        alias = b"" if _has_alias(behind) else f" AS {quoted(as_of.view)}".encode()
+        following = [token for token in tokens[at + 5 :] if token.start >= value.end]
+        alias = b"" if _has_alias(following) else f" AS {quoted(as_of.view)}".encode()
         plain += raw[rest : tokens[at].start] + quoted(as_of.table).encode() + alias
         rest = value.end
     return (plain + raw[rest:]).decode(), list(tables.values())
 
 
 def _is_as_of(tokens: list[_Token]) -> bool:
-    """Whether a name, VERSION or TIMESTAMP, AS, OF and something follow on each other.
+    """Whether the tokens are a name, VERSION or TIMESTAMP, AS, OF and a value.
 
-    A word that SQL knows may be the name of a view only in front of a value: `SELECT version AS of FROM t` is none.
+    A keyword is the name of a view only if a literal follows: `SELECT version AS of FROM t` is not AS OF.
     """
     name, kind, *words, value = tokens
     if kind.kind != duckdb.token_type.keyword or kind.text.upper() not in KINDS:
         return False
-    if not (words[0].says("AS") and words[1].says("OF")):
+    if not (words[0].is_keyword("AS") and words[1].is_keyword("OF")):
         return False
     if name.kind == duckdb.token_type.identifier:
         return True
-    return name.kind == duckdb.token_type.keyword and not name.says("FROM") and value.kind in LITERALS
+    return name.kind == duckdb.token_type.keyword and not name.is_keyword("FROM") and value.kind in LITERALS
 
 
 def _value(raw: bytes, tokens: list[_Token]) -> _Token:
-    """What follows OF: a literal, a sign and a number, or whatever else stands there."""
+    """What follows OF: a literal, a sign and a number, or any other token."""
     first = tokens[0]
     if first.text in ("-", "+") and len(tokens) > 1 and tokens[1].kind == duckdb.token_type.numeric_const:
         return _Token(first.start, raw[first.start : tokens[1].end].decode(), tokens[1].kind)
@@ -88,29 +89,29 @@ def _value(raw: bytes, tokens: list[_Token]) -> _Token:
 
 
 def _as_of_table(name: _Token, kind: _Token, value: _Token) -> AsOfTable:
-    """The table that is meant; a wrong value is refused as `ask` refuses it."""
+    """The table of an AS OF; a wrong value is refused with the message of `ask`."""
     text = value.text.strip("'") if value.text.startswith("'") else value.text
     is_version = kind.text.upper() == "VERSION"
     version, timestamp = (text, None) if is_version else (None, text)
     try:
         read_as_of(version, timestamp)
     except QuestionError as error:
-        raise Refused(error.message, found=error.found, expected=error.expected, fix=error.fix) from error
+        raise QueryError(error.message, found=error.found, expected=error.expected, fix=error.fix) from error
     table = f"{name.name} {kind.text.upper()} AS OF {value.text}"
     return AsOfTable(table, name.name, version, timestamp)
 
 
 def _has_alias(tokens: list[_Token]) -> bool:
-    return bool(tokens) and (tokens[0].says("AS") or tokens[0].kind == duckdb.token_type.identifier)
+    return bool(tokens) and (tokens[0].is_keyword("AS") or tokens[0].kind == duckdb.token_type.identifier)
 
 
 def _tokens(query: str) -> list[_Token]:
     """DuckDB's tokens, so that text in strings and comments is not matched."""
-    raw, found = query.encode(), duckdb.tokenize(query)
-    ends = [*(start for start, _ in found[1:]), len(raw)]
+    raw, positions = query.encode(), duckdb.tokenize(query)
+    ends = [*(start for start, _ in positions[1:]), len(raw)]
     tokens = [
         _Token(start, raw[start:end].decode(errors="replace").rstrip(), kind)
-        for (start, kind), end in zip(found, ends, strict=False)  # a query without tokens has an end all the same
+        for (start, kind), end in zip(positions, ends, strict=False)  # a query without tokens still has an end
     ]
     return [token for token in tokens if token.kind != duckdb.token_type.comment]
 

@@ -1,6 +1,6 @@
 """Checks SQL: one SELECT over tables by name, without functions that access anything outside the query.
 
-It is the first fence, not the only one: the database has no way out even if something passes here.
+This is the first barrier, not the only one: the database cannot access anything even if a query passes here.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import duckdb
 import orjson
 
 LONGEST_BYTES = 100_000
-# Of the functions that give tables, those that make them from their arguments. All others read files,
-# settings or the catalogue, or run SQL from text, which nobody has checked.
+# Table functions that only use their arguments. All others read files, settings or the catalog, or run SQL
+# from text, which would not be checked.
 TABLE_FUNCTIONS = {"range", "generate_series", "unnest", "repeat", "repeat_row", "json_each", "json_tree"}
-# DuckDB calls a statement a SELECT even if a part of it in WITH deletes, inserts or copies to a file.
+# DuckDB reports a statement as SELECT even if a part in WITH deletes, inserts or copies to a file.
 READING_NODES = {"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"}
 REFUSED = {"current_setting", "getenv", "getvariable", "json_serialize_plan", "write_log", "query", "query_table"}
 REFUSED_PREFIXES = (
@@ -35,55 +35,55 @@ HARMLESS = {"pg_typeof", "pg_size_pretty", "pg_sleep"}
 EXAMPLE = "such as SELECT page, sum(hits) FROM traffic GROUP BY page"
 
 
-class Refused(Exception):
-    """The query is not taken, and why."""
+class QueryError(Exception):
+    """The query is refused; `fields` are those of the error that the user sees."""
 
     def __init__(self, message: str, *, found: str | None = None, expected: str | None = None, fix: str | None = None):
         super().__init__(message)
-        self.said = {"message": message, "found": found, "expected": expected, "fix": fix}
+        self.fields = {"message": message, "found": found, "expected": expected, "fix": fix}
 
 
 @dataclass(frozen=True)
 class Tables:
-    """The names in a query: of tables, and those that the query itself gives to parts of it."""
+    """The names in a query: of tables, and of its own common table expressions."""
 
-    named: list[str]
+    names: list[str]
     own: list[str]
 
 
 def check(connection: duckdb.DuckDBPyConnection, query: str) -> Tables:
-    """The tables that the query names; raises Refused for what is not one SELECT, and DuckDB's own errors."""
+    """The tables that the query names; raises QueryError unless it is one SELECT, and DuckDB's own errors."""
     statements = connection.extract_statements(query)
     if len(statements) != 1:
-        raise Refused("one statement at a time", found=f"{len(statements)} statements", expected=EXAMPLE)
+        raise QueryError("one statement at a time", found=f"{len(statements)} statements", expected=EXAMPLE)
     kind = statements[0].type.name
     if kind != "SELECT":
-        raise Refused("only SELECT is supported: views change only by events", found=kind, expected=EXAMPLE)
-    ((said,),) = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
+        raise QueryError("only SELECT is supported: views change only by events", found=kind, expected=EXAMPLE)
+    ((serialized,),) = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
     try:
-        tree = orjson.loads(said)
-    except orjson.JSONDecodeError as error:  # its depth has a limit, which no query of a person reaches
-        raise Refused("the query is nested too deeply", fix="give parts of it names, in WITH") from error
+        tree = orjson.loads(serialized)
+    except orjson.JSONDecodeError as error:  # the depth of JSON is limited; handwritten queries do not reach it
+        raise QueryError("the query is nested too deeply", fix="give parts of it names, in WITH") from error
     if tree.get("error", True):
-        raise Refused("only a plain SELECT is supported", found=str(tree.get("error_message")), expected=EXAMPLE)
-    named: dict[str, None] = {}
+        raise QueryError("only a plain SELECT is supported", found=str(tree.get("error_message")), expected=EXAMPLE)
+    names: dict[str, None] = {}
     own: dict[str, None] = {}
     for node in _nodes(tree):
         _check_function(node)
         kind = str(node.get("type"))
         if kind.endswith("_NODE") and kind not in READING_NODES:
-            raise Refused("only SELECT is supported, also in WITH", found=kind.split("_")[0], expected=EXAMPLE)
+            raise QueryError("only SELECT is supported, also in WITH", found=kind.split("_")[0], expected=EXAMPLE)
         if kind == "BASE_TABLE":
-            named[_table(node)] = None
+            names[_table(node)] = None
         elif kind == "SHOW_REF" and node.get("query") is None:
-            raise Refused("catalog tables cannot be queried", found="SHOW", fix="`headrace views` lists the views")
+            raise QueryError("catalog tables cannot be queried", found="SHOW", fix="`headrace views` lists the views")
         for entry in (node.get("cte_map") or {}).get("map", ()):
             own[entry["key"]] = None
-    return Tables(list(named), list(own))
+    return Tables(list(names), list(own))
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    """Every object in the parsed query, without recursion: queries nest as deep as their writer likes."""
+    """Every object in the parsed query, without recursion, since queries may be nested deeply."""
     rest = [tree]
     while rest:
         node = rest.pop()
@@ -106,18 +106,18 @@ def _check_function(node: dict[str, Any]) -> None:
             raise _refused_function(name)
 
 
-def _refused_function(name: str) -> Refused:
-    return Refused(
+def _refused_function(name: str) -> QueryError:
+    return QueryError(
         f"function '{name}' is not allowed here",
         expected="functions of values; tables are the views, and what " + ", ".join(sorted(TABLE_FUNCTIONS)) + " make",
     )
 
 
 def _table(node: dict[str, Any]) -> str:
-    """The name of a view; a schema or database in front of it would be one of the catalogue's."""
+    """The name of a view; a schema or database in front of it would refer to the catalog."""
     path = (node.get("qualified_name") or {}).get("path") or [node.get("table_name")]
     if len(path) != 1 or node.get("schema_name") or node.get("catalog_name"):
-        raise Refused(
+        raise QueryError(
             f"table '{'.'.join(map(str, path))}' does not exist",
             expected="the name of a view, without a schema in front of it",
             fix="`headrace views` lists them; a name with a dot in it needs double quotes",

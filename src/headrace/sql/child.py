@@ -1,6 +1,6 @@
 """The process that runs a user's SELECT: receives the views over its socket, sandboxes itself, answers, exits.
 
-Started as `python -m headrace.sql.child` with that socket as standard input. It takes queries until one has run.
+Started as `python -m headrace.sql.child` with that socket as standard input. It accepts queries until one has run.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from headrace.sql.as_of import take_apart
-from headrace.sql.check import Refused, check
-from headrace.sql.limits import close_doors, limit_from_start, limit_query, rest
+from headrace.sql.as_of import extract_as_of
+from headrace.sql.check import QueryError, check
+from headrace.sql.limits import clear_time_limit, forbid_opening, limit_from_start, limit_query
 from headrace.sql.load import load_view
-from headrace.sql.wire import END, FORGET, RUN, SAY, SCHEMA, BrokenFrameError, Wire
+from headrace.sql.wire import END, FORGET, JSON, RUN, SCHEMA, BrokenFrameError, Wire
 
 LARGEST_FRAME = 1 << 30
 ROWS_AT_ONCE = 2_048
-COUNTING_S = 0.2  # that rows which are not sent may be counted for
-CLOSED = {
+COUNTING_S = 0.2  # time limit for counting rows that are not sent
+SANDBOX = {
     "enable_external_access": "false",
     "python_enable_replacements": "false",
     "autoinstall_known_extensions": "false",
@@ -37,35 +37,35 @@ CLOSED = {
     "temp_directory": "",
     "max_temp_directory_size": "0B",
 }
-_LACKING = re.compile(r"Out of Memory|bad_alloc|malloc of size|realloc of size", re.IGNORECASE)
+_OUT_OF_MEMORY = re.compile(r"Out of Memory|bad_alloc|malloc of size|realloc of size", re.IGNORECASE)
 _PATH = re.compile(r"(?:[A-Za-z]:|~|\.{1,2})?(?:[/\\][^\s/\\'\":;,()]+){2,}[/\\]?")
 
 
 def main() -> None:
-    """Serve queries until one has run, or nobody asks any more."""
+    """Serve queries until one has run, or the server closes the connection."""
     os.environ.clear()
     limit_from_start()
     wire = Wire(socket.socket(fileno=0), LARGEST_FRAME)
     connection = _open_database()
-    wire.say({"ready": True})
+    wire.send_json({"ready": True})
     with contextlib.suppress(BrokenFrameError, ConnectionError):
-        while not _serve(wire, connection, wire.expect(SAY).json()):
-            rest()
+        while not _serve(wire, connection, wire.expect(JSON).json()):
+            clear_time_limit()
 
 
 def _serve(wire: Wire, connection: duckdb.DuckDBPyConnection, request: dict[str, Any]) -> bool:
-    """Whether the query ran. One that was refused has left no trace: the next one may come."""
+    """Whether the query ran. After a refused query nothing has changed, and the next one can be served."""
     try:
         limit_query(request["memory_mb"], request["timeout_s"])
-        query, as_of_tables = take_apart(request["query"])
+        query, as_of_tables = extract_as_of(request["query"])
         tables = check(connection, query)
     except Exception as error:
         reply = _failure(error, request["query"])
-        again = "error" in reply
-        wire.say({**reply, "again": again})
-        return not again
-    wire.say({"tables": tables.named, "own": tables.own, "as_of": [asdict(table) for table in as_of_tables]})
-    reply = wire.expect(SAY).json()
+        can_continue = "error" in reply
+        wire.send_json({**reply, "again": can_continue})
+        return not can_continue
+    wire.send_json({"tables": tables.names, "own": tables.own, "as_of": [asdict(table) for table in as_of_tables]})
+    reply = wire.expect(JSON).json()
     if reply == FORGET:
         return False
     try:
@@ -73,14 +73,14 @@ def _serve(wire: Wire, connection: duckdb.DuckDBPyConnection, request: dict[str,
     except (BrokenFrameError, ConnectionError):
         raise
     except Exception as error:
-        wire.say(_failure(error, request["query"]))
+        wire.send_json(_failure(error, request["query"]))
     return True
 
 
 def _open_database() -> duckdb.DuckDBPyConnection:
-    """An empty database in memory, with all that a query loads lazily loaded once."""
+    """An empty database in memory; a first query has loaded what DuckDB and Arrow load lazily."""
     threads = max(1, (os.cpu_count() or 1) // 2)
-    connection = duckdb.connect(":memory:", config={"threads": str(threads), **CLOSED})
+    connection = duckdb.connect(":memory:", config={"threads": str(threads), **SANDBOX})
     connection.execute("SET TimeZone = 'UTC'").fetchall()
     connection.execute(
         "CREATE TABLE warm AS SELECT now() AS moment, 'x' AS text, 1.5::DECIMAL(38,0) AS number"
@@ -97,9 +97,9 @@ def _run(wire: Wire, connection: duckdb.DuckDBPyConnection, request: dict[str, A
     connection.execute(f"SET memory_limit = '{int(request['memory_mb']) * 4 // 5}MB'").fetchall()
     while reply != RUN:
         load_view(connection, reply, _pieces(wire))
-        reply = wire.expect(SAY).json()
+        reply = wire.expect(JSON).json()
     connection.execute("SET lock_configuration = true").fetchall()
-    close_doors(request["timeout_s"], threads)
+    forbid_opening(request["timeout_s"], threads)
     _answer(wire, connection, request)
 
 
@@ -111,39 +111,39 @@ def _pieces(wire: Wire) -> Iterator[pa.RecordBatch]:
 
 
 def _answer(wire: Wire, connection: duckdb.DuckDBPyConnection, request: dict[str, Any]) -> None:
-    """Send the rows, as many as were asked for and fit; without a limit, all of them or none."""
+    """Send the rows up to the limits of rows and bytes; without a limit of rows, all of them or an error."""
     limit, most_bytes = request["limit"], request["most_bytes"]
     result = connection.sql(request["query"])
     types = [str(of) for of in result.types]
     reader = result.to_arrow_reader(ROWS_AT_ONCE if limit is None else min(ROWS_AT_ONCE, limit + 1))
-    wire.say({"types": types})
+    wire.send_json({"types": types})
     wire.send_schema(reader.schema)
-    sent, left_bytes, truncated = 0, most_bytes, False
+    row_count, remaining_bytes, truncated = 0, most_bytes, False
     more: int | None = 0
     for piece in reader:
-        fitting = _fitting(piece, piece.num_rows if limit is None else limit - sent, left_bytes)
+        fitting = _fitting(piece, piece.num_rows if limit is None else limit - row_count, remaining_bytes)
         cut = fitting.num_rows < piece.num_rows
         if cut and limit is None:
-            raise Refused(
+            raise QueryError(
                 "the answer is too large",
-                found=f"{sent:,} rows, and more to come",
+                found=f"{row_count:,} rows, and more to come",
                 expected=f"at most {most_bytes >> 20} MB in all",
                 fix="select less of it, or give a limit",
             )
-        if cut and not fitting.num_rows and not sent:
-            raise Refused(
+        if cut and not fitting.num_rows and not row_count:
+            raise QueryError(
                 "a row of the result is too large",
                 expected=f"at most {most_bytes >> 20} MB in all",
                 fix="select less of it",
             )
         if fitting.num_rows:
             wire.send_rows(fitting)
-        sent, left_bytes = sent + fitting.num_rows, left_bytes - fitting.nbytes
+        row_count, remaining_bytes = row_count + fitting.num_rows, remaining_bytes - fitting.nbytes
         if cut:
             truncated, more = True, _count(reader, piece.num_rows - fitting.num_rows)
             break
     wire.send_end()
-    wire.say({"truncated": truncated, "more_rows": more})
+    wire.send_json({"truncated": truncated, "more_rows": more})
 
 
 def _count(reader: pa.RecordBatchReader, first: int) -> int | None:
@@ -168,23 +168,23 @@ def _fitting(piece: pa.RecordBatch, rows: int, size: int) -> pa.RecordBatch:
 
 
 def _failure(error: Exception, query: str) -> dict[str, Any]:
-    """What to say of a failure: DuckDB's own, or of rows on their way, which come by Arrow and are of any kind."""
-    if isinstance(error, Refused):
-        return {"error": error.said}
-    if isinstance(error, MemoryError) or _LACKING.search(str(error)):
+    """The reply for a failure: of DuckDB, or of Arrow while rows are being sent, which may raise anything."""
+    if isinstance(error, QueryError):
+        return {"error": error.fields}
+    if isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(str(error)):
         return {"limit": "memory"}
-    return {"error": _said(error, query)}
+    return {"error": _describe_error(error, query)}
 
 
-def _said(error: Exception, query: str) -> dict[str, Any]:
-    """DuckDB's message as one sentence, with no path that the query did not name itself."""
+def _describe_error(error: Exception, query: str) -> dict[str, Any]:
+    """DuckDB's message as one sentence, without paths that are not in the query."""
     text = str(error).split("Stack Trace")[0]
     line = re.search(r"^LINE (\d+):", text, re.MULTILINE)
     sentence = " ".join(text.split("\n\nLINE ")[0].split())[:600]
     sentence = re.sub(r"^(\w+ )+Error: ", "", sentence)
     sentence = _PATH.sub(lambda path: path[0] if path[0] in query else "…", sentence)
-    many = line and "\n" in query.strip()
-    return {"message": sentence, "found": f"line {line[1]} of the query" if line and many else None}
+    has_lines = line and "\n" in query.strip()
+    return {"message": sentence, "found": f"line {line[1]} of the query" if line and has_lines else None}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The processes that run users' SQL: one started ahead, few at once, each with a deadline and an end."""
+"""The processes that run SQL of users: one started ahead, a limited number at a time, each with a deadline."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 import structlog
 
 from headrace.errors import HeadraceError, OverloadError, SqlError, SqlLimitError, UnavailableError
-from headrace.sql.wire import SAY, BrokenFrameError, Wire
+from headrace.sql.wire import JSON, BrokenFrameError, Wire
 from headrace.workspace.settings import Settings
 
 START_S = 30.0  # for an interpreter and its libraries on a busy machine
@@ -33,37 +33,37 @@ class Child:
     """A child process without the server's environment and open files, in a folder that is removed once it runs."""
 
     def __init__(self) -> None:
-        ours, its = socket.socketpair()
+        parent_end, child_end = socket.socketpair()
         self.late = False
-        self.again = False  # it has run nothing yet, and waits for a query
-        self.wire = Wire(ours, 2 * MOST_BYTES)
-        with its, tempfile.TemporaryDirectory(prefix="headrace-sql-") as folder:
+        self.again = False  # it has run no query yet and can be used again
+        self.wire = Wire(parent_end, 2 * MOST_BYTES)
+        with child_end, tempfile.TemporaryDirectory(prefix="headrace-sql-") as folder:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-s", "-m", "headrace.sql.child"],
-                stdin=its.fileno(),
+                stdin=child_end.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd=folder,
                 env=_environment(),
-                start_new_session=True,  # Ctrl-C is for whoever asked
+                start_new_session=True,  # Ctrl-C is handled by the parent
             )
-            its.close()
-            self._wait_until_ready(ours)
+            child_end.close()
+            self._wait_until_ready(parent_end)
 
-    def _wait_until_ready(self, ours: socket.socket) -> None:
-        ours.settimeout(START_S)
+    def _wait_until_ready(self, parent_end: socket.socket) -> None:
+        parent_end.settimeout(START_S)
         try:
-            self.wire.expect(SAY)
+            self.wire.expect(JSON)
         except (OSError, BrokenFrameError) as error:
             raise HeadraceError(
                 "the process for SQL cannot start",
-                found=_name(self.fate()),
+                found=_name(self.exit_code()),
                 fix="is there memory for it?",
             ) from error
-        ours.settimeout(None)
+        parent_end.settimeout(None)
 
     def alive(self) -> bool:
-        """Whether it still waits or works."""
+        """Whether the process runs."""
         return self._process.poll() is None
 
     def stop_late(self) -> None:
@@ -72,19 +72,19 @@ class Child:
         self.kill()
 
     def kill(self) -> None:
-        """At once, from any thread; `end` tidies up."""
+        """Kill the process, from any thread; `end` releases its resources."""
         self._process.kill()
 
     def end(self) -> None:
-        """Make sure that it is gone."""
+        """Kill the process and wait until it has ended."""
         self.wire.socket.close()
         self.kill()
         self._process.wait()
 
-    def fate(self) -> int:
-        """How a child ended that has broken off."""
+    def exit_code(self) -> int:
+        """The exit code of a child that has ended unexpectedly."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(1.0)  # just about to: its socket is closed already
+            self._process.wait(1.0)  # it is about to end: its socket is already closed
         self.end()
         code = int(self._process.returncode)
         self.late = self.late or code in LATE
@@ -92,7 +92,7 @@ class Child:
 
 
 class Children:
-    """Lends a child for a query and has the next one ready."""
+    """Lends a child process for a query, and keeps a spare one ready."""
 
     def __init__(self, *, at_once: int, memory_mb: int, timeout_s: float) -> None:
         self.memory_mb = memory_mb
@@ -108,7 +108,7 @@ class Children:
 
     @classmethod
     def of(cls, settings: Settings) -> Children:
-        """As the settings say."""
+        """With the limits of the settings."""
         return cls(at_once=settings.sql_at_once, memory_mb=settings.sql_memory_mb, timeout_s=settings.sql_timeout_s)
 
     def prepare(self) -> None:
@@ -121,7 +121,7 @@ class Children:
             self._starter.start()
 
     def close(self) -> None:
-        """End the spare and whatever runs."""
+        """End the spare process and those that run queries."""
         with self._lock:
             self._closed = True
             spare, self._spare = self._spare, None
@@ -136,7 +136,7 @@ class Children:
 
     @contextlib.contextmanager
     def lend(self) -> Iterator[Child]:
-        """A child for one query, gone by the deadline however it went; how it failed is the error that comes out."""
+        """A child for one query, killed at the deadline; raises the error for a child that failed."""
         if not self._free.acquire(blocking=False):
             raise OverloadError(
                 "too many SQL queries at once",
@@ -152,7 +152,7 @@ class Children:
             try:
                 yield child
             except (OSError, BrokenFrameError) as error:
-                raise self._broke_off(child, child.fate()) from error
+                raise self._failure(child, child.exit_code()) from error
             finally:
                 deadline.cancel()
                 self._lent.discard(child)
@@ -169,12 +169,12 @@ class Children:
         return Child()
 
     def _keep(self, child: Child) -> bool:
-        """Keep a child that has run nothing as the spare one, if none is there."""
+        """Keep a child that has run no query as the spare one, if there is none."""
         with self._lock:
-            wanted = child.again and not child.late and not self._closed and self._spare is None
-            if wanted:
+            reusable = child.again and not child.late and not self._closed and self._spare is None
+            if reusable:
                 child.again, self._spare = False, child
-            return wanted
+            return reusable
 
     def _start_spare(self) -> None:
         try:
@@ -189,8 +189,8 @@ class Children:
         if child is not None:
             child.end()
 
-    def _broke_off(self, child: Child, code: int) -> HeadraceError:
-        """Why a child broke off."""
+    def _failure(self, child: Child, code: int) -> HeadraceError:
+        """The error for a child that ended unexpectedly."""
         if self._closed:
             return UnavailableError("the server is stopping", fix="ask again when it runs")
         if child.late:
@@ -205,7 +205,7 @@ class Children:
         return self.out_of_memory(f"its process ended with {_name(code)}")
 
     def out_of_memory(self, found: str | None = None) -> SqlLimitError:
-        """The error of a query that wanted more memory than there is for it."""
+        """The error for a query that exceeds its memory limit."""
         return SqlLimitError(
             f"the query needs more memory than the {self.memory_mb:,} MB that it may take",
             found=found,
@@ -218,9 +218,9 @@ def _name(code: int) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """What a child needs to find its libraries, and to map no more memory than it uses."""
-    found = [importlib.util.find_spec(package) for package in PACKAGES]
-    folders = {str(Path(spec.origin).parents[1]): None for spec in found if spec and spec.origin}
+    """Environment variables of a child: to find its libraries, and to limit the memory that it maps."""
+    specs = [importlib.util.find_spec(package) for package in PACKAGES]
+    folders = {str(Path(spec.origin).parents[1]): None for spec in specs if spec and spec.origin}
     return {
         "PYTHONPATH": os.pathsep.join(folders),
         "PYTHONDONTWRITEBYTECODE": "1",

@@ -1,4 +1,4 @@
-"""SQL over the lake's events: one SELECT by Spark, in this process. It reads files only, beside a server or without."""
+"""SQL over the lake's events: one SELECT by Spark in this process. It only reads files; a server may run or not."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DEAD_LETTERS = "_dead_letters"  # behind a stream's name: its other table
-OURS = (COMMIT, COMMITTED_AT, ARRIVED, POSITION, VALUE)
+SYSTEM_COLUMNS = (COMMIT, COMMITTED_AT, ARRIVED, POSITION, VALUE)
 GROUP = "headrace sql"
 CATALYST = "org.apache.spark.sql.catalyst"
-# What is no query: commands, statements, scripts, and two that are none of these: one writes a folder, one runs text.
+# Plans that are not queries: commands, statements, scripts, one that writes a folder, one that runs SQL from text.
 REFUSED_PLANS = (
     "plans.logical.Command",
     "plans.logical.ParsedStatement",
@@ -60,11 +60,11 @@ class Events:
 
     def sql(self, query: str, limit: SqlLimit = None) -> SqlAnswer:
         """The rows of one SELECT. Ctrl-C cancels its jobs."""
-        query, asked = check_text(query, limit)
-        most = asked or HIGHEST_LIMIT
-        began = time.monotonic()
+        query, row_limit = check_text(query, limit)
+        most = row_limit or HIGHEST_LIMIT
+        start = time.monotonic()
         for name, stream in self._catalog.streams.items():
-            # A word that merely looks like it costs a listing of files; a stream that is missed would be an error.
+            # A false match only costs a listing of files; a missed stream would be an error.
             if re.search(rf"(?<!\w){re.escape(name)}({DEAD_LETTERS})?(?!\w)", query, re.IGNORECASE):
                 self._add(stream)
         try:
@@ -77,7 +77,7 @@ class Events:
         except Exception as error:  # Spark's errors of analysis, parsing and running share no base
             raise self._failure(error) from error
         truncated = table.num_rows > most
-        if truncated and asked is None:
+        if truncated and row_limit is None:
             raise SqlError("the answer is too large", expected=f"at most {most:,} rows", fix="select less of it")
         return SqlAnswer(
             columns=tuple(zip(table.column_names, [_type(f.dataType) for f in frame.schema.fields], strict=True)),
@@ -89,11 +89,11 @@ class Events:
             at=iso(datetime.now(UTC)),
             freshness_ms=None if self._behind else 0,
             freshness_reason="; ".join(self._behind) or None,
-            took_ms=round((time.monotonic() - began) * 1000),
+            took_ms=round((time.monotonic() - start) * 1000),
         )
 
     def progress(self) -> Progress:
-        """How many of the tasks that are known so far are done; from any thread."""
+        """Finished and known tasks; callable from any thread."""
         tracker = self._spark.sparkContext.statusTracker()
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(GROUP)]
         stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
@@ -101,7 +101,7 @@ class Events:
         return Progress(done, known, "tasks")
 
     def _add(self, stream: Stream) -> None:
-        """Make the two tables of a stream, over the files that the lake has now."""
+        """Create the two tables of a stream, over the current files of the lake."""
         from headrace.lake.events import event_columns, read_files  # loads Spark
 
         folder = self._workspace.lake(stream.name)
@@ -116,27 +116,27 @@ class Events:
             self._behind.append(
                 f"{waiting:,} bytes of stream '{stream.name}' are in its journal and not yet in the lake"
             )
-        live = read_files(self._spark, folder, stream, table.files(0, commits) if table else [], OURS)
+        live = read_files(self._spark, folder, stream, table.files(0, commits) if table else [], SYSTEM_COLUMNS)
         letters = [str(folder / file.path) for file in table.files(0, commits, dead=True)] if table else []
-        columns = f"{event_columns(stream, OURS, ())}, {REASON} STRING"
+        columns = f"{event_columns(stream, SYSTEM_COLUMNS, ())}, {REASON} STRING"
         read = self._spark.read.schema(columns)
         dead = read.parquet(*letters) if letters else self._spark.createDataFrame([], columns)
         for name, rows in ((stream.name, live), (f"{stream.name}{DEAD_LETTERS}", dead)):
-            last = [field for field in rows.columns if not field.startswith("_") or field == REASON]
-            kept = [COMMIT, COMMITTED_AT, ARRIVED, POSITION, f"CAST({VALUE} AS STRING) AS {VALUE}"]
-            rows.selectExpr(*(f"`{field}`" for field in last), *kept).createOrReplaceTempView(f"`{name}`")
+            fields = [field for field in rows.columns if not field.startswith("_") or field == REASON]
+            system_columns = [COMMIT, COMMITTED_AT, ARRIVED, POSITION, f"CAST({VALUE} AS STRING) AS {VALUE}"]
+            rows.selectExpr(*(f"`{field}`" for field in fields), *system_columns).createOrReplaceTempView(f"`{name}`")
         self._commits[stream.name] = commits
 
     def _refuse_changes(self, query: str) -> None:
-        """Only what reads: Spark would run a command as soon as it is named."""
-        parsed = self._spark._jsparkSession.sessionState().sqlParser().parsePlan(query)
+        """Allow queries only: Spark runs a command as soon as it is parsed."""
+        root = self._spark._jsparkSession.sessionState().sqlParser().parsePlan(query)
         jvm = self._spark._jvm
         assert jvm is not None, "a session has a JVM"
-        refused = [jvm.java.lang.Class.forName(f"{CATALYST}.{name}") for name in REFUSED_PLANS]
-        rest = [parsed]
+        plan_classes = [jvm.java.lang.Class.forName(f"{CATALYST}.{name}") for name in REFUSED_PLANS]
+        rest = [root]
         while rest:
             plan = rest.pop()
-            if any(kind.isInstance(plan) for kind in refused):
+            if any(kind.isInstance(plan) for kind in plan_classes):
                 raise SqlError(
                     "only SELECT is supported: events are immutable",
                     found=str(plan.getClass().getSimpleName()),
@@ -146,7 +146,7 @@ class Events:
             rest += [children.apply(i) for i in range(children.size())]
 
     def _failure(self, error: Exception) -> SqlError:
-        """One sentence for a failure of Spark, whose own text goes on for many lines."""
+        """A failure of Spark as one sentence; Spark's own text has many lines."""
         lines = str(error).strip().splitlines() or [type(error).__name__]
         if table := _TABLE.search(lines[0]):
             return self._unknown_table(table[1])
@@ -175,7 +175,7 @@ class Events:
 
 
 def running_streams(workspace: Workspace) -> Catalog:
-    """What runs in a workspace, if anything does."""
+    """The applied catalog of a workspace; raises if it has no stream."""
     catalog = read_running(workspace.catalog_file)
     if not catalog.streams:
         raise NotReadyError("no stream is applied in this workspace", fix="run `headrace up` or `headrace apply` first")
@@ -185,7 +185,7 @@ def running_streams(workspace: Workspace) -> Catalog:
 @contextmanager
 def open_events(workspace: Workspace) -> Iterator[Events]:
     """Start Spark for the events of a workspace, and stop it."""
-    running_streams(workspace)  # before Spark is waited for
+    running_streams(workspace)  # fails before Spark is started
     with local_session(workspace) as spark:
         yield Events(workspace, spark)
 

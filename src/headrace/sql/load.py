@@ -1,4 +1,4 @@
-"""A view as a table of the child's database: presented piece by piece, as an answer would show it."""
+"""Loads a view into the child's database as a table, presented as in an answer, batch by batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.serve.plan import ReadPlan, plan
 from headrace.serve.question import Question
 from headrace.serve.windows import COUNTS, slide
 from headrace.sql.as_of import quoted
-from headrace.sql.check import Refused
+from headrace.sql.check import QueryError
 from headrace.store.base import Base, Version
 
 MOST_ROWS = 5_000_000  # of a view
@@ -25,7 +25,7 @@ FITS = "coalesce(min({0}) >= -9223372036854775808 AND max({0}) <= 92233720368547
 
 
 def describe_version(version: Version) -> dict[str, Any]:
-    """What a child needs to know of a version, as JSON."""
+    """The parts of a version that a child needs, as JSON."""
     bases = [(base.stream, base.patience_ms, base.newest_us) for base in version.bases]
     return {"view": to_json(version.view), "bases": bases}
 
@@ -37,56 +37,56 @@ def default_plan(version: Version) -> ReadPlan:
 
 def load_view(
     connection: duckdb.DuckDBPyConnection,
-    said: dict[str, Any],
+    description: dict[str, Any],
     pieces: Iterator[pa.RecordBatch],
     most_rows: int = MOST_ROWS,
 ) -> None:
-    """Make the table of a view from pieces of folded rows, as a snapshot gives them, the first one empty."""
-    version = _read_version(said)
-    planned = default_plan(version)
+    """Create the table of a view from the batches of a snapshot, the first of which is empty."""
+    version = _read_version(description)
+    read_plan = default_plan(version)
     table, rows = quoted(version.view.name), 0
     statement = f"CREATE TABLE {table} AS"
-    for piece in _windows(version, planned, pieces):
+    for piece in _windows(version, read_plan, pieces):
         rows += piece.num_rows
         if rows > most_rows:
-            raise Refused(
+            raise QueryError(
                 f"view '{version.view.name}' is too large for SQL",
                 found=f"more than {most_rows:,} rows",
                 fix="ask it by key and time (`headrace ask`), or its events (`headrace sql --events`)",
             )
-        connection.register("_piece", pa.Table.from_batches([present_columns(version, planned, piece)]))
+        connection.register("_piece", pa.Table.from_batches([present_columns(version, read_plan, piece)]))
         connection.execute(f"{statement} SELECT * FROM _piece").fetchall()
         connection.unregister("_piece")
         statement = f"INSERT INTO {table}"
     _narrow(connection, version.view)
 
 
-def _read_version(said: dict[str, Any]) -> Version:
-    view = from_json(said["view"])
+def _read_version(description: dict[str, Any]) -> Version:
+    view = from_json(description["view"])
     assert isinstance(view, View), "only views are tables"
-    bases = (Base(stream, patience_ms, newest_us=newest_us) for stream, patience_ms, newest_us in said["bases"])
+    bases = (Base(stream, patience, newest_us=newest) for stream, patience, newest in description["bases"])
     return Version(view, 0, "", "serving", tuple(bases))
 
 
-def _windows(version: Version, planned: ReadPlan, pieces: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _windows(version: Version, read_plan: ReadPlan, pieces: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The pieces by window: as they come, or composed where windows overlap."""
-    if not planned.overlapping:
+    if not read_plan.overlapping:
         yield from pieces
         return
-    assert planned.windows is not None, "only windows overlap"
+    assert read_plan.windows is not None, "only windows overlap"
     empty = next(pieces)
     yield empty
     pairs = [part.merge.pair for column in version.view.columns for part in column.aggregate.columns]
     buckets = (row for piece in pieces for row in zip(*(c.to_pylist() for c in piece.columns), strict=True))
-    rows = slide(buckets, planned.windows, len(planned.by), [*COUNTS, *pairs], None)
-    while some := list(islice(rows, ROWS_AT_ONCE)):
-        columns = zip(*some, strict=True)
+    rows = slide(buckets, read_plan.windows, len(read_plan.by), [*COUNTS, *pairs], None)
+    while batch := list(islice(rows, ROWS_AT_ONCE)):
+        columns = zip(*batch, strict=True)
         arrays = [pa.array(column, field.type) for column, field in zip(columns, empty.schema, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=empty.schema)
 
 
 def _narrow(connection: duckdb.DuckDBPyConnection, view: View) -> None:
-    """Make BIGINT of each sum of integers that fits, as an answer does."""
+    """Convert each sum of integers that fits to BIGINT, as in an answer."""
     table = quoted(view.name)
     for column in view.columns:
         if column.aggregate.narrow_type is not None:

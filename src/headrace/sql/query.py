@@ -1,4 +1,4 @@
-"""SQL over views: reads what the query names in one snapshot, has a child run it, says how fresh it is."""
+"""SQL over views: reads the views of a query in one snapshot, runs it in a child process, adds freshness."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from headrace.sql.answer import ALL_ROWS, SqlAnswer, SqlLimit, make_table
 from headrace.sql.check import EXAMPLE, LONGEST_BYTES
 from headrace.sql.children import MOST_BYTES, Child, Children
 from headrace.sql.load import default_plan, describe_version
-from headrace.sql.wire import END, FORGET, RUN, SAY, SCHEMA, BrokenFrameError, Frame, Wire
+from headrace.sql.wire import END, FORGET, JSON, RUN, SCHEMA, BrokenFrameError, Frame, Wire
 from headrace.store.base import Snapshot, Store, Version
 
 DEFAULT_LIMIT, HIGHEST_LIMIT = 1_000, 100_000
 
-# Finds the store of a version as of an earlier commit, and which commit that is, in words.
+# Finds the store with a version as of an earlier commit, and the text that names the commit.
 FindAsOf = Callable[[Version, AsOf], AbstractContextManager[tuple[Store, str]]]
 
 
@@ -34,11 +34,11 @@ class _AsOfView:
 
     store: Store
     version: Version
-    described: dict[str, Any]
+    description: dict[str, Any]
 
 
 def check_text(query: Any, limit: Any) -> tuple[str, int | None]:
-    """The query and its limit, None for all rows, if they are such; no SQL is read here."""
+    """The query and its limit (None is all rows), checked without parsing the SQL."""
     if not isinstance(query, str) or not query.strip():
         raise SqlError("the query is empty", expected=EXAMPLE)
     size = len(query.encode(errors="replace"))
@@ -66,60 +66,62 @@ def run_sql(
     now: datetime,
     find_as_of: FindAsOf,
 ) -> SqlAnswer:
-    """The answer to a SELECT. This process never reads the SQL: a child does, and may break over it.
+    """The answer to a SELECT. This process never parses the SQL: a child process does, and may crash.
 
-    Views AS OF take long to compute, and no child waits for that: the query is started again when they are there.
+    Views AS OF may take long to compute, and no child waits for that: the query is started again afterwards.
     """
     query, most = check_text(query, limit)
-    began = time.monotonic()
+    start = time.monotonic()
     as_of_views: dict[str, _AsOfView] = {}
     with ExitStack() as stores:
         while True:
             with children.lend() as child:
                 reply = _begin(child, children, query, most)
-                if all(named["table"] in as_of_views for named in reply["as_of"]):
+                if all(as_of_table["table"] in as_of_views for as_of_table in reply["as_of"]):
                     versions = _ship_all(child, store, reply, as_of_views)
-                    table, shown, rest = _finish(child, children)
+                    table, types, counts = _finish(child, children)
                     break
                 _forget(child)
-            for named in reply["as_of"]:
-                as_of_views[named["table"]] = stores.enter_context(_find(store, named, find_as_of))
-    described = {version.view.name: _describe(version, freshness) for version in versions}
-    described |= {name: view.described for name, view in as_of_views.items()}
+            for as_of_table in reply["as_of"]:
+                as_of_views[as_of_table["table"]] = stores.enter_context(_find(store, as_of_table, find_as_of))
+    descriptions = {version.view.name: _describe(version, freshness) for version in versions}
+    descriptions |= {name: view.description for name, view in as_of_views.items()}
     versions += [view.version for view in as_of_views.values()]
-    fresh_ms, reason = _least_fresh(described)
+    fresh_ms, reason = _least_fresh(descriptions)
     return SqlAnswer(
-        columns=tuple(zip(table.column_names, shown, strict=True)),
+        columns=tuple(zip(table.column_names, types, strict=True)),
         table=table,
-        truncated=rest["truncated"],
-        more_rows=rest["more_rows"],
-        views=described,
+        truncated=counts["truncated"],
+        more_rows=counts["more_rows"],
+        views=descriptions,
         commits=_commits(versions),
         at=iso(now),
         freshness_ms=fresh_ms,
         freshness_reason=reason,
-        took_ms=round((time.monotonic() - began) * 1000),
+        took_ms=round((time.monotonic() - start) * 1000),
     )
 
 
 def _begin(child: Child, children: Children, query: str, most: int | None) -> dict[str, Any]:
-    """Let a child read the query: what it names."""
+    """Let a child parse the query; its reply lists the tables."""
     bounds = {"most_bytes": MOST_BYTES, "memory_mb": children.memory_mb, "timeout_s": children.timeout_s}
-    child.wire.say({"query": query, "limit": most, **bounds})
-    return _hear(child, children)
+    child.wire.send_json({"query": query, "limit": most, **bounds})
+    return _receive(child, children)
 
 
 def _forget(child: Child) -> None:
-    """The query is not run: the child is as good as new."""
-    child.wire.say(FORGET)
+    """Do not run the query, so that the child can be used again."""
+    child.wire.send_json(FORGET)
     child.again = True
 
 
 def _ship_all(child: Child, store: Store, reply: dict[str, Any], as_of_views: Mapping[str, _AsOfView]) -> list[Version]:
-    """Send all that a query names; the versions of views as they are now."""
+    """Send all tables of a query; returns the current versions of its views."""
     with store.snapshot() as snapshot:
         try:
-            versions = _named(snapshot, [name for name in reply["tables"] if name not in as_of_views], reply["own"])
+            versions = _find_versions(
+                snapshot, [name for name in reply["tables"] if name not in as_of_views], reply["own"]
+            )
         except HeadraceError:
             _forget(child)
             raise
@@ -132,36 +134,36 @@ def _ship_all(child: Child, store: Store, reply: dict[str, Any], as_of_views: Ma
 
 
 def _finish(child: Child, children: Children) -> tuple[pa.Table, list[str], dict[str, Any]]:
-    """Let the child run the query: the result, its types as SQL says them, and what is left out of it."""
-    child.wire.say(RUN)
-    types = _hear(child, children)["types"]
-    table, shown = _read_result(child, types, children)
-    rest = _hear(child, children)
-    more = rest["more_rows"]
-    return table, shown, {"truncated": bool(rest["truncated"]), "more_rows": None if more is None else int(more)}
+    """Let the child run the query: the result, its SQL types, and how many rows are omitted."""
+    child.wire.send_json(RUN)
+    sql_types = _receive(child, children)["types"]
+    table, types = _read_result(child, sql_types, children)
+    counts = _receive(child, children)
+    more = counts["more_rows"]
+    return table, types, {"truncated": bool(counts["truncated"]), "more_rows": None if more is None else int(more)}
 
 
 @contextmanager
-def _find(store: Store, reply: dict[str, Any], find_as_of: FindAsOf) -> Iterator[_AsOfView]:
+def _find(store: Store, table: dict[str, Any], find_as_of: FindAsOf) -> Iterator[_AsOfView]:
     """A view AS OF, computed from the lake."""
-    as_of = read_as_of(reply["version"], reply["timestamp"])
+    as_of = read_as_of(table["version"], table["timestamp"])
     if as_of is None:
-        raise SqlError(f"'{reply['table']}' names no commit or time")
+        raise SqlError(f"'{table['table']}' names no commit or time")
     with store.snapshot() as snapshot:
-        (serving,) = _named(snapshot, [reply["view"]], [])
+        (serving,) = _find_versions(snapshot, [table["view"]], [])
     with find_as_of(serving, as_of) as (as_of_store, reason):
         with as_of_store.snapshot() as snapshot:
             version = find_serving(snapshot, serving.view.name)
-        described = _describe(version, lambda version: (None, reason))
-        yield _AsOfView(as_of_store, version, {**described, "version": serving.number})
+        description = _describe(version, lambda version: (None, reason))
+        yield _AsOfView(as_of_store, version, {**description, "version": serving.number})
 
 
-def _hear(child: Child, children: Children) -> dict[str, Any]:
-    """What the child says next; raises the failure that it says."""
-    return _understand(child, child.wire.expect(SAY), children)
+def _receive(child: Child, children: Children) -> dict[str, Any]:
+    """The next reply of the child; raises the error if it is one."""
+    return _read_reply(child, child.wire.expect(JSON), children)
 
 
-def _understand(child: Child, frame: Frame, children: Children) -> dict[str, Any]:
+def _read_reply(child: Child, frame: Frame, children: Children) -> dict[str, Any]:
     reply = frame.json()
     if not isinstance(reply, dict):
         raise BrokenFrameError("not an object")
@@ -173,27 +175,27 @@ def _understand(child: Child, frame: Frame, children: Children) -> dict[str, Any
     return reply
 
 
-def _named(snapshot: Snapshot, names: Sequence[str], own: Sequence[str]) -> list[Version]:
-    """The serving versions of the views that a query names; as in SQL, case counts only where it must."""
+def _find_versions(snapshot: Snapshot, names: Sequence[str], own: Sequence[str]) -> list[Version]:
+    """The serving versions of the views that a query names; names are case-insensitive unless that is ambiguous."""
     serving = {version.view.name: version for version in snapshot.versions() if version.serving}
-    found: dict[str, Version] = {}
+    versions: dict[str, Version] = {}
     for name in names:
         view = _resolve(name, serving)
         if view is None:
             if name.lower() in map(str.lower, own):
-                continue  # a name that the query gives itself
+                continue  # a common table expression of the query
             hint = did_you_mean(name, serving) or f"there are: {', '.join(sorted(serving)) or 'none yet'}"
             raise NotFoundError(
                 f"view '{name}' does not exist",
                 fix=f"{hint}; query the events of a stream with `headrace sql --events`",
             )
-        other = found.setdefault(view.lower(), serving[view])
+        other = versions.setdefault(view.lower(), serving[view])
         if other.view.name != view:
             raise SqlError(
                 f"views '{other.view.name}' and '{view}' differ only in case, which SQL does not distinguish",
                 fix="use them in two queries",
             )
-    return list(found.values())
+    return list(versions.values())
 
 
 def _resolve(name: str, serving: Mapping[str, Version]) -> str | None:
@@ -205,9 +207,9 @@ def _resolve(name: str, serving: Mapping[str, Version]) -> str | None:
 
 def _ship(wire: Wire, snapshot: Snapshot, version: Version, name: str) -> None:
     """Send a view's partials by window, or by the buckets that its windows are composed of."""
-    planned = default_plan(version)
-    wire.say(describe_version(replace(version, view=replace(version.view, name=name))))
-    pieces = snapshot.pieces(version, planned.selection(None), ordered=planned.overlapping)
+    read_plan = default_plan(version)
+    wire.send_json(describe_version(replace(version, view=replace(version.view, name=name))))
+    pieces = snapshot.pieces(version, read_plan.selection(None), ordered=read_plan.overlapping)
     try:
         wire.send_schema(pieces.schema)
         for piece in pieces:
@@ -222,8 +224,8 @@ def _read_result(child: Child, types: Sequence[str], children: Children) -> tupl
     schema = wire.expect(SCHEMA).schema()
     pieces, size = [], 0
     while (frame := wire.receive()).kind != END:
-        if frame.kind == SAY:
-            _understand(child, frame, children)  # a query can fail when rows are on their way already
+        if frame.kind == JSON:
+            _read_reply(child, frame, children)  # a query can fail after the first rows were sent
         size += frame.payload.size
         if size > 4 * MOST_BYTES:
             raise BrokenFrameError("more rows than were asked for")

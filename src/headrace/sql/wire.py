@@ -11,12 +11,12 @@ import orjson
 import pyarrow as pa
 
 HEADER = struct.Struct("<cQ")
-SAY, SCHEMA, ROWS, END = b"J", b"S", b"R", b"E"
-RUN, FORGET = {"run": True}, {"run": False}  # said to a child when the tables of its query are there, or cannot be
+JSON, SCHEMA, ROWS, END = b"J", b"S", b"R", b"E"
+RUN, FORGET = {"run": True}, {"run": False}  # sent to a child after the tables of its query, or if it is not to run
 
 
 class BrokenFrameError(Exception):
-    """The other side is gone, or what it sent is no frame."""
+    """The other process has ended, or what it sent is not a frame."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Frame:
     payload: pa.Buffer
 
     def json(self) -> Any:
-        """The content of a SAY frame."""
+        """The content of a JSON frame."""
         try:
             return orjson.loads(memoryview(self.payload))
         except ValueError as error:
@@ -53,15 +53,15 @@ class Frame:
 
 
 class Wire:
-    """One end. A frame longer than `most` is refused before any of it is read."""
+    """One end of the connection. A frame longer than `most` is refused before it is read."""
 
     def __init__(self, end: socket.socket, most: int) -> None:
         self.socket = end
         self._most = most
 
-    def say(self, content: Any) -> None:
+    def send_json(self, content: Any) -> None:
         """Send a JSON value."""
-        self._send(SAY, orjson.dumps(content))
+        self._send(JSON, orjson.dumps(content))
 
     def send_schema(self, schema: pa.Schema) -> None:
         """Announce rows."""
@@ -96,10 +96,10 @@ class Wire:
 
     def _read(self, length: int) -> bytearray:
         content = bytearray(length)
-        left = memoryview(content)
-        while left:
-            got = self.socket.recv_into(left)
-            if not got:
-                raise BrokenFrameError("the other side is gone")
-            left = left[got:]
+        rest = memoryview(content)
+        while rest:
+            count = self.socket.recv_into(rest)
+            if not count:
+                raise BrokenFrameError("the other process has ended")
+            rest = rest[count:]
         return content

@@ -1,4 +1,4 @@
-"""Dates and times of a result that lie outside of the years 1 to 9999 are NULL: Python has no form for them."""
+"""Replaces dates and times outside of the years 1 to 9999 by NULL, since Python cannot represent them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _holds_time(of: pa.DataType) -> bool:
 
 
 def _bounds(of: pa.DataType) -> tuple[int, int] | None:
-    """The first and the last value that lie within, as numbers."""
+    """The first and the last value within the years, as numbers."""
     first, last = YEARS_S
     if pa.types.is_date32(of):
         return first // DAY_S, last // DAY_S
@@ -46,12 +46,12 @@ def _within(array: pa.Array) -> pa.Array:
         parts = [_within(part) for part in array.flatten()]
         return pa.StructArray.from_arrays(parts, fields=list(of), mask=array.is_null())
     if pa.types.is_map(of):
-        listed = array.cast(pa.list_(pa.struct([of.key_field, of.item_field])))
-        keys, items = (_within(part) for part in listed.flatten().flatten())
-        return pa.MapArray.from_arrays(_offsets(listed), keys, items, type=of)
+        lists = array.cast(pa.list_(pa.struct([of.key_field, of.item_field])))
+        keys, items = (_within(part) for part in lists.flatten().flatten())
+        return pa.MapArray.from_arrays(_offsets(lists), keys, items, type=of)
     if pa.types.is_nested(of):
-        listed = array.cast(pa.list_(of.value_field))
-        return pa.ListArray.from_arrays(_offsets(listed), _within(listed.flatten())).cast(of)
+        lists = array.cast(pa.list_(of.value_field))
+        return pa.ListArray.from_arrays(_offsets(lists), _within(lists.flatten())).cast(of)
     first, last = _bounds(of) or (0, 0)
     number = array.cast(pa.int32() if pa.types.is_date32(of) else pa.int64())
     inside = pc.and_(pc.greater_equal(number, first), pc.less_equal(number, last))
@@ -59,7 +59,7 @@ def _within(array: pa.Array) -> pa.Array:
 
 
 def _offsets(lists: pa.Array) -> pa.Array:
-    """Where the items of each list begin when they stand one behind the other; None for a list that is NULL."""
+    """The offset of each list in the flattened items; None for a list that is NULL."""
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_pylist()
     starts = zip(accumulate(lengths, initial=0), [*lists.is_valid().to_pylist(), True], strict=True)
     return pa.array([start if valid else None for start, valid in starts], pa.int32())

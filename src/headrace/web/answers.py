@@ -1,7 +1,8 @@
-"""Endpoints that answer questions to a view."""
+"""Endpoints that answer questions about a view: its rows, and the events behind one cell."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
@@ -9,9 +10,10 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from headrace.errors import QuestionError, did_you_mean
+from headrace.serve import cell_question
+from headrace.serve.cell_question import CellQuestion
 from headrace.serve.question import DEFAULT_LIMIT, HIGHEST_LIMIT, PARAMETERS, Question
 from headrace.web.body import read_body, read_object
-from headrace.web.parameters import asked_parameters
 from headrace.web.progress import reply_when_done
 from headrace.web.replies import reply_json
 from headrace.web.route import PlainRoute
@@ -19,8 +21,26 @@ from headrace.web.route import PlainRoute
 if TYPE_CHECKING:
     from headrace.server.runtime import Runtime
 
-EXAMPLE = {"key": [{"page": "/home"}]}
-_WHAT = {
+
+def _query_parameters(key: str, descriptions: Mapping[str, str]) -> list[dict[str, Any]]:
+    """OpenAPI of the query parameters of a question: `key.NAME`, described by `key`, and the others by name."""
+    keys = {
+        "name": "key",
+        "in": "query",
+        "style": "form",
+        "explode": True,
+        "schema": {"type": "object", "additionalProperties": {"type": "string"}},
+        "description": key,
+    }
+    others = [
+        {"name": name, "in": "query", "schema": {"type": "string"}, "description": text}
+        for name, text in descriptions.items()
+    ]
+    return [keys, *others]
+
+
+_EXAMPLE = {"key": [{"page": "/home"}]}
+_DESCRIPTIONS = {
     "by": "keys to group by, separated by commas; the others are merged. Empty: grand total",
     "start": "start, inclusive: ISO 8601, or relative to the newest event, such as -1h",
     "end": "end, exclusive; same formats as start",
@@ -33,9 +53,9 @@ _WHAT = {
     "timestamp_as_of": "answer as of a commit time, ISO 8601",
 }
 _ASK_DOC: dict[str, Any] = {
-    "parameters": asked_parameters(
+    "parameters": _query_parameters(
         r"`key.NAME=value` selects rows with this key; repeat it for several values; \N is NULL.",
-        {name: _WHAT[name] for name in PARAMETERS},
+        {name: _DESCRIPTIONS[name] for name in PARAMETERS},
     )
 }
 _LOOKUP_DOC: dict[str, Any] = {
@@ -50,13 +70,27 @@ _LOOKUP_DOC: dict[str, Any] = {
                             "description": "an object of keys and values (or lists of values), or a list of them",
                             "oneOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}],
                         },
-                        **{name: {"description": _WHAT[name]} for name in PARAMETERS},
+                        **{name: {"description": _DESCRIPTIONS[name]} for name in PARAMETERS},
                     },
                 },
                 "example": {"key": [{"page": "/home"}, {"page": "/cart"}], "start": "-1h", "window": "1h"},
             }
         },
     }
+}
+_CELL_DESCRIPTIONS = {
+    "at": "any time in the window: ISO 8601, or relative to the newest event, such as -1h; not without a window",
+    "window": "window size, such as 1h; default: that of the view",
+    "every": "interval between window starts, such as 5m",
+    "limit": f"maximum number of events: default {cell_question.DEFAULT_LIMIT}, "
+    f"at most {cell_question.HIGHEST_LIMIT:,}",
+    "cursor": "next_cursor of the previous reply",
+}
+_EXPLAIN_DOC: dict[str, Any] = {
+    "parameters": _query_parameters(
+        r"`key.NAME=value` for each key of the view; \N is NULL.",
+        {name: _CELL_DESCRIPTIONS[name] for name in cell_question.PARAMETERS},
+    )
 }
 
 
@@ -86,15 +120,32 @@ def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
     @routes.post("/v1/views/{view}/lookup", response_class=Response, openapi_extra=_LOOKUP_DOC)
     async def lookup(view: str, request: Request) -> Response:
         """Query many keys of a view in one request."""
-        asked = read_object(await read_body(request, max_body), QuestionError, EXAMPLE)
-        for name in asked:
+        fields = read_object(await read_body(request, max_body), QuestionError, _EXAMPLE)
+        for name in fields:
             if name not in ("key", *PARAMETERS):
                 raise QuestionError(
                     f"'{name}' is not a parameter of a question",
                     expected=f"key, {', '.join(PARAMETERS)}",
                     fix=did_you_mean(name, ("key", *PARAMETERS)),
                 )
-        question = Question.of(view, **asked)
+        question = Question.of(view, **fields)
         return await ask(question, request)
+
+    return routes
+
+
+def explain_routes(runtime: Runtime) -> APIRouter:
+    """The endpoint, over a runtime."""
+    routes = APIRouter(tags=["answers"])
+
+    @routes.get("/v1/views/{view}/explain", response_class=Response, openapi_extra=_EXPLAIN_DOC)
+    async def explain(view: str, request: Request) -> Response:
+        """The events behind one cell, in order of arrival, with late events and corrections marked.
+
+        Spark reads them from the lake, which takes from half a second to minutes. Disconnecting cancels the query. 429
+        when two such queries are running, 503 while Spark is starting.
+        """
+        question = CellQuestion.from_text(view, request.query_params.multi_items())
+        return await reply_when_done(request, lambda job: runtime.explain(question, job).as_dict())
 
     return routes

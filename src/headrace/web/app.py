@@ -1,35 +1,44 @@
-"""The HTTP application over one runtime."""
+"""The HTTP application over one runtime; a module of its own, since commands and tests both create it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 
 from headrace.web.admission import Admission
-from headrace.web.answers import answer_routes
+from headrace.web.answers import answer_routes, explain_routes
 from headrace.web.dead_letters import dead_letter_routes
-from headrace.web.explain import explain_routes
 from headrace.web.guard import Guard
 from headrace.web.ingest import ingest_routes
 from headrace.web.meter import Meter, RequestNumbers
 from headrace.web.metrics import make_registry, metrics_routes
 from headrace.web.overview import overview_routes
 from headrace.web.page import page_routes
-from headrace.web.patience import PATIENCE, Patience
 from headrace.web.replies import add_error_handlers
 from headrace.web.sql import sql_routes
 from headrace.web.versions import version_routes
 
 if TYPE_CHECKING:
     from headrace.server.runtime import Runtime
-
-
 QUESTION_BYTES = 1 << 20
 
 
-def create_app(runtime: Runtime, patience: Patience = PATIENCE) -> FastAPI:
+@dataclass(frozen=True)
+class Timeouts:
+    """Limits on the time of requests, in seconds."""
+
+    headers_s: float = 20.0  # from the first byte of a request, or the connection, to the end of its headers
+    body_s: float = 15.0  # for a body, in addition to the time of its bytes at the lowest accepted rate
+    wrong_token_s: float = 0.5  # delay before a wrong token is refused, to slow down guessing
+
+
+TIMEOUTS = Timeouts()
+
+
+def create_app(runtime: Runtime, timeouts: Timeouts = TIMEOUTS) -> FastAPI:
     """All endpoints. The server sets `app.state.stopping` so that waiting requests end."""
     settings = runtime.workspace.settings
     max_body = settings.max_body_mb << 20
@@ -42,7 +51,7 @@ def create_app(runtime: Runtime, patience: Patience = PATIENCE) -> FastAPI:
         redoc_url=None,
     )
     app.state.stopping = False
-    app.state.patience = patience
+    app.state.timeouts = timeouts
     app.include_router(ingest_routes(runtime, max_body, Admission(max(settings.bodies_mb << 20, max_body))))
     app.include_router(answer_routes(runtime, QUESTION_BYTES))
     app.include_router(explain_routes(runtime))
@@ -52,7 +61,7 @@ def create_app(runtime: Runtime, patience: Patience = PATIENCE) -> FastAPI:
     app.include_router(overview_routes(runtime))
     registry = make_registry(runtime)
     app.include_router(metrics_routes(registry))
-    app.include_router(page_routes(runtime, patience.wrong_token_s))
+    app.include_router(page_routes(runtime, timeouts.wrong_token_s))
     add_error_handlers(app)
     app.add_middleware(Guard, host=settings.host, token=settings.token)
     app.add_middleware(Meter, numbers=RequestNumbers(registry))

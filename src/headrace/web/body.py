@@ -29,13 +29,13 @@ CONTENT_TYPES: dict[str, Format | None] = {
     "text/csv": Format.CSV,
     "text/tab-separated-values": Format.CSV,
     "application/vnd.apache.parquet": Format.PARQUET,
-    # What clients say who say nothing: the looks decide.
+    # Defaults of clients that state no format: it is detected from the content.
     "": None,
     "text/plain": None,
     "application/octet-stream": None,
     "application/x-www-form-urlencoded": None,
 }
-_TAKEN = "application/json, application/x-ndjson, text/csv, application/vnd.apache.parquet, text/plain"
+_ACCEPTABLE = "application/json, application/x-ndjson, text/csv, application/vnd.apache.parquet, text/plain"
 _COMPRESSIONS = {"gzip": Compression.GZIP, "x-gzip": Compression.GZIP, "zstd": Compression.ZSTD}
 
 
@@ -43,13 +43,13 @@ def read_layout(request: Request) -> Layout:
     """The format that the request states."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in CONTENT_TYPES:
-        raise UnsupportedError(f"content type '{kind}' is not taken", expected=_TAKEN)
-    asked = request.query_params
-    return make_layout(CONTENT_TYPES[kind], asked.get("delimiter"), asked.get("fields"))
+        raise UnsupportedError(f"content type '{kind}' is not supported", expected=_ACCEPTABLE)
+    parameters = request.query_params
+    return make_layout(CONTENT_TYPES[kind], parameters.get("delimiter"), parameters.get("fields"))
 
 
 def read_file_piece(request: Request) -> FilePiece | None:
-    """Which piece of a file the request says it holds."""
+    """The piece of a file that the request contains, if its header says so."""
     text = request.headers.get("headrace-file")
     if text is None:
         return None
@@ -82,22 +82,22 @@ def read_compression(request: Request) -> Compression | None:
     if kind in ("", "identity"):
         return None
     if kind not in _COMPRESSIONS:
-        raise UnsupportedError(f"content encoding '{kind}' is not taken", expected="gzip, zstd or none")
+        raise UnsupportedError(f"content encoding '{kind}' is not supported", expected="gzip, zstd or none")
     return _COMPRESSIONS[kind]
 
 
 async def read_body(request: Request, limit: int, claim: Claim | None = None) -> bytes:
-    """The whole body; refused as soon as it is known to be too large or too slow, not when it is all in memory."""
+    """The whole body; refused as soon as it is too large or too slow, before all of it is in memory."""
     declared = declared_bytes(request)
     if declared > limit:
         raise _too_large(declared, limit)
     chunks: list[bytes] = []
     size = 0
-    began, grace_s = asyncio.get_running_loop().time(), request.app.state.patience.body_s
+    start, grace_s = asyncio.get_running_loop().time(), request.app.state.timeouts.body_s
     stream = request.stream()
     try:
         while True:
-            async with asyncio.timeout_at(began + grace_s + size / SLOWEST_BYTES_PER_S):
+            async with asyncio.timeout_at(start + grace_s + size / SLOWEST_BYTES_PER_S):
                 chunk = await anext(stream, None)
             if chunk is None:
                 break
@@ -124,7 +124,7 @@ def declared_bytes(request: Request) -> int:
 
 
 def unpack_body(body: bytes, compression: Compression, limit: int) -> bytes:
-    """What is packed in the body; refused when one block too many has come out, whatever is left in it."""
+    """The decompressed body; refused as soon as the decompressed part exceeds the limit."""
     reader = Unpacked(ByteSource(body), compression)
     unpacked = io.BytesIO()
     while block := reader.read(BLOCK_BYTES):
@@ -144,12 +144,12 @@ def _too_large(size: int, limit: int) -> TooLargeError:
 
 
 def read_object(body: bytes, refuse: type[HeadraceError], example: Any) -> dict[str, Any]:
-    """A body that is one JSON object; an empty one is empty. What is not is refused, with an example."""
+    """A body that is one JSON object (an empty body is an empty object); anything else is refused, with an example."""
     expected = f"such as {orjson.dumps(example).decode()}"
     try:
-        asked = orjson.loads(body or b"{}")
+        value = orjson.loads(body or b"{}")
     except orjson.JSONDecodeError as error:
         raise refuse(f"the body is not JSON: {error}", expected=expected) from error
-    if not isinstance(asked, dict):
+    if not isinstance(value, dict):
         raise refuse("the body is not a JSON object", expected=expected)
-    return asked
+    return value

@@ -1,4 +1,4 @@
-"""Endpoints over the dead letters of a stream: a page, counts by reason, one whole, replay."""
+"""Endpoints for dead letters, a module as every group of endpoints: list, counts by reason, one letter, replay."""
 
 from __future__ import annotations
 

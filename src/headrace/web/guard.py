@@ -24,7 +24,7 @@ from headrace.errors import (
 from headrace.web.replies import reply_error
 from headrace.web.session import Sessions, is_linkable, is_open, is_page
 
-OPEN_PATHS = {"/health"}  # what a load balancer may ask without a token
+OPEN_PATHS = {"/health"}  # needs no token: load balancers call it
 
 log = structlog.get_logger("headrace.web")
 
@@ -54,7 +54,7 @@ class Guard:
             answer = _reply_refusal(refusal, scope) if refusal else self._app
             await answer(scope, receive, watched)
         except ClientDisconnect:
-            return  # nobody is left to reply to, and nothing was kept
+            return  # no client to reply to, and nothing was stored
         except Exception as error:
             log.exception("request failed", method=scope["method"], path=scope["path"])
             if not started:
@@ -68,13 +68,15 @@ class Guard:
         if host and not host_name(host):
             return BadRequestError("the header Host is not a host", found=repr(host[:80]), expected="such as localhost")
         if self._expected is None or self._sessions is None:
-            return _refuse_other_site(scope, headers) or self._refuse_stranger(host)
-        given = headers.get("authorization", "")
-        if scope["path"] in OPEN_PATHS or hmac.compare_digest(given.encode(), self._expected.encode()):
+            return _refuse_other_site(scope, headers) or self._refuse_other_host(host)
+        authorization = headers.get("authorization", "")
+        if scope["path"] in OPEN_PATHS or hmac.compare_digest(authorization.encode(), self._expected.encode()):
             return None
-        # The cookie opens what shows and never what changes, so a page of another site gains nothing by it.
-        shows = is_page(scope["path"]) and scope["method"] == "GET" and self._sessions.holds(headers.get("cookie", ""))
-        if shows or is_open(scope["path"]):
+        # The cookie allows reading pages but no changes, so that other sites cannot use it to change anything.
+        is_signed_in_page = (
+            is_page(scope["path"]) and scope["method"] == "GET" and self._sessions.holds(headers.get("cookie", ""))
+        )
+        if is_signed_in_page or is_open(scope["path"]):
             return _refuse_other_site(scope, headers)
         return UnauthorizedError(
             "a token is required",
@@ -82,8 +84,8 @@ class Guard:
             fix="the token is the setting `token` of its workspace",
         )
 
-    def _refuse_stranger(self, host: str) -> HeadraceError | None:
-        """Without a token, any web page that the user opens could (by DNS) read from loopback."""
+    def _refuse_other_host(self, host: str) -> HeadraceError | None:
+        """Without a token, any web page that the user opens could read from loopback by DNS rebinding."""
         name = host_name(host) or ""
         if is_loopback(name) or name == self._host:
             return None
@@ -106,7 +108,7 @@ def host_name(host: str) -> str | None:
 
 
 def _refuse_other_site(scope: Scope, headers: Headers) -> HeadraceError | None:
-    """The error for a request from a page of another site; such pages may only link to ours.
+    """The error for a request from a page of another site; such pages may only link to pages of this server.
 
     Browsers send Origin with requests that change something or read the reply, and Sec-Fetch-Site with all.
     """
@@ -129,7 +131,7 @@ def _is_link(scope: Scope, headers: Headers) -> bool:
 
 
 def _reply_refusal(refusal: HeadraceError, scope: Scope) -> Response:
-    """A person is led to the form that asks for the token; a program gets the reason."""
+    """A browser is redirected to the login form; other clients get the error."""
     wants_page = "text/html" in Headers(scope=scope).get("accept", "")
     if isinstance(refusal, UnauthorizedError) and wants_page and is_page(scope["path"]) and scope["method"] == "GET":
         target = quote(scope["path"], safe="/")
@@ -148,7 +150,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_exposure(host: str, token: str | None) -> None:
-    """Refuse to show a workspace to other machines without a token."""
+    """Refuse to listen on an address that other machines can reach, without a token."""
     if not token and not is_loopback(host):
         raise WorkspaceError(
             f"host '{host}' can be reached from other machines, and no token is set",

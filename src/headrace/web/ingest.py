@@ -1,4 +1,4 @@
-"""Endpoints that take events in and say when views have them."""
+"""Endpoints that accept events and report when views have them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace.ingest.receiver import IngestReply
 from headrace.transport.base import LONGEST_KEY
 from headrace.web.admission import Admission
 from headrace.web.body import declared_bytes, read_body, read_compression, read_file_piece, read_layout, unpack_body
-from headrace.web.meter import COUNTED
+from headrace.web.meter import EVENT_COUNTS
 from headrace.web.replies import reply_json
 from headrace.web.route import PlainRoute
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from headrace.server.runtime import Runtime
 
 SMALL_BODY = 256 << 10  # parsed in a millisecond or two: a thread would cost more than it frees
-READ_AT_ONCE = 2  # large bodies that are parsed at the same time, beside one packed one: each needs memory of its own
+READ_AT_ONCE = 2  # large uncompressed bodies that are parsed at a time (and one compressed): each needs memory
 LONGEST_WAIT_S = 60.0
-WAIT_SLICE_S = 0.5  # how soon a waiting request notices that its client or the server has gone
+WAIT_SLICE_S = 0.5  # how soon a waiting request notices a disconnected client or a stopping server
 MOST_WAITING = 256
 
 _EVENTS_DOC: dict[str, Any] = {
@@ -104,7 +104,7 @@ def ingest_routes(runtime: Runtime, max_body: int, admission: Admission) -> APIR
             body = [await read_body(request, max_body, claim)]
 
             def take() -> Future[IngestReply]:
-                events = body.pop()  # so that nobody else holds it: it may be freed before the reply
+                events = body.pop()  # the only reference, so that its memory can be freed before the reply
                 if compression:
                     events = unpack_body(events, compression, max_body)
                 return runtime.ingest(stream, events, layout=layout, key=key, keep_bad=keep_bad, file=file)
@@ -113,9 +113,9 @@ def ingest_routes(runtime: Runtime, max_body: int, admission: Admission) -> APIR
                 future = take()
             else:
                 future = await anyio.to_thread.run_sync(take, limiter=unpacking if compression else reading)
-            # Shielded: a request that is cut off must not cancel a write that others may share.
+            # Shielded: a disconnected request must not cancel a write that it shares with other requests.
             reply = await asyncio.shield(asyncio.wrap_future(future))
-        request.scope[COUNTED] = (reply.accepted, len(reply.refused))
+        request.scope[EVENT_COUNTS] = (reply.accepted, len(reply.refused))
         return reply_json(reply.as_dict())
 
     @routes.get("/v1/streams/{stream}/files", response_class=Response, openapi_extra=_FILES_DOC)
@@ -124,7 +124,7 @@ def ingest_routes(runtime: Runtime, max_body: int, admission: Admission) -> APIR
 
         `version` changes with each part; `same` lists files with other names that begin with the same event.
         """
-        name, first = (request.query_params.get(asked, "") for asked in ("name", "first"))
+        name, first = (request.query_params.get(parameter, "") for parameter in ("name", "first"))
         if not name:
             raise RequestError("parameter 'name' is missing", expected="the name of a file")
         return reply_json(runtime.sent(stream, name, first))
@@ -134,11 +134,13 @@ def ingest_routes(runtime: Runtime, max_body: int, admission: Admission) -> APIR
         """Whether every serving view has the events of an ingest reply; lists stalled views."""
         deadline = time.monotonic() + _wait_s(request)
         state: TokenState = runtime.token(token)
-        while not state.complete and (left := deadline - time.monotonic()) > 0:
+        while not state.complete and (remaining_s := deadline - time.monotonic()) > 0:
             stopping = request.app.state.stopping or runtime.stopped.is_set()
             if stopping or await request.is_disconnected():
                 break
-            state = await anyio.to_thread.run_sync(runtime.wait_token, token, min(left, WAIT_SLICE_S), limiter=waiting)
+            state = await anyio.to_thread.run_sync(
+                runtime.wait_token, token, min(remaining_s, WAIT_SLICE_S), limiter=waiting
+            )
         return reply_json(state.as_dict())
 
     return routes

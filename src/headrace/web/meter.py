@@ -9,13 +9,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 EVENTS_PATH = "/v1/streams/{stream}/events"
 ANSWER_PATHS = ("/v1/views/{view}", "/v1/views/{view}/lookup")
-COUNTED = "headrace.counted"  # where the endpoint that takes events leaves (accepted, refused)
-CLIENT_GONE = 499  # no reply was sent, since nobody was left to read it
+EVENT_COUNTS = "headrace.counted"  # the ingest endpoint stores (accepted, refused) under this key of the scope
+CLIENT_DISCONNECTED = 499  # the client disconnected before a reply was sent
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class RequestNumbers:
-    """The numbers of requests, since the process began."""
+    """Metrics of requests since the process started."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.requests = Counter(
@@ -61,16 +61,16 @@ class RequestNumbers:
         path = getattr(scope.get("route"), "path", "")
         self.requests.labels(path, str(status)).inc()
         if path == EVENTS_PATH:
-            stream = _known(scope, "stream", status)
+            stream = _label(scope, "stream", status)
             self.ingest_requests.labels(stream, str(status)).inc()
             self.ingest_seconds.observe(seconds)
             if stream:
-                accepted, refused = scope.get(COUNTED, (0, 0))
+                accepted, refused = scope.get(EVENT_COUNTS, (0, 0))
                 self.ingest_bytes.labels(stream).inc(received)
                 self.accepted.labels(stream).inc(accepted)
                 self.refused.labels(stream).inc(refused)
         elif path in ANSWER_PATHS:
-            self.answers.labels(_known(scope, "view", status), str(status)).inc()
+            self.answers.labels(_label(scope, "view", status), str(status)).inc()
             self.answer_seconds.observe(seconds)
 
 
@@ -85,8 +85,8 @@ class Meter:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began = time.perf_counter()
-        status, received = CLIENT_GONE, 0
+        start = time.perf_counter()
+        status, received = CLIENT_DISCONNECTED, 0
 
         async def counted_receive() -> Message:
             nonlocal received
@@ -103,9 +103,9 @@ class Meter:
         try:
             await self._app(scope, counted_receive, counted_send)
         finally:
-            self._numbers.note(scope, status, received, time.perf_counter() - began)
+            self._numbers.note(scope, status, received, time.perf_counter() - start)
 
 
-def _known(scope: Scope, name: str, status: int) -> str:
-    """A name that is defined; of others a client could make up as many as it likes."""
-    return "" if status in (404, CLIENT_GONE) else str(scope["path_params"][name])
+def _label(scope: Scope, name: str, status: int) -> str:
+    """The name if it is defined, else empty: clients must not be able to create labels."""
+    return "" if status in (404, CLIENT_DISCONNECTED) else str(scope["path_params"][name])

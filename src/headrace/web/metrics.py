@@ -1,4 +1,4 @@
-"""`/metrics`: the workspace in numbers for Prometheus, read when they are asked for. Starts no job, keeps no copy."""
+"""`/metrics`: numbers of the workspace for Prometheus, read at each scrape. Starts no job, stores nothing."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _lag_commits(view: ViewStatus) -> float | None:
 
 
 class RuntimeCollector(Collector):
-    """Asks the runtime at each scrape."""
+    """Reads the runtime at each scrape."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -135,7 +135,7 @@ class RuntimeCollector(Collector):
 
 
 def make_registry(runtime: Runtime) -> CollectorRegistry:
-    """A registry of our own: what other libraries count in the global one is theirs."""
+    """A separate registry: the global one may have metrics of other libraries."""
     disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types here
     registry = CollectorRegistry()
     registry.register(RuntimeCollector(runtime))
@@ -177,14 +177,14 @@ def _of_process(status: WorkspaceStatus) -> Iterator[Metric]:
         )
 
 
-def _families(label: str, described: Sequence[Of], numbers: Iterable[Number[Of]]) -> Iterator[Metric]:
+def _families(label: str, statuses: Sequence[Of], numbers: Iterable[Number[Of]]) -> Iterator[Metric]:
     for number in numbers:
         kind = CounterMetricFamily if number.counts else GaugeMetricFamily
         family = kind(number.name, number.what, labels=[label])
-        for one in described:
-            value = number.read(one)
+        for status in statuses:
+            value = number.read(status)
             if value is not None:
-                family.add_metric([one.name], value)
+                family.add_metric([status.name], value)
         yield family
 
 

@@ -77,10 +77,10 @@ def overview_routes(runtime: Runtime) -> APIRouter:
 
 def _read_expect(body: bytes) -> str | None:
     try:
-        asked = orjson.loads(body or b"{}")
+        value = orjson.loads(body or b"{}")
     except orjson.JSONDecodeError as error:
         raise RequestError(f"the body is not JSON: {error}", expected='such as {"expect": "…"}') from error
-    expect = asked.get("expect") if isinstance(asked, dict) else asked
+    expect = value.get("expect") if isinstance(value, dict) else value
     if expect is not None and not isinstance(expect, str):
         raise RequestError("'expect' is not text", found=repr(expect)[:80], expected="the fingerprint of a plan")
     return expect

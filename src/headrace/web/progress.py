@@ -17,56 +17,56 @@ from headrace.spark.jobs import Job
 from headrace.web.replies import reply_json
 
 NDJSON = "application/x-ndjson"
-LOOK_S = 0.5  # how often it is looked how far the work is, and whether somebody still waits
+CHECK_S = 0.5  # interval of progress lines, and of checks whether the client is still connected
 
 
 async def reply_when_done(request: Request, work: Callable[[Job], dict[str, Any]]) -> Response:
-    """What the work gives, as JSON. With `Accept: application/x-ndjson`, lines: `{"progress": …}` while it goes on,
-    then `{"answer": …}` or `{"error": …}`, so that no connection falls silent.
+    """The result of the work as JSON. With `Accept: application/x-ndjson`, lines: `{"progress": …}` while it runs, so
+    that no connection is idle, then `{"answer": …}` or `{"error": …}`.
     """
     job = Job()
     if NDJSON in request.headers.get("accept", ""):
-        working = asyncio.create_task(anyio.to_thread.run_sync(work, job))
-        done, _ = await asyncio.wait([working], timeout=LOOK_S)
-        if done and (failure := working.exception()):
-            raise failure  # soon enough for a status of its own
-        return StreamingResponse(_lines(working, job), media_type=NDJSON, headers={"cache-control": "no-store"})
+        task = asyncio.create_task(anyio.to_thread.run_sync(work, job))
+        done, _ = await asyncio.wait([task], timeout=CHECK_S)
+        if done and (failure := task.exception()):
+            raise failure  # before the first line, so the reply can have the status of the error
+        return StreamingResponse(_lines(task, job), media_type=NDJSON, headers={"cache-control": "no-store"})
     async with ended_with(request, job):
         return reply_json(await anyio.to_thread.run_sync(work, job))
 
 
 @asynccontextmanager
 async def ended_with(request: Request, job: Job) -> AsyncIterator[None]:
-    """Cancels a job when the client of a request goes away before it has ended."""
+    """Cancel a job if the client disconnects before it ends."""
 
     async def watch() -> None:
         while not await request.is_disconnected():
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_S)
         await anyio.to_thread.run_sync(job.cancel)
 
-    watching = asyncio.create_task(watch())
+    task = asyncio.create_task(watch())
     try:
         yield
     finally:
-        watching.cancel()
+        task.cancel()
 
 
-async def _lines(working: asyncio.Task[dict[str, Any]], job: Job) -> AsyncIterator[bytes]:
+async def _lines(task: asyncio.Task[dict[str, Any]], job: Job) -> AsyncIterator[bytes]:
     try:
-        while not (await asyncio.wait([working], timeout=LOOK_S))[0]:
+        while not (await asyncio.wait([task], timeout=CHECK_S))[0]:
             now = await anyio.to_thread.run_sync(job.progress)
             yield _line({"progress": {"done": now.done, "known": now.known, "unit": now.unit}})
-        yield _line({"answer": working.result()})
+        yield _line({"answer": task.result()})
     except HeadraceError as error:
         yield _line({"error": error.as_dict()})
     except Exception as error:
         yield _line({"error": InternalError(f"internal error: {type(error).__name__}").as_dict()})
         raise
     finally:
-        if not working.done():  # the client has gone, and nobody will hear of how it ends
-            working.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        if not task.done():  # the client has disconnected, so the result is ignored
+            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             job.cancel()
 
 
-def _line(said: dict[str, Any]) -> bytes:
-    return orjson.dumps(said) + b"\n"
+def _line(content: dict[str, Any]) -> bytes:
+    return orjson.dumps(content) + b"\n"

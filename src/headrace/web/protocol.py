@@ -11,18 +11,18 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from headrace.errors import HeaderError, HeadraceError, OverloadError, RequestError, SlowError
 
-HEADER_BYTES = 64 << 10  # without an end of the headers; what comes in one read is not counted apart
+HEADER_BYTES = 64 << 10  # while the headers are incomplete; checked after each read
 RETRY_AFTER_S = 5
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """A connection that is closed when it is one too many, or when its headers are too slow or too long.
+    """A connection that is refused when there are too many, or when its headers are too slow or too long.
 
-    What is refused here never reaches the application, and yet has the shape of every failure.
+    These requests do not reach the application; the reply has the same error shape.
     """
 
-    def __init__(self, most_connections: int, headers_s: float, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(self, most_connections: int, headers_s: float, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self._most_connections = most_connections
         self._headers_s = headers_s
         self._deadline: asyncio.TimerHandle | None = None
@@ -55,7 +55,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         super().data_received(data)
-        # The parser tells of a header when it has all of it, and so would hold one without an end.
+        # The parser reports a header only when it is complete, so it would buffer an endless one.
         self._header_bytes += len(data)
         if self._deadline is not None and self._header_bytes > HEADER_BYTES:
             self._refuse(
@@ -84,7 +84,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._refuse(SlowError("the headers were not received", expected=f"all of them within {self._headers_s:g} s"))
 
     def _refuse(self, error: HeadraceError) -> None:
-        """Say why and close, at once: whatever else was sent is not read."""
+        """Send the error and close at once; the rest of the request is not read."""
         self._stop_waiting()
         if self.cycle is not None and not self.cycle.response_complete:
             self.transport.close()  # another reply is being written

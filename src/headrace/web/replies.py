@@ -26,7 +26,7 @@ RETRY_AFTER_S = "1"
 
 
 def reply_json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """A JSON reply by the quickest encoder; answers change with every event, so nothing may keep one."""
+    """A JSON reply, encoded by orjson; answers change with every event, so they must not be cached."""
     return Response(
         orjson.dumps(content), status, headers={"cache-control": "no-store", **(headers or {})}, media_type=JSON
     )
@@ -40,17 +40,17 @@ def reply_error(error: HeadraceError, allow: str | None = None) -> Response:
     if isinstance(error, UnauthorizedError):
         headers["www-authenticate"] = "Bearer"
     if isinstance(error, (TooLargeError, SlowError)):
-        headers["connection"] = "close"  # else the rest of the body, however long, would be read and thrown away
+        headers["connection"] = "close"  # else the rest of the body would be read and discarded
     if allow:
         headers["allow"] = allow
     return reply_json({"error": error.as_dict()}, error.http_status, headers)
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Give every failure that reaches the framework our shape."""
+    """Give every failure that reaches the framework the same JSON shape."""
 
     @app.exception_handler(HeadraceError)
-    async def ours(request: Request, error: HeadraceError) -> Response:
+    async def headrace_error(request: Request, error: HeadraceError) -> Response:
         return reply_error(error)
 
     @app.exception_handler(HTTPException)
@@ -62,7 +62,9 @@ def add_error_handlers(app: FastAPI) -> None:
             allow = (error.headers or {}).get("Allow")
             return reply_error(
                 MethodError(
-                    f"'{path}' does not take {request.method}", expected=allow, fix="/openapi.json lists all endpoints"
+                    f"'{path}' does not support {request.method}",
+                    expected=allow,
+                    fix="/openapi.json lists all endpoints",
                 ),
                 allow,
             )

@@ -11,10 +11,10 @@ from starlette.responses import Response
 
 
 class PlainRoute(APIRoute):
-    """A route whose endpoint takes the names of its path and the request, and makes its reply itself.
+    """A route whose endpoint takes the path parameters and the request, and creates the response itself.
 
-    It is documented as any other, but nothing is looked for, checked or converted around the call: that
-    is more than half of what the framework costs.
+    It is documented as any other, but FastAPI's dependency injection, validation and serialization, more than half of
+    the framework's cost, are skipped.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

@@ -24,16 +24,16 @@ GRACE_S = 3  # for requests in flight when the server stops
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening address of our own; port 0 takes a free one."""
+    """A socket bound to an address; port 0 chooses a free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # TCP by its number: asyncio turns Nagle's algorithm off only on sockets that say so, and a reply
+    # TCP by its number: asyncio turns Nagle's algorithm off only on sockets that have it, and a reply
     # of two writes would wait 40 ms for the client's acknowledgement of the first.
-    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a restart need not wait for old connections
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a restart need not wait for old connections
     try:
-        bound.bind((host, port))
+        listener.bind((host, port))
     except OSError as error:
-        bound.close()
+        listener.close()
         if error.errno == errno.EADDRINUSE:
             raise WorkspaceError(
                 f"port {port} on {host} is in use by another program",
@@ -43,22 +43,22 @@ def bind(host: str, port: int) -> socket.socket:
             f"cannot listen on host '{host}', port {port}: {error.strerror or error}",
             fix="choose others with --host, --port",
         ) from error
-    return bound
+    return listener
 
 
-def url_of(bound: socket.socket) -> str:
+def url_of(listener: socket.socket) -> str:
     """The URL that reaches a bound socket."""
-    host, port = bound.getsockname()[:2]
-    shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
+    host, port = listener.getsockname()[:2]
+    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
 
 
 def raise_file_limit(connections: int) -> int:
     """Raise the limit of open files for this many connections; returns how many the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + OTHER_FILES
-    if soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    target = connections + OTHER_FILES
+    if soft < target:
+        soft = target if hard == resource.RLIM_INFINITY else min(target, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     return max(1, min(connections, soft - OTHER_FILES))
 
@@ -66,8 +66,8 @@ def raise_file_limit(connections: int) -> int:
 def give_memory_back() -> None:
     """Let the allocator return the memory of large bodies to the system as soon as they are freed.
 
-    By itself glibc learns to keep blocks of up to 32 MB for later, in up to eight arenas per core: after a flood of
-    10 MB bodies it kept 90 MB, so bounded it keeps 40. Elsewhere there is nothing to set.
+    By default glibc keeps freed blocks of up to 32 MB, in up to eight arenas per core: after a load test with 10 MB
+    bodies it kept 90 MB; with these limits 40 MB. Other C libraries have no such option.
     """
     with contextlib.suppress(OSError, AttributeError):
         set_option = ctypes.CDLL("libc.so.6").mallopt
@@ -76,15 +76,17 @@ def give_memory_back() -> None:
 
 
 class Server(uvicorn.Server):
-    """A server that does not handle signals itself."""
+    """A server that leaves signals to its caller."""
 
     def __init__(self, app: FastAPI, most_connections: int) -> None:
-        allowed = raise_file_limit(most_connections)
+        connections = raise_file_limit(most_connections)
         give_memory_back()
         super().__init__(
             uvicorn.Config(
                 app,
-                http=cast("type[asyncio.Protocol]", partial(LimitedProtocol, allowed, app.state.patience.headers_s)),
+                http=cast(
+                    "type[asyncio.Protocol]", partial(LimitedProtocol, connections, app.state.timeouts.headers_s)
+                ),
                 log_config=None,
                 access_log=False,
                 lifespan="off",

@@ -1,6 +1,6 @@
-"""Who is signed in to the page: a cookie that says so until it ends, since a browser sends no bearer header.
+"""Sign-in to the page by a signed cookie that expires, since a browser sends no bearer header.
 
-The cookie opens the page and nothing else: what changes anything still asks for the token itself.
+The cookie gives access to the page only; requests that change something still require the token.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ LASTS_S = 12 * 3600
 
 
 def is_page(path: str) -> bool:
-    """Whether a path is one that the cookie opens."""
+    """Whether the cookie gives access to a path."""
     return path == "/" or path.startswith("/views/")
 
 
 def is_open(path: str) -> bool:
-    """Whether a path is needed to sign in, and shows nothing of the workspace."""
+    """Whether a path needs no sign-in: the login form and its assets, which show nothing of the workspace."""
     return path in ("/login", "/logout") or path.startswith("/page/")
 
 
 def is_linkable(path: str) -> bool:
-    """Whether other sites may link to a path: to a page that is shown at once, not to one that Spark works for."""
+    """Whether other sites may link to a path: to a page that is rendered at once, not one that runs a Spark job."""
     return path == "/login" or (is_page(path) and path.count("/") < 3)
 
 
 class Sessions:
-    """Makes and checks cookies. They are signed with the token, so nothing is stored and a new token ends them."""
+    """Creates and checks cookies. They are signed with the token: nothing is stored, and a new token ends them."""
 
     def __init__(self, token: str, now: Callable[[], float] = time.time) -> None:
         self._token = token.encode()
         self._now = now
-        # Cookies of one host know no ports: two servers of one machine must not sign each other out.
+        # Browsers share cookies between ports of a host; the name keeps two servers from signing each other out.
         self.cookie = f"headrace_{self._sign('cookie')[:8]}"
 
-    def is_token(self, given: str) -> bool:
+    def is_token(self, text: str) -> bool:
         """Whether this is the token, compared in constant time."""
-        return hmac.compare_digest(given.encode(), self._token)
+        return hmac.compare_digest(text.encode(), self._token)
 
     def begin(self, *, secure: bool) -> str:
         """A Set-Cookie header that signs in."""
@@ -52,13 +52,13 @@ class Sessions:
         return self._set("", 0, secure)
 
     def holds(self, header: str) -> bool:
-        """Whether a Cookie header carries a session that has not ended."""
+        """Whether a Cookie header contains a valid session that has not expired."""
         try:
-            found = SimpleCookie(header).get(self.cookie)
+            cookie = SimpleCookie(header).get(self.cookie)
         except CookieError:
             return False
-        until, _, signed = (found.value if found else "").partition(".")
-        if not hmac.compare_digest(signed.encode(), self._sign(until).encode()):
+        until, _, signature = (cookie.value if cookie else "").partition(".")
+        if not hmac.compare_digest(signature.encode(), self._sign(until).encode()):
             return False
         return self._now() < int(until)
 

@@ -59,13 +59,13 @@ def sql_routes(runtime: Runtime, max_body: int) -> APIRouter:
         `traffic VERSION AS OF 12` and `traffic TIMESTAMP AS OF '2026-03-01T12:00:00Z'` Spark first computes the view
         from the lake, which may take minutes. Disconnecting cancels the query.
         """
-        asked = _read_query(await read_body(request, max_body))
+        fields = _read_query(await read_body(request, max_body))
         as_arrow = ARROW_STREAM in request.headers.get("accept", "")
 
         job = Job()
 
         def run() -> Response:
-            answer = runtime.sql(asked.get("query", ""), asked.get("limit"), job)
+            answer = runtime.sql(fields.get("query", ""), fields.get("limit"), job)
             if as_arrow:
                 return Response(answer.as_arrow(), headers={"cache-control": "no-store"}, media_type=ARROW_STREAM)
             return reply_json(answer.as_dict())
@@ -77,10 +77,10 @@ def sql_routes(runtime: Runtime, max_body: int) -> APIRouter:
 
 
 def _read_query(body: bytes) -> dict[str, Any]:
-    asked = read_object(body, SqlError, EXAMPLE)
-    for name in asked:
+    fields = read_object(body, SqlError, EXAMPLE)
+    for name in fields:
         if name not in PARAMETERS:
             raise SqlError(
                 f"'{name}' is not part of a query", expected=", ".join(PARAMETERS), fix=did_you_mean(name, PARAMETERS)
             )
-    return asked
+    return fields

@@ -21,7 +21,9 @@ _SMALL_BODY = 64 << 10
 
 
 def _doc(**fields: tuple[str, str]) -> dict[str, Any]:
-    properties = {name: {"type": [of, "null"], "description": said} for name, (of, said) in fields.items()}
+    properties = {
+        name: {"type": [of, "null"], "description": description} for name, (of, description) in fields.items()
+    }
     content = {"application/json": {"schema": {"type": "object", "properties": properties}}}
     return {"requestBody": {"content": content}}
 
@@ -57,10 +59,10 @@ def version_routes(runtime: Runtime) -> APIRouter:
         If its rows are still stored, it catches up and then serves; else the view is edited back to its definition.
         The reply gives `how` and the number of events to read. The current version serves until then.
         """
-        asked = _read(await read_body(request, _SMALL_BODY), to=int, dry_run=bool)
+        fields = _read(await read_body(request, _SMALL_BODY), to=int, dry_run=bool)
 
         def go() -> RollbackStep:
-            return runtime.rollback(view, asked["to"], dry_run=bool(asked["dry_run"]))
+            return runtime.rollback(view, fields["to"], dry_run=bool(fields["dry_run"]))
 
         return reply_json((await run_in_threadpool(go)).as_dict())
 
@@ -71,23 +73,23 @@ def version_routes(runtime: Runtime) -> APIRouter:
         The reply comes at once with version, horizon and the commit up to which rows are replaced. The audits of the
         view show the result.
         """
-        asked = _read(await read_body(request, _SMALL_BODY), full=bool)
-        return reply_json(await run_in_threadpool(lambda: runtime.refresh(view, full=bool(asked["full"]))))
+        fields = _read(await read_body(request, _SMALL_BODY), full=bool)
+        return reply_json(await run_in_threadpool(lambda: runtime.refresh(view, full=bool(fields["full"]))))
 
     return routes
 
 
 def _read(body: bytes, **types: type) -> dict[str, Any]:
-    """What a body says for each name; None where it says nothing."""
+    """The fields of a JSON body by name; None for those that it does not have."""
     try:
-        said = orjson.loads(body or b"{}")
+        fields = orjson.loads(body or b"{}")
     except orjson.JSONDecodeError as error:
         raise RequestError(f"the body is not JSON: {error}", expected="an object, or nothing") from error
-    if not isinstance(said, dict):
-        raise RequestError("the body is not an object", found=repr(said)[:80], expected="an object, or nothing")
-    for name, value in said.items():
+    if not isinstance(fields, dict):
+        raise RequestError("the body is not an object", found=repr(fields)[:80], expected="an object, or nothing")
+    for name, value in fields.items():
         if name not in types:
             raise RequestError(f"'{name}' is not a parameter", expected=", ".join(types))
         if value is not None and type(value) is not types[name]:
             raise RequestError(f"'{name}' has the wrong type", found=repr(value)[:80], expected=types[name].__name__)
-    return {name: said.get(name) for name in types}
+    return {name: fields.get(name) for name in types}

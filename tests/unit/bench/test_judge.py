@@ -1,4 +1,4 @@
-"""The judge of answers: what a definition gives behind each commit, and that a wrong number is noticed."""
+"""The judge of answers: the rows of a definition after each commit, and that a wrong number is reported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from headrace.bench import history
 from headrace.bench.edits import edits
-from headrace.bench.judge import Definition, Judge, Said, wrong_answers
+from headrace.bench.judge import Definition, Judge, PageAnswer, wrong_answers
 from headrace.define.catalog import parse
 from headrace.lake.table import LakeTable
 
@@ -24,27 +24,27 @@ def small_lake(folder: Path) -> LakeTable:
 
 
 def plain_totals(table: LakeTable, page: str, commits: int) -> dict[str, tuple[int, int, int]]:
-    """Hits, bytes and the largest of each hour, one event at a time; none of those that were not modified."""
+    """Hits, bytes and the largest of each hour, one event at a time; without those of status 304."""
     hours: dict[str, list[int]] = defaultdict(list)
     for file in table.files(0, commits):
         for row in pq.read_table(table.folder / file.path).to_pylist():
             if row["page"] == page and row["status"] != 304:
                 hours[f"{row['at']:%Y-%m-%dT%H}:00:00Z"].append(row["bytes"])
-    return {hour: (len(found), sum(found), max(found)) for hour, found in hours.items()}
+    return {hour: (len(sizes), sum(sizes), max(sizes)) for hour, sizes in hours.items()}
 
 
-def test_it_expects_what_the_events_say_behind_each_commit(tmp_path: Path) -> None:
+def test_it_computes_the_rows_after_each_commit(tmp_path: Path) -> None:
     table = small_lake(tmp_path)
     judge = Judge(table, Definition(where="status <> 304"))
     for commits in (1, 2, 3):
-        found = {r["window_start"]: (r["hits"], r["bytes"], r["largest"]) for r in judge.expected("/p/7", commits)}
-        assert found == plain_totals(table, "/p/7", commits) != {}
+        rows = {r["window_start"]: (r["hits"], r["bytes"], r["largest"]) for r in judge.expected("/p/7", commits)}
+        assert rows == plain_totals(table, "/p/7", commits) != {}
 
 
 def test_it_notices_a_wrong_number_and_a_wrong_commit(tmp_path: Path) -> None:
     table = small_lake(tmp_path)
     rows = tuple(Judge(table, Definition()).expected("/p/7", 2))
-    right = Said("/p/7", 1, 2, rows)
+    right = PageAnswer("/p/7", 1, 2, rows)
     assert wrong_answers(table, {1: Definition()}, [right]) == []
     (first, *rest) = rows
     others = (

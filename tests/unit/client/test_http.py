@@ -1,4 +1,4 @@
-"""The HTTP client on real sockets: connections are kept or replaced, and failures are told apart."""
+"""The HTTP client on real sockets: connections are reused or replaced, and failures are distinguished."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n4
 Serve = Callable[[socket.socket], None]
 
 
-def read_request(taken: socket.socket) -> bytes:
+def read_request(connection: socket.socket) -> bytes:
     request = b""
     while b"\r\n\r\n" not in request:
-        part = taken.recv(65536)
+        part = connection.recv(65536)
         if not part:
             return request
         request += part
@@ -34,9 +34,9 @@ def listening(*serves: Serve) -> Iterator[str]:
 
         def run() -> None:
             for serve in serves:
-                taken, _ = server.accept()
-                with taken:
-                    serve(taken)
+                connection, _ = server.accept()
+                with connection:
+                    serve(connection)
 
         thread = threading.Thread(target=run)
         thread.start()
@@ -44,13 +44,13 @@ def listening(*serves: Serve) -> Iterator[str]:
         thread.join()
 
 
-def test_a_connection_is_kept_for_the_next_request() -> None:
+def test_a_connection_is_reused_for_the_next_request() -> None:
     requests: list[bytes] = []
 
-    def twice(taken: socket.socket) -> None:
+    def twice(connection: socket.socket) -> None:
         for _ in range(2):
-            requests.append(read_request(taken))
-            taken.sendall(OK)
+            requests.append(read_request(connection))
+            connection.sendall(OK)
 
     with listening(twice) as url:
         http = Http(url, "secret")
@@ -68,13 +68,13 @@ def test_a_connection_is_kept_for_the_next_request() -> None:
 def test_a_connection_that_the_server_has_ended_is_replaced() -> None:
     ended = threading.Event()
 
-    def once(taken: socket.socket) -> None:
-        read_request(taken)
-        taken.sendall(OK)
+    def once(connection: socket.socket) -> None:
+        read_request(connection)
+        connection.sendall(OK)
 
-    def first(taken: socket.socket) -> None:
-        once(taken)
-        taken.shutdown(socket.SHUT_RDWR)
+    def first(connection: socket.socket) -> None:
+        once(connection)
+        connection.shutdown(socket.SHUT_RDWR)
         ended.set()
 
     with listening(first, once) as url:
@@ -86,11 +86,11 @@ def test_a_connection_that_the_server_has_ended_is_replaced() -> None:
 
 
 def test_a_reply_that_comes_before_the_body_was_read_is_read() -> None:
-    def refuse(taken: socket.socket) -> None:
-        read_request(taken)
-        taken.sendall(b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nbig")
-        taken.shutdown(socket.SHUT_WR)
-        while taken.recv(1 << 20):
+    def refuse(connection: socket.socket) -> None:
+        read_request(connection)
+        connection.sendall(b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nbig")
+        connection.shutdown(socket.SHUT_WR)
+        while connection.recv(1 << 20):
             pass
 
     with listening(refuse) as url:
@@ -99,24 +99,24 @@ def test_a_reply_that_comes_before_the_body_was_read_is_read() -> None:
 
 
 def test_lines_come_as_they_are_sent() -> None:
-    def lines(taken: socket.socket) -> None:
-        read_request(taken)
-        taken.sendall(CHUNKED)
+    def serve(connection: socket.socket) -> None:
+        read_request(connection)
+        connection.sendall(CHUNKED)
 
-    with listening(lines) as url, Http(url).stream("GET", "/") as (reply, got):
+    with listening(serve) as url, Http(url).stream("GET", "/") as (reply, lines):
         assert reply.status == 200
-        assert list(got) == [b"one\n", b"two\n"]
+        assert list(lines) == [b"one\n", b"two\n"]
 
 
-def test_failures_are_told_apart() -> None:
+def test_failures_are_distinguished() -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     with pytest.raises(ConnectError, match="refused"):
         Http(f"http://127.0.0.1:{port}").request("GET", "/")
-    with listening(lambda taken: None) as url, pytest.raises(ReplyError):
+    with listening(lambda connection: None) as url, pytest.raises(ReplyError):
         Http(url).request("GET", "/")
     release = threading.Event()
-    with listening(lambda taken: release.wait(30) and None) as url:
+    with listening(lambda connection: release.wait(30) and None) as url:
         with pytest.raises(TimeoutError):
             Http(url).request("GET", "/", timeout=0.1)
         release.set()

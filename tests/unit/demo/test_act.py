@@ -1,4 +1,4 @@
-"""The second act in the terminal, from figures alone; and when the late event has done what it should."""
+"""The edit and the late event in the terminal, from figures alone; and when the late event is as expected."""
 
 import threading
 from dataclasses import replace
@@ -10,21 +10,21 @@ from headrace.demo.act import render_edit, render_late
 from headrace.demo.edit import Edit, Step
 from headrace.demo.late import LATE_US, Late, late_visit
 from headrace.demo.page import render_page
-from tests.unit.demo.screen import figures, shown
+from tests.unit.demo.screen import figures, render
 
 NEWEST_US = 1_764_322_000_000_000
 
 
 def edit():
-    made = Edit("http://127.0.0.1:1", Path("shop.sql"), begin=threading.Event(), stopping=threading.Event())
-    made.steps = [
+    view_edit = Edit("http://127.0.0.1:1", Path("shop.sql"), begin=threading.Event(), stopping=threading.Event())
+    view_edit.steps = [
         Step("plan", "+ max(load_ms) AS slowest: a build, 23,433 events, under a second", took_s=0.1),
         Step("build", "23,433 events read from the log, while version 1 answered", took_s=4.2),
         Step("swap", "version 2 answers, with 'slowest' for all of history", took_s=0.4),
         Step("compare", "the batch layer reads again what the speed layer has"),
     ]
-    made.asking.given, made.asking.by_version, made.asking.longest_ms = 321, {1: 300, 2: 21}, 87
-    return made
+    view_edit.queries.answers, view_edit.queries.by_version, view_edit.queries.longest_ms = 321, {1: 300, 2: 21}, 87
+    return view_edit
 
 
 def late():
@@ -34,16 +34,16 @@ def late():
             "arguments": {"hits": 1, "slowest": slowest}, "correction": True, "value": f'{{"visitor":"{visitor}"}}',
         }  # fmt: skip
 
-    explained = {
+    explanation = {
         "window_start": "2025-11-28T06:00:00Z", "window_end": "2025-11-28T07:00:00Z", "found": 3, "commits": 30,
         "corrections": 3, "agrees": True, "events": [event("v1", 12.5), event("v2", 40.5), event("v-late", 1999.5)],
     }  # fmt: skip
-    sent = {"page": "/checkout", "at": "2025-11-28T06:20:00.000000Z"}
-    return Late(sent, {"hits": 2, "slowest": 40.5}, {"hits": 3, "slowest": 1999.5}, explained)
+    visit = {"page": "/checkout", "at": "2025-11-28T06:20:00.000000Z"}
+    return Late(visit, {"hits": 2, "slowest": 40.5}, {"hits": 3, "slowest": 1999.5}, explanation)
 
 
-def test_the_steps_and_those_who_ask_are_shown():
-    page = shown(render_edit(edit()), width=100)
+def test_the_steps_and_the_queries_are_displayed():
+    page = render(render_edit(edit()), width=100)
     for text in (
         "✓  plan",
         "…  compare",
@@ -58,15 +58,15 @@ def test_the_steps_and_those_who_ask_are_shown():
 
 
 def test_the_page_fits_a_common_terminal_while_a_view_is_edited():
-    made = figures()
-    made.edit = edit()
-    lines = shown(render_page(made), width=100).splitlines()
+    demo = figures()
+    demo.edit = edit()
+    lines = render(render_page(demo), width=100).splitlines()
     assert len(lines) <= 24
     assert max(map(len, lines)) <= 100
 
 
 def test_the_cell_of_the_late_event_is_explained():
-    page = shown(render_late(late()), width=100)
+    page = render(render_late(late()), width=100)
     for text in ("three hours late: /checkout at 06:20:00", "hits 2 → 3", "slowest 40.5 → 1999.5", "v-late", "3.0 h"):
         assert text in page
     assert page.count("correction ") == 3
@@ -80,12 +80,12 @@ def test_the_cell_of_the_late_event_is_explained():
         {"after": {"hits": 3, "slowest": 40.5}},
         {"before": None},
         {"after": None},
-        {"explained": {**late().explained, "agrees": False}},
-        {"explained": {**late().explained, "found": 2}},
-        {"explained": {**late().explained, "events": late().explained["events"][:2]}},
+        {"explanation": {**late().explanation, "agrees": False}},
+        {"explanation": {**late().explanation, "found": 2}},
+        {"explanation": {**late().explanation, "events": late().explanation["events"][:2]}},
     ],
 )
-def test_a_cell_that_is_not_as_it_must_be_is_told(wrong):
+def test_a_wrong_cell_is_not_ok(wrong):
     assert not replace(late(), **wrong).ok
 
 

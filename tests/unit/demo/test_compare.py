@@ -27,7 +27,7 @@ def compared(*rows, newest_us=10 * MINUTE):
     return compare(RULE["traffic"], EXPECTED, rows, newest_us)
 
 
-def test_a_right_row_is_right():
+def test_an_equal_row_has_no_difference():
     result = compared(ROW)
     assert result.ok
     assert (result.rows, result.cells) == (1, 4)
@@ -64,7 +64,7 @@ def test_a_column_that_is_not_served_is_a_difference():
     assert compared(row).first == ["view 'traffic' page='/' at 1970-01-01T00:00:00Z has no column 'bytes'"]
 
 
-def test_decimals_come_as_text_and_times_in_utc():
+def test_decimals_are_text_and_times_are_utc():
     rule = RULE["countries"]
     moment = datetime(2025, 11, 28, 9, 0, 1, 5000, tzinfo=UTC)
     expected = {(None, "DE"): {"revenue": Decimal("3.10"), "first_order": moment}}
@@ -85,7 +85,7 @@ def test_decimals_come_as_text_and_times_in_utc():
         (5, None, 0, 0),
     ],
 )
-def test_estimates_may_differ_by_what_they_state(exact, served, ok, within):
+def test_estimates_may_differ_by_their_stated_error(exact, served, ok, within):
     rule = RULE["audience"]
     row = {**ROW, "window_end": "1970-01-01T00:10:00Z", "settled": False, "visitors": served}
     result = compare(rule, {(0,): {"visitors": Distinct(exact)}}, [row], 0)

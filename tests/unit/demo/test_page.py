@@ -11,26 +11,26 @@ from headrace.demo.figures import Figures
 from headrace.demo.page import plain_line, render_page
 from headrace.demo.result import print_failure, print_result
 from headrace.errors import UnavailableError
-from tests.unit.demo.screen import figures, shown
+from tests.unit.demo.screen import figures, render
 
 
 def test_the_page_shows_flow_and_views():
-    page = shown(render_page(figures()))
+    page = render(render_page(figures()))
     for text in ("9,876", "321", "44", "76", "0.87 s", "▁█▄", "2,000 events/s", "/p/🎁", "NULL", "1,234.50", "settled"):
         assert text in page
 
 
 def test_the_page_fits_a_common_terminal():
-    lines = shown(render_page(figures()), width=100).splitlines()
+    lines = render(render_page(figures()), width=100).splitlines()
     assert len(lines) <= 24
     assert max(map(len, lines)) <= 100
 
 
 def test_the_page_can_be_shown_before_anything_is_known():
-    assert "starting the server" in shown(render_page(Figures(seed=7, flow_s=20)))
+    assert "starting the server" in render(render_page(Figures(seed=7, flow_s=20)))
 
 
-def test_a_plain_line_says_the_same():
+def test_a_plain_line_has_the_same_numbers():
     assert (
         "9,876 events sent, 9,744 in the log, freshness 0.9 s, 321 late, 210 corrections, 44 dead letters, 76 refused"
         in (plain_line(figures()))
@@ -41,10 +41,10 @@ def test_the_result_names_what_differs():
     view = Comparison("traffic", rows=3, cells=12, mismatches=1, first=["view 'traffic' page='/' is missing"])
     console = Console(file=io.StringIO(), width=120)
     print_result(console, Report([view], [Account("a claim", False, "1 of 2")]), figures(), json=False)
-    said = console.file.getvalue()
-    assert "view 'traffic' page='/' is missing" in said
-    assert "wrong  a claim: 1 of 2" in said
-    assert "answers differ: 9,876 events" in said
+    output = console.file.getvalue()
+    assert "view 'traffic' page='/' is missing" in output
+    assert "wrong  a claim: 1 of 2" in output
+    assert "answers differ: 9,876 events" in output
 
 
 def test_the_result_of_a_good_run():

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from headrace.define import catalog
-from headrace.demo.edit import edited
+from headrace.demo.edit import add_column
 from headrace.demo.events import Order, Visit
 from headrace.demo.reference import RULES, Distinct, Near
 from headrace.demo.server import shop_definitions
@@ -24,7 +24,7 @@ def order(at_us, amount="1.00", quantity=1, visitor="a", category="books", count
 
 
 def test_there_is_a_rule_for_every_view_with_its_keys_columns_and_window():
-    views = catalog.parse(edited(shop_definitions())).views
+    views = catalog.parse(add_column(shop_definitions())).views
     assert set(views) == set(RULE)
     for name, view in views.items():
         rule = RULE[name]

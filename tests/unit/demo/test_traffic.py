@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from headrace.define import catalog
-from headrace.demo.broken import KINDS, spoil
+from headrace.demo.invalid import KINDS, spoil
 from headrace.demo.server import shop_definitions
 from headrace.demo.traffic import OPENING, SPEED, STREAMS, Traffic
 from headrace.parse.frames import frame_lines
@@ -29,7 +29,7 @@ def test_the_same_seed_gives_the_same_events():
 
 
 @pytest.mark.parametrize(("seconds", "rate"), [(4, 3_000), (1, 10), (0.1, 1), (30, 20_000)])
-def test_sizes_add_up_to_what_was_asked(seconds, rate):
+def test_sizes_add_up_to_the_requested_events(seconds, rate):
     sizes = Traffic(seconds=seconds, rate=rate).sizes()
     assert sum(sizes) == round(seconds * rate)
     assert min(sizes) >= 0
@@ -47,19 +47,19 @@ def test_every_line_has_its_truth():
         for line, truth in zip(lines, batch.truths, strict=True):
             if truth is not None:
                 event = json.loads(line)
-                told = truth._asdict()
-                assert datetime.fromisoformat(event.pop("at")).timestamp() == told.pop("at_us") / 1e6
+                values = truth._asdict()
+                assert datetime.fromisoformat(event.pop("at")).timestamp() == values.pop("at_us") / 1e6
                 if event.get("amount") is not None:
-                    event["amount"] = type(told["amount"])(str(event["amount"]))
-                assert {name: event.get(name) for name in told} == told
+                    event["amount"] = type(values["amount"])(str(event["amount"]))
+                assert {name: event.get(name) for name in values} == values
 
 
-def test_the_traffic_has_all_that_is_hard():
+def test_the_traffic_has_all_difficult_cases():
     batches = all_batches()
     truths = [truth for batch in batches for truth in batch.truths if truth is not None]
     lines = [line for batch in batches for line in batch.body.split(b"\n")]
     visits = [truth for truth in truths if hasattr(truth, "page")]
-    assert len(lines) - len(set(lines)) > 50, "twins"
+    assert len(lines) - len(set(lines)) > 50, "duplicates"
     assert any(not line.isascii() for line in lines)
     assert any(b"+05:30" in line for line in lines)
     assert any(visit.page is None for visit in visits)
@@ -72,33 +72,33 @@ def test_the_traffic_has_all_that_is_hard():
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-def test_headrace_refuses_just_the_broken_ones(stream):
+def test_headrace_refuses_exactly_the_invalid_events(stream):
     parser = Parser(catalog.parse(shop_definitions()).streams[stream])
-    broken = 0
+    invalid_count = 0
     for batch in TRAFFIC.batches(stream):
         if len(batch):
             reasons = parser.parse(frame_lines(batch.body), ARRIVED_US).reasons
-            refused = [] if reasons is None else np.flatnonzero(reasons.is_valid()).tolist()
-            assert refused == batch.broken
-            broken += len(refused)
-    assert broken
+            indexes = [] if reasons is None else np.flatnonzero(reasons.is_valid()).tolist()
+            assert indexes == batch.broken
+            invalid_count += len(indexes)
+    assert invalid_count
 
 
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("choice", range(len(KINDS)), ids=list(KINDS))
-def test_headrace_refuses_each_kind_for_a_reason_of_its_own(stream, choice):
+def test_headrace_refuses_each_kind_with_a_reason(stream, choice):
     parser = Parser(catalog.parse(shop_definitions()).streams[stream])
     batch = next(TRAFFIC.batches(stream))
     index = next(i for i, truth in enumerate(batch.truths) if truth is not None)
     good = batch.body.split(b"\n")[index]
-    parsed = parser.parse(frame_lines(good + b"\n" + spoil(orjson.loads(good), choice)), ARRIVED_US)
-    assert parsed.reasons is not None
-    assert parsed.reasons.to_pylist()[0] is None
-    assert parsed.reasons.to_pylist()[1]
+    result = parser.parse(frame_lines(good + b"\n" + spoil(orjson.loads(good), choice)), ARRIVED_US)
+    assert result.reasons is not None
+    assert result.reasons.to_pylist()[0] is None
+    assert result.reasons.to_pylist()[1]
 
 
-def test_it_is_quick_enough_to_leave_the_machine_to_the_server():
+def test_it_is_fast_enough_to_leave_cpu_for_the_server():
     traffic = Traffic(seconds=2, rate=20_000)
-    begun = time.process_time()
-    made = sum(len(batch) for batch in all_batches(traffic))
-    assert made / (time.process_time() - begun) > 40_000  # twice the most that is ever asked of it
+    start = time.process_time()
+    events = sum(len(batch) for batch in all_batches(traffic))
+    assert events / (time.process_time() - start) > 40_000  # twice the highest rate of a demo

@@ -42,20 +42,22 @@ def cases(draw: st.DrawFn) -> tuple[View, list[list[Event]], dict[str, Any], int
         values=st.fixed_dictionaries({name: st.sampled_from(values) for name, values in VALUES.items()}),
     )
     batches = draw(st.lists(st.lists(event, max_size=8), min_size=1, max_size=4))
-    asked: dict[str, Any] = {}
+    question: dict[str, Any] = {}
     names = [key.name for key in view.keys]
     if draw(st.booleans()):
-        asked["by"] = draw(st.permutations(names).map(lambda n: n[:1])) if names else []
+        question["by"] = draw(st.permutations(names).map(lambda n: n[:1])) if names else []
     if names and draw(st.booleans()):
-        asked["key"] = [{names[0]: draw(st.sampled_from(VALUES[view.keys[0].expression.type.name]))} for _ in range(2)]
+        question["key"] = [
+            {names[0]: draw(st.sampled_from(VALUES[view.keys[0].expression.type.name]))} for _ in range(2)
+        ]
     if window:
         pane = window.pane_ms
         if draw(st.booleans()):
-            asked["start"] = draw(minutes) * pane
+            question["start"] = draw(minutes) * pane
         if draw(st.booleans()):
-            asked["end"] = asked.get("start", 0) + draw(st.integers(1, 10)) * pane
-        asked["window"], asked["every"] = (n and n * pane for n in (draw(spans), draw(spans)))
+            question["end"] = question.get("start", 0) + draw(st.integers(1, 10)) * pane
+        question["window"], question["every"] = (n and n * pane for n in (draw(spans), draw(spans)))
         if draw(st.integers(0, 4)) == 0:
-            asked["window"], asked["every"] = "all", None
-    asked["order"] = draw(st.sampled_from(["oldest", "newest"]))
-    return view, batches, asked, draw(st.integers(1, 4))
+            question["window"], question["every"] = "all", None
+    question["order"] = draw(st.sampled_from(["oldest", "newest"]))
+    return view, batches, question, draw(st.integers(1, 4))

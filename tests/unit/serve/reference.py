@@ -1,4 +1,4 @@
-"""What an answer must be, computed from events in plain Python, window by window."""
+"""The expected answer, computed from events in plain Python, window by window."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def expected(
         row["window_start"] = None if opens is None else EPOCH + timedelta(milliseconds=opens)
         row["window_end"] = None if closes is None else EPOCH + timedelta(milliseconds=closes)
         for column in view.columns:
-            merged = column.aggregate.zero
+            partial = column.aggregate.zero
             for event in members:
-                merged = column.aggregate.merge(merged, column.aggregate.lift(*given_of(event, column)))
-            row[column.name] = column.aggregate.present(merged)
+                partial = column.aggregate.merge(partial, column.aggregate.lift(*given_of(event, column)))
+            row[column.name] = column.aggregate.present(partial)
         row["settled"] = closes is not None and settled_before_ms is not None and closes <= settled_before_ms
         rows.append(row)
     return rows
@@ -90,7 +90,8 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def same_rows(found: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> bool:
-    return len(found) == len(wanted) and all(
-        list(a) == list(b) and all(same(a[name], b[name]) for name in a) for a, b in zip(found, wanted, strict=True)
+def same_rows(rows: list[dict[str, Any]], expected_rows: list[dict[str, Any]]) -> bool:
+    return len(rows) == len(expected_rows) and all(
+        list(a) == list(b) and all(same(a[name], b[name]) for name in a)
+        for a, b in zip(rows, expected_rows, strict=True)
     )

@@ -1,4 +1,4 @@
-"""What an answer carries besides its rows, and that JSON, Arrow and pandas say the same."""
+"""The metadata of an answer, and that JSON, Arrow and pandas have the same values."""
 
 from __future__ import annotations
 
@@ -44,26 +44,26 @@ def ask(store: DuckStore) -> Answer:
     return answer(store, Question.of("v"), lambda version: (version.bases[0].applied_to, None), NOW)
 
 
-def shown(found: Answer) -> dict[str, object]:
-    text: dict[str, object] = orjson.loads(orjson.dumps(found.as_dict()))
-    assert repr(Answer.from_dict(text).as_dict()) == repr(found.as_dict())
+def through_json(result: Answer) -> dict[str, object]:
+    text: dict[str, object] = orjson.loads(orjson.dumps(result.as_dict()))
+    assert repr(Answer.from_dict(text).as_dict()) == repr(result.as_dict())
     return text
 
 
-def test_the_shape_that_clients_rely_on(store: DuckStore, tmp_path: Path) -> None:
+def test_the_json_of_an_answer(store: DuckStore, tmp_path: Path) -> None:
     merge(store, tmp_path, simple_event("/a", AT_MS, 3))
-    found = shown(ask(store))
-    (row,) = found.pop("rows")  # type: ignore[misc]
+    result = through_json(ask(store))
+    (row,) = result.pop("rows")  # type: ignore[misc]
     assert list(row)[:3] == ["k0", "window_start", "window_end"]
     assert list(row)[-1] == "settled"
     assert (row["window_start"], row["window_end"]) == ("2026-01-01T11:59:00Z", "2026-01-01T12:00:00Z")
     assert (row["sum_bigint"], row["sum_decimal"], row["max_date"]) == (3, "3.00", "2026-01-01")
-    columns = {column["name"]: column["type"] for column in found.pop("columns")}  # type: ignore[attr-defined]
+    columns = {column["name"]: column["type"] for column in result.pop("columns")}  # type: ignore[attr-defined]
     assert list(columns) == list(row)
     assert (columns["sum_bigint"], columns["sum_decimal"], columns["settled"]) == ("BIGINT", "DECIMAL(38,2)", "BOOLEAN")
-    approximate = found.pop("approximate")
+    approximate = result.pop("approximate")
     assert all(name.startswith("approx_count_distinct") for name in approximate)  # type: ignore[attr-defined]
-    assert found == {
+    assert result == {
         "next_cursor": None,
         "more_rows": 0,
         "view": "v",
@@ -82,54 +82,54 @@ def test_the_shape_that_clients_rely_on(store: DuckStore, tmp_path: Path) -> Non
     }
 
 
-def test_names_of_the_bounds_of_a_window_are_further_columns(tmp_path: Path) -> None:
+def test_aliases_of_window_bounds_are_additional_columns(tmp_path: Path) -> None:
     store = DuckStore.open(tmp_path / "store", fence=1)
     store.register(make_view(window=Window(60_000, 60_000, "minute", "until")), "f", {"events": 0})
     merge(store, tmp_path, simple_event("/a", AT_MS, 3))
-    found = ask(store)
-    (row,) = shown(found)["rows"]  # type: ignore[misc]
+    result = ask(store)
+    (row,) = through_json(result)["rows"]  # type: ignore[misc]
     assert list(row)[:5] == ["k0", "window_start", "window_end", "minute", "until"]
     assert (row["minute"], row["until"]) == (row["window_start"], row["window_end"])
     assert (row["minute"], row["until"]) == ("2026-01-01T11:59:00Z", "2026-01-01T12:00:00Z")
     assert (row["sum_bigint"], row["settled"]) == (3, False)
-    assert found.arrow().column("minute")[0].as_py() == datetime(2026, 1, 1, 11, 59, tzinfo=UTC)
+    assert result.arrow().column("minute")[0].as_py() == datetime(2026, 1, 1, 11, 59, tzinfo=UTC)
     store.close()
 
 
 def test_a_stalled_view_still_answers_and_says_so(store: DuckStore, tmp_path: Path) -> None:
     merge(store, tmp_path, simple_event("/a", AT_MS))
     store.stall("v", 1, "events", "division by zero")
-    found = ask(store)
-    assert (found.stalled, len(found.rows())) == ("division by zero", 1)
+    result = ask(store)
+    assert (result.stalled, len(result.rows())) == ("division by zero", 1)
 
 
-def test_a_view_that_has_nothing_yet_answers_no_rows(store: DuckStore) -> None:
-    found = ask(store)
-    assert shown(found)["rows"] == []
-    assert found.arrow().num_rows == 0
-    assert list(found.pandas().columns) == [name for name, _ in found.columns]
+def test_a_view_without_events_answers_with_no_rows(store: DuckStore) -> None:
+    result = ask(store)
+    assert through_json(result)["rows"] == []
+    assert result.arrow().num_rows == 0
+    assert list(result.pandas().columns) == [name for name, _ in result.columns]
 
 
 def test_a_sum_beyond_64_bits_keeps_its_digits(store: DuckStore, tmp_path: Path) -> None:
     event = simple_event("/a", AT_MS)
     big = replace(event, values={**event.values, "BIGINT": 2**63 - 1})
     merge(store, tmp_path, big, big, simple_event("/b", AT_MS))
-    found = ask(store)
-    assert [row["sum_bigint"] for row in found.rows()] == [Decimal(2**64 - 2), Decimal(1)]
-    assert dict(found.columns)["sum_bigint"].name == "DECIMAL"
-    assert [row["sum_bigint"] for row in shown(found)["rows"]] == ["18446744073709551614", "1"]  # type: ignore[attr-defined]
+    result = ask(store)
+    assert [row["sum_bigint"] for row in result.rows()] == [Decimal(2**64 - 2), Decimal(1)]
+    assert dict(result.columns)["sum_bigint"].name == "DECIMAL"
+    assert [row["sum_bigint"] for row in through_json(result)["rows"]] == ["18446744073709551614", "1"]  # type: ignore[attr-defined]
 
 
-def test_numbers_that_json_has_no_sign_for_are_words(store: DuckStore, tmp_path: Path) -> None:
+def test_infinity_and_nan_are_text_in_json(store: DuckStore, tmp_path: Path) -> None:
     event = simple_event("/a", AT_MS)
     inf = replace(event, values={**event.values, "DOUBLE": float("-inf")})
     nan = replace(event, keys=("/b",), values={**event.values, "DOUBLE": float("nan")})
     merge(store, tmp_path, inf, nan)
-    rows = shown(ask(store))["rows"]
+    rows = through_json(ask(store))["rows"]
     assert [row["sum_double"] for row in rows] == ["-Infinity", "NaN"]  # type: ignore[attr-defined]
 
 
-def test_arrow_has_our_types(store: DuckStore, tmp_path: Path) -> None:
+def test_arrow_has_the_types_of_the_columns(store: DuckStore, tmp_path: Path) -> None:
     merge(store, tmp_path, simple_event("/a", AT_MS))
     schema = ask(store).arrow().schema
     assert schema.field("window_start").type == pa.timestamp("us", "UTC")

@@ -1,4 +1,4 @@
-"""Questions: what their bounds, windows and keys mean, and each mistake met by its message."""
+"""Questions: the meaning of bounds, windows and keys, and the message for each mistake."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from headrace.errors import ConflictError, DefinitionError, NotFoundError, Quest
 from headrace.serve.answer import Answer
 from headrace.serve.cell import find_cell
 from headrace.serve.cell_question import CellQuestion
-from headrace.serve.evaluate import answer, find_serving
+from headrace.serve.evaluate import answer, count_more, find_serving, read
 from headrace.serve.plan import plan
 from headrace.serve.question import Question
-from headrace.serve.read import count_more, read
 from headrace.serve.times import Bound, parse_bound
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
@@ -49,16 +48,16 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckStore]:
     opened.close()
 
 
-def ask(store: DuckStore, view: str = "pages", **asked: Any) -> Answer:
-    return answer(store, Question.of(view, **asked), lambda version: (12, None), NOW)
+def ask(store: DuckStore, view: str = "pages", **parameters: Any) -> Answer:
+    return answer(store, Question.of(view, **parameters), lambda version: (12, None), NOW)
 
 
-def windows(found: Answer) -> list[tuple[int, int, int]]:
+def windows(result: Answer) -> list[tuple[int, int, int]]:
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     minute = timedelta(minutes=1)
     return [
         ((r["window_start"] - epoch) // minute, (r["window_end"] - epoch) // minute, r["count_all"])
-        for r in found.rows()
+        for r in result.rows()
     ]
 
 
@@ -67,18 +66,18 @@ def test_tumbling_windows_are_aligned_to_the_epoch_without_start(store: DuckStor
 
 
 def test_windows_are_aligned_to_start(store: DuckStore) -> None:
-    found = ask(store, by=(), start="1970-01-01T00:01:00Z", end="1970-01-01T00:10:00Z", window="4m")
-    assert windows(found) == [(1, 5, 16), (5, 9, 16)], "the last would end behind `end`"
+    result = ask(store, by=(), start="1970-01-01T00:01:00Z", end="1970-01-01T00:10:00Z", window="4m")
+    assert windows(result) == [(1, 5, 16), (5, 9, 16)], "the last would end after `end`"
 
 
 def test_sliding_windows_begin_before_the_first_event(store: DuckStore) -> None:
-    found = ask(store, by=(), key={"k0": "/a"}, window="3m", every="1m", end="1970-01-01T00:04:00Z")
-    assert windows(found) == [(-2, 1, 1), (-1, 2, 2), (0, 3, 3), (1, 4, 3)]
+    result = ask(store, by=(), key={"k0": "/a"}, window="3m", every="1m", end="1970-01-01T00:04:00Z")
+    assert windows(result) == [(-2, 1, 1), (-1, 2, 2), (0, 3, 3), (1, 4, 3)]
 
 
-def test_sliding_windows_that_end_behind_start_are_answered(store: DuckStore) -> None:
-    found = ask(store, by=(), key={"k0": "/a"}, window="3m", every="1m", start="-2m", end="now")
-    assert windows(found) == [(6, 9, 3), (7, 10, 3)]
+def test_sliding_windows_that_end_after_start_are_answered(store: DuckStore) -> None:
+    result = ask(store, by=(), key={"k0": "/a"}, window="3m", every="1m", start="-2m", end="now")
+    assert windows(result) == [(6, 9, 3), (7, 10, 3)]
 
 
 @pytest.mark.parametrize(("unit", "days"), [("month", 28), ("quarter", 90), ("year", 365)])
@@ -91,14 +90,14 @@ def test_a_calendar_span_is_asked_for_by_its_bounds_as_the_refusal_says(tmp_path
     events = [simple_event("/a", (first + day) * day_ms, 1) for day in range(450)]
     step = Step("events", 0, 1, Position.at(0), (first + 449) * day_ms * 1000, 0)
     store.apply(step, {("daily", 1): [write_partials(tmp_path / "daily", view, events)]})
-    with pytest.raises(QuestionError) as refused:
+    with pytest.raises(QuestionError) as error:
         ask(store, "daily", window=f"1 {unit}")
-    with pytest.raises(DefinitionError) as undeclared:
+    with pytest.raises(DefinitionError) as definition_error:
         parse(f"CREATE STREAM s (a INT); CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM s "
               f"GROUP BY window(_arrived, '1 {unit}')")  # fmt: skip
-    assert undeclared.value.fix == refused.value.fix
-    assert f"a calendar {unit} is queried by its bounds" in str(refused.value)
-    bounds = dict(re.findall(r"(start|end|window)=([0-9a-z-]+)", str(refused.value)))
+    assert definition_error.value.fix == error.value.fix
+    assert f"a calendar {unit} is queried by its bounds" in str(error.value)
+    bounds = dict(re.findall(r"(start|end|window)=([0-9a-z-]+)", str(error.value)))
     (row,) = ask(store, "daily", **bounds).rows()
     assert (row["window_end"] - row["window_start"]).days == days == row["count_all"]
     assert row["window_end"].date() == date.fromisoformat(bounds["end"])
@@ -110,19 +109,19 @@ def test_windows_with_gaps_leave_events_out(store: DuckStore) -> None:
 
 
 def test_the_newest_windows_come_first_if_asked_for(store: DuckStore) -> None:
-    found = ask(store, by=(), order="newest", limit=2)
-    assert windows(found) == [(9, 10, 4), (8, 9, 4)]
-    assert found.more_rows == 8
-    assert windows(ask(store, by=(), order="newest", limit=2, cursor=found.next_cursor)) == [(7, 8, 4), (6, 7, 4)]
+    result = ask(store, by=(), order="newest", limit=2)
+    assert windows(result) == [(9, 10, 4), (8, 9, 4)]
+    assert result.more_rows == 8
+    assert windows(ask(store, by=(), order="newest", limit=2, cursor=result.next_cursor)) == [(7, 8, 4), (6, 7, 4)]
     keys = [(row["k0"], row["window_start"].minute) for row in ask(store, order="newest", limit=5).rows()]
     assert keys == [(None, 9), ("/a", 9), ("/b", 9), ("\\N", 9), (None, 8)], "keys are in order within a window"
 
 
 def test_sliding_windows_come_newest_first_too(store: DuckStore) -> None:
-    asked: dict[str, Any] = {"by": (), "window": "3m", "every": "2m", "key": {"k0": "/a"}}
-    oldest = windows(ask(store, **asked))
-    first = ask(store, **asked, order="newest", limit=2)
-    rest = ask(store, **asked, order="newest", cursor=first.next_cursor)
+    parameters: dict[str, Any] = {"by": (), "window": "3m", "every": "2m", "key": {"k0": "/a"}}
+    oldest = windows(ask(store, **parameters))
+    first = ask(store, **parameters, order="newest", limit=2)
+    rest = ask(store, **parameters, order="newest", cursor=first.next_cursor)
     assert first.more_rows is None, "there are more, and windows that overlap are not counted"
     assert windows(first) + windows(rest) == oldest[::-1]
 
@@ -130,10 +129,10 @@ def test_sliding_windows_come_newest_first_too(store: DuckStore) -> None:
 def test_one_window_over_all_time(store: DuckStore) -> None:
     (row,) = ask(store, by=(), window="all").rows()
     assert (row["window_start"], row["window_end"], row["count_all"], row["settled"]) == (None, None, 40, False)
-    found = ask(store, key={"k0": "/a"}, window="ALL", start="1970-01-01T00:02:00Z", end="1970-01-01T00:05:00Z")
-    assert windows(found) == [(2, 5, 3)]
-    assert [row["settled"] for row in found.rows()] == [True]
-    assert found.windows == {
+    result = ask(store, key={"k0": "/a"}, window="ALL", start="1970-01-01T00:02:00Z", end="1970-01-01T00:05:00Z")
+    assert windows(result) == [(2, 5, 3)]
+    assert [row["settled"] for row in result.rows()] == [True]
+    assert result.windows == {
         "start": "1970-01-01T00:02:00Z",
         "end": "1970-01-01T00:05:00Z",
         "counted_from": None,
@@ -144,32 +143,32 @@ def test_one_window_over_all_time(store: DuckStore) -> None:
 
 
 def test_an_answer_says_how_many_rows_follow(store: DuckStore) -> None:
-    found = ask(store, limit=3)
-    assert found.more_rows == 37
-    assert ask(store, limit=30, cursor=found.next_cursor).more_rows == 7
+    result = ask(store, limit=3)
+    assert result.more_rows == 37
+    assert ask(store, limit=30, cursor=result.next_cursor).more_rows == 7
     assert ask(store, limit=40).more_rows == 0
 
 
 def test_rows_that_would_take_long_to_count_are_not_counted(store: DuckStore) -> None:
     with store.snapshot() as snapshot:
         version = find_serving(snapshot, "pages")
-        planned = plan(Question.of("pages"), version)
-        rows = read(snapshot, version, planned, 4)
-        assert count_more(snapshot, version, planned, rows[2], most_counted=36) is None
-        assert count_more(snapshot, version, planned, rows[3], most_counted=36) == 36
+        read_plan = plan(Question.of("pages"), version)
+        rows = read(snapshot, version, read_plan, 4)
+        assert count_more(snapshot, version, read_plan, rows[2], most_counted=36) is None
+        assert count_more(snapshot, version, read_plan, rows[3], most_counted=36) == 36
 
 
 def test_relative_times_count_from_the_end_of_the_newest_pane_and_the_answer_says_so(store: DuckStore) -> None:
-    found = ask(store, by=(), start="-2m")
-    assert windows(found) == [(8, 9, 4), (9, 10, 4)]
-    assert found.windows is not None
-    assert found.windows["counted_from"] == "1970-01-01T00:10:00Z"
-    assert found.windows["start"] == "1970-01-01T00:08:00Z"
+    result = ask(store, by=(), start="-2m")
+    assert windows(result) == [(8, 9, 4), (9, 10, 4)]
+    assert result.windows is not None
+    assert result.windows["counted_from"] == "1970-01-01T00:10:00Z"
+    assert result.windows["start"] == "1970-01-01T00:08:00Z"
 
 
 def test_a_relative_question_before_any_event_is_empty(store: DuckStore) -> None:
-    found = ask(store, "quiet", start="-1h", end="now")
-    assert (found.rows(), found.newest_event, found.commits) == ([], None, {"events": 0})
+    result = ask(store, "quiet", start="-1h", end="now")
+    assert (result.rows(), result.newest_event, result.commits) == ([], None, {"events": 0})
 
 
 def test_a_view_without_window_gives_one_row_per_key(store: DuckStore) -> None:
@@ -179,11 +178,11 @@ def test_a_view_without_window_gives_one_row_per_key(store: DuckStore) -> None:
 
 
 def test_a_row_is_settled_once_newest_is_past_its_end_by_the_patience(store: DuckStore) -> None:
-    found = ask(store, by=())
-    assert [row["settled"] for row in found.rows()] == [True] * 7 + [False] * 3
+    result = ask(store, by=())
+    assert [row["settled"] for row in result.rows()] == [True] * 7 + [False] * 3
 
 
-def test_text_asks_for_null_and_for_its_escape(store: DuckStore) -> None:
+def test_null_and_its_escape_in_text(store: DuckStore) -> None:
     def keys(*parameters: tuple[str, str]) -> list[Any]:
         question = Question.from_text("pages", [*parameters, ("every", "1h")])
         return [row["k0"] for row in answer(store, question, lambda v: (0, None), NOW).rows()]
@@ -213,7 +212,7 @@ def test_text_parameters_equal_python_values() -> None:
         datetime(1970, 1, 1, 3, tzinfo=timezone(timedelta(hours=2))),
     ],
 )
-def test_times_are_utc_unless_they_say(value: Any) -> None:
+def test_times_are_utc_unless_they_have_a_zone(value: Any) -> None:
     assert parse_bound("start", value) == Bound(3_600_000)
 
 
@@ -243,7 +242,7 @@ def test_key_values_are_typed_by_the_key(store: DuckStore, key: str, right: list
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("parameters", "message"),
     [
         ({"start": "noon"}, "start is not a time; found 'noon'; expected ISO 8601"),
         ({"start": 1_700_000_000}, "start is not a time; found 1700000000.*write '2023-11-14T22:13:20Z'"),
@@ -284,9 +283,9 @@ def test_key_values_are_typed_by_the_key(store: DuckStore, key: str, right: list
         ({"view": "total", "window": "1h"}, "takes no window"),
     ],
 )
-def test_each_mistake_is_met_by_its_message(store: DuckStore, asked: dict[str, Any], message: str) -> None:
+def test_each_mistake_has_its_message(store: DuckStore, parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(QuestionError, match=message):
-        ask(store, **asked)
+        ask(store, **parameters)
 
 
 def test_an_unknown_key_is_refused_with_a_list_of_the_keys(store: DuckStore) -> None:
@@ -311,14 +310,16 @@ def test_a_cursor_from_before_an_edit_is_refused(tmp_path: Path) -> None:
     )
     cursor = ask(store, "edited", limit=1).next_cursor
     store.adopt(view, "before", {"events": 1000}, 1)
-    assert len(ask(store, "edited", cursor=cursor).rows()) == 1, "a new version of the same definition goes on"
+    assert len(ask(store, "edited", cursor=cursor).rows()) == 1, (
+        "a cursor is valid for a new version of the same definition"
+    )
     store.adopt(view, "after", {"events": 0}, 2)
     with pytest.raises(ConflictError, match="view 'edited' was edited after the page that the cursor came from; omit"):
         ask(store, "edited", cursor=cursor)
     store.close()
 
 
-def test_an_unknown_view_is_named_with_its_neighbour(store: DuckStore) -> None:
+def test_an_unknown_view_is_refused_with_a_suggestion(store: DuckStore) -> None:
     with pytest.raises(NotFoundError, match=r"view 'page' does not exist; did you mean 'pages'\?; `headrace views`"):
         ask(store, "page")
 
@@ -341,12 +342,12 @@ def test_a_parameter_given_twice_is_refused() -> None:
 
 
 @pytest.mark.parametrize("window", ["1m", "36500d"])
-def test_bounds_at_the_ends_of_time(store: DuckStore, window: str) -> None:
+def test_bounds_at_the_first_and_last_year(store: DuckStore, window: str) -> None:
     first, last = "0001-01-01T00:00:00Z", "9999-12-31T23:59:00Z"
     for bounds in ({"start": first}, {"end": last}, {"start": first, "end": last}, {"start": last}):
-        found = ask(store, by=(), window=window, every="1m" if window == "1m" else "365d", **bounds)
-        found.as_dict()
-        assert bool(found.rows()) == ("0001" in bounds.get("start", "0001"))
+        result = ask(store, by=(), window=window, every="1m" if window == "1m" else "365d", **bounds)
+        result.as_dict()
+        assert bool(result.rows()) == ("0001" in bounds.get("start", "0001"))
 
 
 def test_a_cell_whose_window_would_end_after_all_years_is_refused(store: DuckStore) -> None:

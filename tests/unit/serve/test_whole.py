@@ -1,4 +1,4 @@
-"""A whole answer is read page by page: each row once, also while the view goes on or is edited."""
+"""A whole answer is read page by page: each row once, also while the view is updated or edited."""
 
 from __future__ import annotations
 
@@ -45,58 +45,58 @@ def merge(store: DuckStore, folder: Path, *events: Event) -> None:
     store.apply(Step("events", at, at + 1, Position.at(at + 1), 9 * MINUTE * 1000, 0), {("v", version.number): [file]})
 
 
-def asking(store: DuckStore, *between: Callable[[], None]) -> Callable[[Question], Answer]:
-    """Asks the store; something happens after each page."""
-    happenings = iter(between)
+def ask_store(store: DuckStore, *actions: Callable[[], None]) -> Callable[[Question], Answer]:
+    """A function that asks the store, and runs the next action after each page."""
+    pending = iter(actions)
 
     def ask(question: Question) -> Answer:
         page = answer(store, question, lambda version: (version.bases[0].applied_to, None), NOW)
-        next(happenings, lambda: None)()
+        next(pending, lambda: None)()
         return page
 
     return ask
 
 
-def test_all_rows_come(store: DuckStore, tmp_path: Path) -> None:
+def test_all_rows_are_read(store: DuckStore, tmp_path: Path) -> None:
     merge(store, tmp_path, *(simple_event(f"/{n:02d}", n % 5 * MINUTE, n) for n in range(18)))
     for order in ("oldest", "newest"):
-        found = read_whole(asking(store), Question.of("v", order=order))
-        assert sorted(row["sum_bigint"] for row in found.rows()) == list(range(18))
-        assert (found.next_cursor, found.more_rows, found.events) == (None, 0, {"batch": 0, "speed": 18})
-        starts = [row["window_start"] for row in found.rows()]
+        result = read_whole(ask_store(store), Question.of("v", order=order))
+        assert sorted(row["sum_bigint"] for row in result.rows()) == list(range(18))
+        assert (result.next_cursor, result.more_rows, result.events) == (None, 0, {"batch": 0, "speed": 18})
+        starts = [row["window_start"] for row in result.rows()]
         assert starts == sorted(starts, reverse=order == "newest")
     first = answer(store, Question.of("v", limit=5), lambda version: (0, None), NOW)
-    rest = read_whole(asking(store), Question.of("v", cursor=first.next_cursor))
+    rest = read_whole(ask_store(store), Question.of("v", cursor=first.next_cursor))
     assert len(rest.rows()) == 13, "from the cursor on, if one is given"
 
 
 def test_a_view_that_is_updated_between_two_pages_gives_each_row_once(store: DuckStore, tmp_path: Path) -> None:
     merge(store, tmp_path, *(simple_event(f"/{n}", 1 * MINUTE, 1) for n in range(9)))
 
-    def go_on() -> None:  # one key that was read, one that will be, and two that are new: before and behind
+    def update() -> None:  # a key that was read, one that will be, and two new ones: before and after
         keys = [("/0", 1), ("/8", 1), ("/new", 0), ("/new", 2)]
         merge(store, tmp_path, *(simple_event(key, at * MINUTE, 1) for key, at in keys))
 
-    found = read_whole(asking(store, go_on), Question.of("v"))
-    rows = [(row["window_start"].minute, row["k0"], row["count_all"]) for row in found.rows()]
+    result = read_whole(ask_store(store, update), Question.of("v"))
+    rows = [(row["window_start"].minute, row["k0"], row["count_all"]) for row in result.rows()]
     assert rows == [*((1, f"/{n}", 1) for n in range(8)), (1, "/8", 2), (2, "/new", 1)]
-    assert found.commits == {"events": 1}, "what all rows have"
-    assert found.freshness_ms == 2
+    assert result.commits == {"events": 1}, "what all rows have"
+    assert result.freshness_ms == 2
 
 
-def test_an_edit_between_two_pages_begins_it_again(store: DuckStore, tmp_path: Path) -> None:
+def test_after_an_edit_between_two_pages_reading_starts_again(store: DuckStore, tmp_path: Path) -> None:
     merge(store, tmp_path, *(simple_event(f"/{n}", 0, 1) for n in range(9)))
-    found = read_whole(
-        asking(store, lambda: store.adopt(make_view(), "g", {"events": 0}, 1) and None), Question.of("v")
+    result = read_whole(
+        ask_store(store, lambda: store.adopt(make_view(), "g", {"events": 0}, 1) and None), Question.of("v")
     )
-    assert (len(found.rows()), found.version) == (9, 2)
+    assert (len(result.rows()), result.version) == (9, 2)
 
 
-def test_a_view_that_is_edited_all_the_time_is_given_up(store: DuckStore, tmp_path: Path) -> None:
+def test_reading_fails_if_a_view_is_edited_repeatedly(store: DuckStore, tmp_path: Path) -> None:
     merge(store, tmp_path, *(simple_event(f"/{n}", 0, 1) for n in range(9)))
     edits = [lambda n=n: store.adopt(make_view(), f"g{n}", {"events": 0}, n) and None for n in range(1, 9)]
     with pytest.raises(ConflictError, match="view 'v' was edited 3 times while its rows were read; ask again"):
-        read_whole(asking(store, *edits), Question.of("v"))
+        read_whole(ask_store(store, *edits), Question.of("v"))
 
 
 def test_a_column_has_one_type_over_all_pages(store: DuckStore, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_column_has_one_type_over_all_pages(store: DuckStore, tmp_path: Path) 
     merge(store, tmp_path, *(simple_event(f"/{n}", 0, 1) for n in range(8)), *([big] * 2))
     huge = Event(big.keys, big.at_ms, {**big.values, "BIGINT": 2**63 - 1})
     merge(store, tmp_path, huge, huge)
-    found = read_whole(asking(store), Question.of("v"))
-    assert dict(found.columns)["sum_bigint"].name == "DECIMAL"
-    assert [row["sum_bigint"] for row in found.rows()] == [*[Decimal(1)] * 8, Decimal(2**64)]
-    assert found.arrow().num_rows == 9
+    result = read_whole(ask_store(store), Question.of("v"))
+    assert dict(result.columns)["sum_bigint"].name == "DECIMAL"
+    assert [row["sum_bigint"] for row in result.rows()] == [*[Decimal(1)] * 8, Decimal(2**64)]
+    assert result.arrow().num_rows == 9

@@ -1,4 +1,4 @@
-"""The state of a workspace as values: what JSON shows is read back, whatever a newer server adds."""
+"""The state of a workspace as values: they round-trip through JSON, and fields of newer servers are ignored."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ AUDIT = AuditStatus(3, "2026-03-01T12:00:00Z", 0, 4, 100, 10, 20, False, (DriftS
 BUILD = BuildStatus(4, "building", 0, 1, 4, 25, 100, 1.5, None, None)
 
 
-def view_status(**known: Any) -> ViewStatus:
-    described = describe_view(CATALOG.views["traffic"], [], 4, (None, "it is being built"), building=BUILD)
-    return ViewStatus(**{**vars(described), **known})
+def view_status(**fields: Any) -> ViewStatus:
+    status = describe_view(CATALOG.views["traffic"], [], 4, (None, "it is being built"), building=BUILD)
+    return ViewStatus(**{**vars(status), **fields})
 
 
 def workspace_status() -> WorkspaceStatus:
@@ -36,19 +36,19 @@ def workspace_status() -> WorkspaceStatus:
     return WorkspaceStatus("shop", "/shop", "http://h", 1, "ok", ("look",), 5, 100, (stream,), (view,))
 
 
-def test_what_json_shows_is_read_back() -> None:
+def test_a_status_is_read_back_from_json() -> None:
     status = workspace_status()
     assert WorkspaceStatus.from_dict(orjson.loads(orjson.dumps(status))) == status
     assert status.views[0].window == (60_000, 60_000)
 
 
 def test_a_dict_is_as_json_shows_it() -> None:
-    shown = workspace_status().as_dict()
-    assert list(shown) == [field.name for field in fields(WorkspaceStatus)]
-    assert shown["warnings"] == ["look"]
-    assert shown["views"][0]["keys"] == ["page"]
-    assert shown["views"][0]["audits"][0]["drift"] == [{"column": "hits", "rows": 1, "example": "page=/home"}]
-    assert shown["streams"][0]["fields"][1] == {
+    content = workspace_status().as_dict()
+    assert list(content) == [field.name for field in fields(WorkspaceStatus)]
+    assert content["warnings"] == ["look"]
+    assert content["views"][0]["keys"] == ["page"]
+    assert content["views"][0]["audits"][0]["drift"] == [{"column": "hits", "rows": 1, "example": "page=/home"}]
+    assert content["streams"][0]["fields"][1] == {
         "name": "twice",
         "type": "INT",
         "nullable": True,
@@ -56,26 +56,26 @@ def test_a_dict_is_as_json_shows_it() -> None:
     }
 
 
-def test_what_a_newer_server_adds_is_left_out() -> None:
-    shown = workspace_status().as_dict()
-    shown["moon"] = "full"
-    shown["views"][0]["last_audit"]["mood"] = "good"
-    assert WorkspaceStatus.from_dict(shown) == workspace_status()
+def test_fields_of_a_newer_server_are_ignored() -> None:
+    content = workspace_status().as_dict()
+    content["moon"] = "full"
+    content["views"][0]["last_audit"]["mood"] = "good"
+    assert WorkspaceStatus.from_dict(content) == workspace_status()
 
 
 def test_a_rollback_is_read_back() -> None:
     change = Change("change", "view", "traffic", "free", ("a column",), "build", Cost(1, 2, 3.0, True))
     step = RollbackStep(3, 2, change)
-    shown = step.as_dict()
-    assert list(shown) == ["view", "from", "to", "how", "reason", "details", "cost"]
-    assert RollbackStep.from_dict(orjson.loads(orjson.dumps(shown))) == step
+    content = step.as_dict()
+    assert list(content) == ["view", "from", "to", "how", "reason", "details", "cost"]
+    assert RollbackStep.from_dict(orjson.loads(orjson.dumps(content))) == step
 
 
-def test_a_damaged_stream_answers_all_that_a_stream_is_asked() -> None:
-    """mypy compares it with the protocol; here it is seen that it has no more and no less."""
+def test_a_damaged_stream_has_the_members_of_a_running_one() -> None:
+    """mypy compares it with the protocol; this checks that it has no other members."""
     damaged = DamagedStream(CATALOG.streams["visits"], CorruptionError("the lake is damaged"))
-    asked = {name for name in vars(RunningStream) if not name.startswith("_")}
-    assert asked == {name for name in [*vars(DamagedStream), *vars(damaged)] if not name.startswith("_")} - {"damage"}
-    shown = damaged.describe()
-    assert shown.name == "visits"
-    assert (shown.events, shown.last_upkeep, shown.error) == (None, None, "the lake is damaged")
+    names = {name for name in vars(RunningStream) if not name.startswith("_")}
+    assert names == {name for name in [*vars(DamagedStream), *vars(damaged)] if not name.startswith("_")} - {"damage"}
+    status = damaged.describe()
+    assert status.name == "visits"
+    assert (status.events, status.last_upkeep, status.error) == (None, None, "the lake is damaged")

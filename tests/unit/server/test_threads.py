@@ -1,4 +1,4 @@
-"""Threads are joined by handle; one that does not end in time is told, and not waited for longer."""
+"""Threads are joined by handle; one that does not end in time is reported, and not waited for longer."""
 
 from __future__ import annotations
 

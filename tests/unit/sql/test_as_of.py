@@ -1,15 +1,15 @@
-"""VERSION AS OF and TIMESTAMP AS OF are taken out of a query, and nothing else is."""
+"""VERSION AS OF and TIMESTAMP AS OF are extracted from a query, and nothing else."""
 
 from __future__ import annotations
 
 import pytest
 
-from headrace.sql.as_of import AsOfTable, take_apart
-from headrace.sql.check import Refused
+from headrace.sql.as_of import AsOfTable, extract_as_of
+from headrace.sql.check import QueryError
 
 
 @pytest.mark.parametrize(
-    ("query", "made"),
+    ("query", "expected"),
     [
         (
             "SELECT traffic.hits FROM traffic VERSION AS OF 12 WHERE page = 'é'",
@@ -26,12 +26,12 @@ from headrace.sql.check import Refused
         ("(SELECT 1 FROM a VERSION AS OF 3)", '(SELECT 1 FROM "a VERSION AS OF 3" AS "a")'),
     ],
 )
-def test_a_past_becomes_a_table(query: str, made: str) -> None:
-    assert take_apart(query)[0] == made
+def test_as_of_becomes_a_table(query: str, expected: str) -> None:
+    assert extract_as_of(query)[0] == expected
 
 
 @pytest.mark.parametrize(
-    ("past", "words"),
+    ("as_of", "words"),
     [
         ("VERSION AS OF -1", "version_as_of is not a number of commits; found '-1'; expected the number of commits"),
         ("VERSION AS OF - 1", "version_as_of is not a number of commits; found '- 1'"),
@@ -44,15 +44,17 @@ def test_a_past_becomes_a_table(query: str, made: str) -> None:
         ("TIMESTAMP AS OF 'noon'", "timestamp_as_of is not a time; found 'noon'"),
     ],
 )
-def test_a_past_that_is_none_is_refused_as_by_ask(past: str, words: str) -> None:
-    with pytest.raises(Refused) as refused:
-        take_apart(f"SELECT x FROM a {past}")
-    said = refused.value.said
-    assert words in f"{said['message']}; found {said['found']}; expected {said['expected']}"
+def test_an_invalid_as_of_has_the_message_of_ask(as_of: str, words: str) -> None:
+    with pytest.raises(QueryError) as error:
+        extract_as_of(f"SELECT x FROM a {as_of}")
+    fields = error.value.fields
+    assert words in f"{fields['message']}; found {fields['found']}; expected {fields['expected']}"
 
 
-def test_what_was_named() -> None:
-    assert take_apart("SELECT 1 FROM a VERSION AS OF 3, b TIMESTAMP AS OF '2026-03-01' c, a VERSION AS OF 3 d")[1] == [
+def test_each_as_of_table_is_listed_once() -> None:
+    assert extract_as_of("SELECT 1 FROM a VERSION AS OF 3, b TIMESTAMP AS OF '2026-03-01' c, a VERSION AS OF 3 d")[
+        1
+    ] == [
         AsOfTable("a VERSION AS OF 3", "a", "3", None),
         AsOfTable("b TIMESTAMP AS OF '2026-03-01'", "b", None, "2026-03-01"),
     ]
@@ -70,5 +72,5 @@ def test_what_was_named() -> None:
         "SELECT 'open",
     ],
 )
-def test_all_else_is_left_as_it_is(query: str) -> None:
-    assert take_apart(query) == (query, [])
+def test_other_queries_are_unchanged(query: str) -> None:
+    assert extract_as_of(query) == (query, [])

@@ -1,11 +1,11 @@
-"""Which tables a query names, and which SQL is not taken. `tests/surfaces/hostile_sql.py` has the long list."""
+"""Which tables a query names, and which SQL is refused. `tests/surfaces/hostile_sql.py` has the long list."""
 
 from __future__ import annotations
 
 import duckdb
 import pytest
 
-from headrace.sql.check import Refused, check
+from headrace.sql.check import QueryError, check
 from tests.surfaces.hostile_sql import REACHING
 
 
@@ -15,7 +15,7 @@ def connection() -> duckdb.DuckDBPyConnection:
 
 
 @pytest.mark.parametrize(
-    ("query", "named", "own"),
+    ("query", "names", "own"),
     [
         ("SELECT 1", [], []),
         ("SELECT * FROM traffic t JOIN errors USING (page)", ["errors", "traffic"], []),
@@ -31,18 +31,18 @@ def connection() -> duckdb.DuckDBPyConnection:
     ],
 )
 def test_the_names_in_a_query(
-    connection: duckdb.DuckDBPyConnection, query: str, named: list[str], own: list[str]
+    connection: duckdb.DuckDBPyConnection, query: str, names: list[str], own: list[str]
 ) -> None:
     tables = check(connection, query)
-    assert (sorted(tables.named), tables.own) == (named, own)
+    assert (sorted(tables.names), tables.own) == (names, own)
 
 
 @pytest.mark.parametrize("query", REACHING)
-def test_what_reaches_out_is_refused_or_names_what_is_no_view(
+def test_a_query_that_reaches_out_is_refused_or_names_no_view(
     connection: duckdb.DuckDBPyConnection, query: str
 ) -> None:
     try:
         tables = check(connection, query)
-    except (Refused, duckdb.Error):
+    except (QueryError, duckdb.Error):
         return
-    assert set(tables.named) - {"traffic", *tables.own}
+    assert set(tables.names) - {"traffic", *tables.own}

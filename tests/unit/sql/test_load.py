@@ -1,4 +1,4 @@
-"""A view as a table holds what an answer shows: for every aggregate, on generated events, windows and keys."""
+"""The table of a view has the same rows as an answer: for every aggregate, on generated events, windows and keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from headrace.define.model import Window
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
-from headrace.sql.check import Refused
+from headrace.sql.check import QueryError
 from headrace.sql.load import default_plan, describe_version, load_view
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
@@ -29,14 +29,14 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def load(store: DuckStore, **limits: int) -> duckdb.DuckDBPyConnection:
-    """What a child does with what a server sends."""
+    """Load a view as a child does."""
     connection = duckdb.connect(":memory:")
     connection.execute("SET TimeZone = 'UTC'").fetchall()
     with store.snapshot() as snapshot:
         version = snapshot.serving("v")
         assert version is not None
-        planned = default_plan(version)
-        with snapshot.pieces(version, planned.selection(None), ordered=planned.overlapping) as reader:
+        read_plan = default_plan(version)
+        with snapshot.pieces(version, read_plan.selection(None), ordered=read_plan.overlapping) as reader:
 
             def pieces() -> Iterator[pa.RecordBatch]:
                 yield pa.RecordBatch.from_pylist([], reader.schema)
@@ -46,7 +46,7 @@ def load(store: DuckStore, **limits: int) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def test_names_of_the_bounds_of_a_window_are_columns(tmp_path: Path) -> None:
+def test_aliases_of_window_bounds_are_columns(tmp_path: Path) -> None:
     store = DuckStore.open(tmp_path / "store", fence=1)
     view = make_view(window=Window(PANE, PANE, start_name="minute", end_name="until"))
     store.register(view, "f", {"events": 0})
@@ -59,7 +59,7 @@ def test_names_of_the_bounds_of_a_window_are_columns(tmp_path: Path) -> None:
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(case=cases())
-def test_a_table_holds_what_the_answer_shows(case: Any) -> None:
+def test_a_table_equals_the_answer(case: Any) -> None:
     view, batches, _, _ = case
     with tempfile.TemporaryDirectory() as folder:
         store = DuckStore.open(Path(folder) / "store", fence=1)
@@ -67,12 +67,12 @@ def test_a_table_holds_what_the_answer_shows(case: Any) -> None:
         for number, events in enumerate(batches):
             files = [write_partials(Path(folder) / f"{number}.parquet", view, events)] if events else []
             store.apply(Step("events", number, number + 1, Position.at(0), 5 * PANE * 1000, 0), {("v", 1): files})
-        wanted = answer(store, Question.of("v", limit=10_000), lambda version: (0, None), NOW).arrow()
+        expected = answer(store, Question.of("v", limit=10_000), lambda version: (0, None), NOW).arrow()
         connection = load(store)
         store.close()
     order = ", ".join(f'"{name}" NULLS FIRST' for name in ("window_start", *(key.name for key in view.keys)))
-    found = connection.sql(f"SELECT * FROM v ORDER BY {order}").to_arrow_table().cast(wanted.schema)
-    assert repr(found.to_pylist()) == repr(wanted.to_pylist())
+    rows = connection.sql(f"SELECT * FROM v ORDER BY {order}").to_arrow_table().cast(expected.schema)
+    assert repr(rows.to_pylist()) == repr(expected.to_pylist())
 
 
 def test_a_view_that_is_too_large_is_refused(tmp_path: Path) -> None:
@@ -81,6 +81,6 @@ def test_a_view_that_is_too_large_is_refused(tmp_path: Path) -> None:
     store.register(view, "f", {"events": 0})
     file = write_partials(tmp_path / "p.parquet", view, [simple_event(key, 0) for key in "abc"])
     store.apply(Step("events", 0, 1, Position.at(0), 0, 0), {("v", 1): [file]})
-    with pytest.raises(Refused, match="view 'v' is too large for SQL"):
+    with pytest.raises(QueryError, match="view 'v' is too large for SQL"):
         load(store, most_rows=2)
     store.close()

@@ -1,4 +1,4 @@
-"""Dates and times of a result that no reader has a form for."""
+"""Dates and times of a result that Python cannot represent."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ LAST = datetime.max  # noqa: DTZ901 - TIMESTAMP of DuckDB has no zone
 
 
 def rows(query: str) -> list[dict[str, object]]:
-    """What HTTP, Arrow and Python show of a query."""
+    """The rows of a query, after JSON and Arrow."""
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
     result = connection.sql(query)
     reader = result.to_arrow_reader(2)  # several pieces
     table, types = make_table(list(reader), reader.schema, [str(of) for of in result.types])
-    shown = SqlAnswer(tuple(zip(table.column_names, types, strict=True)), table, False, 0, {}, {}, "", 0, None, 0)
-    orjson.dumps(shown.as_dict())
-    return SqlAnswer.from_arrow(shown.as_arrow()).rows()
+    answer = SqlAnswer(tuple(zip(table.column_names, types, strict=True)), table, False, 0, {}, {}, "", 0, None, 0)
+    orjson.dumps(answer.as_dict())
+    return SqlAnswer.from_arrow(answer.as_arrow()).rows()
 
 
 @pytest.mark.parametrize(
-    ("made", "value"),
+    ("expression", "value"),
     [
         ("DATE '9999-12-31' + 1", None),
         ("DATE '9999-12-31'", date.max),
@@ -49,8 +49,8 @@ def rows(query: str) -> list[dict[str, object]]:
         ("'10000-01-01'", "10000-01-01"),
     ],
 )
-def test_beyond_the_years_a_value_is_null(made: str, value: object) -> None:
-    query = f"SELECT CASE WHEN range % 3 < 2 THEN {made} END AS x FROM range(7)"
+def test_a_value_outside_of_the_years_is_null(expression: str, value: object) -> None:
+    query = f"SELECT CASE WHEN range % 3 < 2 THEN {expression} END AS x FROM range(7)"
     assert [row["x"] for row in rows(query)] == [value if i % 3 < 2 else None for i in range(7)]
 
 

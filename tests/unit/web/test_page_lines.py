@@ -10,7 +10,7 @@ from headrace.serve.answer import Answer
 from headrace.serve.explanation import ExplainedEvent, Explanation
 from headrace.types import BIGINT, STRING
 from headrace.web.page.chart import chart
-from headrace.web.page.explained import explained
+from headrace.web.page.explanation import explanation_section
 from headrace.web.page.html import breakable
 from headrace.web.page.series import Line, Lines, Point
 from headrace.web.page.tables import Column, table
@@ -24,48 +24,48 @@ def line(key: Any, *values: Any, settled: bool = True) -> Line:
     return Line({"page": key}, values[-1], points)
 
 
-def drawn(*lines: Line, places: int = 4) -> str:
+def draw_lines(*lines: Line, places: int = 4) -> str:
     windows = [f"12:0{at}" for at in range(places)]
     return chart(Lines("hits", "hits per minute", list(lines), windows, NOON, NOON + timedelta(minutes=places)), "c")
 
 
 def test_a_line_has_gaps_and_dots() -> None:
-    made = drawn(line("/home", 0, 10, ..., 5), line("/cart", 10, ..., float("nan"), 0))
-    paths = re.findall(r'<path d="([^"]*)" class="([^"]*)">', made[: made.index("<ul")])
+    figure = draw_lines(line("/home", 0, 10, ..., 5), line("/cart", 10, ..., float("nan"), 0))
+    paths = re.findall(r'<path d="([^"]*)" class="([^"]*)">', figure[: figure.index("<ul")])
     assert paths == [
         ("M5 100.00L15 0.00", "line s1"),
         ("M35 50.00h0", "dots s1"),
         ("M5 0.00h0M35 100.00h0", "dots s2"),
     ]
-    assert "<title>12:01 UTC: /home 10</title>" in made
-    assert "<title>12:02 UTC: /cart NaN</title>" in made
-    assert "/home: lowest 0, highest 10, last 5; /cart: lowest 0, highest 10, last 0" in made
+    assert "<title>12:01 UTC: /home 10</title>" in figure
+    assert "<title>12:02 UTC: /cart NaN</title>" in figure
+    assert "/home: lowest 0, highest 10, last 5; /cart: lowest 0, highest 10, last 0" in figure
 
 
-def test_a_legend_names_the_keys_and_leads_to_each() -> None:
+def test_a_legend_names_the_keys_and_links_to_each() -> None:
     lines = [line(EVIL, 1), line(None, 2), line("", 3), line(True, 4, settled=False)]
-    made = chart(Lines("hits", EVIL, lines, ["12:00"], NOON, NOON), "c", lambda line: f"/views/x?{line.label}")
-    assert "<script" not in made
-    assert re.findall(r"<bdi>([^<]*)</bdi>", made) == [
+    figure = chart(Lines("hits", EVIL, lines, ["12:00"], NOON, NOON), "c", lambda line: f"/views/x?{line.label}")
+    assert "<script" not in figure
+    assert re.findall(r"<bdi>([^<]*)</bdi>", figure) == [
         "&lt;script&gt;&#x27;&quot;&amp;", "NULL", "&quot;&quot;", "true",
     ]  # fmt: skip
-    assert 'href="/views/x?&lt;script&gt;' in made
-    assert "shaded: provisional" in made
+    assert 'href="/views/x?&lt;script&gt;' in figure
+    assert "shaded: provisional" in figure
 
 
 def test_lines_without_numbers_are_no_chart() -> None:
-    assert "hits has no number to draw" in drawn(line("a", None, float("inf")))
+    assert "hits has no number to draw" in draw_lines(line("a", None, float("inf")))
 
 
-def test_a_head_sorts_and_says_how_it_is_sorted() -> None:
+def test_a_column_head_links_to_its_order_and_shows_the_current_one() -> None:
     columns = [Column("a_b", sort_path="?sort=a&b"), Column("c", number=True, sort_path="?", sorted="descending")]
-    made = table([*columns, Column("d")], [], label="x")
-    assert '<th scope="col"><a href="?sort=a&amp;b" data-stay title="sort by a_b">a_<wbr>b' in made
-    assert '<th scope="col" class="number" aria-sort="descending">' in made
-    assert '<th scope="col">d</th>' in made
+    element = table([*columns, Column("d")], [], label="x")
+    assert '<th scope="col"><a href="?sort=a&amp;b" data-stay title="sort by a_b">a_<wbr>b' in element
+    assert '<th scope="col" class="number" aria-sort="descending">' in element
+    assert '<th scope="col">d</th>' in element
 
 
-def test_a_name_breaks_behind_its_underscores() -> None:
+def test_a_name_may_be_wrapped_after_underscores() -> None:
     assert breakable("a__b_c") == "a__<wbr>b_<wbr>c"
     assert breakable("_x") == "_<wbr>x"
     assert breakable("<b>") == "&lt;b&gt;"
@@ -93,21 +93,21 @@ def explanation(*values: str, corrections: int = 1) -> Explanation:
     )  # fmt: skip
 
 
-def test_a_long_event_opens_on_a_click() -> None:
+def test_a_long_event_is_collapsed() -> None:
     long = EVIL + "x" * 5000
-    made = explained("/views/traffic", explanation("short", long, "y" * 500 + "cut"))
-    assert "<td><bdi>short</bdi></td>" in made
-    assert made.count("<details") == 2
-    whole = made[made.index("<details") : made.index("</details>")]
+    section = explanation_section("/views/traffic", explanation("short", long, "y" * 500 + "cut"))
+    assert "<td><bdi>short</bdi></td>" in section
+    assert section.count("<details") == 2
+    whole = section[section.index("<details") : section.index("</details>")]
     assert "… (5,011 characters)</bdi></summary>" in whole
     assert "&lt;script&gt;&#x27;&quot;&amp;" + "x" * 5000 + "</bdi></pre>" in whole
-    assert "the first 503 characters of 20,000 bytes" in made
-    assert "<script" not in made
+    assert "the first 503 characters of 20,000 bytes" in section
+    assert "<script" not in section
 
 
-def test_the_events_behind_a_cell_are_counted_and_timed_in_words() -> None:
-    made = explained("/views/traffic", explanation("short"))
-    assert "1 event of the log: 0 late, 1 correction; the view has the same count." in made
-    assert "2 corrections;" in explained("/views/traffic", explanation("short", corrections=2))
-    assert ">2026-03-01 12:00:00.123</time>" in made
-    assert 'title="2026-03-01T12:00:00.123456Z"' in made
+def test_the_events_behind_a_cell_have_counts_and_times() -> None:
+    section = explanation_section("/views/traffic", explanation("short"))
+    assert "1 event of the log: 0 late, 1 correction; the view has the same count." in section
+    assert "2 corrections;" in explanation_section("/views/traffic", explanation("short", corrections=2))
+    assert ">2026-03-01 12:00:00.123</time>" in section
+    assert 'title="2026-03-01T12:00:00.123456Z"' in section

@@ -1,4 +1,4 @@
-"""The parts of the page: escaping by construction, charts of odd numbers, what is kept for a moment."""
+"""The parts of the page: escaping, charts of extreme numbers, the cache, sessions and colours."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from xml.etree import ElementTree
 import pytest
 
 from headrace.server.state import FieldStatus, StreamDefinition
+from headrace.web.page.cache import Cache
 from headrace.web.page.cells import number, short, value
 from headrace.web.page.chart import chart
 from headrace.web.page.frame import asset
 from headrace.web.page.hints import send_events
 from headrace.web.page.html import data, join, plain, tag
-from headrace.web.page.kept import Kept
 from headrace.web.page.series import Point, Series
 from headrace.web.session import LASTS_S, Sessions
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def test_text_is_escaped_wherever_it_stands() -> None:
+def test_text_is_escaped_in_content_and_attributes() -> None:
     evil = "<script>'\"&"
-    made = tag("p", evil, [evil, tag("b", evil)], title=evil, data_x=evil)
-    assert "<script" not in made
-    assert made.count("&lt;script&gt;&#x27;&quot;&amp;") == 5
+    element = tag("p", evil, [evil, tag("b", evil)], title=evil, data_x=evil)
+    assert "<script" not in element
+    assert element.count("&lt;script&gt;&#x27;&quot;&amp;") == 5
     assert join(None, "a", ["b", None]) == "ab"
     assert tag("input", name="x", required=True, value=None) == '<input name="x" required>'
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "expected"),
     [
         ("a\u202eb", r"a\u202eb"),
         ("\u2066x\u2069", r"\u2066x\u2069"),
@@ -44,8 +44,8 @@ def test_text_is_escaped_wherever_it_stands() -> None:
         ("x" * 100_000, "x" * 120 + "… (100,000 characters)"),
     ],
 )
-def test_what_would_not_be_seen_is_spelled_out(text: str, shown: str) -> None:
-    assert plain(text) == shown
+def test_invisible_characters_are_escaped(text: str, expected: str) -> None:
+    assert plain(text) == expected
     assert data(text).startswith(("<bdi>", '<bdi class="long">'))
 
 
@@ -60,29 +60,29 @@ def test_values_and_numbers() -> None:
     ]  # fmt: skip
 
 
-def drawn(*values: Any, places: int = 20) -> tuple[str, list[dict[str, str]]]:
+def draw_bars(*values: Any, places: int = 20) -> tuple[str, list[dict[str, str]]]:
     points = [Point(at, f"window {at}", v, settled=at % 2 == 0) for at, v in enumerate(values)]
     end = NOON + timedelta(minutes=places)
-    made = chart(Series("hits", "hits per minute", points, places, NOON, end), "c")
+    figure = chart(Series("hits", "hits per minute", points, places, NOON, end), "c")
     bars = []
-    if "<svg" in made:
-        svg = ElementTree.fromstring(made[made.index("<svg") : made.index("</svg>") + 6])
+    if "<svg" in figure:
+        svg = ElementTree.fromstring(figure[figure.index("<svg") : figure.index("</svg>") + 6])
         bars = [rect.attrib for rect in svg.iter("rect")]
         for bar in bars:
             y, height = float(bar["y"]), float(bar["height"])
             assert 0 <= y <= 100, bar
             assert 0 < height <= 100.01, bar
             assert y + height <= 100.01, bar
-    return made, bars
+    return figure, bars
 
 
-def test_a_chart_has_words_and_axes() -> None:
-    made, bars = drawn(3, 6, 1)
+def test_a_chart_has_a_description_and_axes() -> None:
+    figure, bars = draw_bars(3, 6, 1)
     assert [float(bar["height"]) for bar in bars] == [50, 100, pytest.approx(16.67)]
     assert bars[1]["class"] == "provisional"
-    assert "lowest 1; highest 6; last 1" in made
-    assert 'aria-labelledby="c-title c-desc"' in made
-    assert re.findall(r"<span>([^<]*)</span>", made) == ["6", "0", "2026-03-01 12:00", "12:10", "12:20 UTC"]
+    assert "lowest 1; highest 6; last 1" in figure
+    assert 'aria-labelledby="c-title c-desc"' in figure
+    assert re.findall(r"<span>([^<]*)</span>", figure) == ["6", "0", "2026-03-01 12:00", "12:10", "12:20 UTC"]
 
 
 @pytest.mark.parametrize(
@@ -98,15 +98,15 @@ def test_a_chart_has_words_and_axes() -> None:
         ([5e-324, 1e-320], 2),
     ],
 )
-def test_odd_numbers_are_drawn_or_left_out(values: list[Any], count: int) -> None:
-    assert len(drawn(*values)[1]) == count
+def test_extreme_numbers_are_drawn_or_left_out(values: list[Any], count: int) -> None:
+    assert len(draw_bars(*values)[1]) == count
 
 
 def test_without_any_number_there_is_no_chart() -> None:
     for values in ([], [None], [float("nan"), 10**400]):
-        made, bars = drawn(*values)
+        figure, bars = draw_bars(*values)
         assert not bars
-        assert "no number to draw" in made
+        assert "no number to draw" in figure
 
 
 def test_a_chart_over_keys() -> None:
@@ -115,64 +115,64 @@ def test_a_chart_over_keys() -> None:
         Point(1, "x\u202e", None, settled=True),
         Point(2, "c", 5, settled=True),
     ]
-    made = chart(Series("n", "n by k", points, 3), "c")
-    assert made.count("<li>") == 2
-    assert "&lt;b&gt;" in made
+    figure = chart(Series("n", "n by k", points, 3), "c")
+    assert figure.count("<li>") == 2
+    assert "&lt;b&gt;" in figure
 
 
-def test_a_line_to_paste_is_quoted() -> None:
+def test_commands_to_paste_are_quoted() -> None:
     fields = (
         FieldStatus("it's", "STRING", True, None),
         FieldStatus("n", "DECIMAL(10,2)", True, None),
         FieldStatus("c", "INT", True, "n + 1"),
     )
-    made = send_events("http://h", "/tmp/a b", StreamDefinition("s", "json", fields, None, 0), token=True)
-    assert "$HEADRACE_TOKEN" in made
-    assert "&#x27;/tmp/a b&#x27;" in made
-    assert "&quot;c&quot;" not in made
-    assert "&quot;n&quot;:&quot;1.50&quot;" in made
+    hint = send_events("http://h", "/tmp/a b", StreamDefinition("s", "json", fields, None, 0), token=True)
+    assert "$HEADRACE_TOKEN" in hint
+    assert "&#x27;/tmp/a b&#x27;" in hint
+    assert "&quot;c&quot;" not in hint
+    assert "&quot;n&quot;:&quot;1.50&quot;" in hint
 
 
-def test_what_is_kept_is_made_once_for_all_who_ask() -> None:
+def test_concurrent_callers_share_one_cached_value() -> None:
     clock = [0.0]
-    made: list[int] = []
-    kept: Kept[int] = Kept(1.0, lambda: clock[0])
+    calls: list[int] = []
+    cache: Cache[int] = Cache(1.0, lambda: clock[0])
 
     def make() -> int:
-        made.append(1)
-        return len(made)
+        calls.append(1)
+        return len(calls)
 
-    threads = [threading.Thread(target=kept.get, args=("a", make)) for _ in range(20)]
+    threads = [threading.Thread(target=cache.get, args=("a", make)) for _ in range(20)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(made) == 1
+    assert len(calls) == 1
     clock[0] = 0.99
-    assert kept.get("a", make) == 1
+    assert cache.get("a", make) == 1
     clock[0] = 1.0
-    assert kept.get("a", make) == 2
+    assert cache.get("a", make) == 2
     for key in range(1000):
-        kept.get(key, lambda: 0)
-    assert len(kept._entries) <= 64
+        cache.get(key, lambda: 0)
+    assert len(cache._entries) <= 64
 
 
-def test_what_costs_much_is_kept_longer() -> None:
+def test_an_expensive_value_is_cached_longer() -> None:
     clock = [0.0]
-    kept: Kept[float] = Kept(1.0, lambda: clock[0], lambda: clock[0])
+    cache: Cache[float] = Cache(1.0, lambda: clock[0], lambda: clock[0])
 
     def slow() -> float:
         clock[0] += 2
         return clock[0]
 
-    assert kept.get("a", slow) == 2
+    assert cache.get("a", slow) == 2
     clock[0] = 21.9
-    assert kept.get("a", slow) == 2
+    assert cache.get("a", slow) == 2
     clock[0] = 22.0
-    assert kept.get("a", slow) == 24
+    assert cache.get("a", slow) == 24
 
 
-def test_a_session_ends_and_cannot_be_made_up() -> None:
+def test_a_session_expires_and_cannot_be_forged() -> None:
     clock = [1000.0]
     sessions = Sessions("open sesame", lambda: clock[0])
     header = sessions.begin(secure=True)
@@ -181,10 +181,10 @@ def test_a_session_ends_and_cannot_be_made_up() -> None:
     assert sessions.holds(f"other=1; {cookie}")
     assert "sesame" not in cookie
     assert not Sessions("another", lambda: clock[0]).holds(cookie)
-    name, _, told = cookie.partition("=")
-    until, _, signed = told.partition(".")
+    name, _, content = cookie.partition("=")
+    until, _, signature = content.partition(".")
     for forged in (
-        f"{name}={int(until) + 9}.{signed}",
+        f"{name}={int(until) + 9}.{signature}",
         f"{name}={until}.",
         f"{name}=",
         f"{name}=x.y",
@@ -207,7 +207,7 @@ def luminance(colour: str) -> float:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_words_can_be_read_on_their_ground(scheme: str) -> None:
+def test_text_has_enough_contrast(scheme: str) -> None:
     light, dark = asset("style.css").decode().split("@media (prefers-color-scheme: dark)", 1)
     colours = dict(re.findall(r"--([a-z-]+): #([0-9a-f]{3,6});", dark if scheme == "dark" else light))
     pairs = [(ink, ground) for ink in ("text", "quiet", "accent", "bad", "warn") for ground in ("ground", "surface")]

@@ -1,4 +1,4 @@
-"""Replies that take long: lines of progress, failures early and late, and an end when the client goes away."""
+"""Long-running replies: progress lines, early and late failures, and cancellation when the client disconnects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from starlette.responses import Response
 from headrace.client.far import Remote
 from headrace.errors import HeadraceError, NotReadyError, QuestionError
 from headrace.spark.jobs import Job, Progress
-from headrace.web.patience import PATIENCE
+from headrace.web.app import TIMEOUTS
 from headrace.web.progress import NDJSON, reply_when_done
 from headrace.web.replies import add_error_handlers
 from headrace.web.server import Server, bind, url_of
@@ -31,13 +31,13 @@ class Slow:
     """Work that ends when the test says so."""
 
     url: str = ""
-    goes_on: threading.Event = field(default_factory=threading.Event)
+    may_continue: threading.Event = field(default_factory=threading.Event)
     jobs: list[Job] = field(default_factory=list)
 
     def good(self, job: Job) -> dict[str, Any]:
         self.jobs.append(job)
         job.tell(PROGRESS)
-        assert self.goes_on.wait(30)
+        assert self.may_continue.wait(30)
         return {"rows": [1]}
 
     def bad(self, job: Job) -> dict[str, Any]:
@@ -50,36 +50,36 @@ class Slow:
 
 @pytest.fixture
 def slow() -> Iterator[Slow]:
-    made, app, bound = Slow(), FastAPI(), bind("127.0.0.1", 0)
-    bound.listen()  # who asks before the server's thread runs waits for it
+    slow_work, app, listener = Slow(), FastAPI(), bind("127.0.0.1", 0)
+    listener.listen()  # requests before the server's thread runs wait for it
     add_error_handlers(app)
-    app.state.patience = PATIENCE
+    app.state.timeouts = TIMEOUTS
 
     @app.get("/{what}")
     async def work(what: str, request: Request) -> Response:
-        chosen: Callable[[Job], dict[str, Any]] = getattr(made, what)
-        return await reply_when_done(request, chosen)
+        run: Callable[[Job], dict[str, Any]] = getattr(slow_work, what)
+        return await reply_when_done(request, run)
 
     server = Server(app, 10)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
-    made.url = url_of(bound)
-    yield made
-    made.goes_on.set()
+    slow_work.url = url_of(listener)
+    yield slow_work
+    slow_work.may_continue.set()
     server.stop()
     thread.join()
-    bound.close()
+    listener.close()
 
 
 def lines(slow: Slow, path: str) -> list[dict[str, Any]]:
-    """The reply; the work goes on once it has told how far it is."""
-    found = []
+    """The lines of a reply; the work continues after its first progress."""
+    contents = []
     with http.stream("GET", f"{slow.url}{path}", headers={"accept": NDJSON}) as reply:
         assert reply.headers["content-type"] == NDJSON
         for line in reply.iter_lines():
-            found.append(orjson.loads(line))
-            slow.goes_on.set()
-    return found
+            contents.append(orjson.loads(line))
+            slow.may_continue.set()
+    return contents
 
 
 def test_progress_and_then_the_answer(slow: Slow) -> None:
@@ -93,15 +93,15 @@ def test_a_late_failure_is_the_last_line(slow: Slow) -> None:
     assert (error["code"], error["message"], error["fix"]) == ("question", "too late", "ask sooner")
 
 
-def test_who_asks_for_no_lines_gets_one_reply(slow: Slow) -> None:
-    slow.goes_on.set()
+def test_without_ndjson_there_is_one_reply(slow: Slow) -> None:
+    slow.may_continue.set()
     assert http.get(f"{slow.url}/good").json() == {"rows": [1]}
     assert http.get(f"{slow.url}/bad").status_code == 400
     assert http.get(f"{slow.url}/refused").status_code == 503
 
 
 @pytest.mark.parametrize("headers", [{"accept": NDJSON}, {}])
-def test_the_work_ends_with_its_client(slow: Slow, headers: dict[str, str]) -> None:
+def test_work_is_cancelled_when_the_client_disconnects(slow: Slow, headers: dict[str, str]) -> None:
     with (
         pytest.raises(httpx2.ReadTimeout),
         httpx2.Client(base_url=slow.url, trust_env=False, timeout=httpx2.Timeout(5, read=0.2)) as client,
@@ -112,18 +112,18 @@ def test_the_work_ends_with_its_client(slow: Slow, headers: dict[str, str]) -> N
     wait_until(lambda: job.cancelled)
 
 
-def test_a_client_hears_of_it(slow: Slow) -> None:
+def test_a_client_reports_progress_and_errors(slow: Slow) -> None:
     remote, job = Remote(slow.url), Job()
     hear = job.tell
 
     def tell(progress: Progress) -> None:
         hear(progress)
-        slow.goes_on.set()
+        slow.may_continue.set()
 
     job.tell = tell  # type: ignore[method-assign]
     assert remote.follow("GET", "/good", job) == {"rows": [1]}
     assert job.progress() == PROGRESS
-    for path, said in (("/bad", "too late"), ("/refused", "Spark is starting")):
-        with pytest.raises(HeadraceError, match=said):
+    for path, message in (("/bad", "too late"), ("/refused", "Spark is starting")):
+        with pytest.raises(HeadraceError, match=message):
             remote.follow("GET", path, Job())
     remote.close()

@@ -1,4 +1,4 @@
-"""Values of answers and times as the page writes them."""
+"""Values of answers and times, formatted for the page."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def short(of: float) -> str:
 
 
 def moment(of: datetime) -> Html:
-    """A time, to the second unless it has more to say. The zone stands in the title of its column."""
+    """A time, to the second unless it has a fraction. The zone is in the title of its column."""
     return tag("time", _date_time(of), datetime=iso(of))
 
 
@@ -51,11 +51,11 @@ def brief_moment(of: datetime) -> Html:
     return tag("time", _date_time(of, "milliseconds"), datetime=iso(of), title=iso(of))
 
 
-def moment_text(said: str | None, zone: str = " UTC") -> Html:
-    """A time that a description holds, with its zone."""
-    if said is None:
+def moment_text(text: str | None, zone: str = " UTC") -> Html:
+    """A time in ISO 8601, with its zone."""
+    if text is None:
         return tag("span", "none yet", class_="quiet")
-    return tag("time", f"{said.replace('T', ' ')[:19]}{zone}", datetime=said)
+    return tag("time", f"{text.replace('T', ' ')[:19]}{zone}", datetime=text)
 
 
 def window(start: datetime, end: datetime, *, dated: bool) -> Html:
@@ -72,7 +72,7 @@ def window_text(start: datetime, end: datetime) -> str:
 
 
 def clock(of: datetime, span_s: float) -> str:
-    """A time on an axis that spans so many seconds."""
+    """A time for an axis of this length."""
     if span_s >= 2 * DAY_S:
         return _year(of, f"{of:%m-%d}")
     return f"{of:%H:%M:%S}" if span_s < 120 else f"{of:%H:%M}"

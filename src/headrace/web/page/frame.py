@@ -11,7 +11,7 @@ from headrace.web.page.html import Html, Part, join, tag
 
 ASSETS = {"style.css": "text/css", "script.js": "text/javascript", "icon.svg": "image/svg+xml"}
 FOLDER = Path(__file__).parent / "assets"
-# A form that is sent under no-referrer says that it comes from nowhere, and would be refused as a stranger's.
+# Under no-referrer a browser sends forms with `Origin: null`, which the server refuses.
 WITH_FORMS = {"referrer-policy": "same-origin"}
 HEADERS = {
     "content-security-policy": (
@@ -28,7 +28,7 @@ HEADERS = {
 
 @cache
 def asset(name: str) -> bytes:
-    """A file that the page loads from us."""
+    """A file that the page loads from this server."""
     return (FOLDER / name).read_bytes()
 
 
@@ -41,7 +41,7 @@ def build() -> str:
 def document(title: str, *parts: Part, live: datetime | None = None, reload_s: int = 5) -> str:
     """A whole page. `live` is when its numbers were read; such a page keeps itself up to date.
 
-    Where there is no script it loads itself again after `reload_s` seconds.
+    Without JavaScript it reloads itself after `reload_s` seconds.
     """
     head = [
         tag("meta", charset="utf-8"),
@@ -67,5 +67,5 @@ def document(title: str, *parts: Part, live: datetime | None = None, reload_s: i
 
 
 def brand(*crumbs: Part) -> Html:
-    """The top line: where one is."""
+    """The top line with the breadcrumbs."""
     return tag("nav", tag("a", "Headrace", href="/", class_="brand"), *crumbs, aria_label="Breadcrumb")

@@ -1,4 +1,4 @@
-"""What to do next, where there is nothing to show yet: lines that can be pasted as they are."""
+"""Next steps for an empty workspace, as commands to paste; a module of its own, since it is mostly text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CREATE STREAM visits (
 
 
 def define_stream(folder: str) -> Html:
-    """No stream runs."""
+    """For a workspace without streams."""
     return _hint(
         "No streams yet. Declare one in a file of the workspace, then apply it:",
         f"cd {shlex.quote(folder)}\ncat >> definitions/visits.sql <<'END'\n{STREAM}\nEND\nheadrace apply",
@@ -38,7 +38,7 @@ def define_stream(folder: str) -> Html:
 
 
 def define_view(folder: str, stream: StreamDefinition) -> Html:
-    """Streams run, no view does."""
+    """For a workspace without views."""
     time = f"window({stream.event_time}, '1 minute')" if stream.event_time else None
     view = f"CREATE MATERIALIZED VIEW {stream.name}_per_minute AS\nSELECT count(*) AS events FROM {stream.name}"
     view += f" GROUP BY {time};" if time else ";"
@@ -49,7 +49,7 @@ def define_view(folder: str, stream: StreamDefinition) -> Html:
 
 
 def send_events(url: str | None, folder: str, stream: StreamDefinition, *, token: bool) -> Html:
-    """A stream without events."""
+    """For a stream without events."""
     event = {f.name: _example(f.type) for f in stream.fields if not f.computed}
     lines = [f"curl {url}/v1/streams/{stream.name}/events", "-H 'Content-Type: application/json'"]
     if token:
@@ -64,5 +64,5 @@ def _example(type_name: str) -> Any:
     return {"ARRAY": [], "MAP": {}}.get(base, EXAMPLES.get(base))
 
 
-def _hint(say: str, paste: str) -> Html:
-    return tag("div", tag("p", say), tag("pre", tag("code", paste), tabindex=0), class_="hint")
+def _hint(sentence: str, commands: str) -> Html:
+    return tag("div", tag("p", sentence), tag("pre", tag("code", commands), tabindex=0), class_="hint")

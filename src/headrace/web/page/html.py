@@ -1,4 +1,4 @@
-"""HTML made of parts: text is escaped because it is text, so no caller can forget it."""
+"""HTML built of parts: every str that is not Html is escaped, so callers cannot forget it."""
 
 from __future__ import annotations
 
@@ -29,35 +29,35 @@ def join(*parts: Part) -> Html:
 
 def tag(name: str, /, *parts: Part, **attributes: str | int | float | bool | None) -> Html:
     """An element. `class_` is class, `aria_label` is aria-label; False and None leave an attribute out."""
-    given = "".join(
+    markup = "".join(
         [_attribute(key, value) for key, value in attributes.items() if value is not None and value is not False]
     )
     if name in EMPTY:
-        return Html(f"<{name}{given}>")
-    return Html(f"<{name}{given}>{''.join(map(_render, parts))}</{name}>")
+        return Html(f"<{name}{markup}>")
+    return Html(f"<{name}{markup}>{''.join(map(_render, parts))}</{name}>")
 
 
 def plain(text: str, most: int = MOST_CHARACTERS) -> str:
-    """Text of an event, cut, with what would not be seen (or would turn its neighbours round) spelled out."""
+    """Text of an event, cut, with invisible characters and bidi controls written as escapes."""
     if len(text) <= most and text.isprintable():
         return text
     cut = text[:most]
-    spelled = "".join(_spell(character) for character in cut)
-    return spelled if len(text) <= most else f"{spelled}… ({len(text):,} characters)"
+    escaped = "".join(_escape_character(character) for character in cut)
+    return escaped if len(text) <= most else f"{escaped}… ({len(text):,} characters)"
 
 
 def data(text: str, most: int = MOST_CHARACTERS) -> Html:
-    """The same as an element that keeps its direction to itself."""
+    """The same as an element that isolates its text direction."""
     return tag("bdi", plain(text, most), class_="long" if len(text) > LONG_CHARACTERS else None)
 
 
 def breakable(name: str) -> Html:
-    """A name that may go on in the next line behind each `_`."""
+    """A name that may be wrapped after each `_`."""
     first, *others = re.split("(?<=_)(?=[^_])", name)
     return join(first, [[tag("wbr"), part] for part in others])
 
 
-def _spell(character: str) -> str:
+def _escape_character(character: str) -> str:
     """Controls, bidi marks and line separators by their code points; all else as it is."""
     if character.isprintable() or character == " ":
         return character

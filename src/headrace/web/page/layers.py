@@ -1,4 +1,4 @@
-"""What the page says of a view's two layers: their shares, the last comparison, an alarm, a version being built."""
+"""The two layers of a view on the page: their shares, the last comparison, an alarm, a version being built."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ def layers_line(view: ViewStatus, at: datetime) -> Html | None:
     if view.version is None:
         return None
     of = shares(view)
-    said = [tag("span", f"version {view.version}")]
+    parts = [tag("span", f"version {view.version}")]
     if of is not None:
-        held = f"{_percent(of[0])} of its events in the batch layer, {_percent(of[1])} in the speed layer"
-        said.append(tag("span", _bar(of[0], held), f"batch {_percent(of[0])}, speed {_percent(of[1])}"))
+        title = f"{_percent(of[0])} of its events in the batch layer, {_percent(of[1])} in the speed layer"
+        parts.append(tag("span", _bar(of[0], title), f"batch {_percent(of[0])}, speed {_percent(of[1])}"))
     agreed = view.last_audit is not None and view.last_audit.agreed
     mark = "bad" if view.alarm else "good" if agreed else None
-    said.append(tag("span", checked(view, at), class_=mark))
-    return tag("p", said, class_="layers")
+    parts.append(tag("span", checked(view, at), class_=mark))
+    return tag("p", parts, class_="layers")
 
 
 def alarm_box(view: ViewStatus) -> Html | None:
-    """That the layers disagree, where, and what to do."""
-    said = alarm(view)
-    if said is None or view.alarm is None:
+    """The alarm that the layers differ: where, and what to do."""
+    summary = alarm(view)
+    if summary is None or view.alarm is None:
         return None
     return tag(
         "div",
-        tag("p", tag("strong", f"Alarm: {said}."), " Answers are not affected; the batch layer waits."),
+        tag("p", tag("strong", f"Alarm: {summary}."), " Answers are not affected; the batch layer waits."),
         tag("p", data(_sentence(view.alarm), MOST_ALARM), "."),
         tag("p", _commands(what_to_do(view.name)), "."),
         class_="alarm",
@@ -46,17 +46,17 @@ def alarm_box(view: ViewStatus) -> Html | None:
 
 
 def building_bar(view: ViewStatus) -> Html | None:
-    """How far the version is that will take over."""
-    said, coming = building(view), view.building
-    if said is None or coming is None:
+    """Progress of the version that is being built."""
+    sentence, version = building(view), view.building
+    if sentence is None or version is None:
         return None
-    said = _sentence(said)
-    done, of = coming.events_done or 0, coming.events or 0
-    if coming.state == "ready":
-        done = of = 1
-    bar = tag("progress", said, value=done, max=max(of, 1), aria_label=said)
-    text = tag("span", said, class_="bad" if coming.error else None)
-    return tag("p", bar, " ", text, class_="building")
+    sentence = _sentence(sentence)
+    events_done, of = version.events_done or 0, version.events or 0
+    if version.state == "ready":
+        events_done = of = 1
+    bar = tag("progress", sentence, value=events_done, max=max(of, 1), aria_label=sentence)
+    label = tag("span", sentence, class_="bad" if version.error else None)
+    return tag("p", bar, " ", label, class_="building")
 
 
 def audits_table(view: ViewStatus) -> Html | None:
@@ -132,12 +132,12 @@ def _drift(audit: AuditStatus) -> str:
     return "differ in " + ", ".join(f"{off.column} ({off.rows:,})" for off in audit.drift)
 
 
-def _bar(batch: float, said: str) -> Html:
-    """Two colours on one line; drawn in attributes, for the page takes no style from elsewhere."""
+def _bar(batch: float, title: str) -> Html:
+    """A bar of two colours; sized by attributes, since the content security policy allows no inline style."""
     width = round(batch * 100, 2)
     return tag(
         "svg",
-        tag("title", said),
+        tag("title", title),
         tag("rect", width=width, height=10),
         tag("rect", x=width, width=round(100 - width, 2), height=10, class_="provisional"),
         viewBox="0 0 100 10",
@@ -147,7 +147,7 @@ def _bar(batch: float, said: str) -> Html:
 
 
 def _percent(share: float) -> str:
-    """Whole, but neither all nor nothing where it is not quite."""
+    """Rounded, but 0 % and 100 % only if exact."""
     if 0 < share < 0.01:
         return "under 1 %"
     return "over 99 %" if 0.99 < share < 1 else f"{share:.0%}".replace("%", " %")
@@ -158,5 +158,5 @@ def _sentence(text: str) -> str:
 
 
 def _commands(text: str) -> list[Html | str]:
-    """What stands between backticks is typed."""
+    """Text in backticks as code."""
     return [tag("code", part) if at % 2 else part for at, part in enumerate(text.split("`"))]

@@ -11,14 +11,13 @@ from headrace.format import iso
 from headrace.serve.cell_question import CellQuestion
 from headrace.server.state import ViewStatus, WorkspaceStatus
 from headrace.web.page import hints
-from headrace.web.page.asked import Asked, view_path
+from headrace.web.page.cache import Cache
+from headrace.web.page.content import Content, ContentReader
 from headrace.web.page.controls import controls
-from headrace.web.page.explained import explained
+from headrace.web.page.explanation import explanation_section
 from headrace.web.page.frame import brand, document
 from headrace.web.page.html import Html, breakable, data, join, tag
-from headrace.web.page.kept import Kept
 from headrace.web.page.layers import audits_table, versions_table
-from headrace.web.page.look import Look, Looker
 from headrace.web.page.sections import (
     dead_letters,
     state_line,
@@ -29,14 +28,15 @@ from headrace.web.page.sections import (
     view_rows,
     views_table,
 )
+from headrace.web.page.selection import Selection, view_path
 
 if TYPE_CHECKING:
     from headrace.server.runtime import Runtime
 
-LIVE_VIEWS = 12  # views whose rows and chart are on the first page; the others are a click away
+LIVE_VIEWS = 12  # views whose rows and chart are on the first page; the others have only their own pages
 ROWS, WINDOWS = 50, 60
 REASONS_S = 15.0
-FORM_S = 60  # a page with a form loads itself seldom, where it must: what is being typed would be lost
+FORM_S = 60  # reload interval of a page with a form without JavaScript; a reload loses what is being typed
 MORE_ROWS, MORE_WINDOWS = 200, 180
 MOST_SORTED = 20_000  # rows that are read to be sorted, on the page of a view
 
@@ -44,14 +44,14 @@ Page = tuple[int, str]  # status and body
 
 
 class WorkspacePage:
-    """Makes pages out of what the runtime says and answers."""
+    """Renders pages from the status and the answers of a runtime."""
 
     def __init__(self, runtime: Runtime, most_sorted: int = MOST_SORTED) -> None:
         self._runtime = runtime
-        self._reasons: Kept[list[dict[str, Any]]] = Kept(REASONS_S)
+        self._reasons: Cache[list[dict[str, Any]]] = Cache(REASONS_S)
         self._inside: dict[str, tuple[Any, Html]] = {}
-        self._few = Looker(runtime.ask, rows=ROWS, windows=WINDOWS, most=ROWS * 4)
-        self._many = Looker(runtime.ask, rows=MORE_ROWS, windows=MORE_WINDOWS, most=most_sorted)
+        self._few = ContentReader(runtime.ask, rows=ROWS, windows=WINDOWS, most=ROWS * 4)
+        self._many = ContentReader(runtime.ask, rows=MORE_ROWS, windows=MORE_WINDOWS, most=most_sorted)
 
     def workspace(self) -> Page:
         """Everything at a glance."""
@@ -68,7 +68,7 @@ class WorkspacePage:
         )
         return 200, document(f"{status.workspace} · Headrace", _top(), live, self._foot(), live=at)
 
-    def view(self, name: str, given: Sequence[tuple[str, str]]) -> Page:
+    def view(self, name: str, parameters: Sequence[tuple[str, str]]) -> Page:
         """One view: more rows in any order, a larger chart, a choice of keys, range, column and series."""
         at, status = datetime.now(UTC), 200
         views = {view.name: view for view in self._runtime.views()}
@@ -76,21 +76,21 @@ class WorkspacePage:
             hint = did_you_mean(name, views)
             return 404, self._failure(NotFoundError(f"view '{name}' does not exist", fix=hint), at)
         view = views[name]
-        asked, look, problem = Asked(name), None, None
+        selection, content, problem = Selection(name), None, None
         try:
-            asked = Asked.read(view, given)
-            look = self._many.look(view, asked)
+            selection = Selection.read(view, parameters)
+            content = self._many.read(view, selection)
         except HeadraceError as error:
-            status, problem = error.http_status, _problem(error, name if given else None)
+            status, problem = error.http_status, _problem(error, name if parameters else None)
         stalled = tag("p", data(view.stalled, 2000), class_="bad") if view.stalled else None
         live = tag(
             "main",
             view_card(view, None, at, level="h1"),
             stalled,
-            controls(view, asked),
+            controls(view, selection),
             problem,
-            view_rows(view, look, asked) if look else None,
-            _older(asked, look) if look else None,
+            view_rows(view, content, selection) if content else None,
+            _older(selection, content) if content else None,
             tag("p", "As JSON: ", tag("code", f"GET /v1{view_path(name)}"), class_="quiet"),
             self._versions(name),
             audits_table(view),
@@ -101,11 +101,13 @@ class WorkspacePage:
         crumb = [" / ", tag("a", data(self._runtime.workspace.name), href="/"), " / ", breakable(name)]
         return status, document(title, _top(crumb), live, self._foot(), live=at, reload_s=FORM_S)
 
-    def explain(self, name: str, given: Sequence[tuple[str, str]]) -> Page:
+    def explain(self, name: str, parameters: Sequence[tuple[str, str]]) -> Page:
         """The events behind one cell of a view."""
         status = 200
         try:
-            inside = explained(view_path(name), self._runtime.explain(CellQuestion.from_text(name, given)))
+            inside = explanation_section(
+                view_path(name), self._runtime.explain(CellQuestion.from_text(name, parameters))
+            )
         except HeadraceError as error:
             status, inside = error.http_status, tag("p", data(str(error), 500), class_="bad", role="alert")
         workspace = self._runtime.workspace.name
@@ -125,12 +127,12 @@ class WorkspacePage:
             return hints.define_stream(folder)
         token = self._runtime.workspace.settings.token is not None
         quiet = [stream for stream in streams if not stream.events and not stream.backlog_bytes]
-        asked = [hints.send_events(status.url, folder, stream, token=token) for stream in quiet[:1]]
+        hint = [hints.send_events(status.url, folder, stream, token=token) for stream in quiet[:1]]
         dead = [dead_letters(s.name, s.dead_letters, self._why(s.name)) for s in streams if s.dead_letters]
-        return join(streams_table(streams), dead, asked)
+        return join(streams_table(streams), dead, hint)
 
     def _why(self, stream: str) -> list[dict[str, Any]]:
-        """Why events of a stream are dead letters; that reads files, so it is kept longer than the rest."""
+        """Why events of a stream are dead letters; this reads files, so it is cached longer than the rest."""
         try:
             return self._reasons.get(stream, self._runtime.dead_letters(stream).reasons)
         except HeadraceError:
@@ -141,25 +143,25 @@ class WorkspacePage:
         if not views:
             return hints.define_view(status.folder, status.streams[0])
         cards = [self._card(view, at) for view in views[:LIVE_VIEWS]]
-        left = len(views) - len(cards)
-        note = f"Rows and charts of {left} more views are on their own pages." if left > 0 else None
+        others = len(views) - len(cards)
+        note = f"Rows and charts of {others} more views are on their own pages." if others > 0 else None
         return join(views_table(views), tag("div", cards, class_="cards"), tag("p", note) if note else None)
 
     def _card(self, view: ViewStatus, now: datetime) -> Html:
-        """A view's card. Its rows change only with its commits, so those of a view at rest are not read again."""
-        at = (view.version, view.applied_to, view.newest_event)
-        known, inside = self._inside.get(view.name, (None, None))
-        if known != at or inside is None:
+        """A view's card. Its rows change only with its commits, so they are read again only after a commit."""
+        state = (view.version, view.applied_to, view.newest_event)
+        cached_state, inside = self._inside.get(view.name, (None, None))
+        if cached_state != state or inside is None:
             try:
-                inside = view_inside(view, self._few.look(view))
-            except HeadraceError as error:  # it was dropped between two reads, or is not there yet
+                inside = view_inside(view, self._few.read(view))
+            except HeadraceError as error:  # it was dropped between two reads, or has no version yet
                 return view_card(view, tag("p", str(error), class_="quiet"), now)
-            self._inside[view.name] = (at, inside)
+            self._inside[view.name] = (state, inside)
         return view_card(view, inside, now)
 
     def _failure(self, error: HeadraceError, at: datetime) -> str:
-        said = tag("main", tag("h1", "Not found"), tag("p", data(str(error), 500)), id="live", tabindex=-1)
-        return document("Not found · Headrace", _top(), said, self._foot())
+        main = tag("main", tag("h1", "Not found"), tag("p", data(str(error), 500)), id="live", tabindex=-1)
+        return document("Not found · Headrace", _top(), main, self._foot())
 
     def _foot(self) -> Html:
         links = [tag("a", "metrics", href="/metrics"), " · ", tag("a", "HTTP API", href="/openapi.json")]
@@ -179,13 +181,13 @@ def _top(crumb: Any = None) -> Html:
 
 
 def _problem(error: HeadraceError, view: str | None) -> Html:
-    """Why there are no rows, and the way to those of the view without what was asked."""
-    way = tag("a", "Show the view without parameters", href=view_path(view), data_stay=True) if view else None
-    return tag("p", data(str(error), 1000), ". " if way else None, way, class_="bad", role="alert")
+    """Why there are no rows, with a link to the view without parameters."""
+    link = tag("a", "Show the view without parameters", href=view_path(view), data_stay=True) if view else None
+    return tag("p", data(str(error), 1000), ". " if link else None, link, class_="bad", role="alert")
 
 
-def _older(asked: Asked, look: Look) -> Html | None:
-    if look.older is None:
+def _older(selection: Selection, content: Content) -> Html | None:
+    if content.older is None:
         return None
-    path = asked.with_(end=iso(look.older)).path("rows")
+    path = selection.with_(end=iso(content.older)).path("rows")
     return tag("p", tag("a", "Older windows", href=path, data_stay=True))

@@ -16,7 +16,7 @@ PLACE, HEIGHT = 10, 100  # width of a place and height of a picture, in its own 
 
 @dataclass(frozen=True)
 class Scale:
-    """From sizes to heights; it holds zero."""
+    """Maps sizes to heights; it always includes zero."""
 
     largest: float
     top: float  # fractions of the largest: differences of huge numbers would not be finite
@@ -25,10 +25,10 @@ class Scale:
     @classmethod
     def of(cls, sizes: Iterable[float]) -> Scale:
         """The scale that all of these fit on."""
-        known = list(sizes)
-        largest = max(map(abs, known)) or 1.0
+        lengths = list(sizes)
+        largest = max(map(abs, lengths)) or 1.0
         return cls(
-            largest, max(*(size / largest for size in known), 0.0), min(*(size / largest for size in known), 0.0)
+            largest, max(*(size / largest for size in lengths), 0.0), min(*(size / largest for size in lengths), 0.0)
         )
 
     def depth(self, size: float) -> float:

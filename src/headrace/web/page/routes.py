@@ -12,9 +12,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from headrace.errors import NotFoundError
 from headrace.web.body import read_body
+from headrace.web.page.cache import Cache
 from headrace.web.page.frame import ASSETS, HEADERS, WITH_FORMS, asset, brand, document
 from headrace.web.page.html import data, tag
-from headrace.web.page.kept import Kept
 from headrace.web.page.pages import Page, WorkspacePage
 from headrace.web.session import Sessions, is_page
 
@@ -28,13 +28,13 @@ def page_routes(runtime: Runtime, wrong_token_s: float) -> APIRouter:
     """The page, over a runtime. Plain functions run in a thread: they read the store."""
     routes = APIRouter(include_in_schema=False)
     pages = WorkspacePage(runtime)
-    kept: Kept[Page] = Kept()
+    cache: Cache[Page] = Cache()
 
     token = runtime.workspace.settings.token
     headers = {**HEADERS, **WITH_FORMS} if token else HEADERS
 
     def reply(key: str, make: Callable[[], Page]) -> Response:
-        status, body = kept.get(key, make)
+        status, body = cache.get(key, make)
         return HTMLResponse(body.encode(errors="replace"), status, headers=headers)
 
     @routes.get("/")
@@ -43,13 +43,13 @@ def page_routes(runtime: Runtime, wrong_token_s: float) -> APIRouter:
 
     @routes.get("/views/{view}")
     def one_view(view: str, request: Request) -> Response:
-        given = request.query_params.multi_items()
-        return reply(f"{view}?{_query(request)}", lambda: pages.view(view, given))
+        parameters = request.query_params.multi_items()
+        return reply(f"{view}?{_query(request)}", lambda: pages.view(view, parameters))
 
     @routes.get("/views/{view}/explain")
     def explain(view: str, request: Request) -> Response:
-        given = request.query_params.multi_items()
-        return reply(f"{view}/explain?{_query(request)}", lambda: pages.explain(view, given))
+        parameters = request.query_params.multi_items()
+        return reply(f"{view}/explain?{_query(request)}", lambda: pages.explain(view, parameters))
 
     @routes.get("/page/{name}")
     def part(name: str) -> Response:
@@ -92,14 +92,14 @@ def _go(target: str, cookie: str) -> Response:
     return RedirectResponse(target, 303, headers={**HEADERS, "set-cookie": cookie})
 
 
-def _target(asked: str | None) -> str:
+def _target(path: str | None) -> str:
     """Where to go after signing in: only to a page of this server."""
-    return asked if asked and is_page(asked.partition("?")[0]) and asked.isprintable() else "/"
+    return path if path and is_page(path.partition("?")[0]) and path.isprintable() else "/"
 
 
 def login_page(workspace: str, target: str, *, wrong: bool = False) -> str:
     """The form; it leads to `target`."""
-    said = "That is not the token of this workspace." if wrong else None
+    message = "That is not the token of this workspace." if wrong else None
     form = tag(
         "form",
         tag("input", type="hidden", name="next", value=target),
@@ -115,7 +115,7 @@ def login_page(workspace: str, target: str, *, wrong: bool = False) -> str:
     main = tag(
         "main",
         tag("h1", data(workspace)),
-        tag("p", said, class_="bad", role="alert") if said else None,
+        tag("p", message, class_="bad", role="alert") if message else None,
         form,
         id="live",
         class_="login",

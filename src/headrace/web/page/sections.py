@@ -11,13 +11,13 @@ from headrace.format import count, freshness, plural, size, span
 from headrace.serve.question import key_text
 from headrace.server.layers import alarm
 from headrace.server.state import StreamStatus, ViewStatus, WorkspaceStatus
-from headrace.web.page.asked import WINDOW, Asked, view_path
 from headrace.web.page.cells import key_value, moment_text, value, window
 from headrace.web.page.chart import chart
-from headrace.web.page.explained import explain_path
+from headrace.web.page.content import Content
+from headrace.web.page.explanation import explain_path
 from headrace.web.page.html import Html, breakable, data, tag
 from headrace.web.page.layers import alarm_box, building_bar, layers_line
-from headrace.web.page.look import Look
+from headrace.web.page.selection import WINDOW, Selection, view_path
 from headrace.web.page.series import Line
 from headrace.web.page.tables import Column, columns, table
 
@@ -27,7 +27,7 @@ SLOW_MS = 10_000  # a freshness beyond this is marked
 
 
 def state_line(status: WorkspaceStatus, reason: str | None, at: datetime) -> Html:
-    """The name of the workspace and how it goes."""
+    """The name and the state of the workspace."""
     state = status.state
     facts = [
         ("memory", f"{count(status.memory_mb)} MB"),
@@ -45,13 +45,13 @@ def state_line(status: WorkspaceStatus, reason: str | None, at: datetime) -> Htm
 
 def trouble(status: WorkspaceStatus) -> Html | None:
     """All problems, at the top of the page."""
-    found = [(f"Stream {s.name}", s.error) for s in status.streams if s.error]
-    found += [(f"Upkeep of stream {s.name}", s.upkeep_error) for s in status.streams if s.upkeep_error]
-    found += [(f"View {v.name} is stalled", v.stalled) for v in status.views if v.stalled]
-    found += [(f"View {v.name}: {alarm(v)}", f"{v.alarm}") for v in status.views if v.alarm]
-    if not found:
+    problems = [(f"Stream {s.name}", s.error) for s in status.streams if s.error]
+    problems += [(f"Upkeep of stream {s.name}", s.upkeep_error) for s in status.streams if s.upkeep_error]
+    problems += [(f"View {v.name} is stalled", v.stalled) for v in status.views if v.stalled]
+    problems += [(f"View {v.name}: {alarm(v)}", f"{v.alarm}") for v in status.views if v.alarm]
+    if not problems:
         return None
-    items = [tag("li", tag("strong", who), ": ", data(what, MOST_ERROR)) for who, what in found]
+    items = [tag("li", tag("strong", source), ": ", data(message, MOST_ERROR)) for source, message in problems]
     return tag(
         "section",
         tag("h2", "Problems", id="trouble-title"),
@@ -89,7 +89,7 @@ def _stream_cells(stream: StreamStatus, titles: Sequence[str]) -> list[Any]:
 
 
 def dead_letters(stream: str, total: int, reasons: Sequence[Mapping[str, Any]]) -> Html:
-    """Why events of a stream could not be read."""
+    """Why events of a stream could not be parsed."""
     rows = [
         [count(why["count"]), data(why["reason"], MOST_REASON), data(why["newest"], MOST_REASON)] for why in reasons
     ]
@@ -124,7 +124,7 @@ def views_table(views: Sequence[ViewStatus]) -> Html:
 
 
 def view_card(view: ViewStatus, inside: Html | None, at: datetime, *, level: str = "h3") -> Html:
-    """One view: what it is, how it goes, and what is inside."""
+    """One view: its definition, state and contents."""
     name = view.name
     ident = f"view-{name}"
     title = tag(level, tag("a", breakable(name), href=view_path(name)), id=ident)
@@ -134,68 +134,74 @@ def view_card(view: ViewStatus, inside: Html | None, at: datetime, *, level: str
     return tag("article", title, what, layers, inside, class_="view", aria_labelledby=ident)
 
 
-def view_inside(view: ViewStatus, look: Look) -> Html:
+def view_inside(view: ViewStatus, content: Content) -> Html:
     """Chart and rows, side by side."""
-    drawn = chart(look.chart, f"chart-{view.name}") if look.chart else None
-    return tag("div", drawn, rows_table(view, look), class_="inside")
+    picture = chart(content.chart, f"chart-{view.name}") if content.chart else None
+    return tag("div", picture, rows_table(view, content), class_="inside")
 
 
-def view_rows(view: ViewStatus, look: Look, asked: Asked) -> Html:
+def view_rows(view: ViewStatus, content: Content, selection: Selection) -> Html:
     """Chart and rows of a view's own page."""
 
     def alone(line: Line) -> str:
-        """The page with the key of this line, and what else was asked of other keys."""
-        others = tuple((key, text) for key, text in asked.keys if key not in line.key)
+        """The page with the key of this line; conditions on other keys remain."""
+        others = tuple((key, text) for key, text in selection.keys if key not in line.key)
         keys = tuple((key, key_text(value)) for key, value in line.key.items())
-        return asked.with_(keys=(*others, *keys), by=()).path("chart")
+        return selection.with_(keys=(*others, *keys), by=()).path("chart")
 
-    drawn = tag("div", chart(look.chart, "drawn", alone), id="chart") if look.chart else None
-    return tag("section", drawn, rows_table(view, look, asked), class_="large", aria_label="rows")
+    picture = tag("div", chart(content.chart, "drawn", alone), id="chart") if content.chart else None
+    return tag("section", picture, rows_table(view, content, selection), class_="large", aria_label="rows")
 
 
-def rows_table(view: ViewStatus, look: Look, asked: Asked | None = None) -> Html:
-    """The rows of a look, and what they stand for; on the page of the view with links that sort, and to the events."""
-    if not look.rows:
-        return tag("p", "No rows yet." if look.answer.newest_event is None else "No rows here.", class_="quiet")
+def rows_table(view: ViewStatus, content: Content, selection: Selection | None = None) -> Html:
+    """The rows of a view with a caption; on its own page with links to sort them and to the events behind each."""
+    if not content.rows:
+        return tag("p", "No rows yet." if content.answer.newest_event is None else "No rows here.", class_="quiet")
     keys = len(view.keys)
     timed = view.window_ms is not None
-    names = [name for name, _ in look.answer.columns]
+    names = [name for name, _ in content.answer.columns]
     places = [*range(keys), *range(keys + 2, len(names) - 1)]
-    heads = [_head(names[at], look, asked, number=look.answer.columns[at][1].is_numeric) for at in places]
+    heads = [_head(names[at], content, selection, number=content.answer.columns[at][1].is_numeric) for at in places]
     if timed:
-        heads = [_head(WINDOW, look, asked, title="window (UTC)"), *heads, _head("settled", look, asked, title="state")]
-    heads += [Column("events")] if asked else []
-    grouped = look.sort.removeprefix("-") == WINDOW  # else each row has its own window
+        heads = [
+            _head(WINDOW, content, selection, title="window (UTC)"),
+            *heads,
+            _head("settled", content, selection, title="state"),
+        ]
+    heads += [Column("events")] if selection else []
+    by_window = content.sort.removeprefix("-") == WINDOW  # else each row has its own window
     rows = []
     before: tuple[Any, ...] = (None, None)
-    for row in look.rows:
+    for row in content.rows:
         cells: list[Any] = [key_value(row[at]) if at < keys else value(row[at]) for at in places]
         if timed:
             start, end = row[keys : keys + 2]
             same, dated = (start, end) == before, before[0] is None or before[0].date() != start.date()
-            before = (start, end) if grouped else (None, None)
+            before = (start, end) if by_window else (None, None)
             settled = tag("span", "settled", class_="quiet") if row[-1] else tag("span", "provisional", class_="warn")
             cells = [None, *cells, None] if same else [window(start, end, dated=dated), *cells, settled]
-        if asked:
+        if selection:
             key = dict(zip(view.keys, row, strict=False))
             path = explain_path(view_path(view.name), key, row[keys] if timed else None)
             cells.append(tag("a", "explain", href=path))
         rows.append(cells)
-    caption = tag("p", _sentence(look), class_="quiet")
-    shown = table(heads, rows, label=f"rows of {view.name}")
-    return tag("div", shown, caption, class_="rows", id="rows" if asked else None)
+    caption = tag("p", _sentence(content), class_="quiet")
+    body = table(heads, rows, label=f"rows of {view.name}")
+    return tag("div", body, caption, class_="rows", id="rows" if selection else None)
 
 
-def _head(name: str, look: Look, asked: Asked | None, *, title: str | None = None, number: bool = False) -> Column:
+def _head(
+    name: str, content: Content, selection: Selection | None, *, title: str | None = None, number: bool = False
+) -> Column:
     """The head of a column of rows. Its link sorts by it: numbers and windows first descending, then the other way."""
-    if asked is None:
+    if selection is None:
         return Column(title or name, number)
     down = number or name == WINDOW
     order: Literal["ascending", "descending"] | None = None
-    if look.sort.removeprefix("-") == name:
-        order = "descending" if look.sort.startswith("-") else "ascending"
+    if content.sort.removeprefix("-") == name:
+        order = "descending" if content.sort.startswith("-") else "ascending"
         down = order == "ascending"
-    path = asked.with_(sort=f"{'-' * down}{name}").path("rows")
+    path = selection.with_(sort=f"{'-' * down}{name}").path("rows")
     return Column(title or name, number, sort_path=path, sorted=order)
 
 
@@ -207,12 +213,12 @@ def window_words(view: ViewStatus) -> str:
     return size if size == every else f"{size} every {every}"
 
 
-def _sentence(look: Look) -> str:
-    corrections = look.answer.corrections
-    parts = [f"Shown: {look.what}"]
+def _sentence(content: Content) -> str:
+    corrections = content.answer.corrections
+    parts = [f"Shown: {content.what}"]
     if corrections:
         parts.append(f"{plural(corrections, 'correction')} by late events")
-    parts += [f"{name} {error}" for name, error in look.answer.approximate.items()]
+    parts += [f"{name} {error}" for name, error in content.answer.approximate.items()]
     return "; ".join(parts) + "."
 
 
@@ -223,9 +229,9 @@ def _view_state(view: ViewStatus) -> Html:
 
 
 def _freshness(ms: int | None, reason: str | None) -> Html:
-    marked = "warn" if ms is None or ms > SLOW_MS else None
-    return tag("span", freshness(ms, reason), class_=marked if ms is None else f"{marked or ''} brief".strip())
+    mark = "warn" if ms is None or ms > SLOW_MS else None
+    return tag("span", freshness(ms, reason), class_=mark if ms is None else f"{mark or ''} brief".strip())
 
 
 def _facts(facts: Sequence[tuple[str, str]]) -> Html:
-    return tag("dl", [tag("div", tag("dt", name), tag("dd", said)) for name, said in facts], class_="facts")
+    return tag("dl", [tag("div", tag("dt", name), tag("dd", text)) for name, text in facts], class_="facts")

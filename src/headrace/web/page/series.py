@@ -14,14 +14,14 @@ from headrace.serve.answer import Answer
 from headrace.serve.question import Question
 from headrace.serve.times import MS
 from headrace.server.state import ViewStatus
-from headrace.web.page.asked import Asked, numeric_columns
 from headrace.web.page.cells import window_text
+from headrace.web.page.selection import Selection, numeric_columns
 from headrace.web.page.spans import Range, Steps, find_steps, to_ms
 
 BARS = 10  # keys in the chart of a view without window
 TOP = 5  # keys that are lines of a chart over time; the style sheet has so many colours
 MOST_KEYS = 20_000  # keys among which the top ones are found
-LEAST_PLACES = 20  # of a chart over time: one window is a bar, not a wall
+LEAST_PLACES = 20  # of a chart over time, so that the bar of a single window is not as wide as the chart
 
 Ask = Callable[[Question], Answer]
 Row = tuple[Any, ...]
@@ -75,25 +75,25 @@ class Lines:
 
 
 def find_chart(
-    ask: Ask, view: ViewStatus, question: Question, asked: Asked, range_: Range, most: int
+    ask: Ask, view: ViewStatus, question: Question, selection: Selection, range_: Range, most: int
 ) -> Series | Lines | None:
     """The chart of a view with windows; None where it has no numbers."""
     columns = numeric_columns(view)
     if not columns:
         return None
-    column = asked.column or columns[0]
+    column = selection.column or columns[0]
     start = range_.start_ms
-    if asked.start:
+    if selection.start:
         oldest = _oldest(ask, question, range_)
         if oldest is None:
             return None
         start = oldest if start is None else max(start, oldest)
     assert view.window is not None, "a chart over time is of a view with windows"
     steps = find_steps(view.window, start, range_.end_ms, most)
-    if asked.by:
-        return _top_lines(ask, view, question, asked.by, column, steps, shrink=not asked.start)
+    if selection.by:
+        return _top_lines(ask, view, question, selection.by, column, steps, shrink=not selection.start)
     answer = ask(replace(steps.of(question), by=(), limit=most + 2))
-    return _over_time(answer, view, column, steps, bool(question.where), shrink=not asked.start)
+    return _over_time(answer, view, column, steps, bool(question.where), shrink=not selection.start)
 
 
 def over_keys(answer: Answer, rows: Sequence[Row], column: str) -> Series | None:
@@ -110,22 +110,22 @@ def over_keys(answer: Answer, rows: Sequence[Row], column: str) -> Series | None
 
 
 def column_at(answer: Answer, name: str) -> int:
-    """Where a column stands in the rows of an answer."""
+    """The index of a column in the rows of an answer."""
     return [column for column, _ in answer.columns].index(name)
 
 
 def window_at(answer: Answer) -> int:
-    """Where the start of the window stands: behind the keys."""
+    """The index of the start of the window: after the keys."""
     return column_at(answer, "window_start")
 
 
 def rank(value: Any) -> tuple[bool, Any]:
-    """What values are ordered by: NULL and NaN below every number."""
+    """The sort key of a value: NULL and NaN below every number."""
     return (False, 0) if value is None or value != value else (True, value)
 
 
 def key_label(key: Value) -> str:
-    """A key's value as a chart writes it."""
+    """A key's value as text for a chart."""
     if isinstance(key, bool):
         return str(key).lower()
     return "NULL" if key is None else str(key) or '""'
@@ -157,7 +157,7 @@ def _over_time(
 
 
 def _empty_places(places: Sequence[int], steps: Steps) -> int:
-    """How many places before the first that has something can be left out, where no range was asked for."""
+    """The number of empty places at the start that can be omitted if no range was requested."""
     return min([*places, steps.places - min(LEAST_PLACES, steps.places)])
 
 
@@ -180,23 +180,23 @@ def _top_lines(
     top = sorted(drawable, key=lambda row: rank(row[at]), reverse=True)[:TOP]
     if not top:
         return None
-    chosen = [dict(zip(by, row, strict=False)) for row in top]
+    top_keys = [dict(zip(by, row, strict=False)) for row in top]
     # Conditions on keys allow any combination of their values, so a top key takes the place of those on the same key.
-    where = {tuple({**others, **key}.items()) for others in question.where or ({},) for key in chosen}
+    where = {tuple({**others, **key}.items()) for others in question.where or ({},) for key in top_keys}
     limit = len(top) * (steps.places + 2)
     rows = ask(replace(steps.of(question), where=tuple(map(dict, where)), by=by, limit=limit)).values
     if shrink:
         skipped = _empty_places([max(steps.place(row[keys + 1]), 0) for row in rows], steps)
         steps = replace(steps, places=steps.places - skipped)
     # Where a window has no row, a count is 0.
-    counted = any(each.name == column and REGISTRY[each.aggregate].empty == 0 for each in view.columns)
+    is_count = any(each.name == column and REGISTRY[each.aggregate].empty == 0 for each in view.columns)
     lines = []
-    for key, of_key in zip(chosen, top, strict=True):
+    for key, of_key in zip(top_keys, top, strict=True):
         own = [row for row in rows if row[:keys] == of_key[:keys]]
         points = {point.at: point for point in _points(own, keys, at, steps)}
-        if counted:  # a window without a row counted nothing
+        if is_count:  # a window without a row counted nothing
             points = {place: points.get(place) or Point(place, "", 0, settled=True) for place in range(steps.places)}
         lines.append(Line(key, of_key[at], points))
-    known = f"{len(ranked.values):,}" if ranked.next_cursor is None else f"the first {len(ranked.values):,}"
-    title = f"{column} per {format_duration(steps.size_ms)}: the top {len(top)} of {known} by {' and '.join(by)}"
+    total = f"{len(ranked.values):,}" if ranked.next_cursor is None else f"the first {len(ranked.values):,}"
+    title = f"{column} per {format_duration(steps.size_ms)}: the top {len(top)} of {total} by {' and '.join(by)}"
     return Lines(column, title, lines, steps.windows, EPOCH + steps.start_ms * MS, EPOCH + steps.end_ms * MS)

@@ -11,8 +11,8 @@ from headrace.errors import QuestionError
 from headrace.format import EPOCH
 from headrace.serve.question import Question
 from headrace.serve.times import MS, Bound, iso_ms, parse_bound
-from headrace.web.page.asked import OLDEST, Asked
 from headrace.web.page.cells import window_text
+from headrace.web.page.selection import OLDEST, Selection
 
 STEPS_MS = (
     *(n * SECOND_MS for n in (1, 2, 5, 10, 15, 30)),
@@ -20,7 +20,7 @@ STEPS_MS = (
     *(n * HOUR_MS for n in (1, 2, 3, 6, 12)),
     *(n * DAY_MS for n in (1, 2, 7, 14, 28, 91, 182, 364)),
 )
-MOST_ROUNDING = 4  # a round step may be so many times as long as the shortest that will do
+MOST_ROUNDING = 4  # a round step may be this many times as long as the shortest sufficient one
 EARLIEST_MS = (datetime(1, 1, 1, tzinfo=UTC) - EPOCH) // MS
 LATEST_MS = (datetime(9999, 12, 31, tzinfo=UTC) - EPOCH) // MS
 
@@ -38,15 +38,15 @@ class Range:
         return replace(question, start=start, end=Bound(self.end_ms))
 
 
-def read_range(window: tuple[int, int], newest_event: str, asked: Asked) -> Range:
-    """What is asked for, on pane starts and not beyond the newest event.
+def read_range(window: tuple[int, int], newest_event: str, selection: Selection) -> Range:
+    """The requested range, widened to pane bounds and limited to the newest event.
 
     A question refuses a bound between two panes; a page widens the range instead, since people type it.
     """
     pane = math.gcd(*window)
     newest = to_ms(datetime.fromisoformat(newest_event)) // pane * pane + pane
-    start = None if asked.start == OLDEST else _read_bound("start", asked.start, newest)
-    end = _read_bound("end", asked.end, newest)
+    start = None if selection.start == OLDEST else _read_bound("start", selection.start, newest)
+    end = _read_bound("end", selection.end, newest)
     start = None if start is None else start // pane * pane
     end = newest if end is None else min(-(-end // pane) * pane, newest)
     if start is not None and start >= end:

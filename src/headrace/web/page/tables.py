@@ -34,11 +34,11 @@ def columns(*titles: str, numbers: Collection[str] = (), minor: Collection[str] 
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], *, label: str, stacked: bool = False) -> Html:
-    """A table. A cell that is None belongs to the one above it."""
-    # Told outright, since a browser forgets that a table is one when its cells are stacked.
+    """A table. A cell that is None is merged with the one above it."""
+    # Explicit roles, since browsers drop the table semantics when the cells are not displayed as a table.
     roles = _ROLES if stacked else {}
     head = [_head(column, roles) for column in columns]
-    made = tag(
+    element = tag(
         "table",
         tag("thead", tag("tr", head, role=roles.get("tr")), role=roles.get("group")),
         tag("tbody", _body(columns, list(rows), roles), role=roles.get("group")),
@@ -46,7 +46,7 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], *, label: s
         role=roles.get("table"),
     )
     # A table may be wider than the screen: then its frame scrolls, for the keyboard too.
-    return tag("div", made, class_="scroll", role="region", aria_label=label, tabindex=0)
+    return tag("div", element, class_="scroll", role="region", aria_label=label, tabindex=0)
 
 
 def _head(column: Column, roles: Mapping[str, str]) -> Html:

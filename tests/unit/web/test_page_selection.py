@@ -1,4 +1,4 @@
-"""What the URL of a view's page asks for: read back as it was written, refused in words, made a range of windows."""
+"""The parameters in the URL of a view's page: URLs round-trip, mistakes are refused, ranges become windows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from headrace.errors import QuestionError
 from headrace.server.state import ColumnStatus, ViewStatus
-from headrace.web.page.asked import Asked
+from headrace.web.page.selection import Selection
 from headrace.web.page.spans import find_steps, read_range, to_ms
 from tests.status import view_status
 
@@ -38,7 +38,7 @@ def view(window_ms: int | None = MINUTE) -> ViewStatus:
 
 
 def test_a_url_is_read_back_as_it_was_written() -> None:
-    asked = Asked(
+    selection = Selection(
         "traffic",
         keys=(("page", HOSTILE), ("page", "/home"), ("status", r"\N")),
         start="-6h",
@@ -47,12 +47,12 @@ def test_a_url_is_read_back_as_it_was_written() -> None:
         by=("status", "page"),
         sort="-last",
     )
-    path = urlsplit(asked.path("rows"))
+    path = urlsplit(selection.path("rows"))
     assert (path.path, path.fragment) == ("/views/traffic", "rows")
-    assert Asked.read(view(), parse_qsl(path.query)) == asked
-    assert Asked("traffic").path() == "/views/traffic"
+    assert Selection.read(view(), parse_qsl(path.query)) == selection
+    assert Selection("traffic").path() == "/views/traffic"
     empty = [("key.page", ""), ("start", ""), ("end", " "), ("column", ""), ("by", ""), ("sort", "")]
-    assert Asked.read(view(), empty) == Asked("traffic")
+    assert Selection.read(view(), empty) == Selection("traffic")
 
 
 @pytest.mark.parametrize(
@@ -71,19 +71,19 @@ def test_a_url_is_read_back_as_it_was_written() -> None:
         ("end", "oldest", "end is not a time"),
     ],
 )
-def test_a_parameter_that_means_nothing_is_refused(name: str, text: str, message: str) -> None:
-    with pytest.raises(QuestionError) as refused:
-        Asked.read(view(), [(name, text)])
-    assert message in str(refused.value)
+def test_an_invalid_parameter_is_refused(name: str, text: str, message: str) -> None:
+    with pytest.raises(QuestionError) as error:
+        Selection.read(view(), [(name, text)])
+    assert message in str(error.value)
 
 
 def test_a_parameter_is_given_once_and_a_range_needs_a_window() -> None:
     with pytest.raises(QuestionError, match="'sort' is given twice"):
-        Asked.read(view(), [("sort", "hits"), ("sort", "-hits")])
+        Selection.read(view(), [("sort", "hits"), ("sort", "-hits")])
     with pytest.raises(QuestionError, match="takes no start or end"):
-        Asked.read(view(None), [("start", "-1h")])
+        Selection.read(view(None), [("start", "-1h")])
     with pytest.raises(QuestionError, match="no column to sort by 'window_start'"):
-        Asked.read(view(None), [("sort", "window_start")])
+        Selection.read(view(None), [("sort", "window_start")])
 
 
 @pytest.mark.parametrize(
@@ -99,15 +99,15 @@ def test_a_parameter_is_given_once_and_a_range_needs_a_window() -> None:
 def test_a_range_is_widened_to_panes_and_ends_with_the_newest_event(
     start: str, end: str, expected: tuple[datetime | None, datetime]
 ) -> None:
-    found = read_range((MINUTE, MINUTE), NEWEST, Asked("traffic", start=start, end=end))
-    assert found.start_ms == (to_ms(expected[0]) if expected[0] else None)
-    assert found.end_ms == to_ms(expected[1])
+    range_ = read_range((MINUTE, MINUTE), NEWEST, Selection("traffic", start=start, end=end))
+    assert range_.start_ms == (to_ms(expected[0]) if expected[0] else None)
+    assert range_.end_ms == to_ms(expected[1])
 
 
 @pytest.mark.parametrize(("start", "end"), [("now", ""), ("9999-12-31", ""), ("-1h", "-2h"), ("-1m", "0001-01-01")])
 def test_an_empty_range_is_refused(start: str, end: str) -> None:
     with pytest.raises(QuestionError, match="the range is empty"):
-        read_range((MINUTE, MINUTE), NEWEST, Asked("traffic", start=start, end=end))
+        read_range((MINUTE, MINUTE), NEWEST, Selection("traffic", start=start, end=end))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_an_empty_range_is_refused(start: str, end: str) -> None:
         (MINUTE, MINUTE, DAY, (10 * MINUTE, 10 * MINUTE)),
         (5 * MINUTE, MINUTE, 300 * MINUTE, (5 * MINUTE, 2 * MINUTE)),  # longer steps, the same windows
         (5 * MINUTE, MINUTE, 7 * DAY, (HOUR, HOUR)),
-        (7 * MINUTE, 7 * MINUTE, DAY, (14 * MINUTE, 14 * MINUTE)),  # no step in round numbers is tiled by these
+        (7 * MINUTE, 7 * MINUTE, DAY, (14 * MINUTE, 14 * MINUTE)),  # no round step is a multiple of the window
     ],
 )
 def test_a_long_range_has_longer_windows(window: int, every: int, span: int, expected: tuple[int, int]) -> None:
@@ -129,12 +129,12 @@ def test_a_long_range_has_longer_windows(window: int, every: int, span: int, exp
 
 
 def test_every_window_of_a_range_has_its_place() -> None:
-    chosen = random.Random(12)
+    generator = random.Random(12)
     for _ in range(300):
-        every = chosen.choice([1, 2, 3, 5, 60]) * MINUTE
-        window = every * chosen.choice([1, 1, 2, 5])
-        end = to_ms(NOON) // every * every + chosen.randrange(-9, 9) * every
-        start = end - chosen.randrange(1, 5000) * every
+        every = generator.choice([1, 2, 3, 5, 60]) * MINUTE
+        window = every * generator.choice([1, 1, 2, 5])
+        end = to_ms(NOON) // every * every + generator.randrange(-9, 9) * every
+        start = end - generator.randrange(1, 5000) * every
         steps = find_steps((window, every), start, end, 180)
         assert 1 <= steps.places <= 181
         ends = [steps.end_ms - steps.step_ms * at for at in range(steps.places)]

@@ -1,6 +1,6 @@
-"""What the URL of a view's page asks for: keys, range, chart and order. Its links and form make such URLs.
+"""The parameters in the URL of a view's page: keys, range, chart and order. Its links and form create such URLs.
 
-All of it is checked here, against the view; the range is made definite in `spans`, when the newest event is known.
+They are checked here against the view; `spans` resolves the range, which depends on the newest event.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_CHARACTERS = 200  # of a parameter that is repeated in a message
 
 
 @dataclass(frozen=True)
-class Asked:
+class Selection:
     """The parameters of a view's page.
 
     - `keys`: (key, text) pairs; a key given twice means either value.
@@ -43,10 +43,10 @@ class Asked:
     sort: str = ""
 
     @classmethod
-    def read(cls, view: ViewStatus, parameters: Iterable[tuple[str, str]]) -> Asked:
-        """The parameters of a URL; those without a value count as not given, since a form sends all of its fields."""
+    def read(cls, view: ViewStatus, parameters: Iterable[tuple[str, str]]) -> Selection:
+        """The parameters of a URL; those without a value are ignored, since a form sends all of its fields."""
         keys: list[tuple[str, str]] = []
-        given: dict[str, str] = {}
+        options: dict[str, str] = {}
         for name, text in parameters:
             if name.startswith("key."):
                 _check("key", name.removeprefix("key."), view.keys, view)
@@ -57,14 +57,14 @@ class Asked:
                     expected=", ".join(("key.<name>", *NAMES)),
                     fix=did_you_mean(name, NAMES),
                 )
-            elif name in given:
+            elif name in options:
                 raise QuestionError(f"parameter '{name}' is given twice", fix="give it once")
             else:
-                given[name] = text.strip()
-        by = tuple(name.strip() for name in given.pop("by", "").split(",") if name.strip())
-        asked = cls(view.name, tuple(keys), by=by, **given)
-        asked._check(view)
-        return asked
+                options[name] = text.strip()
+        by = tuple(name.strip() for name in options.pop("by", "").split(",") if name.strip())
+        selection = cls(view.name, tuple(keys), by=by, **options)
+        selection._check(view)
+        return selection
 
     def _check(self, view: ViewStatus) -> None:
         if self.column:
@@ -95,17 +95,17 @@ class Asked:
         """The keys as a question takes them."""
         return Question.from_text(self.view, [(f"key.{key}", text) for key, text in self.keys]).where
 
-    def with_(self, **changes: Any) -> Asked:
-        """The same with something else asked."""
+    def with_(self, **changes: Any) -> Selection:
+        """A copy with other parameters."""
         return replace(self, **changes)
 
     def path(self, anchor: str = "") -> str:
-        """The URL of the page that answers this."""
-        given = [(f"key.{key}", text) for key, text in self.keys]
-        given += [(name, text) for name in ("start", "end", "column") if (text := getattr(self, name))]
-        given += [("by", ",".join(self.by))] if self.by else []
-        given += [("sort", self.sort)] if self.sort else []
-        query = f"?{urlencode(given)}" if given else ""
+        """The URL of the page with these parameters."""
+        parameters = [(f"key.{key}", text) for key, text in self.keys]
+        parameters += [(name, text) for name in ("start", "end", "column") if (text := getattr(self, name))]
+        parameters += [("by", ",".join(self.by))] if self.by else []
+        parameters += [("sort", self.sort)] if self.sort else []
+        query = f"?{urlencode(parameters)}" if parameters else ""
         return f"{view_path(self.view)}{query}{'#' + anchor if anchor else ''}"
 
 
@@ -125,10 +125,10 @@ def sort_columns(view: ViewStatus) -> list[str]:
     return [*view.keys, *(column.name for column in view.columns), *times]
 
 
-def _check(what: str, name: str, known: Sequence[str], view: ViewStatus) -> None:
-    if name not in known:
+def _check(what: str, name: str, names: Sequence[str], view: ViewStatus) -> None:
+    if name not in names:
         raise QuestionError(
             f"view '{view.name}' has no {what} '{name[:MOST_CHARACTERS]}'",
-            expected=", ".join(f"'{each}'" for each in known) or f"none: the view has no {what}",
-            fix=did_you_mean(name, known),
+            expected=", ".join(f"'{each}'" for each in names) or f"none: the view has no {what}",
+            fix=did_you_mean(name, names),
         )

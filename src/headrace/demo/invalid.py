@@ -1,4 +1,4 @@
-"""Invalid events for the demo: each kind breaks one rule of its stream."""
+"""Invalid events for the demo, each kind with one violation of its stream; apart from the valid ones in `traffic`."""
 
 from __future__ import annotations
 
@@ -67,5 +67,5 @@ KINDS = {
 
 
 def spoil(event: Event, choice: int) -> bytes:
-    """The event's bytes, broken in the way that the choice says."""
+    """The event as invalid bytes, of the kind that the choice selects."""
     return list(KINDS.values())[choice % len(KINDS)](event)
