@@ -139,7 +139,7 @@ def find_commits(as_of: AsOf, stream: Stream, table: LakeTable | None) -> int:
         return as_of.commits
     assert as_of.time is not None, "one of them is given"
     with reading_commits(table) as commits:
-        found = commits.made_by((as_of.time - EPOCH) // US)
+        found = commits.count_until((as_of.time - EPOCH) // US)
         if not found:
             first = commits.at_or_after(0)
             raise QuestionError(

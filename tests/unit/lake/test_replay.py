@@ -113,7 +113,7 @@ def test_compaction_in_the_middle_is_met_by_another_try(lake: DeadLake, tmp_path
         return told
 
     lake.add(b'{"id":7,"x":7.5,%s}' % (AT % 7))
-    with pytest.raises(ConflictError, match="does not hold file"):
+    with pytest.raises(ConflictError, match="no longer has file"):
         Replay(hopeless, lake.table, tmp_path).step(LOOSER)
     assert lake.table.rows(dead=True) == 2
 
