@@ -41,7 +41,7 @@ def test_the_format_by_name_and_looks(name: str, head: bytes, stream: str, forma
 
 def test_a_delimiter_is_one_of_four() -> None:
     assert make_layout(Format.CSV, "tab", "a, b") == Layout(Format.CSV, "\t", ("a", "b"))
-    with pytest.raises(IngestError, match="delimiter 'x' is not taken; expected one of"):
+    with pytest.raises(IngestError, match="delimiter 'x' is not supported; expected one of"):
         make_layout(None, "x")
 
 
