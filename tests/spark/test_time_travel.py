@@ -163,9 +163,9 @@ def test_pages_windows_and_what_is_kept(log: Log) -> None:
         if (cursor := page.next_cursor) is None:
             break
     assert pages == whole.values
-    kept = log.history._kept._kept
-    assert 0 < len(kept) <= 4
-    assert all(each.users == 0 and each.store is not None for each in kept.values())
+    entries = log.history._past._entries
+    assert 0 < len(entries) <= 4
+    assert all(each.users == 0 and each.store is not None for each in entries.values())
     first = log.history.ask(Question.of("v0", limit=1, version_as_of=4)).next_cursor
     assert first is not None
     with pytest.raises(QuestionError, match="the cursor belongs to another question"):
@@ -194,7 +194,7 @@ def test_a_past_that_fails_leaves_nothing(log: Log, spark: Any) -> None:
     cancelled.cancel()
     with pytest.raises(Exception, match="the question was cancelled"):
         log.history.ask(Question.of("v1", version_as_of=5), cancelled)
-    assert ("v1", 5) not in [(key[0], key[3]) for key in log.history._kept._kept]
+    assert ("v1", 5) not in [(key[0], key[3]) for key in log.history._past._entries]
     check(log, "v1", 5)
     assert json.dumps(log.ask("v1", version_as_of=5).as_dict()["as_of"]["commits"]) == '{"events": 5}'
 

@@ -38,24 +38,24 @@ def build_as_of(
         return store
     except HeadraceError:
         raise
-    except Exception as error:  # Spark's share no base
+    except Exception as error:  # errors of Spark have no common base
         if job.cancelled:
             raise UnavailableError("the question was cancelled", fix="ask again") from error
-        said = from_spark(error) or UnavailableError(f"as of: view '{version.view.name}': {one_line(error)}")
-        raise said from error
+        failure = from_spark(error) or UnavailableError(f"as of: view '{version.view.name}': {one_line(error)}")
+        raise failure from error
 
 
 def _fill(store: Store, version: Version, at: Point, files: list[str], job: Job) -> None:
-    """Make the view serve from one batch table of these partials, as a build does."""
+    """Make the view serve from one batch table with these partials, as a build does."""
     view = version.view
-    made = store.register(view, version.fingerprint, version.patience_ms, at)
+    past_version = store.register(view, version.fingerprint, version.patience_ms, at)
     if not at.commit:
-        return  # it serves already, with nothing in it
-    store.build(view.name, made.number, at.commit)
+        return  # it serves already, and is empty
+    store.build(view.name, past_version.number, at.commit)
     paths = [Path(file) for file in files]
-    table = store.make_batch_table(made, (0, at.commit), paths, stopping=lambda: job.cancelled)
-    store.fill(view.name, made.number, table)
-    store.promote(view.name, made.number)
+    table = store.make_batch_table(past_version, (0, at.commit), paths, stopping=lambda: job.cancelled)
+    store.fill(view.name, past_version.number, table)
+    store.promote(view.name, past_version.number)
 
 
 def _compute(
@@ -63,7 +63,7 @@ def _compute(
 ) -> list[str]:
     """The view's partials of these commits, slice by slice: the files that hold them."""
     folder.mkdir(parents=True)
-    batch, written, start = BatchJob(lambda: spark), list[str](), 0
+    batch, paths, start = BatchJob(lambda: spark), list[str](), 0
     with table.reading(0, commits) as all_files:
         damage = damage_of(table.storage, all_files)
         if damage:
@@ -72,12 +72,12 @@ def _compute(
         while start < commits:
             files = [file for file in all_files if file.last_commit >= start]
             end = step_end(files, start, commits, SLICE_ROWS)
-            taken = [file for file in files if file.first_commit < end]
-            rows = sum(file.rows for file in taken)
+            slice_files = [file for file in files if file.first_commit < end]
+            rows = sum(file.rows for file in slice_files)
             with job.running(spark, f"{version.view.name} as of commit {commits}", rows):
-                if taken:
-                    written += batch.write(
-                        table.folder, stream, version, taken, (start, end), folder / f"{start}-{end}"
+                if slice_files:
+                    paths += batch.write(
+                        table.folder, stream, version, slice_files, (start, end), folder / f"{start}-{end}"
                     )
             start = end
-    return written
+    return paths

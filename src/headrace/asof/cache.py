@@ -1,4 +1,4 @@
-"""Stores of views as of earlier commits, kept for a while: the next question about the same one is quick."""
+"""A cache of stores with views as of earlier commits: the next question about the same one is fast."""
 
 from __future__ import annotations
 
@@ -12,77 +12,77 @@ from pathlib import Path
 
 from headrace.store.base import Store, Version
 
-KEPT = 4
-KEPT_S = 600.0
+MOST_STORES = 4
+KEEP_S = 600.0
 
 Key = tuple[str, int, str, int]  # view, number and fingerprint of its version, commits
 
 
 @dataclass
-class _Kept:
+class _Entry:
     folder: Path
-    lock: threading.Lock = field(default_factory=threading.Lock)  # held by whoever makes it
+    lock: threading.Lock = field(default_factory=threading.Lock)  # held while it is built
     store: Store | None = None
     users: int = 0
     used_at: float = 0.0
 
 
-class KeptStores:
-    """At most some of them, in a folder of their own that is removed with them."""
+class StoreCache:
+    """A few stores, each in its own folder, which is removed with it."""
 
     def __init__(self, folder: Path, now: Callable[[], float] = time.monotonic) -> None:
         self._folder = folder
         self._now = now
         self._lock = threading.Lock()
-        self._kept: dict[Key, _Kept] = {}
-        self._made = 0
+        self._entries: dict[Key, _Entry] = {}
+        self._folders = 0  # that were created
 
     @contextmanager
     def use(self, version: Version, commits: int, make: Callable[[Path], Store]) -> Iterator[Store]:
-        """The store of a version as of a commit, made if there is none; a second caller waits for it."""
+        """The store of a version as of a commit, built if there is none; a second caller waits for it."""
         key = (version.view.name, version.number, version.fingerprint, commits)
-        kept = self._take(key)
+        entry = self._take(key)
         try:
-            with kept.lock:
-                if kept.store is None:
-                    shutil.rmtree(kept.folder, ignore_errors=True)
-                    kept.store = make(kept.folder)
-            yield kept.store
+            with entry.lock:
+                if entry.store is None:
+                    shutil.rmtree(entry.folder, ignore_errors=True)
+                    entry.store = make(entry.folder)
+            yield entry.store
         finally:
             with self._lock:
-                kept.users -= 1
-                kept.used_at = self._now()
+                entry.users -= 1
+                entry.used_at = self._now()
             self._clear()
 
     def close(self) -> None:
-        """Forget them all."""
+        """Remove all stores."""
         with self._lock:
-            stores, self._kept = list(self._kept.values()), {}
-        for kept in stores:
-            _remove(kept)
+            entries, self._entries = list(self._entries.values()), {}
+        for entry in entries:
+            _remove(entry)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _take(self, key: Key) -> _Kept:
+    def _take(self, key: Key) -> _Entry:
         with self._lock:
-            kept = self._kept.get(key)
-            if kept is None:
-                self._made += 1
-                kept = self._kept[key] = _Kept(self._folder / str(self._made))
-            kept.users += 1
-            return kept
+            entry = self._entries.get(key)
+            if entry is None:
+                self._folders += 1
+                entry = self._entries[key] = _Entry(self._folder / str(self._folders))
+            entry.users += 1
+            return entry
 
     def _clear(self) -> None:
-        """Forget what nobody uses: what failed, what is old, and what is too much."""
+        """Remove stores that are not in use: those that failed, the old ones, and the oldest above the limit."""
         with self._lock:
-            idle = sorted((kept.used_at, key) for key, kept in self._kept.items() if not kept.users)
-            old = [key for at, key in idle if at < self._now() - KEPT_S or self._kept[key].store is None]
+            idle = sorted((entry.used_at, key) for key, entry in self._entries.items() if not entry.users)
+            old = [key for at, key in idle if at < self._now() - KEEP_S or self._entries[key].store is None]
             recent = [key for _, key in idle if key not in old]
-            gone = [self._kept.pop(key) for key in [*old, *recent[: max(0, len(recent) - KEPT)]]]
-        for kept in gone:
-            _remove(kept)
+            entries = [self._entries.pop(key) for key in [*old, *recent[: max(0, len(recent) - MOST_STORES)]]]
+        for entry in entries:
+            _remove(entry)
 
 
-def _remove(kept: _Kept) -> None:
-    if kept.store is not None:
-        kept.store.close()
-    shutil.rmtree(kept.folder, ignore_errors=True)
+def _remove(entry: _Entry) -> None:
+    if entry.store is not None:
+        entry.store.close()
+    shutil.rmtree(entry.folder, ignore_errors=True)
