@@ -28,11 +28,11 @@ from headrace.types import BIGINT, INT, STRING, Expression, Type, struct
 def argument_types(cls: type[Aggregate], types: Sequence[Type]) -> list[tuple[Type, ...]]:
     """Types of arguments that an aggregate takes, so that each place has each type once at least."""
     places = [[of for of in types if argument.kind.takes(of)] for argument in cls.takes]
-    found: list[tuple[Type, ...]] = [()] if all(argument.optional for argument in cls.takes) else []
+    choices: list[tuple[Type, ...]] = [()] if all(argument.optional for argument in cls.takes) else []
     if places:
         most = max(map(len, places))
-        found += [tuple(of[(n + place) % len(of)] for place, of in enumerate(places)) for n in range(most)]
-    return [taken for taken in found if cls.refuse(expressions(taken), parameters(cls)[0]) is None]
+        choices += [tuple(of[(n + place) % len(of)] for place, of in enumerate(places)) for n in range(most)]
+    return [arguments for arguments in choices if cls.refuse(expressions(arguments), parameters(cls)[0]) is None]
 
 
 def parameters(cls: type[Aggregate]) -> list[tuple[Constant, ...]]:
@@ -53,17 +53,17 @@ def column(of: Type) -> str:
 def every_aggregate(classes: Sequence[type[Aggregate]], types: Sequence[Type]) -> list[Aggregate]:
     """Each of the classes over the arguments and parameters to try."""
     return [
-        cls(expressions(taken), None, constants)
+        cls(expressions(arguments), None, constants)
         for cls in classes
-        for taken in argument_types(cls, types)
+        for arguments in argument_types(cls, types)
         for constants in parameters(cls)
     ]
 
 
 def case_name(aggregate: Aggregate) -> str:
     """A test's id."""
-    given = [str(argument.type) for argument in aggregate.arguments] + [str(value) for value in aggregate.parameters]
-    return "-".join([aggregate.name, *(given or ["star"])])
+    parts = [str(argument.type) for argument in aggregate.arguments] + [str(value) for value in aggregate.parameters]
+    return "-".join([aggregate.name, *(parts or ["star"])])
 
 
 class Tally(Aggregate):

@@ -39,8 +39,8 @@ def make_archive() -> None:
         warm_up(spark)
         query = spark.readStream.format("rate").load().writeStream.format("noop").start()
         events = spark.range(100).selectExpr("id % 3 AS key", "timestamp_millis(id) AS at", "md5(string(id)) AS text")
-        grouped = events.where("text > '1'").groupBy("key", "at").agg({"text": "max", "key": "sum", "*": "count"})
-        grouped.write.parquet(str(folder / "grouped"))
+        groups = events.where("text > '1'").groupBy("key", "at").agg({"text": "max", "key": "sum", "*": "count"})
+        groups.write.parquet(str(folder / "grouped"))
         assert spark.read.parquet(str(folder / "grouped")).orderBy("key").toArrow().num_rows
         query.stop()
         spark.stop()

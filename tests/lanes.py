@@ -142,8 +142,8 @@ class Lanes:
         say(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}" if self.live else f"{line}\n")
 
     def _reached(self, part: Part) -> str:
-        found = re.findall(rb"\[ *(\d+%)\]", self._output(part).read_bytes())
-        return found[-1].decode() if found else "..."
+        percentages = re.findall(rb"\[ *(\d+%)\]", self._output(part).read_bytes())
+        return percentages[-1].decode() if percentages else "..."
 
     def _output(self, part: Part) -> Path:
         return self.folder / f"{part.stem}.txt"

@@ -20,7 +20,7 @@ class Proxy:
         self._is_cut = False
         self._sockets: set[socket.socket] = set()
         self._changed = threading.Condition()
-        self._passed = 0  # bytes from the client since `hold_after`
+        self._passed_bytes = 0  # bytes from the client since `hold_after`
         self._limit: int | None = None
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -34,11 +34,11 @@ class Proxy:
     def hold_after(self, size: int) -> None:
         """Stop passing anything on when the client has sent so many more bytes."""
         with self._changed:
-            self._passed, self._limit = 0, size
+            self._passed_bytes, self._limit = 0, size
 
     @property
     def holds(self) -> bool:
-        return self._limit is not None and self._passed >= self._limit
+        return self._limit is not None and self._passed_bytes >= self._limit
 
     def release(self) -> None:
         """Pass everything on again."""
@@ -82,11 +82,11 @@ class Proxy:
         with suppress(OSError):
             while block := source.recv(BLOCK):
                 with self._changed:
-                    self._passed += len(block) if counts else 0
+                    self._passed_bytes += len(block) if counts else 0
                     self._changed.wait_for(lambda: not self.holds)
                 sink.sendall(block)
         for each in (source, sink):
             self._sockets.discard(each)
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
-            each.close()  # who is still sending is told so
+            each.close()  # a sender gets an error

@@ -50,7 +50,7 @@ class UpServer:
         """Until it takes events in; Spark may still be starting."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
-            assert self.process.poll() is None, self.said()
+            assert self.process.poll() is None, self.log_tail()
             holder = read_holder(self.folder / "data" / "lease.json")
             if holder and holder.pid == self.process.pid and holder.url:
                 self.url = holder.url
@@ -60,18 +60,18 @@ class UpServer:
                 except httpx2.HTTPError:
                     pass
             time.sleep(0.05)
-        raise AssertionError(f"not up in time: {self.said()}")
+        raise AssertionError(f"not up in time: {self.log_tail()}")
 
     def wait_until_ready(self, timeout_s: float = 120) -> UpServer:
         """Until events flow."""
         self.wait_for_http(timeout_s)
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
-            assert self.process.poll() is None, self.said()
+            assert self.process.poll() is None, self.log_tail()
             if self.get("/health")["status"] == "ok":
                 return self
             time.sleep(0.05)
-        raise AssertionError(f"not ready in time: {self.said()}")
+        raise AssertionError(f"not ready in time: {self.log_tail()}")
 
     def status_of(self, stream: str) -> dict[str, Any]:
         """What the server says of one stream."""
@@ -99,7 +99,7 @@ class UpServer:
             if state["complete"]:
                 return
             assert not state["stalled"], state
-        raise AssertionError(f"token not complete in time: {self.get('/v1/status')} {self.said()}")
+        raise AssertionError(f"token not complete in time: {self.get('/v1/status')} {self.log_tail()}")
 
     def wait_for_views(self, *views: str, timeout_s: float = 120) -> None:
         """Until these serve."""
@@ -107,7 +107,7 @@ class UpServer:
         def serve() -> bool:
             return {view["name"] for view in self.get("/v1/views")["views"] if view["version"]} >= set(views)
 
-        wait_until(serve, timeout_s, self.said)
+        wait_until(serve, timeout_s, self.log_tail)
 
     def rows(self, view: str) -> list[dict[str, Any]]:
         """All rows of a view."""
@@ -140,6 +140,6 @@ class UpServer:
             self.process.send_signal(signal.SIGTERM)
         return self.process.wait(30)
 
-    def said(self) -> str:
+    def log_tail(self) -> str:
         """The end of its log."""
         return self.log.read_text(errors="replace")[-3000:]

@@ -77,15 +77,15 @@ class Java:
         assert self._nursery.stdin is not None
         self._nursery.stdin.write(json.dumps(work).encode() + b"\n")
         self._nursery.stdin.flush()
-        while (said := self._hear())[0] != "started":
-            self._ended[int(said[1])] = int(said[2])
-        return int(said[1])
+        while (message := self._hear())[0] != "started":
+            self._ended[int(message[1])] = int(message[2])
+        return int(message[1])
 
     def code(self, child: int) -> int | None:
         """How a child ended; None while it runs."""
         while child not in self._ended and self._is_heard():
-            said = self._hear()
-            self._ended[int(said[1])] = int(said[2])
+            message = self._hear()
+            self._ended[int(message[1])] = int(message[2])
         return self._ended.get(child)
 
     def _is_heard(self) -> bool:
@@ -143,6 +143,6 @@ class WarmServer(UpServer):
     def __init__(self, java: Java, folder: Path, **variables: str) -> None:
         self.folder = folder
         self.log = folder / f"up-{time.monotonic_ns()}.log"
-        given = {"HEADRACE_REHEARSE": "false", **java.variables, **variables}
-        self.process = _Forked(java, java.fork({"folder": str(folder), "log": str(self.log), "variables": given}))
+        settings = {"HEADRACE_REHEARSE": "false", **java.variables, **variables}
+        self.process = _Forked(java, java.fork({"folder": str(folder), "log": str(self.log), "variables": settings}))
         self._begin()

@@ -19,10 +19,10 @@ ENTRY = "_delta_log/00000000000000000001.json"
 
 @pytest.fixture(params=STORAGES)
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    made: Storage = STORAGES[request.param](tmp_path / "table")
-    made.prepare("_delta_log/", "_dead=false/")
-    made.prepare("_delta_log/", "_dead=false/")
-    return made
+    table_storage: Storage = STORAGES[request.param](tmp_path / "table")
+    table_storage.prepare("_delta_log/", "_dead=false/")
+    table_storage.prepare("_delta_log/", "_dead=false/")
+    return table_storage
 
 
 def read(storage: Storage, name: str) -> bytes:
@@ -105,13 +105,13 @@ def test_any_part_of_a_file_can_be_read(storage: Storage) -> None:
 
 def test_a_file_that_is_touched_counts_as_new(storage: Storage) -> None:
     write(storage, "_dead=false/file", b"")
-    written, deadline = storage.stat("_dead=false/file"), time.monotonic() + 10
-    assert written is not None
+    before, deadline = storage.stat("_dead=false/file"), time.monotonic() + 10
+    assert before is not None
     while time.monotonic() < deadline:  # clocks of file systems are coarse
         storage.touch("_dead=false/file")
-        touched = storage.stat("_dead=false/file")
-        assert touched is not None
-        if touched.modified_s > written.modified_s:
+        after = storage.stat("_dead=false/file")
+        assert after is not None
+        if after.modified_s > before.modified_s:
             return
     pytest.fail("touching it changes nothing")
 

@@ -90,8 +90,8 @@ class Bench:
 
     def reconcile(self, views: list[str]) -> None:
         """Make these the views, as `apply` does."""
-        wanted = parse("\n".join(views), known=self.catalog).views
-        reconcile_views(self.store, Catalog(self.catalog.streams, wanted), {self.stream.name: self.table.state})
+        targets = parse("\n".join(views), known=self.catalog).views
+        reconcile_views(self.store, Catalog(self.catalog.streams, targets), {self.stream.name: self.table.state})
 
     def post(self, lines: list[bytes], key: str, *, keep_bad: bool) -> Any:
         """One request; done when durable."""
@@ -115,21 +115,21 @@ class Bench:
         while self.speed.run_once():
             pass
 
-    def ask(self, view: str, chance: random.Random, **asked: Any) -> list[dict[str, Any]]:
+    def ask(self, view: str, chance: random.Random, **options: Any) -> list[dict[str, Any]]:
         """All rows, page by page."""
         rows: list[dict[str, Any]] = []
         cursor = None
         limit = chance.choice([1000, 7, 100])
         while True:
-            page = self.answer(view, limit=limit, cursor=cursor, **asked)
+            page = self.answer(view, limit=limit, cursor=cursor, **options)
             rows += page.rows()
             cursor = page.next_cursor
             if cursor is None:
                 return rows
 
-    def answer(self, view: str, **asked: Any) -> Answer:
+    def answer(self, view: str, **options: Any) -> Answer:
         """One answer from the store."""
-        return answer(self.store, Question.of(view, **asked), lambda version: (0, None), datetime.now(UTC))
+        return answer(self.store, Question.of(view, **options), lambda version: (0, None), datetime.now(UTC))
 
     def close(self) -> None:
         self.speed.close()

@@ -121,23 +121,23 @@ def to_json(event: Event, chance: random.Random) -> bytes:
     """The event as a client might write it: order of fields, NULLs left out or not, zones."""
     items = [(name, value) for name, value in event.items() if value is not None or chance.random() < 0.5]
     chance.shuffle(items)
-    written = []
+    members = []
     for name, value in items:
         match value:
             case datetime():
                 zone = chance.choice(["Z", "+00:00", "", "+02:00"])
-                shown = value + timedelta(hours=2) if zone == "+02:00" else value
-                text = json.dumps(shown.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + zone)
+                local = value + timedelta(hours=2) if zone == "+02:00" else value
+                text = json.dumps(local.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + zone)
             case date():
                 text = json.dumps(value.isoformat())
             case Decimal():
                 text = chance.choice([str(value), json.dumps(str(value))])
             case _:
                 text = json.dumps(value, ensure_ascii=chance.random() < 0.5)
-        written.append(f"{json.dumps(name)}:{text}")
+        members.append(f"{json.dumps(name)}:{text}")
     if chance.random() < 0.1:
-        written.append('"unknown":{"a":[1,2,{"b":null}]}')
-    return ("{" + ", ".join(written) + "}").encode()
+        members.append('"unknown":{"a":[1,2,{"b":null}]}')
+    return ("{" + ", ".join(members) + "}").encode()
 
 
 BAD = [b"{", b'{"id":"x","at":"2026-03-01T12:00:00Z"}', b'{"id":1}', b"[]", b"null", b'{"id":1,"at":5}',

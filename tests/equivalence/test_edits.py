@@ -41,9 +41,9 @@ def edit(bench: Bench, select: str) -> None:
 
 def serving(bench: Bench) -> Version:
     with bench.store.snapshot() as snapshot:
-        found = snapshot.serving("v")
-    assert found is not None
-    return found
+        version = snapshot.serving("v")
+    assert version is not None
+    return version
 
 
 def total(bench: Bench) -> Any:
@@ -95,23 +95,23 @@ def test_free_edits_between_the_steps_of_a_build(bench: Bench) -> None:
 
 
 def test_an_edit_comes_between_two_steps(bench: Bench) -> None:
-    """In the middle of one it would let that step compute in vain."""
+    """During a step, it would make the result of that step useless."""
     edit(bench, PLAIN)
     feed(bench, 1, 2)
-    seen: list[int] = []
+    commits: list[int] = []
 
     def visit() -> None:
         with bench.speed.between_steps():
-            seen.append(serving(bench).applied_to)
+            commits.append(serving(bench).applied_to)
 
     visitor, stepper = threading.Thread(target=visit), threading.Thread(target=bench.speed.run_once)
     with bench.speed.between_steps():
         visitor.start()
         wait_until(bench.speed._entering.locked)
-        stepper.start()  # it came later: the next step is behind the visitor
+        stepper.start()  # it is later: the next step waits for the visitor
     visitor.join()
     stepper.join()
-    assert (seen, serving(bench).applied_to) == ([0], 2)
+    assert (commits, serving(bench).applied_to) == ([0], 2)
 
 
 def test_a_build_catches_up_before_its_version_is_ready(bench: Bench) -> None:
@@ -132,5 +132,5 @@ def test_a_build_catches_up_before_its_version_is_ready(bench: Bench) -> None:
 
 def coming(bench: Bench) -> Version:
     with bench.store.snapshot() as snapshot:
-        (found,) = [version for version in snapshot.versions() if version.live and not version.serving]
-    return found
+        (next_version,) = [version for version in snapshot.versions() if version.live and not version.serving]
+    return next_version

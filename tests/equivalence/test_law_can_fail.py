@@ -22,8 +22,8 @@ def drop_late_events(patch: pytest.MonkeyPatch) -> None:
     right = partials.partials
 
     def wrong(events: Any, stream: Any, view: Any, patience_ms: int) -> Any:
-        kept = events.where(f"NOT {partials.settled_when(stream, view, patience_ms)}")
-        return right(kept, stream, view, patience_ms)
+        timely = events.where(f"NOT {partials.settled_when(stream, view, patience_ms)}")
+        return right(timely, stream, view, patience_ms)
 
     patch.setattr(partials, "partials", wrong)
 

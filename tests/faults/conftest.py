@@ -54,10 +54,10 @@ def tally(pytestconfig: pytest.Config) -> Tally:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """What came of every death."""
-    found = config.stash.get(TALLY, None)
-    if found is None:
+    """The outcome of every kill."""
+    tally = config.stash.get(TALLY, None)
+    if tally is None:
         return
     terminalreporter.section("servers killed")
-    for line in found.table() if MANY or found.sum.bad else found.table()[-1:]:
+    for line in tally.table() if MANY or tally.sum.bad else tally.table()[-1:]:
         terminalreporter.write_line(line)

@@ -39,13 +39,13 @@ def make(
 def live(store: DuckStore, file: str) -> None:
     """From wherever it stands to the end: one version that serves, all in batch tables."""
     while True:
-        found = versions(store)
-        if not found:
+        all_versions = versions(store)
+        if not all_versions:
             store.register(VIEW, "a", 5)
             continue
-        version = next(v for v in found if v.serving)
-        behind = [v for v in found if v.moves and v.applied_to < COMMITS]
-        other = next((v for v in found if v is not version), None)
+        version = next(v for v in all_versions if v.serving)
+        behind = [v for v in all_versions if v.moves and v.applied_to < COMMITS]
+        other = next((v for v in all_versions if v is not version), None)
         if version.next_horizon is not None:
             end_beat(store, version, file)
         elif version.applied_to in (2, 4) and version.horizon < version.applied_to:
@@ -59,8 +59,8 @@ def live(store: DuckStore, file: str) -> None:
             store.promote("traffic", other.number)
         elif behind:
             at = min(v.applied_to for v in behind)
-            moved = [v for v in behind if v.applied_to == at]
-            store.apply(step(at, at + 1), {("traffic", v.number): [file] for v in moved})
+            moving = [v for v in behind if v.applied_to == at]
+            store.apply(step(at, at + 1), {("traffic", v.number): [file] for v in moving})
         elif other:
             store.forget("traffic", other.number)
         else:
@@ -76,9 +76,9 @@ def end_beat(store: DuckStore, version: Version, file: str) -> None:
 
 def is_right(store: DuckStore) -> None:
     """Every version that can answer has each commit that it says it has, once."""
-    found = versions(store)
-    assert not found or [v for v in found if v.serving], "nobody serves"
-    for version in found:
+    all_versions = versions(store)
+    assert not all_versions or [v for v in all_versions if v.serving], "no version serves"
+    for version in all_versions:
         assert not version.whole or counted(store, version) == version.applied_to * EVENTS, version
 
 

@@ -61,7 +61,7 @@ class Scene:
         self._died_at = "the beginning"
         self._chance = random.Random(seed)
         self._ledger = Ledger(seed)
-        self._said: dict[str, Any] = {
+        self._definition: dict[str, Any] = {
             "a": "INT",
             "b": "INT",
             "per_minute": 10,
@@ -102,11 +102,11 @@ class Scene:
                 self._try(server, self._edit)  # so that a build is under way
             deadline = time.monotonic() + REACH_S
             while server.process.poll() is None:
-                assert time.monotonic() < deadline, f"{armed} was never reached: {server.said()}"
+                assert time.monotonic() < deadline, f"{armed} was never reached: {server.log_tail()}"
                 self._try(server, act)
                 if self._chance.random() < 0.7:  # events must not gather faster than a build reads them
                     self._try(server, self._wait_for_lake)
-        assert server.process.returncode == KILLED, (armed, server.said())
+        assert server.process.returncode == KILLED, (armed, server.log_tail())
         self._tally.of(point).kills += 1
         self._died_at = point
 
@@ -154,12 +154,12 @@ class Scene:
                         self.check(server)
                         return
                 except httpx2.HTTPStatusError as error:
-                    said = error.response.text
-                    if str(harmed) not in said:
-                        raise AssertionError(f"{harmed}: nobody speaks of it: {said}") from error
+                    message = error.response.text
+                    if str(harmed) not in message:
+                        raise AssertionError(f"{harmed}: no error names it: {message}") from error
                 finally:
                     server.kill()
-        raise AssertionError(f"{harmed}: it cannot answer again: {server.said()}")
+        raise AssertionError(f"{harmed}: it cannot answer again: {server.log_tail()}")
 
     def end(self) -> None:
         """A last server has all of it, takes nothing twice, ends the beats, and leaves nothing lying about."""
@@ -169,17 +169,17 @@ class Scene:
         self.check(server)
         deadline = time.monotonic() + REACH_S
         while [*(self._folder / "data" / "builds").glob("*")]:
-            assert time.monotonic() < deadline, server.said()
+            assert time.monotonic() < deadline, server.log_tail()
             time.sleep(PAUSE_S)
         assert server.stop() == 0
         self._check_left()
 
     def _start(self, *, may_die: bool = False, **settings: str) -> WarmServer:
         """A server that takes events in, or that died before anybody could see it do so."""
-        self._slices = self._found_slices()
-        given = {f"HEADRACE_{name.upper()}": value for name, value in settings.items()}
-        given[SLICE_ROWS] = str(max(FEWEST_ROWS, len(self._ledger.events) // SLICES))
-        server = self._java.server(self._folder, **{VARIABLE: f"@{self._fault}", **given})
+        self._slices = self._slice_inodes()
+        variables = {f"HEADRACE_{name.upper()}": value for name, value in settings.items()}
+        variables[SLICE_ROWS] = str(max(FEWEST_ROWS, len(self._ledger.events) // SLICES))
+        server = self._java.server(self._folder, **{VARIABLE: f"@{self._fault}", **variables})
         try:
             return server.wait_for_http()
         except AssertionError:
@@ -221,9 +221,10 @@ class Scene:
         self._wait_for_lake(server)  # over no events, nothing is built
         if not self._unsure:
             view = self._chance.choice(("total", "total", "per_minute"))
-            limit = self._chance.choice([limit for limit in LIMITS if limit != self._said[view]])
-            self._said[view] = limit
-            self._said["edits" if view == "per_minute" else "edits_of_total"] += 1  # else an earlier version comes back
+            limit = self._chance.choice([limit for limit in LIMITS if limit != self._definition[view]])
+            self._definition[view] = limit
+            edits = "edits" if view == "per_minute" else "edits_of_total"
+            self._definition[edits] += 1  # else an earlier version returns
             self._limits[view] = {*self._limits[view], limit}
             self._write()
         self._apply(server)
@@ -232,7 +233,7 @@ class Scene:
         """A free edit: the new version takes over the rows of the one that serves, or of the one being built."""
         self._post(server)
         if not self._unsure:
-            self._said["renames"] += 1
+            self._definition["renames"] += 1
             self._write()
         self._apply(server)
 
@@ -272,7 +273,7 @@ class Scene:
         """Dead letters, the schema that can hold them, and their replay."""
         field = next((name for name in ("a", "b") if self._ledger.dead[name]), None)
         if field is None:
-            field = next(name for name in ("a", "b") if self._said[name] == "INT")
+            field = next(name for name in ("a", "b") if self._definition[name] == "INT")
             letters = self._ledger.make(self._chance.randint(1, 20), too_heavy=field)
             if self._waiting is not None:
                 self._send(server)
@@ -281,7 +282,7 @@ class Scene:
         if self._waiting is not None:
             self._send(server)
         self._wait_for_lake(server)
-        self._said[field] = "BIGINT"
+        self._definition[field] = "BIGINT"
         self._write()
         self._apply(server)
         self._ledger.hope(self._ledger.dead[field])
@@ -292,21 +293,21 @@ class Scene:
         cursor: dict[str, str] = {}
         while True:
             url = f"{server.url}/v1/streams/clicks/dead-letters/replay"
-            said = server.http.post(url, params=cursor)
-            if said.status_code == httpx2.codes.SERVICE_UNAVAILABLE:
+            reply = server.http.post(url, params=cursor)
+            if reply.status_code == httpx2.codes.SERVICE_UNAVAILABLE:
                 time.sleep(0.05)
                 continue
-            said.raise_for_status()
-            if said.json()["cursor"] is None:
+            reply.raise_for_status()
+            if reply.json()["cursor"] is None:
                 break
-            cursor = {"cursor": said.json()["cursor"]}
+            cursor = {"cursor": reply.json()["cursor"]}
         for field, letters in self._ledger.dead.items():
-            if self._said[field] == "BIGINT":
+            if self._definition[field] == "BIGINT":
                 self._ledger.count(letters)
                 letters.clear()
 
     def _write(self) -> None:
-        (self._folder / "definitions" / "clicks.sql").write_text(DEFINITIONS.format(**self._said))
+        (self._folder / "definitions" / "clicks.sql").write_text(DEFINITIONS.format(**self._definition))
         self._unsure = True  # whether the server has it
 
     # What must hold
@@ -317,14 +318,14 @@ class Scene:
             self._send(server)
         if self._unsure:
             self._apply(server)
-        if any(self._said[field] == "BIGINT" and letters for field, letters in self._ledger.dead.items()):
+        if any(self._definition[field] == "BIGINT" and letters for field, letters in self._ledger.dead.items()):
             self._replay_all(server)
         self._wait_for_views(server, unless)
 
     def _wait_for_lake(self, server: WarmServer) -> None:
         deadline = time.monotonic() + REACH_S
         while server.status_of("clicks")["backlog_bytes"]:
-            assert time.monotonic() < deadline, server.said()
+            assert time.monotonic() < deadline, server.log_tail()
             time.sleep(PAUSE_S)
 
     def _wait_for_views(self, server: WarmServer, unless: Callable[[], bool] = lambda: False) -> None:
@@ -338,21 +339,21 @@ class Scene:
                 break
             if unless():
                 return
-            assert time.monotonic() < deadline, (views, server.said())
+            assert time.monotonic() < deadline, (views, server.log_tail())
             time.sleep(PAUSE_S)
-        self._limits = {view: {self._said[view]} for view in VIEWS}
+        self._limits = {view: {self._definition[view]} for view in VIEWS}
 
-    def _found_slices(self) -> dict[str, int]:
+    def _slice_inodes(self) -> dict[str, int]:
         """What builds and beats have computed so far, each with the number by which its folder is known."""
-        found = {}
+        inodes = {}
         for path in glob(f"{self._folder}/data/builds/*/*-*"):  # Path's fails over a folder that goes meanwhile
             with suppress(FileNotFoundError):  # a build that ends takes its slices with it
-                found[path] = os.stat(path).st_ino
-        return found
+                inodes[path] = os.stat(path).st_ino
+        return inodes
 
     def _check_slices(self) -> None:
         """What a dead server has computed is not computed again."""
-        again = [path for path, number in self._found_slices().items() if self._slices.get(path, number) != number]
+        again = [path for path, number in self._slice_inodes().items() if self._slices.get(path, number) != number]
         assert not again, again
 
     def _check_left(self) -> None:
@@ -369,13 +370,13 @@ class Scene:
     def check(self, server: WarmServer) -> None:
         """Every acknowledged event is in every view, once."""
         events, outcome = self._ledger.events, self._tally.of(self._died_at)
-        seen, wanted = total_of(server.rows("total")), total(events, self._said["total"])
+        answer, target = total_of(server.rows("total")), total(events, self._definition["total"])
         rows = {(row["window_start"], row["who"]): (row["n"], row["weight"]) for row in server.rows("per_minute")}
-        off = rows.items() ^ per_minute(events, self._said["per_minute"]).items()
-        outcome.lost += max(0, wanted[0] - seen[0])
-        outcome.twice += max(0, seen[0] - wanted[0])
-        outcome.wrong += len({key for key, _ in off}) + (seen != wanted)
-        assert seen == wanted, self._died_at
+        off = rows.items() ^ per_minute(events, self._definition["per_minute"]).items()
+        outcome.lost += max(0, target[0] - answer[0])
+        outcome.twice += max(0, answer[0] - target[0])
+        outcome.wrong += len({key for key, _ in off}) + (answer != target)
+        assert answer == target, self._died_at
         assert not off, self._died_at
         assert not server.get("/v1/status")["warnings"], "the layers disagree"
         stream = server.status_of("clicks")

@@ -87,19 +87,19 @@ class Life:
         columns = {column for column, _ in answer.columns} - {"window_start", "window_end", "settled"}
         fitting = [s for s in shapes if columns == {n for n, _ in s.keys} | {o.name for o in s.outputs}]
         rows = [{"window_start": None, **row} for row in answer.rows()]
-        found = [differences(shape, rows, self.sent) for shape in fitting]
-        assert any(not wrong for wrong in found), (
+        problems = [differences(shape, rows, self.sent) for shape in fitting]
+        assert any(not wrong for wrong in problems), (
             f"seed {self.seed}, view {name}, version {answer.version}, of {[s.sql for s in shapes]}: "
-            f"{[wrong[:3] for wrong in found]} {connection.versions(name)}"
+            f"{[wrong[:3] for wrong in problems]} {connection.versions(name)}"
         )
 
 
 def wait_for(server: UpServer, what: Callable[[], Any], timeout_s: float = 240) -> None:
     def true() -> bool:
-        assert server.process.poll() is None, server.said()
+        assert server.process.poll() is None, server.log_tail()
         return bool(what())
 
-    wait_until(true, timeout_s, lambda: (server.get("/v1/views"), server.said()))
+    wait_until(true, timeout_s, lambda: (server.get("/v1/views"), server.log_tail()))
 
 
 @pytest.mark.skipif("HEADRACE_LAW_PROCESSES" not in os.environ, reason="twenty cases on processes: make test-full")

@@ -65,9 +65,9 @@ class Witness:
             if self._strict or reply.json()["error"]["code"] not in ("not_ready", "corruption"):
                 self._wrong.append(reply.text)
             return
-        seen = total_of(reply.json()["rows"])
-        if not self._ledger().shows(seen, limits):
-            self._wrong.append((seen, reply.json()["version"], limits))
+        answer = total_of(reply.json()["rows"])
+        if not self._ledger().shows(answer, limits):
+            self._wrong.append((answer, reply.json()["version"], limits))
 
 
 def total_of(rows: list[dict[str, Any]]) -> Total:

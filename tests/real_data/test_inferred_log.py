@@ -13,11 +13,11 @@ from headrace.parse.parser import Parser
 from tests.real_data.conftest import STATUSES
 
 
-def test_an_access_log_is_taken_apart(data: Path) -> None:
+def test_an_access_log_is_split_into_fields(data: Path) -> None:
     file = data / "access_logs" / "elastic_apache_combined.log"
-    found = draft("access", [read_sample(file)])
-    assert (found.fitting, found.view) == (10_000, "access_by_status")
-    parsed = Parser(found.stream).parse(frame_lines(file.read_bytes()), time.time_ns() // 1000)
+    definition = draft("access", [read_sample(file)])
+    assert (definition.fitting, definition.view) == (10_000, "access_by_status")
+    parsed = Parser(definition.stream).parse(frame_lines(file.read_bytes()), time.time_ns() // 1000)
     columns = parsed.columns.select(["host", "status", "bytes", "at"]).to_pydict()
     assert Counter(columns["status"]) == STATUSES
     assert len(set(columns["host"])) == 1753

@@ -107,10 +107,10 @@ def test_no_event_is_blamed_for_what_fails_without_events(bench: Bench) -> None:
 
 
 def test_a_long_event_is_shown_in_part() -> None:
-    shown = str(Culprit(3, 1234, "x" * 100_000, "error"))
-    assert shown.startswith("the event at position 1234 (commit 3): xxx")
-    assert "(100,000 characters)" in shown
-    assert len(shown) < 200
+    text = str(Culprit(3, 1234, "x" * 100_000, "error"))
+    assert text.startswith("the event at position 1234 (commit 3): xxx")
+    assert "(100,000 characters)" in text
+    assert len(text) < 200
 
 
 def test_a_stack_overflow_stalls_its_view_alone_and_names_the_event(

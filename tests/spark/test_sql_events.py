@@ -52,20 +52,20 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     assert run(["init", str(folder)]) == 0
     (folder / "definitions" / "shop.sql").write_text(STREAMS)
     assert run(["apply", "--yes", "-w", str(folder)]) == 0
-    made = Workspace.open(folder)
-    stream = read_running(made.catalog_file).streams["visits"]
-    lake = DeadLake(folder, stream, lake=made.lake("visits"), journal=made.journal("visits"))
+    shop = Workspace.open(folder)
+    stream = read_running(shop.catalog_file).streams["visits"]
+    lake = DeadLake(folder, stream, lake=shop.lake("visits"), journal=shop.journal("visits"))
     lake.add(_visit("/home", ["a"]), _visit("/cart", ["a", "b"]))
     lake.add(_visit("/home", []), b"nonsense")
     lake.close()
     grown = DeadLake(
-        folder, stream_of("CREATE STREAM grown (n INT)"), lake=made.lake("grown"), journal=made.journal("grown")
+        folder, stream_of("CREATE STREAM grown (n INT)"), lake=shop.lake("grown"), journal=shop.journal("grown")
     )
     grown.add(b'{"n":1,"country":"de"}', b'{"n":2,"country":5}')
-    grown.redefine(read_running(made.catalog_file).streams["grown"])
+    grown.redefine(read_running(shop.catalog_file).streams["grown"])
     grown.add(b'{"n":3,"country":"fr"}', b'{"n":4,"country":6}')
     grown.close()
-    return made
+    return shop
 
 
 def _visit(page: str, tags: list[str]) -> bytes:
@@ -117,8 +117,8 @@ def test_progress_counts_tasks(workspace: Workspace, spark: Any) -> None:
     events.sql("SELECT page, count(*) FROM visits GROUP BY page")
 
     def all_done() -> bool:
-        said = events.progress()
-        return said.done == said.known > 0
+        progress = events.progress()
+        return progress.done == progress.known > 0
 
     wait_until(all_done)  # Spark counts a task a little after its rows are there
 
@@ -130,7 +130,7 @@ def test_only_a_select_is_taken(ask: Any, query: str) -> None:
 
 
 def test_sparks_errors_are_one_sentence(ask: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    for query, said in (
+    for query, message in (
         ("SELECT * FROM visit", "stream 'visit' does not exist; did you mean 'visits'?"),
         ("SELECT * FROM nothing_like_it", "there are: visits, quiet, grown"),
         (
@@ -145,7 +145,7 @@ def test_sparks_errors_are_one_sentence(ask: Any, capfd: pytest.CaptureFixture[s
     ):
         with pytest.raises(SqlError) as caught:
             ask(query)
-        assert said in str(caught.value)
+        assert message in str(caught.value)
         assert "\n" not in str(caught.value), str(caught.value)
         assert "SQLSTATE" not in str(caught.value)
     assert capfd.readouterr() == ("", ""), "nothing but the sentence reaches the terminal"

@@ -24,9 +24,9 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def lease(file: Path) -> Iterator[Lease]:
-    held = Lease(file, url="http://x", silent_after_s=2)
-    yield held
-    held.release()
+    own = Lease(file, url="http://x", silent_after_s=2)
+    yield own
+    own.release()
 
 
 def wait_for_a_heartbeat(file: Path) -> Holder:
@@ -53,24 +53,24 @@ def test_a_lost_or_damaged_lease_is_written_again(file: Path, lease: Lease, cont
     if content is not None:
         file.write_bytes(content)
     lease.check()
-    found = read_holder(file)
-    assert found is not None
-    assert (found.pid, found.fence) == (os.getpid(), lease.fence)
+    holder = read_holder(file)
+    assert holder is not None
+    assert (holder.pid, holder.fence) == (os.getpid(), lease.fence)
     wait_for_a_heartbeat(file)
 
 
-def test_who_took_over_meanwhile_is_left_alone(file: Path, lease: Lease) -> None:
-    found = read_holder(file)
-    assert found is not None
-    taken = orjson.dumps(replace(found, pid=1, fence=found.fence + 1).__dict__)
+def test_a_process_that_took_over_is_not_disturbed(file: Path, lease: Lease) -> None:
+    holder = read_holder(file)
+    assert holder is not None
+    content = orjson.dumps(replace(holder, pid=1, fence=holder.fence + 1).__dict__)
     other = file.with_suffix(".other")
-    other.write_bytes(taken)
+    other.write_bytes(content)
     other.replace(file)
     with pytest.raises(FencedError, match="found process 1"):
         lease.check()
-    lease._thread.join(20)  # it beats no more
+    lease._thread.join(20)  # it stops
     assert not lease._thread.is_alive()
-    assert file.read_bytes() == taken
+    assert file.read_bytes() == content
 
 
 def test_without_a_lease_file_the_next_fence_is_above_all_in_the_data(file: Path) -> None:

@@ -72,9 +72,9 @@ class DeadLake:
             self.table.since,
         )
         batch = pa.RecordBatch.from_pylist([{"partition": 0, "start": at.position.offset(), "end": end.offset()}])
-        (told,) = [row for batch in range_writer(work)(iter([batch])) for row in batch.to_pylist()]
-        files = [NewFile(**file) for file in orjson.loads(told["files"])]
-        newest = max((us for us in (told["newest_us"], at.newest_us) if us is not None), default=None)
+        (result,) = [row for batch in range_writer(work)(iter([batch])) for row in batch.to_pylist()]
+        files = [NewFile(**file) for file in orjson.loads(result["files"])]
+        newest = max((us for us in (result["newest_us"], at.newest_us) if us is not None), default=None)
         self.table.commit(at, end, newest, files)
 
     def rows(self, *, dead: bool) -> list[dict[str, Any]]:
@@ -82,10 +82,10 @@ class DeadLake:
         files = self.table.files(0, self.table.state.next_commit, dead=dead)
         if not files:
             return []
-        found = pa.concat_tables(
+        rows = pa.concat_tables(
             [ds.dataset(str(self.table.folder / file.path)).to_table() for file in files], promote_options="permissive"
         )
-        return sorted(found.to_pylist(), key=lambda row: row["_position"])
+        return sorted(rows.to_pylist(), key=lambda row: row["_position"])
 
     def close(self) -> None:
         self.journal.close()

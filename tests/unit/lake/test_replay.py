@@ -94,23 +94,23 @@ def test_new_reasons_alone_are_written_without_a_commit(lake: DeadLake, tmp_path
     assert lake.table.rows(dead=True) == 4
 
 
-def test_compaction_in_the_middle_is_met_by_another_try(lake: DeadLake, tmp_path: Path) -> None:
+def test_a_step_is_retried_after_compaction(lake: DeadLake, tmp_path: Path) -> None:
     compacted = []
 
     def disturbed(work: Reread, paths: Sequence[str]) -> list[Any]:
-        told = in_this_process(work, paths)
+        results = in_this_process(work, paths)
         if not compacted:
             compact(lake)
             compacted.append(paths)
-        return told
+        return results
 
     assert Replay(disturbed, lake.table, tmp_path).step(LOOSER).readable == 3
     assert [row["id"] for row in lake.rows(dead=False)] == [1, 2, 3, None, 5]
 
     def hopeless(work: Reread, paths: Sequence[str]) -> list[Any]:
-        told = in_this_process(work, paths)
+        results = in_this_process(work, paths)
         compact(lake)
-        return told
+        return results
 
     lake.add(b'{"id":7,"x":7.5,%s}' % (AT % 7))
     with pytest.raises(ConflictError, match="no longer has file"):
@@ -212,13 +212,13 @@ def test_failures_say_what_to_do(lake: DeadLake, tmp_path: Path) -> None:
         running.step(LOOSE)
 
 
-def test_a_step_never_parts_a_commit() -> None:
-    """The next step begins behind the last commit of this one: what it left of that commit would be passed over."""
+def test_a_step_never_splits_a_commit() -> None:
+    """The next step begins after the last commit of this one: files of that commit that are left would be skipped."""
     files = [
         LakeFile(f"f{n}", 1, 10, True, *commits) for n, commits in enumerate([(0, 0), (0, 0), (0, 3), (2, 2), (4, 4)])
     ]
-    for most_rows, taken in ((1, 4), (15, 4), (45, 4), (50, 5)):
-        assert len(_group(files, most_rows)) == taken
+    for most_rows, count in ((1, 4), (15, 4), (45, 4), (50, 5)):
+        assert len(_group(files, most_rows)) == count
     assert list(_group(files[3:], 1)) == files[3:4]
     assert not _group([], 1)
 

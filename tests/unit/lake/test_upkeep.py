@@ -105,18 +105,18 @@ def attempt(table: LakeTable, commit: int, age_s: float) -> Path:
     return path
 
 
-def test_files_of_failed_attempts_go_when_nobody_can_commit_them(tmp_path: Path) -> None:
+def test_files_of_failed_attempts_are_deleted_when_no_process_can_commit_them(tmp_path: Path) -> None:
     table = small_lake(tmp_path / "lake", 2)
     upkeep = upkeep_of(table, tmp_path)
     young, next_one = attempt(table, 0, GRACE_S / 2), attempt(table, 2, ATTEMPT_S * 2)
     old, running = attempt(table, 1, GRACE_S * 2), attempt(table, 3, ATTEMPT_S / 2)
-    done = threading.Thread(target=upkeep.delete_unused)
-    with table.turn:  # a micro-batch is under way: its file may be any of these
-        done.start()
-        done.join(0.2)
-        assert done.is_alive()
+    deletion = threading.Thread(target=upkeep.delete_unused)
+    with table.turn:  # a micro-batch is running: its file may be any of these
+        deletion.start()
+        deletion.join(0.2)
+        assert deletion.is_alive()
         assert all(path.exists() for path in (young, next_one, old, running))
-    done.join()
+    deletion.join()
     assert [path.exists() for path in (young, next_one, old, running)] == [True, False, False, True]
     assert rows_of(table) == expected((0, 2))
 

@@ -32,9 +32,9 @@ class Clock:
 
 
 def lines_of(folder: Path, end: Position) -> bytes:
-    found = b""
+    lines = b""
     for segment in list_segments(folder):
         for record in walk(segment, segment.start, min(end.offset(), segment.end)):
             data = segment.path.read_bytes()
-            found += data[record.payload_position - segment.start : record.end - segment.start]
-    return found
+            lines += data[record.payload_position - segment.start : record.end - segment.start]
+    return lines

@@ -85,10 +85,10 @@ def test_a_retried_key_gives_its_receipt_after_a_restart_and_for_a_day(tmp_path:
 
 
 def test_a_writer_that_lost_its_lease_acknowledges_nothing(tmp_path: Path) -> None:
-    def taken() -> None:
+    def raise_fenced() -> None:
         raise FencedError("taken over")
 
-    journal = Journal(tmp_path, fence=1, still_mine=taken)
+    journal = Journal(tmp_path, fence=1, still_mine=raise_fenced)
     with pytest.raises(FencedError):
         journal.submit(LINE, 1, []).result()
     with pytest.raises(FencedError):
@@ -175,17 +175,17 @@ def test_an_age_that_no_clock_can_tell_is_not_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("point", ["journal.before_write", "journal.before_fsync", "journal.after_fsync"])
-def test_a_full_disk_refuses_keeps_nothing_and_goes_on(
+def test_a_full_disk_refuses_stores_nothing_and_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     journal = Journal(tmp_path, fence=1)
-    kept = journal.submit(LINE, 1, [], key="a", digest="d").result()
+    receipt = journal.submit(LINE, 1, [], key="a", digest="d").result()
     monkeypatch.setenv(VARIABLE, f"{point}=ENOSPC")
     with pytest.raises(DiskFullError, match=f"the disk of '{tmp_path}' is full.*nothing of this request was stored"):
         journal.submit(LINE * 9, 9, [], key="b", digest="d").result()
     assert isinstance(journal.trouble, DiskFullError)
     assert journal.recall("b") is None
-    assert (journal.end, journal.reader.end()) == (kept.end, kept.end)
+    assert (journal.end, journal.reader.end()) == (receipt.end, receipt.end)
     journal.mend()
     with pytest.raises(DiskFullError):
         journal.submit(LINE, 1, []).result()
@@ -247,7 +247,7 @@ def end_of(segment: Path) -> int:
 
 
 @pytest.mark.parametrize("lost", [0, 1])
-def test_a_lost_segment_that_the_lake_has_not_is_named(tmp_path: Path, lost: int) -> None:
+def test_a_lost_segment_that_the_lake_does_not_have_is_named(tmp_path: Path, lost: int) -> None:
     segments = filled(tmp_path)
     start, end = int(segments[lost].name[:20]), int(segments[lost + 1].name[:20])
     segments[lost].unlink()
