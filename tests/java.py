@@ -18,7 +18,7 @@ OPTIONS = f"{QUICK} -XX:SharedArchiveFile={ARCHIVE} -Xlog:cds=off -Xlog:cds+dyna
 
 
 def end_java(gateway: Any) -> None:
-    """Let the Java behind a gateway end by itself: its standard input is what it lives by."""
+    """Let the Java behind a gateway end by itself: it runs while its standard input is open."""
     java = gateway.proc
     gateway.shutdown()
     java.stdin.close()
@@ -26,7 +26,7 @@ def end_java(gateway: Any) -> None:
 
 
 def make_archive() -> None:
-    """Let a Spark do a little of all that tests do, and keep what it has loaded."""
+    """Run a little of all that tests do with Spark, and archive the classes that it has loaded."""
     from pyspark import SparkContext
 
     from headrace.spark.session import build_session, warm_up

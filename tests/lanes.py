@@ -46,7 +46,7 @@ SAY_EVERY_S = 30.0
 
 @dataclass
 class Part:
-    """Some tests that one process runs, and what became of it."""
+    """Some tests that one process runs, and its result."""
 
     name: str
     paths: tuple[str, ...]
@@ -85,7 +85,7 @@ def make_parts() -> list[Part]:
 
 
 class Lanes:
-    """Runs parts, so many at a time."""
+    """Runs parts, several at a time."""
 
     def __init__(self, parts: list[Part], arguments: list[str]) -> None:
         self.waiting = list(parts)
@@ -113,7 +113,7 @@ class Lanes:
         command += ["-p", "no:cacheprovider", f"--basetemp={self.folder / part.stem}"]
         command += [f"--junitxml={self._report(part)}", f"--color={'yes' if self.live else 'no'}", *self.arguments]
         with self._output(part).open("wb") as out:
-            # A session of its own: whoever interrupts us interrupts each part once, and it ends its servers.
+            # A separate session: an interrupt reaches each part once, and it ends its servers.
             part.process = subprocess.Popen(
                 command, cwd=ROOT.parent, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
             )

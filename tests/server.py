@@ -1,4 +1,4 @@
-"""A real `headrace up` for tests: started, killed, paused, and asked over HTTP."""
+"""A real `headrace up` for tests: started, killed, paused, and queried over HTTP."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COMMAND = [sys.executable, "-c", "import sys; from headrace.cli import main; sys
 class UpServer:
     """One process of the real command, on a free port."""
 
-    started: ClassVar[list[UpServer]] = []  # to be ended if a test fails in the midst
+    started: ClassVar[list[UpServer]] = []  # to be ended if a test fails
 
     def __init__(self, folder: Path, **variables: str) -> None:
         self.folder = folder
@@ -47,7 +47,7 @@ class UpServer:
         self.started.append(self)
 
     def wait_for_http(self, timeout_s: float = 90) -> UpServer:
-        """Until it takes events in; Spark may still be starting."""
+        """Wait until it accepts events; Spark may still be starting."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             assert self.process.poll() is None, self.log_tail()
@@ -63,7 +63,7 @@ class UpServer:
         raise AssertionError(f"not up in time: {self.log_tail()}")
 
     def wait_until_ready(self, timeout_s: float = 120) -> UpServer:
-        """Until events flow."""
+        """Wait until events are processed."""
         self.wait_for_http(timeout_s)
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -74,7 +74,7 @@ class UpServer:
         raise AssertionError(f"not ready in time: {self.log_tail()}")
 
     def status_of(self, stream: str) -> dict[str, Any]:
-        """What the server says of one stream."""
+        """The status of one stream."""
         return next(s for s in self.get("/v1/status")["streams"] if s["name"] == stream)
 
     def post(self, stream: str, events: list[dict[str, Any]], key: str | None) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class UpServer:
         return dict(reply.json())
 
     def wait_for_token(self, token: str, timeout_s: float = 120) -> None:
-        """Until every view has it."""
+        """Wait until every view has it."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             state = self.get(f"/v1/tokens/{token}", wait="10s")
@@ -102,7 +102,7 @@ class UpServer:
         raise AssertionError(f"token not complete in time: {self.get('/v1/status')} {self.log_tail()}")
 
     def wait_for_views(self, *views: str, timeout_s: float = 120) -> None:
-        """Until these serve."""
+        """Wait until these serve."""
 
         def serve() -> bool:
             return {view["name"] for view in self.get("/v1/views")["views"] if view["version"]} >= set(views)
@@ -128,7 +128,7 @@ class UpServer:
 
     @classmethod
     def kill_all(cls) -> None:
-        """Whoever still runs. Connections are closed too: nobody asks any more."""
+        """Kill those that still run, and close all connections."""
         for server in cls.started:
             server.kill()
             server.http.close()

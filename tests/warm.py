@@ -33,7 +33,7 @@ class Java:
     def __init__(self, scratch: Path) -> None:
         from pyspark.java_gateway import launch_gateway
 
-        self.worker_fault = scratch / "worker-fault"  # what Spark's workers are to do
+        self.worker_fault = scratch / "worker-fault"  # the fault of Spark's workers
         log = scratch / "java.log"
         options = f"--driver-memory 1g --driver-java-options '{OPTIONS} -XX:+UseSerialGC -Xss4m' pyspark-shell"
         with pytest.MonkeyPatch.context() as patch, log.open("wb") as out:
@@ -92,7 +92,7 @@ class Java:
         return bool(select.select([self._nursery.stdout], [], [], 0)[0])
 
     def _hear(self) -> list[str]:
-        """One line, unbuffered, so that select tells the truth."""
+        """One line, unbuffered, so that select is right."""
         assert self._nursery.stdout is not None
         line = b""
         while not line.endswith(b"\n"):
@@ -112,7 +112,7 @@ class Java:
 
 
 class _Forked:
-    """A child of the nursery, with the face of a Popen."""
+    """A child of the nursery, with the interface of a Popen."""
 
     def __init__(self, java: Java, pid: int) -> None:
         self.pid = pid

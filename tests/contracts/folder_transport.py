@@ -207,7 +207,7 @@ class FolderTransport:
     def reclaim(self, lake_end: Position) -> int:
         freed = 0
         for partition in range(PARTITIONS):
-            for request in requests(self._folder, partition)[:-1]:  # the last one tells where to continue
+            for request in requests(self._folder, partition)[:-1]:  # the last one says where to continue
                 old = self._clock_us() - request.read()[0]["arrived_us"] > DAY_US
                 if not old or request.end > lake_end.offset(partition):
                     break

@@ -1,4 +1,4 @@
-"""What every place for the files of a table has to do: put only where nothing is, whole, and list what is there."""
+"""What every storage must do: put a file only if there is none of its name, whole, and list files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def write(storage: Storage, name: str, content: bytes) -> None:
     storage.finish(draft, name)
 
 
-def test_what_is_put_is_there_once(storage: Storage) -> None:
+def test_a_file_is_put_once(storage: Storage) -> None:
     assert storage.stat(ENTRY) is None
     assert storage.put(ENTRY, b"first")
     assert not storage.put(ENTRY, b"second")
@@ -51,7 +51,7 @@ def test_what_is_put_is_there_once(storage: Storage) -> None:
     assert storage.list("_delta_log/") == [stored]
 
 
-def test_of_many_who_put_at_once_one_succeeds(storage: Storage) -> None:
+def test_of_many_concurrent_puts_one_succeeds(storage: Storage) -> None:
     outcomes: list[tuple[bool, bytes]] = []
     start = threading.Barrier(8)
 

@@ -1,4 +1,4 @@
-"""What every transport must do, whatever it is made of. Its protocol, `transport/base.py`, says the same in words."""
+"""What every transport must do, as its protocol in `transport/base.py` says."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Read = dict[int, tuple[bytes, int]]  # by position: an event and its arrival
 
 
 class Place:
-    """Where a transport is, and the clocks that it goes by."""
+    """Where a transport is, and its clocks."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -235,7 +235,7 @@ def test_ranges_tile_whatever_their_size(place: Place, target_bytes: int, most_b
     for count in sizes:
         post(transport, *range(count))
     reader, position, events = transport.reader, START, Read()
-    largest = 1000  # bytes of a request with what is kept about it
+    largest = 1000  # bytes of a request and its meta
     while position != transport.end:
         ranges = reader.ranges(position, transport.end, target_bytes=target_bytes, most_bytes=most_bytes)
         reached = after(position, ranges)
@@ -286,7 +286,7 @@ def test_a_fresh_process_reads_the_same(place: Place, tmp_path: Path, run_python
 # Freshness and upkeep
 
 
-def test_the_age_of_a_position_is_that_of_the_oldest_event_behind_it(place: Place) -> None:
+def test_the_age_of_a_position_is_that_of_the_oldest_event_after_it(place: Place) -> None:
     transport = place.open()
     assert transport.age_ms(START) == 0
     receipts = []
@@ -315,7 +315,7 @@ def test_reclaiming_keeps_what_is_not_covered(place: Place) -> None:
     assert middle.covers(transport.start)
     assert transport.start != START
     assert read_all(transport, middle) == late
-    with pytest.raises(CorruptionError):  # never left out in silence
+    with pytest.raises(CorruptionError):  # never skipped silently
         read_all(transport)
     assert transport.age_ms(START) != 0  # what is gone is not fresh
     again = place.reopen(lake_end=middle)

@@ -1,4 +1,4 @@
-"""The product's own parts on a workbench: the test decides what becomes a commit and when views move."""
+"""The real parts of the product, driven by a test: it decides what becomes a commit and when views advance."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from headrace.transport.source import SCHEMA
 
 
 class Bench:
-    """Journal, append, lake, maintain and store of one stream, moved by hand."""
+    """Journal, append, lake, maintain and store of one stream, advanced by the test."""
 
     def __init__(self, spark: Any, folder: Path, stream_sql: str, **batch: Any) -> None:
         self.spark = spark
@@ -48,7 +48,7 @@ class Bench:
         self.batch = Batch(lambda: spark, self.stream, self.table, self.store, folder / "builds", **batch)
 
     def redefine(self, stream_sql: str) -> None:
-        """Go on by a changed definition, in the order in which a pipeline does."""
+        """Continue with a changed definition, in the same order as a pipeline."""
         before, self.catalog = self.stream, parse(stream_sql)
         (self.stream,) = self.catalog.streams.values()
         self.table.redefine(self.stream, self.ingest.redefine(strictest(before, self.stream)))
@@ -78,7 +78,7 @@ class Bench:
         self.work()
 
     def advance(self, view: str) -> bool:
-        """One piece of the batch layer's work on one view; whether there was one. What fails is raised."""
+        """One piece of the batch layer's work on one view; returns whether there was any. Errors are raised."""
         with self.store.snapshot() as snapshot:
             versions = snapshot.versions()
         own = [version for version in versions if version.view.name == view]
@@ -98,14 +98,14 @@ class Bench:
         return self.ingest.take(b"\n".join(lines), layout=Layout(Format.NDJSON), key=key, keep_bad=keep_bad).result()
 
     def commit(self, ranges: list[Range] | None = None) -> None:
-        """Make one lake commit of these ranges, or of all that the lake has not yet, as the streaming query does."""
+        """Make one lake commit of these ranges, or of all that the lake does not have, as the streaming query does."""
         if ranges is None:
             ranges = self.journal.reader.ranges(self.table.state.position, self.journal.end, target_bytes=1 << 40)
         rows = self.spark.createDataFrame([astuple(part) for part in ranges], SCHEMA).repartition(len(ranges))
         self.append._append(rows, 0)
 
     def lines(self, *, dead: bool) -> list[tuple[bytes, str | None]]:
-        """The events or dead letters in the lake's files, as they came, with the reason."""
+        """The events or dead letters in the lake's files, as they were sent, with the reason."""
         files = self.table.folder.glob(f"_dead={str(dead).lower()}/*.parquet")
         tables = [pq.read_table(file, columns=["_value", "_reason"]) for file in files]
         return [pair for read in tables for pair in zip(*(column.to_pylist() for column in read.columns), strict=True)]

@@ -1,4 +1,4 @@
-"""Random edits of a view: some that its rows allow, some for which the log must be read again."""
+"""Random edits of a view: some that keep its rows, some for which the log must be read again."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ STREAM = """CREATE STREAM events (
   id BIGINT NOT NULL, word STRING, small INT, big BIGINT, ratio DOUBLE, price DECIMAL(12,2), flag BOOLEAN, day DATE,
   at TIMESTAMP NOT NULL, WATERMARK FOR at AS at - INTERVAL 30 SECONDS);"""
 BASE = datetime(2026, 3, 1, 12, tzinfo=UTC)
-LAST_DAYS = (date.max - BASE.date()).days + 1  # behind the day before it is the last of days, behind its day none
+LAST_DAYS = (date.max - BASE.date()).days + 1  # the day before it is followed by the last day, its own day by none
 WORDS = [None, "", "a", "b", "Zebra", "naïve", "日本", "x" * 40, 'it\'s "quoted" \\ `x`', "a\nb"]
 
 
@@ -47,7 +47,7 @@ def _some(fn: Any, *names: str) -> Any:
 
 
 def _days_later(day: date, days: int) -> date | None:
-    """NULL behind the last of days."""
+    """NULL after the last day."""
     return day + timedelta(days=days) if (date.max - day).days >= days else None
 
 
@@ -84,7 +84,7 @@ def _or(a: bool | None, b: bool | None) -> bool | None:
 
 
 def make_events(chance: random.Random, count: int) -> list[Event]:
-    """Events that come out of order, some hours or days late, many NULL, some twice but for their id.
+    """Events that come out of order, some hours or days late, many NULL, some duplicated except for their id.
 
     In some streams most events are of one kind: a key and a minute that are hot.
     """
@@ -146,7 +146,7 @@ BAD = [b"{", b'{"id":"x","at":"2026-03-01T12:00:00Z"}', b'{"id":1}', b"[]", b"nu
 
 
 def make_shape(chance: random.Random, name: str, most: int | None = None) -> Shape:
-    """A view with every aggregate of the registry, over arguments that it takes; or with at most so many of them."""
+    """A view with every aggregate of the registry, over arguments that it takes; or with at most this many of them."""
     outputs = _outputs(chance)
     if most is not None:
         outputs = chance.sample(outputs, chance.randint(1, most))

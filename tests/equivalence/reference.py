@@ -1,4 +1,4 @@
-"""A plain-Python Headrace: what each view must say, computed from the events with dictionaries and loops.
+"""A plain-Python Headrace: what each view must answer, computed from the events with dictionaries and loops.
 
 Expressions are Python functions written beside their SQL.
 """
@@ -126,15 +126,15 @@ def _avg(values: list[Any], of: str) -> tuple[Any, float]:
     return float(mean), 0.0
 
 
-# What these aggregates must give, without code of the product. Others are compared with their Python face, which the
-# laws and the examples of their class hold to account; an approximate one, or one with an order, needs a line here.
+# The expected values of these aggregates, without code of the product. Others are compared with their Python face,
+# which the laws and the examples of their class test; an approximate one, or one with an order, needs a line here.
 COLUMNS: dict[str, Callable[[list[Any], str], tuple[Any, float]]] = {
     "count": lambda values, of: (len(values), 0.0),
     "sum": _sum,
     "avg": _avg,
     "min": lambda values, of: (min(values, default=None), 0.0),
     "max": lambda values, of: (max(values, default=None), 0.0),
-    # The sketch is exact for sets as small as these tests make, but for a hash that collides.
+    # The sketch is exact for sets as small as these tests make, except for a hash collision.
     "approx_count_distinct": lambda values, of: (len(set(values)), 0.05 * len(set(values)) + 0.1),
 }
 
@@ -142,7 +142,7 @@ COLUMNS: dict[str, Callable[[list[Any], str], tuple[Any, float]]] = {
 def corrections(
     shape: Shape, commits: list[list[Event]], patience_ms: int, among: Callable[[Event], bool] = lambda event: True
 ) -> int:
-    """How many of a view's events came when their pane was settled, by what had come in commits before."""
+    """How many of a view's events arrived when their pane was settled by earlier commits."""
     if shape.window is None:
         return 0
     pane_us, newest_us, count = math.gcd(*shape.window) * 1000, -math.inf, 0
@@ -157,7 +157,7 @@ def corrections(
 
 
 def differences(shape: Shape, rows: list[dict[str, Any]], events: list[Event]) -> list[str]:
-    """What a list of answered rows has wrong; empty when it is right."""
+    """What is wrong with the rows of an answer; empty when they are right."""
     targets = expected(shape, events)
     by_key = {(row["window_start"], *(row[name] for name, _ in shape.keys)): row for row in rows}
     problems = []

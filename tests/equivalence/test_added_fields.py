@@ -45,7 +45,7 @@ class Source:
 
     def sql(self, loosened: bool) -> str:
         own = [f"id {'BIGINT' if loosened else 'INT NOT NULL'}", "name STRING"]
-        for name in self.added:  # anywhere in the list, but always at the same place
+        for name in self.names:  # anywhere in the list, but always at the same place
             own.insert(sum(map(ord, name)) % 2 * len(own), f"{name} {FIELDS[name][0]}")
         return f"CREATE STREAM s ({', '.join(own)})"
 

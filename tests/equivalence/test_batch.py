@@ -66,7 +66,7 @@ def test_beats_move_the_horizon_and_change_no_answer(bench: Bench) -> None:
     assert sum(audit.events for audit in audits) == version(bench).batch[-1].events
 
 
-def test_a_view_over_history_is_built_and_equals_one_that_saw_it_come(bench: Bench) -> None:
+def test_a_view_over_history_is_built_and_equals_one_that_was_there_first(bench: Bench) -> None:
     view = bench.add_view(VIEW)
     feed(bench, 1, 4)
     bench.maintain()
@@ -77,7 +77,7 @@ def test_a_view_over_history_is_built_and_equals_one_that_saw_it_come(bench: Ben
     feed(bench, 2, 2)
     bench.maintain()
     bench.work()
-    with pytest.raises(NotReadyError):  # the log went on while it was built
+    with pytest.raises(NotReadyError):  # the log grew while it was built
         bench.answer("late")
     bench.maintain()
     bench.work()

@@ -1,4 +1,4 @@
-"""Edits at every point of a beat and of a build, on real Spark: the rows that go on are the right ones."""
+"""Edits at every point of a beat and of a build, on real Spark: the rows that are taken over are the right ones."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_free_edits_between_the_steps_of_a_build(bench: Bench) -> None:
     assert (now.home, now.number) == (2, 2 + len(FREE))
     assert [column.name for column in now.view.columns] == ["s", "total"]
     whole = total(bench)
-    edit(bench, PLAIN)  # what was dropped is not there any more: a build, and the same number
+    edit(bench, PLAIN)  # the dropped column no longer exists: a build, and the same number
     bench.batch.run_once()
     while bench.batch.run_once():
         pass
@@ -115,7 +115,7 @@ def test_an_edit_comes_between_two_steps(bench: Bench) -> None:
 
 
 def test_a_build_catches_up_before_its_version_is_ready(bench: Bench) -> None:
-    """The speed layer is not kept from the version that serves by all that came since the horizon."""
+    """Commits since the horizon do not delay the speed layer for the serving version."""
     bench.batch._sizes = Sizes(slice_events=20, near_events=0)
     edit(bench, PLAIN)
     feed(bench, 1, 2)

@@ -1,4 +1,4 @@
-"""Clicks to send to a server that dies, and what its views must say of those that were acknowledged."""
+"""Clicks to send to a server that dies, and the expected answers for those that were acknowledged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Clicks:
         self.acknowledged: list[dict[str, Any]] = []
         self.posts = 0
         self.token = ""
-        self.pad = 0  # bytes that each event drags along, to fill a disk
+        self.pad = 0  # bytes of padding in each event, to fill a disk
 
     def post(self, server: UpServer, *, strict: bool = False) -> bool:
         """Send the next post; whether it was acknowledged. `strict` raises if the server refuses it."""

@@ -1,4 +1,4 @@
-"""A workspace with one stream and two views, and what came of servers that were killed in it."""
+"""A workspace with one stream and two views, and the outcomes for servers that were killed in it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def workspace(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def tally(pytestconfig: pytest.Config) -> Tally:
-    """Over all seeds; says how far it is while it runs, if there are many."""
+    """Over all seeds; reports progress while it runs, if there are many."""
     capture = pytestconfig.pluginmanager.getplugin("capturemanager")
 
     def say(line: str) -> None:

@@ -1,4 +1,4 @@
-"""The clicks that a server was sent, and what its views must say of those that were acknowledged: the reference."""
+"""The clicks that a server was sent, and the expected answers for those that were acknowledged: the reference."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ TOO_HEAVY = 10**10  # for an INT
 
 
 class Ledger:
-    """Events in the order in which they count, and every state that an answer may truly show."""
+    """Events in the order in which they count, and every state that an answer may show."""
 
     def __init__(self, seed: int) -> None:
         self.events: list[Event] = []
         self.dead: dict[str, list[Event]] = defaultdict(list)  # by the field that cannot hold its value yet
         self._chance = random.Random(seed)
         self._next_id = 0
-        self._hoped: list[Event] = []  # dead letters of a replay that may have been done, until it is known
+        self._hoped: list[Event] = []  # dead letters of a replay that may have been committed, until that is known
         self._states: dict[int, set[Total]] = {limit: {(0, 0, 0)} for limit in LIMITS}
 
     def make(self, count: int, too_heavy: str | None = None) -> list[Event]:
@@ -39,7 +39,7 @@ class Ledger:
         return events
 
     def intend(self, events: list[Event]) -> None:
-        """They are under way: from now on an answer may show them, all or none."""
+        """They are in flight: from now on an answer may include them, all or none."""
         for limit, states in self._states.items():
             states.add(total([*self.events, *events], limit))
             states.add(total([*self.events, *self._hoped, *events], limit))
@@ -50,11 +50,11 @@ class Ledger:
         self._hoped = letters
 
     def count(self, events: list[Event]) -> None:
-        """They were acknowledged: from now on they must be there."""
+        """They were acknowledged: from now on every answer must include them."""
         self.events += events
 
     def shows(self, answer: Total, limits: set[int]) -> bool:
-        """Whether one of these definitions could say this, at some time up to now."""
+        """Whether one of these definitions could give this answer, at some time up to now."""
         return any(answer in self._states[limit] for limit in limits)
 
 

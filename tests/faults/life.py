@@ -1,4 +1,4 @@
-"""A version's whole life in the store, without Spark: merges, beats, a build beside it, the swap, the old one's end.
+"""A version's whole life in the store, without Spark: merges, beats, a build, the swap, the old one's end.
 
 Run as a process that forks one life after the other. Each dies at a named point; the next finds what it left, and goes
 on from what the store says, to the same end.
@@ -37,7 +37,7 @@ def make(
 
 
 def live(store: DuckStore, file: str) -> None:
-    """From wherever it stands to the end: one version that serves, all in batch tables."""
+    """From the current state to the end: one version that serves, all in batch tables."""
     while True:
         all_versions = versions(store)
         if not all_versions:
@@ -83,7 +83,7 @@ def is_right(store: DuckStore) -> None:
 
 
 def go_on(store: DuckStore, file: str) -> None:
-    """What is found must be right before anything is done, and at the end."""
+    """The state must be right at the start, and at the end."""
     is_right(store)
     live(store, file)
     (version,) = versions(store)
@@ -92,7 +92,7 @@ def go_on(store: DuckStore, file: str) -> None:
 
 
 def apart(path: Path, fence: int, work: Callable[[DuckStore], None], fault: str = "") -> int:
-    """Do it in a child; how that ended."""
+    """Run it in a child process; returns its exit code."""
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -1,4 +1,4 @@
-"""A workspace whose servers die at named points while events flow, views are edited and answers are asked for."""
+"""A workspace whose servers die at named points while events flow, views are edited and queried."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from .witness import Witness, total_of
 
 KILLED = -9
 WORKER = "append.in_worker"  # this point is passed by Spark's workers, not by the server
-REACH_S = 300  # on a machine that has much else to do, and a cold Java
+REACH_S = 300  # on a busy machine, with a cold Java
 PAUSE_S = 0.25
-RARE = ("load", "fill", "swap", "beat", "retire", "replay")  # points that a server passes once in a while
+RARE = ("load", "fill", "swap", "beat", "retire", "replay")  # points that a server passes rarely
 SLICES = 3  # of each build, about
 FEWEST_ROWS = 20  # of a slice
 VIEWS = ("per_minute", "total")
@@ -52,7 +52,7 @@ CREATE MATERIALIZED VIEW total AS SELECT count(*) AS n, sum(id) AS ids, max(id) 
 
 
 class Scene:
-    """One workspace through many deaths."""
+    """One workspace whose server is killed many times."""
 
     def __init__(self, java: Java, folder: Path, seed: int, tally: Tally) -> None:
         self._java = java
@@ -81,11 +81,11 @@ class Scene:
         self._write()
 
     def die_at(self, point: str) -> None:
-        """A server that finds what the last one left, and dies when it reaches this point."""
+        """A server that starts with the data of the last one, and dies when it reaches this point."""
         kind = point.partition(".")[0]
         passing = 1 if kind in RARE else self._chance.choice((1, 1, 2))
         armed = f"{point}:{passing}"
-        at_once = self._chance.random() < 0.3  # it may die while it still makes good what the last one left
+        at_once = self._chance.random() < 0.3  # it may die while it still recovers
         self._fault.write_text(armed if at_once else "")
         server = self._start(
             may_die=at_once,
@@ -99,7 +99,7 @@ class Scene:
                 self._fault.write_text(armed)
             act = self._act_for(kind)
             if self._chance.random() < 0.3:
-                self._try(server, self._edit)  # so that a build is under way
+                self._try(server, self._edit)  # so that a build is running
             deadline = time.monotonic() + REACH_S
             while server.process.poll() is None:
                 assert time.monotonic() < deadline, f"{armed} was never reached: {server.log_tail()}"
@@ -111,7 +111,7 @@ class Scene:
         self._died_at = point
 
     def workers_die(self) -> None:
-        """Spark's workers die again and again; the server goes on by itself."""
+        """Spark's workers die again and again; the server continues by itself."""
         self._fault.write_text("")
         server = self._start()
         self._died_at = WORKER
@@ -126,7 +126,7 @@ class Scene:
         server.kill()
 
     def build(self) -> None:
-        """A server that edits each view, so that batch tables answer, and dies when nothing is under way."""
+        """A server that edits each view, so that batch tables answer, and dies when nothing is running."""
         self._fault.write_text("")
         server = self._start()
         for _ in range(2):
@@ -138,9 +138,9 @@ class Scene:
         server.kill()
 
     def survive(self, harm: Callable[[Path], Path]) -> None:
-        """A server that finds a file harmed: no answer is wrong, and it, or the next one, has all again."""
+        """A server with a damaged file: no answer is wrong, and it, or the next one, recovers all."""
         harmed = harm(self._folder / "data")
-        noted = harmed.with_name(harmed.name + DAMAGED)  # by a reader who met it: for the next server
+        noted = harmed.with_name(harmed.name + DAMAGED)  # by a reader that found the damage, for the next server
         self._fault.write_text("")
         for _ in range(2):
             server = self._start()
@@ -162,7 +162,7 @@ class Scene:
         raise AssertionError(f"{harmed}: it cannot answer again: {server.log_tail()}")
 
     def end(self) -> None:
-        """A last server has all of it, takes nothing twice, ends the beats, and leaves nothing lying about."""
+        """A last server has all events, none twice, ends the beats, and leaves no unused files."""
         self._fault.write_text("")
         server = self._start()
         self.settle(server)
@@ -175,7 +175,7 @@ class Scene:
         self._check_left()
 
     def _start(self, *, may_die: bool = False, **settings: str) -> WarmServer:
-        """A server that takes events in, or that died before anybody could see it do so."""
+        """A server that accepts events, or that died before it did."""
         self._slices = self._slice_inodes()
         variables = {f"HEADRACE_{name.upper()}": value for name, value in settings.items()}
         variables[SLICE_ROWS] = str(max(FEWEST_ROWS, len(self._ledger.events) // SLICES))
@@ -249,7 +249,7 @@ class Scene:
         self._send(server)
 
     def _post_alone(self, server: WarmServer) -> None:
-        """Events in a commit of their own, so that small files gather."""
+        """Events in a separate commit, so that there are many small files."""
         self._post(server)
         self._wait_for_views(server)
 
@@ -313,7 +313,7 @@ class Scene:
     # What must hold
 
     def settle(self, server: WarmServer, unless: Callable[[], bool] = lambda: False) -> None:
-        """Until all that was asked of the dead ones is done, unless that is not to be expected."""
+        """Wait until all requests to the dead servers are done, unless that cannot be expected."""
         if self._waiting is not None:
             self._send(server)
         if self._unsure:
@@ -329,7 +329,7 @@ class Scene:
             time.sleep(PAUSE_S)
 
     def _wait_for_views(self, server: WarmServer, unless: Callable[[], bool] = lambda: False) -> None:
-        """Until every view answers from every commit, by the newest definition."""
+        """Wait until every view answers from every commit, with the newest definition."""
         self._wait_for_lake(server)
         deadline = time.monotonic() + REACH_S
         while True:
@@ -344,9 +344,9 @@ class Scene:
         self._limits = {view: {self._definition[view]} for view in VIEWS}
 
     def _slice_inodes(self) -> dict[str, int]:
-        """What builds and beats have computed so far, each with the number by which its folder is known."""
+        """The slices that builds and beats have computed so far, with their inode numbers."""
         inodes = {}
-        for path in glob(f"{self._folder}/data/builds/*/*-*"):  # Path's fails over a folder that goes meanwhile
+        for path in glob(f"{self._folder}/data/builds/*/*-*"):  # Path.glob fails if a folder is deleted meanwhile
             with suppress(FileNotFoundError):  # a build that ends takes its slices with it
                 inodes[path] = os.stat(path).st_ino
         return inodes
@@ -357,7 +357,7 @@ class Scene:
         assert not again, again
 
     def _check_left(self) -> None:
-        """No file of a batch table, slice or Spark's that nobody needs."""
+        """No unused file of a batch table, a slice or Spark."""
         data = self._folder / "data"
         store = open_to_read(Workspace.open(self._folder))
         assert store is not None

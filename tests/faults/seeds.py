@@ -1,4 +1,4 @@
-"""How many times, and where, servers are to die: `make test` says nothing, `make test-faults` does."""
+"""How many times, and where, servers are killed: set by `make test-faults`, not by `make test`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server whose files were lost or damaged: named, never a wrong number, and other streams go on."""
+"""A server whose files were lost or damaged: the damage is named, no answer is wrong, and other streams continue."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_server_with_damaged_files(java: Java, workspace: Path) -> None:
     assert first.stop() == 0
 
     shutil.rmtree(data / "lake" / "orders" / "_delta_log")
-    for stream in ("clicks", "pages"):  # the store has a commit now that the lake has not
+    for stream in ("clicks", "pages"):  # the store now has a commit that the lake does not have
         newest_entry(data / "lake" / stream).unlink()
     page = min((data / "lake" / "pages").glob("_dead=false/*.parquet"))
     flip_a_bit(page, "id")

@@ -1,4 +1,4 @@
-"""A disk that is full: writers are told, what was acknowledged is kept, and it goes on when there is room."""
+"""A full disk: writers get an error, acknowledged events are kept, and the server continues when there is space."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..waiting import wait_until
 from ..warm import Java
 from .clicks import Clicks
 
-PAD = 60_000  # bytes that each event drags along
+PAD = 60_000  # bytes of padding in each event
 
 
 def wait_for(server: UpServer, what: Callable[[], object]) -> None:
@@ -24,14 +24,14 @@ def wait_for(server: UpServer, what: Callable[[], object]) -> None:
 
 
 def fill(file: Path) -> None:
-    """Take all the room that is left on a disk."""
+    """Fill the free space of a disk."""
     with file.open("ab", buffering=0) as out, suppress(OSError):
         while out.write(bytes(4096)) == 4096:
             pass
 
 
 def refusal(server: UpServer, clicks: Clicks) -> httpx2.Response | None:
-    """What the server says against one more post; None if it takes it."""
+    """The error reply to one more post; None if it is accepted."""
     try:
         clicks.post(server, strict=True)
     except httpx2.HTTPStatusError as error:
@@ -53,7 +53,7 @@ def test_a_really_full_disk(workspace: Path, small_disk: Callable[[int], Path]) 
     reply: httpx2.Response | None = None
 
     def is_full() -> bool:
-        """What Spark failed to write makes room again, so it is filled up until nothing does."""
+        """Failed writes of Spark free space again, so the disk is filled until they no longer do."""
         nonlocal reply
         reply = refusal(server, clicks)
         if reply is not None:

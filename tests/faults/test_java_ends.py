@@ -1,4 +1,4 @@
-"""Java dies, the server goes on: it starts Java again by itself, and nothing is lost or counted twice.
+"""Java dies, the server continues: it restarts Java by itself, and nothing is lost or counted twice.
 
 HEADRACE_JAVA_KILLS=10 HEADRACE_JAVA_RATE=5000 tries it as often and as busily as docs/faults.md says.
 """
@@ -82,7 +82,7 @@ class Writer:
 
 
 class Reader:
-    """Asks for a view all the while: every answer is given, says how old it is, and never goes back."""
+    """Queries a view continuously: every query is answered, with a freshness, and counts never decrease."""
 
     def __init__(self, server: UpServer) -> None:
         self.answers, self.wrong = 0, list[Any]()
@@ -128,7 +128,7 @@ def test_java_killed_at_random_moments(tmp_path: Path, capsys: pytest.CaptureFix
     wait_until(lambda: writer.token)
     server.wait_for_token(writer.token)
     for kill in range(KILLS):
-        if kill % 3 == 0:  # an edit, whose build the death may meet
+        if kill % 3 == 0:  # an edit, whose build the kill may interrupt
             more = f", max(id) AS last_{kill}"
             (folder / "definitions" / "clicks.sql").write_text(STREAM + VIEWS.format(more=more))
             plan = server.http.post(f"{server.url}/v1/apply", json={}).json()
@@ -158,7 +158,7 @@ def test_java_killed_at_random_moments(tmp_path: Path, capsys: pytest.CaptureFix
         sys.stdout.write(line if KILLS > 2 else "")
 
 
-def test_a_view_that_ends_java_is_stalled_alone_and_others_go_on(tmp_path: Path) -> None:
+def test_a_view_that_ends_java_is_stalled_alone_and_others_continue(tmp_path: Path) -> None:
     folder = workspace(tmp_path, {"clicks.sql": STREAM + VIEWS.format(more="") + ENDS_JAVA.format(width=1000)})
     server = UpServer(folder).wait_until_ready()
     server.post("clicks", [click(n, "ann") for n in range(50)], "a")

@@ -26,8 +26,8 @@ from .tally import Tally
 
 IN_JOURNAL = ("journal.before_write", "journal.before_fsync", "journal.after_fsync")
 IN_STORE = ("store.before_merge", "store.before_commit", "store.after_commit")
-A_DAY_LATER = "upkeep.before_reclaim"  # no server of a test lives so long; tests/unit/lake/test_upkeep.py kills there
-# Else tests without Spark have to do: those below, of a version's life, of edits, of upkeep and of replays.
+A_DAY_LATER = "upkeep.before_reclaim"  # no server of a test runs that long; tests/unit/lake/test_upkeep.py kills there
+# Otherwise tests without Spark cover them: those below, of a version's life, of edits, of upkeep and of replays.
 ONLY_WITH_MANY = (
     "journal.before_write",
     "journal.before_fsync",
@@ -57,7 +57,7 @@ def points_of(seed: int) -> list[str]:
     return points
 
 
-@pytest.mark.timeout(3600)  # some five minutes for all points, three times as long where much else runs
+@pytest.mark.timeout(3600)  # some five minutes for all points, three times as long on a busy machine
 @pytest.mark.parametrize("seed", SEEDS)
 def test_servers_killed_at_every_point(java: Java, tmp_path: Path, tally: Tally, seed: int) -> None:
     """Each dies at one point; the next finds what it left, and must be right before it dies at another."""

@@ -55,7 +55,7 @@ class Life:
         (self.folder / "definitions" / "all.sql").write_text(text)
 
     def post(self, server: UpServer, count: int) -> None:
-        """Send so many more events, in requests that are repeated until they are acknowledged."""
+        """Send this many more events, in requests that are repeated until they are acknowledged."""
         while count > 0 and self.coming:
             events = self.coming[: self.chance.randint(1, 40)]
             body = b"\n".join(to_json(event, self.chance) for event in events)
@@ -71,7 +71,7 @@ class Life:
             count -= len(events)
 
     def meddle(self, connection: Connection) -> None:
-        """Edit some views and move the horizon of others, whatever is under way."""
+        """Edit some views and move the horizon of others, whatever is running."""
         for name in self.chance.sample(VIEWS, 6):
             self.shapes[name].append(edit_shape(self.chance, self.shapes[name][-1]))
         self.define()
@@ -81,7 +81,7 @@ class Life:
                 connection.refresh(name, full=self.chance.random() < 0.2)
 
     def check(self, connection: Connection, name: str, shapes: list[Shape]) -> None:
-        """What a view says is right by one of these definitions."""
+        """The answer of a view is right by one of these definitions."""
         answer = connection.ask(name, limit=HIGHEST_LIMIT)
         assert answer.next_cursor is None
         columns = {column for column, _ in answer.columns} - {"window_start", "window_end", "settled"}

@@ -1,4 +1,4 @@
-"""Dead letters, a stream that is loosened while it runs, replays, a kill behind the commit: each event once."""
+"""Dead letters, a stream that is loosened while it runs, replays, a kill after the commit: each event once."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def numbers(server: UpServer) -> tuple[int, int]:
 
 
 def wait_for_views(server: UpServer) -> None:
-    """Until both answer from every commit, by the newest definitions."""
+    """Wait until both answer from every commit, with the newest definitions."""
 
     def all_there() -> bool:
         views = server.get("/v1/views")["views"]
@@ -73,7 +73,7 @@ def wait_for_views(server: UpServer) -> None:
 
 
 def check(server: UpServer, events: list[dict[str, Any]]) -> None:
-    """The views say what these events say."""
+    """The views have the right answers for these events."""
     wait_for_views(server)
     counts, weights = Counter[Any](), Counter[Any]()
     for event in events:

@@ -44,7 +44,7 @@ def read_only(small_disk: Callable[[int], Path]) -> Iterator[Callable[[Path], No
 
 
 def error_of(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """What a command that must fail says; without a trace."""
+    """The error of a command that must fail; without a stack trace."""
     assert run(arguments) == 1
     error = capsys.readouterr().err
     assert error.startswith("error: ")

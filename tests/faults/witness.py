@@ -1,4 +1,4 @@
-"""Asks a server that will die for the same view again and again: no answer may fail, and each must be true."""
+"""Queries a view of a server that will die again and again: no query may fail, and each answer must be right."""
 
 from __future__ import annotations
 
@@ -71,5 +71,5 @@ class Witness:
 
 
 def total_of(rows: list[dict[str, Any]]) -> Total:
-    """What the view `total` says."""
+    """The answer of the view `total`."""
     return (rows[0]["n"], rows[0]["ids"], rows[0]["last"]) if rows and rows[0]["n"] else (0, 0, 0)

@@ -1,4 +1,4 @@
-"""One real server for all tests over the shared data; they are skipped where that is not there."""
+"""One real server for all tests over the shared data; they are skipped if it does not exist."""
 
 from __future__ import annotations
 

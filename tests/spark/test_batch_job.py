@@ -1,4 +1,4 @@
-"""The batch layer's Spark job gives what the events say, each group once, however it is cut into tasks."""
+"""The batch layer's Spark job computes each group once, however it is divided into tasks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_partials_of_a_long_range(spark: Any, tmp_path: Path) -> None:
     for events in (1_000, 500_000, 100_000):
         history.extend(table, events)
     version = Version(VIEW, 1, "", 60_000, "building")
-    files = table.files(0, 3)  # more than asked for: a file may hold commits that are not
+    files = table.files(0, 3)  # more than needed: a file may hold other commits
     paths = BatchJob(lambda: spark).write(table.folder, history.VISITS, version, files, (1, 3), tmp_path / "slice")
     lake = [str(table.folder / file.path) for file in files]
     with duckdb.connect() as connection:

@@ -116,7 +116,7 @@ def test_a_long_event_is_shown_in_part() -> None:
 def test_a_stack_overflow_stalls_its_view_alone_and_names_the_event(
     spark: Any, bench: Bench, suspects: Suspects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Patterns do not run in Java any more: this one is given to Spark as it is.
+    # Patterns no longer run in Java: this one is passed to Spark unchanged.
     monkeypatch.setattr(partials, "spark_face", lambda stream, view: SparkFace(view, ()))
     position = fill(bench, LONG)
     for name, condition in (("bad", OVERFLOW), ("good", "s = 'ab'")):
@@ -149,11 +149,11 @@ def test_a_view_that_ends_java_is_quarantined_and_its_event_is_named(
     for _ in range(2):  # two layers may have computed it at the same moment
         suspects.java_ended(spark, bench.stream, version, (0, 3))
     assert version in suspects  # computed alone next
-    assert version_of(bench).stalled is None  # nobody is blamed for one end
+    assert version_of(bench).stalled is None  # one crash is not attributed to a view
     suspects.java_ended(spark.newSession(), bench.stream, version, (0, 3))
     assert version_of(bench).quarantined
     assert "other views continue" in (version_of(bench).stalled or "")
-    assert not bench.speed.run_once()  # it is not computed any more
+    assert not bench.speed.run_once()  # it is no longer computed
     wait_until(
         lambda: f"the event at position {position} (commit 1)" in (version_of(bench).stalled or ""),
         180,

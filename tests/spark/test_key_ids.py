@@ -24,7 +24,7 @@ DAYS = [date(1000, 1, 1), date(1582, 10, 4), date(1970, 1, 1), date(2026, 2, 28)
 
 
 def rows() -> list[tuple[Any, ...]]:
-    """Each value beside NULL and beside others."""
+    """Each value together with NULL and with others."""
     some = ("a", True, 1, 1, date(2026, 1, 1))
     rows = [(None,) * 5, some]
     for at, values in enumerate((TEXTS, [True, False], INTS, BIGINTS, DAYS)):

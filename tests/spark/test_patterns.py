@@ -24,7 +24,7 @@ TEXTS = [
     "line\nnext", "line\n", "carriage\r", "ünïcode straße", "😀a😀b", "GET /a/b?c=1 HTTP/1.1", "K", "a b  c", "É",
     "aaa", None,
 ]  # fmt: skip
-# What RE2 and Python's own engine understand in the same way, once Python is told to keep to ASCII.
+# Patterns with the same meaning in RE2 and in Python with re.ASCII.
 PATTERNS = [
     "^(a|b)*$", r"([a-z0-9-]+\.)+[a-z]{2,}", r'"(?:[^"\\]|\\.)*"', r"(\w+)=(\d+)", r"\[([^\]]+)\]", r"^(\S+) (\S+)",
     r"(\s+)", "(.)(.)", "(?s)^(.*)$", "a|ab|abc", r"(?i)get|k", "[^a-z]+", r"(\d{1,3})", "(a+)+", r"\b\w",
@@ -89,7 +89,7 @@ def test_views_computed_fields_and_python_agree(spark):
 
 @pytest.mark.parametrize("length", [12_000, 2_000_000])
 def test_no_length_of_text_overflows_a_stack(spark, length):
-    """By Java's own engine the first of these needs some 500 bytes of stack for each character."""
+    """With Java's own engine the first of these needs some 500 bytes of stack for each character."""
     texts: list[str | None] = ["ab" * (length // 2), "ab" * (length // 2) + "c", None]
     patterns = ["^(a|b)*$", "^(a|b|ab)*?$", "^(a+b+)+$", "(a|b)*c", "^(?:[^c]|cc)*$"]
     conditions = [parse_expression(f"s RLIKE {escape(pattern)}", {"s": STRING}) for pattern in patterns]

@@ -81,7 +81,7 @@ def test_spark_types_are_those_that_the_store_expects(spark: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, datetime):  # Spark gives UTC without saying so
+    if isinstance(value, datetime):  # Spark returns UTC without a time zone
         return value.replace(tzinfo=UTC)
     if isinstance(value, Row):
         return {name: _plain(part) for name, part in value.asDict().items()}

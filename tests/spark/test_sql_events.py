@@ -1,4 +1,4 @@
-"""`headrace sql --events`: a SELECT by Spark over what the lake has, and what it is told that is none."""
+"""`headrace sql --events`: a SELECT with Spark over the events of the lake, and the errors for other statements."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CHANGES = [
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """Two commits of three visits and a dead letter; a stream without any event; one that got a field meanwhile."""
+    """Two commits of three visits and a dead letter; a stream without any event; one to which a field was added."""
     folder = tmp_path_factory.mktemp("events") / "shop"
     assert run(["init", str(folder)]) == 0
     (folder / "definitions" / "shop.sql").write_text(STREAMS)
@@ -83,7 +83,7 @@ def ask(workspace: Workspace, spark: Any) -> Iterator[Any]:
             spark.catalog.dropTempView(table)
 
 
-def test_events_are_rows_with_what_is_known_of_them(ask: Any) -> None:
+def test_events_are_rows_with_reserved_columns(ask: Any) -> None:
     answer = ask("SELECT * FROM Visits ORDER BY _position")
     assert [row["page"] for row in answer.rows()] == ["/home", "/cart", "/home"]
     first = answer.rows()[0]
@@ -94,7 +94,7 @@ def test_events_are_rows_with_what_is_known_of_them(ask: Any) -> None:
     assert (answer.commits, answer.freshness_ms, answer.truncated) == ({"visits": 2}, 0, False)
 
 
-def test_a_field_that_came_later_is_read_from_older_events_too(ask: Any) -> None:
+def test_an_added_field_is_read_from_older_events_too(ask: Any) -> None:
     rows = ask("SELECT country, n, _commit FROM grown ORDER BY n").rows()
     assert [tuple(row.values()) for row in rows] == [("de", 1, 0), (None, 2, 0), ("fr", 3, 1)]
     assert ask("SELECT count(*) AS n FROM grown_dead_letters").rows() == [{"n": 1}]
@@ -124,7 +124,7 @@ def test_progress_counts_tasks(workspace: Workspace, spark: Any) -> None:
 
 
 @pytest.mark.parametrize("query", CHANGES)
-def test_only_a_select_is_taken(ask: Any, query: str) -> None:
+def test_only_a_select_is_accepted(ask: Any, query: str) -> None:
     with pytest.raises(SqlError, match="only SELECT is supported"):
         ask(query)
 

@@ -1,4 +1,4 @@
-"""Time travel: what a view said when fewer commits were in it, computed from the lake, equals what it said then."""
+"""Time travel: the answer of a view as of an earlier commit, computed from the lake, equals its answer then."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Rows = dict[tuple[Any, ...], tuple[Any, ...]]
 
 @dataclass
 class Snapshot:
-    """What a view said right after a commit."""
+    """The answer of a view right after a commit."""
 
     answer: Answer
     rows: Rows
@@ -72,7 +72,7 @@ def rows_of(store: Store, view: str) -> Rows:
 
 @pytest.fixture(scope="module")
 def log(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]:
-    """Six commits of late, null and out-of-order events; what two views said after each."""
+    """Six commits of late, null and out-of-order events; the answers of two views after each."""
     chance, folder = random.Random(8), tmp_path_factory.mktemp("past")
     bench = Bench(spark, folder, STREAM)
     shapes = (make_shape(chance, f"v{i}") for i in itertools.count())
@@ -123,7 +123,7 @@ def check(log: Log, view: str, commits: int) -> None:
             at = end
 
 
-def test_the_past_is_what_was_said_then(log: Log) -> None:
+def test_the_past_is_what_was_answered_then(log: Log) -> None:
     for view, commits in [("v0", 1), ("v0", 4), ("v1", 3), ("v1", COMMITS), ("v0", 0)]:
         check(log, view, commits)
 
@@ -154,7 +154,7 @@ def test_by_the_time_of_a_commit(log: Log) -> None:
         log.ask("v0", timestamp_as_of="2020-01-01")
 
 
-def test_pages_windows_and_what_is_kept(log: Log) -> None:
+def test_pages_windows_and_the_cache(log: Log) -> None:
     whole = log.ask("v0", version_as_of=4)
     pages, cursor = [], None
     while True:

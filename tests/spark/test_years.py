@@ -100,7 +100,7 @@ def read_time(text: str) -> datetime:
 
 
 def parse_day(value: Any, pattern: str) -> date:
-    """Spark takes a year of as many digits as there are letters, here none of them a year of ours."""
+    """Spark accepts a year of as many digits as there are letters; none of these is in the range."""
     if not isinstance(value, str):
         return value
     width = pattern.count("y")
@@ -109,7 +109,7 @@ def parse_day(value: Any, pattern: str) -> date:
     return date.fromisoformat(value)
 
 
-# For a function that is added to the table and makes a date or time, say here what it must give.
+# A function that is added to the table and returns a date or time needs its expected value here.
 PYTHON: dict[str, Callable[..., Any]] = {
     "timestamp_seconds": lambda x: EPOCH + timedelta(seconds=x),
     "timestamp_millis": lambda x: EPOCH + timedelta(milliseconds=x),
@@ -146,7 +146,7 @@ def calls() -> list[tuple[str, str, tuple[str, ...]]]:
 
 def rows() -> list[dict[str, Any]]:
     longest = max(map(len, ENDS.values()))
-    # Lengths that share no divisor, so that all pairs come.
+    # Lengths that share no divisor, so that all pairs occur.
     return [{name: ends[(i + i // len(ends)) % len(ends)] for name, ends in ENDS.items()} for i in range(longest * 8)]
 
 
@@ -215,7 +215,7 @@ def ask(events: Any, folder: Any, stream: Any, view: Any) -> tuple[list[dict[str
 
 
 def check_answers(events: Any, tmp_path: Any, expressions: list[str], target: Callable[[int, dict[str, Any]], Any]):
-    """A view answers one row for each distinct tuple of values, and every value of it is that of Python."""
+    """A view has one row for each distinct tuple of values, and all its values equal those of Python."""
     stream, views = stream_and_views(expressions)
     for number, (view, some) in enumerate(zip(views, chunks(expressions), strict=True)):
         (tmp_path / str(number)).mkdir()

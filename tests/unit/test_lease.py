@@ -1,4 +1,4 @@
-"""The lease: one holder, whatever becomes of its file or the clock; fences that only rise."""
+"""The lease: one holder, whatever happens to its file or the clock; fences that only rise."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_clock_that_is_set_neither_ends_a_lease_nor_keeps_it(file: Path, lease
     assert replace(holder, beat=holder.beat + jump_s).is_alive()
     assert not replace(holder, beat_s=holder.beat_s - 3).is_alive()
     assert not replace(holder, boot="another", beat=holder.beat + jump_s).is_alive()
-    assert replace(holder, boot="another").is_alive()  # of another machine: its wall clock has to do
+    assert replace(holder, boot="another").is_alive()  # of another machine: only its wall clock is known
 
 
 def test_a_full_disk_does_not_end_a_lease(small_disk: Callable[[int], Path]) -> None:

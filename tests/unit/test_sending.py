@@ -35,14 +35,14 @@ TEXT = "CREATE STREAM s (value STRING) FORMAT TEXT"
 
 
 class Receiver:
-    """The door and the journal of a stream, behind a line that can be cut before or behind a piece."""
+    """The ingest and the journal of a stream, over a connection that can be cut before or after a piece."""
 
     def __init__(self, folder: Path, declared: str = STREAM) -> None:
         self.folder = folder
         self.stream: Stream = parse(declared).streams["s"]
         self.fence = 0
-        self.cut_at: int | None = None  # the piece that no reply comes for
-        self.arrives = False  # it is kept all the same
+        self.cut_at: int | None = None  # the piece without a reply
+        self.arrives = False  # it is stored nevertheless
         self.most = 1 << 20
         self.open()
 

@@ -114,13 +114,13 @@ def test_large_tables_go_in_pieces_and_rows_keep_their_numbers() -> None:
         send_table(pa.Table.from_pylist(rows), Received(most=5), None, **sizes)
 
 
-def test_who_fails_says_what_was_sent() -> None:
+def test_an_error_says_what_was_sent() -> None:
     sizes = {"rows": 10, "piece_bytes": 1}
     with pytest.raises(UnavailableError, match="gone; 20 rows before it were sent and stored"):
         send_table(pa.table({"n": range(100)}), Received(fails_at=2), None, **sizes)
 
 
-def test_what_is_no_table_or_cannot_be_one() -> None:
+def test_values_that_are_not_tables() -> None:
     assert as_table([{"n": 1}]) is None
     assert as_table({"n": 1}) is None
     with pytest.raises(IngestError, match=r"the DataFrame cannot be sent; found .*; expected columns with values"):

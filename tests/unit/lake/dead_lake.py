@@ -29,7 +29,7 @@ def stream_of(sql: str) -> Stream:
 
 
 class DeadLake:
-    """Lines in, commits made when the test says so."""
+    """Accepts lines; the test decides when they are committed."""
 
     def __init__(
         self, folder: Path, stream: Stream, *, fence: int = 0, lake: Path | None = None, journal: Path | None = None
@@ -54,13 +54,13 @@ class DeadLake:
         return self.ingest.take(b"\n".join(lines), layout=Layout(self.format), key=None, keep_bad=keep_bad).result()
 
     def redefine(self, stream: Stream) -> None:
-        """Go on by a changed definition, as a pipeline does."""
+        """Continue with a changed definition, as a pipeline does."""
         self.table.redefine(stream, self.ingest.redefine(strictest(self.stream, stream)))
         self.ingest.redefine(stream)
         self.stream = stream
 
     def commit(self) -> None:
-        """All that waits in the journal becomes one commit."""
+        """Make one commit of all that the journal holds."""
         at, end = self.table.state, self.journal.end
         work = Work(
             self.stream,

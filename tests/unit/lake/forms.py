@@ -1,4 +1,4 @@
-"""The tables of docs/parsing.md and what each parser says of a line; run as a module, it prints the first table."""
+"""The tables of docs/parsing.md and each parser's result for a line; run as a module, it prints the first table."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def line(form: str) -> bytes:
 
 
 def fast(stream: Stream, frame: bytes) -> dict[str, Any] | None:
-    """The fast parser's values; None where it says nothing."""
+    """The fast parser's values; None where it has no result."""
     table = parsers(stream)[0].read(frame_lines(frame))
     return None if table is None else comparable(table.to_pylist()[0])
 
@@ -92,7 +92,7 @@ def comparable(value: Any) -> Any:
 
 
 def cell(stream: Stream, form: str) -> str:
-    """What the table says of a form."""
+    """The cell of the table for a form."""
     outcome = second(stream, line(form))
     if isinstance(outcome, str):
         return REFUSED

@@ -1,4 +1,4 @@
-"""Dead letters read again without Spark, by definitions of the same stream that are looser and looser."""
+"""Dead letters read again without Spark, with looser and looser definitions of the same stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A field that is added to a stream: events that came before are kept, and read as if it had been there all along."""
+"""A field that is added to a stream: earlier events are kept, and read as if the field had always existed."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_events_that_wait_in_the_journal_are_not_refused_for_it(lake: DeadLake) 
     assert [name for name, _ in lake.table.since] == ["country", "twice", "n"]
 
 
-def test_older_files_are_read_from_the_events_as_they_came_also_when_compacted(lake: DeadLake) -> None:
+def test_older_files_are_filled_from_the_stored_events_also_when_compacted(lake: DeadLake) -> None:
     for stream in (OLD, NEW, NEWER):
         if stream is not OLD:
             lake.redefine(stream)
@@ -109,13 +109,13 @@ def test_older_files_are_read_from_the_events_as_they_came_also_when_compacted(l
     while Compaction(lake.table, gather=2).run_once():
         pass
     shapes = [shape_of(str(lake.table.folder / file.path)) for file in lake.table.files(0, 9)]
-    assert [sum(shape.groups) for shape in shapes] == [3, 1, 1]  # a NULL is never written for what nobody looked at
+    assert [sum(shape.groups) for shape in shapes] == [3, 1, 1]  # NULL is never written for a field that was not parsed
     assert [{"country", "n"} & shape.names for shape in shapes] == [set(), {"country"}, {"country", "n"}]
     assert fields_of(lake, "country", "id", "twice", "n") == expected
 
 
 def test_a_start_finishes_a_change_that_a_kill_left(lake: DeadLake) -> None:
-    """The catalog has the new definition, the lake not yet: what the journal holds was judged by the old one."""
+    """The catalog has the new definition, the lake does not yet: the journal's events were judged by the old one."""
     lake.add(EVENTS[1])
     lake.post(EVENTS[1])
     again = LakeTable(lake.table.folder, NEW, fence=1)
@@ -132,7 +132,7 @@ def test_a_start_finishes_a_change_that_a_kill_left(lake: DeadLake) -> None:
     assert LakeTable(lake.table.folder, NEW, fence=None).since == again.since
 
 
-def test_dead_letters_that_came_before_are_not_held_back_by_it(lake: DeadLake, tmp_path: Path) -> None:
+def test_earlier_dead_letters_are_not_refused_for_it(lake: DeadLake, tmp_path: Path) -> None:
     lake.add(b'{"country":5,"n":1}', b'{"country":"de"}')
     lake.redefine(NEWER)
     lake.add(b'{"country":5,"id":1}')
@@ -174,7 +174,7 @@ def test_the_new_definition_applies_from_a_known_position(lake: DeadLake) -> Non
     assert position == lake.journal.end
 
 
-def test_events_as_they_came_are_lines_again() -> None:
+def test_stored_events_are_framed_again() -> None:
     values = pa.array([b"{}", b'{\n"a":\r1}', b'{"b":2}', b'{"c":3}'], pa.binary())
     assert list(frame_values(JSON, values)) == [b"{}", b'{ "a": 1}', b'{"b":2}', b'{"c":3}']
     assert list(frame_values(JSON, values.slice(2))) == [b'{"b":2}', b'{"c":3}']

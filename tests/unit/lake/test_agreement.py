@@ -86,7 +86,7 @@ def test_the_parsers_agree(name: str) -> None:
         accepted += not isinstance(verdict, str)
         silent += not isinstance(verdict, str) and fast_verdict is None
         assert fast_verdict is None or fast_verdict == verdict, line
-    # The test would be idle if most frames were refused, or the fast parser were seldom sure.
+    # The test would be pointless if most frames were refused, or the fast parser rarely had a result.
     assert 0.3 < accepted / len(lines) < 0.9
     assert silent < accepted * 0.1 or name == "deep maps"
 

@@ -25,7 +25,7 @@ from .lake_rows import STREAM, expected, read, rows_of, small_lake
 
 
 def compact_all(table: LakeTable, **options: Any) -> int:
-    """How many times a group was made one."""
+    """How many groups were compacted."""
     compaction, count = Compaction(table, **options), 0
     while compaction.run_once():
         count += 1
@@ -76,7 +76,7 @@ def test_any_order_of_appends_compactions_and_readers(tmp_path: Path, seed: int)
     assert table.rows() == 5 * table.state.next_commit
 
 
-def test_a_row_is_written_again_a_few_times_only(tmp_path: Path) -> None:
+def test_a_row_is_rewritten_only_a_few_times(tmp_path: Path) -> None:
     table, rows = small_lake(tmp_path, 0), 0
     compaction = Compaction(table, gather=4)
     for number in range(1, 129):
@@ -124,7 +124,7 @@ def test_a_file_that_cannot_be_read_changes_nothing(tmp_path: Path) -> None:
     assert len(list((tmp_path / "_dead=false").iterdir())) == 9
 
 
-def test_rows_that_got_lost_on_the_way_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_rows_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file that was written is read back: here the writer drops a row."""
     table = small_lake(tmp_path, 9)
     whole = compact.LakeFileWriter.write
@@ -141,7 +141,7 @@ def test_it_stops_half_way_and_leaves_nothing(tmp_path: Path) -> None:
     assert rows_of(table) == expected((0, 9))
 
 
-def test_who_was_taken_over_compacts_nothing(tmp_path: Path) -> None:
+def test_a_process_that_was_taken_over_compacts_nothing(tmp_path: Path) -> None:
     old = small_lake(tmp_path, 9)
     new = LakeTable(tmp_path, STREAM, fence=2)
     assert compact_all(new) == 1
@@ -150,7 +150,7 @@ def test_who_was_taken_over_compacts_nothing(tmp_path: Path) -> None:
     assert rows_of(LakeTable(tmp_path, STREAM, fence=None)) == expected((0, 9))
 
 
-def test_a_rewrite_that_lies_about_its_rows_is_refused(tmp_path: Path) -> None:
+def test_a_rewrite_with_wrong_row_counts_is_refused(tmp_path: Path) -> None:
     table = small_lake(tmp_path, 9)
     compaction = Compaction(table)
     files = table.files(0, 9)

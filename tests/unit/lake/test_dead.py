@@ -43,7 +43,7 @@ def test_pages_from_the_newest(lake: DeadLake) -> None:
     ]  # fmt: skip
     newest = lake.dead.page(1)["dead_letters"][0]
     assert not newest["whole"]
-    assert newest["value"] == '{"id":"' + "ä" * ((SHOWN_BYTES - 7) // 2)  # half a character is left out
+    assert newest["value"] == '{"id":"' + "ä" * ((SHOWN_BYTES - 7) // 2)  # half a character is omitted
     assert newest["bytes"] == 7 + 2 * SHOWN_BYTES + 2
     assert newest["base64"] is None
 

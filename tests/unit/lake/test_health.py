@@ -88,10 +88,10 @@ def test_a_lost_or_damaged_log_entry_is_named(lake: Path, damage: Callable[[Path
 
 def test_a_lost_newest_entry_is_a_lake_that_was_cut_back(lake: Path) -> None:
     entries(lake)[-1].unlink()
-    assert reopen(lake).state.next_commit == COMMITS - 1  # whether anything is missing, store and journal tell
+    assert reopen(lake).state.next_commit == COMMITS - 1  # store and journal show whether anything is missing
 
 
-def test_a_lake_without_its_log_is_not_made_anew(lake: Path) -> None:
+def test_a_lake_without_its_log_is_not_created_again(lake: Path) -> None:
     shutil.rmtree(lake / "_delta_log")
     for fence in (None, 2):
         with pytest.raises(CorruptionError, match=r"'.*_delta_log' is gone or empty; nothing was changed"):
@@ -146,7 +146,7 @@ def test_a_flipped_bit_never_gives_another_value(lake: Path) -> None:
     assert harmless < len(whole) / 100  # bits that nothing depends on
 
 
-def test_a_full_disk_commits_nothing_and_goes_on(small_disk: Callable[[int], Path]) -> None:
+def test_a_full_disk_commits_nothing_and_the_next_commit_succeeds(small_disk: Callable[[int], Path]) -> None:
     disk = small_disk(1 << 20)
     table = LakeTable(disk / "s", STREAM, fence=1)
     for commit in range(3):

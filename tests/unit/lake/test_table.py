@@ -1,4 +1,4 @@
-"""A lake commit is compare-and-set: who is late, or fenced, writes nothing."""
+"""A lake commit is compare-and-set: a stale or fenced process writes nothing."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def in_table(table: LakeTable) -> set[str]:
     "point",
     ["compact.before_commit", "compact.after_commit:2", "upkeep.before_delete:3", "upkeep.before_reclaim:2"],
 )
-def test_killed_anywhere_it_goes_on(tmp_path: Path, point: str) -> None:
+def test_it_continues_after_a_kill_at_any_point(tmp_path: Path, point: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", CHILD, str(tmp_path)],
         env={**os.environ, VARIABLE: point},
@@ -121,7 +121,7 @@ def test_files_of_failed_attempts_are_deleted_when_no_process_can_commit_them(tm
     assert rows_of(table) == expected((0, 2))
 
 
-def test_who_was_taken_over_deletes_nothing(tmp_path: Path) -> None:
+def test_a_process_that_was_taken_over_deletes_nothing(tmp_path: Path) -> None:
     old = small_lake(tmp_path / "lake", 2)
     new = LakeTable(tmp_path / "lake", STREAM, fence=2)
     add_commit(new, STREAM, 5)
@@ -147,7 +147,7 @@ def test_the_journal_deletes_what_is_in_the_lake_and_needed_by_no_key(tmp_path: 
         tmp_path / "j", fence=1, segment_bytes=1, clock_us=lambda: clock[0], monotonic_s=lambda: clock[0] / 1e6
     )
     ends = [journal.submit(b"x" * 30, 1, [], key=f"k{n}").result().end.offset() for n in range(4)]
-    assert journal.reclaim(journal.end) == 0  # a retry may still come
+    assert journal.reclaim(journal.end) == 0  # a retry may still arrive
     clock[0] += WINDOW_US + 2
     assert journal.reclaim(Position.at(ends[1] - 1)) == ends[0]
     assert (journal.start, journal.recall("k0")) == (Position.at(ends[0]), None)

@@ -1,4 +1,4 @@
-"""Journals with a clock of the test's, and the lines that a journal holds."""
+"""Journals with a clock that tests set, and the lines of a journal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LINE = b'{"a":1}\n'
 
 
 class Clock:
-    """A wall clock that can be set, and the monotonic one beside it."""
+    """A wall clock that can be set, and a monotonic one."""
 
     def __init__(self) -> None:
         self.wall_us, self.passed_us = 10**15, 0
