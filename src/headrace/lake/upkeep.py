@@ -15,8 +15,8 @@ from headrace.lake.compact import TARGET_BYTES, Compaction
 from headrace.lake.table import DATA, LakeTable
 from headrace.transport.base import Transport
 
-GRACE_S = 3600.0  # a file that left the table stays so long, for readers in other processes
-ATTEMPT_S = 60.0  # a file of a failed attempt stays so long: a task of it may still run
+GRACE_S = 3600.0  # a file that left the table stays this long, for readers in other processes
+ATTEMPT_S = 60.0  # a file of a failed attempt stays this long: a task of it may still run
 
 
 class Upkeep:

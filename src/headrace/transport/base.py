@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from headrace.transport.position import Position, Range
 
-if TYPE_CHECKING:  # loaded where events are read; commands that only look at positions do without
+if TYPE_CHECKING:  # commands that only look at positions do not load them
     import numpy as np
     import numpy.typing as npt
 
@@ -91,7 +91,7 @@ class Transport(Protocol):
 
     name: str  # `NAME:PARTITION` identifies the offset of a partition in the lake's log, so it is never changed
 
-    # Called by the door of the stream (`ingest/door.py`), for each request
+    # Called by `ingest/door.py`, for each request
 
     @property
     def end(self) -> Position:
@@ -123,7 +123,7 @@ class Transport(Protocol):
     def recall(self, key: str) -> Receipt | None:
         """The receipt of an earlier request with this idempotency key, if it arrived within a day."""
 
-    # Called by the server (`server/pipeline.py`)
+    # Called by `server/pipeline.py`
 
     @property
     def reader(self) -> Reader:
@@ -149,7 +149,7 @@ class Transport(Protocol):
     def close(self) -> None:
         """Make the queued requests durable, then stop."""
 
-    # Called by the upkeep of the lake (`lake/upkeep.py`), periodically
+    # Called by `lake/upkeep.py`, periodically
 
     def reclaim(self, lake_end: Position) -> int:
         """Delete what is no longer needed; returns how many bytes.
