@@ -50,7 +50,7 @@ class FileIndex:
         self._readers += Counter()  # drops counts of zero
 
     def doom(self, paths: Iterable[str]) -> list[str]:
-        """Those of these paths that are not in the table and have no reader: they count as being deleted until `forget`."""
+        """Those of these paths that are not in the table and have no reader: doomed until `forget`."""
         doomed = [path for path in paths if path not in self._files and not self._readers[path]]
         self._doomed.update(doomed)
         return doomed
