@@ -269,8 +269,8 @@ from tests.contracts.test_transport import read
 from headrace.transport.position import START
 folder = Path(sys.argv[1])
 reader = pickle.loads((folder / "reader").read_bytes())
-found = read(reader, reader.ranges(START, reader.end(), target_bytes=1))
-(folder / "found").write_bytes(pickle.dumps((reader.end(), found)))
+events = read(reader, reader.ranges(START, reader.end(), target_bytes=1))
+(folder / "events").write_bytes(pickle.dumps((reader.end(), events)))
 """
 
 
@@ -280,7 +280,7 @@ def test_a_fresh_process_reads_the_same(place: Place, tmp_path: Path, run_python
         post(transport, number, number + 10)
     (tmp_path / "reader").write_bytes(pickle.dumps(transport.reader))
     run_python(READ, str(tmp_path))
-    assert pickle.loads((tmp_path / "found").read_bytes()) == (transport.end, read_all(transport))
+    assert pickle.loads((tmp_path / "events").read_bytes()) == (transport.end, read_all(transport))
 
 
 # Freshness and upkeep

@@ -301,7 +301,7 @@ COMPUTED = [
     "CAST(price AS DOUBLE)", "CAST(price AS STRING)", "CAST(price AS DECIMAL(10,1))", "CAST(yes AS INT)", "CAST(yes AS STRING)",
     "CAST(day AS STRING)", "CAST(day AS TIMESTAMP)", "CAST(time AS STRING)", "CAST(time AS DATE)",
 ]  # fmt: skip
-# Known to differ, and said in docs/definitions.md: overflow is NULL, 'ß' in capitals, dates such as '2024' are NULL.
+# Known differences, documented in docs/definitions.md: overflow is NULL, 'ß' in capitals, dates such as '2024' are NULL.
 
 
 def computed_expression(text: str) -> Expression:
