@@ -18,7 +18,7 @@ from .warm import Java
 
 os.environ.setdefault("HEADRACE_SPARK_JAVA_OPTIONS", OPTIONS)  # of servers that tests start
 
-# Whoever starts tests in the background has them ignore Ctrl-C, and all that they start: some send it.
+# Tests that are started in the background ignore Ctrl-C, as do their processes; some tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # `make test` tries the same examples each time, so that it fails only when the code changes;

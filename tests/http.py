@@ -1,4 +1,4 @@
-"""HTTP as tests speak it: past any proxy, and patient, since a busy machine may take its time over one reply."""
+"""HTTP for tests: without proxies, and with long timeouts, since a busy machine may be slow."""
 
 from __future__ import annotations
 

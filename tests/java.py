@@ -18,7 +18,7 @@ OPTIONS = f"{QUICK} -XX:SharedArchiveFile={ARCHIVE} -Xlog:cds=off -Xlog:cds+dyna
 
 
 def end_java(gateway: Any) -> None:
-    """Let the Java behind a gateway end by itself: its standard input is what it lives by."""
+    """Let the Java behind a gateway end by itself: it runs while its standard input is open."""
     java = gateway.proc
     gateway.shutdown()
     java.stdin.close()
@@ -26,7 +26,7 @@ def end_java(gateway: Any) -> None:
 
 
 def make_archive() -> None:
-    """Let a Spark do a little of all that tests do, and keep what it has loaded."""
+    """Run a little of all that tests do with Spark, and archive the classes that it has loaded."""
     from pyspark import SparkContext
 
     from headrace.spark.session import build_session, warm_up
@@ -39,8 +39,8 @@ def make_archive() -> None:
         warm_up(spark)
         query = spark.readStream.format("rate").load().writeStream.format("noop").start()
         events = spark.range(100).selectExpr("id % 3 AS key", "timestamp_millis(id) AS at", "md5(string(id)) AS text")
-        grouped = events.where("text > '1'").groupBy("key", "at").agg({"text": "max", "key": "sum", "*": "count"})
-        grouped.write.parquet(str(folder / "grouped"))
+        groups = events.where("text > '1'").groupBy("key", "at").agg({"text": "max", "key": "sum", "*": "count"})
+        groups.write.parquet(str(folder / "grouped"))
         assert spark.read.parquet(str(folder / "grouped")).orderBy("key").toArrow().num_rows
         query.stop()
         spark.stop()

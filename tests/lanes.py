@@ -46,7 +46,7 @@ SAY_EVERY_S = 30.0
 
 @dataclass
 class Part:
-    """Some tests that one process runs, and what became of it."""
+    """Some tests that one process runs, and its result."""
 
     name: str
     paths: tuple[str, ...]
@@ -85,7 +85,7 @@ def make_parts() -> list[Part]:
 
 
 class Lanes:
-    """Runs parts, so many at a time."""
+    """Runs parts, several at a time."""
 
     def __init__(self, parts: list[Part], arguments: list[str]) -> None:
         self.waiting = list(parts)
@@ -113,7 +113,7 @@ class Lanes:
         command += ["-p", "no:cacheprovider", f"--basetemp={self.folder / part.stem}"]
         command += [f"--junitxml={self._report(part)}", f"--color={'yes' if self.live else 'no'}", *self.arguments]
         with self._output(part).open("wb") as out:
-            # A session of its own: whoever interrupts us interrupts each part once, and it ends its servers.
+            # A separate session: an interrupt reaches each part once, and it ends its servers.
             part.process = subprocess.Popen(
                 command, cwd=ROOT.parent, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
             )
@@ -142,8 +142,8 @@ class Lanes:
         say(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}" if self.live else f"{line}\n")
 
     def _reached(self, part: Part) -> str:
-        found = re.findall(rb"\[ *(\d+%)\]", self._output(part).read_bytes())
-        return found[-1].decode() if found else "..."
+        percentages = re.findall(rb"\[ *(\d+%)\]", self._output(part).read_bytes())
+        return percentages[-1].decode() if percentages else "..."
 
     def _output(self, part: Part) -> Path:
         return self.folder / f"{part.stem}.txt"

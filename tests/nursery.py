@@ -55,7 +55,7 @@ def serve(work: dict[str, Any]) -> int:
 
 
 def make_small(slice_rows: int) -> None:
-    """Let few events go through all that many would."""
+    """Make few events take the same steps as many."""
     from headrace.lake.compact import Compaction
     from headrace.maintain.batch import Batch, Sizes
 
@@ -64,13 +64,13 @@ def make_small(slice_rows: int) -> None:
 
 
 def join_spark(scratch: Path) -> None:
-    """Go on with the context that runs in Java, or start it: the server finds it when it asks for a session."""
+    """Use the context that runs in Java, or start one: the server finds it when it builds a session."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
     from headrace.spark.session import build_session
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # as build_session says, which a later server does not come by
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # as build_session does, which later servers do not call
     gateway = launch_gateway()
     module = gateway.jvm.java.lang.Class.forName("org.apache.spark.SparkContext$").getField("MODULE$").get(None)
     active = module.getActive()
@@ -87,7 +87,7 @@ def tell(*words: object) -> None:
 
 
 def watch() -> None:
-    """Fork on demand, and tell who ended, until the input ends: whoever still lives then dies."""
+    """Fork on demand and report children that end, until the input ends; then kill the others."""
     waiting, children = b"", set[int]()
     while True:
         if select.select([0], [], [], PAUSE_S)[0]:

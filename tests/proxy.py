@@ -1,4 +1,4 @@
-"""A line to a server that can be stopped after so many bytes, let go on, or cut."""
+"""A connection to a server that can be paused after some bytes, resumed, or cut."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Proxy:
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        self._target = ("127.0.0.1", 9)  # where nobody listens
+        self._target = ("127.0.0.1", 9)  # where nothing listens
         self._is_cut = False
         self._sockets: set[socket.socket] = set()
         self._changed = threading.Condition()
-        self._passed = 0  # bytes from the client since `hold_after`
+        self._passed_bytes = 0  # bytes from the client since `hold_after`
         self._limit: int | None = None
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -32,22 +32,22 @@ class Proxy:
         self._target, self._is_cut = (parts.hostname, parts.port), False
 
     def hold_after(self, size: int) -> None:
-        """Stop passing anything on when the client has sent so many more bytes."""
+        """Stop forwarding when the client has sent this many more bytes."""
         with self._changed:
-            self._passed, self._limit = 0, size
+            self._passed_bytes, self._limit = 0, size
 
     @property
     def holds(self) -> bool:
-        return self._limit is not None and self._passed >= self._limit
+        return self._limit is not None and self._passed_bytes >= self._limit
 
     def release(self) -> None:
-        """Pass everything on again."""
+        """Forward everything again."""
         with self._changed:
             self._limit = None
             self._changed.notify_all()
 
     def cut(self) -> None:
-        """End all connections, and let nobody in until it is mended or leads elsewhere."""
+        """End all connections, and refuse new ones until `mend` or another target."""
         self._is_cut = True
         for each in list(self._sockets):
             with suppress(OSError):
@@ -82,11 +82,11 @@ class Proxy:
         with suppress(OSError):
             while block := source.recv(BLOCK):
                 with self._changed:
-                    self._passed += len(block) if counts else 0
+                    self._passed_bytes += len(block) if counts else 0
                     self._changed.wait_for(lambda: not self.holds)
                 sink.sendall(block)
         for each in (source, sink):
             self._sockets.discard(each)
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
-            each.close()  # who is still sending is told so
+            each.close()  # a sender gets an error

@@ -1,4 +1,4 @@
-"""A real `headrace up` for tests: started, killed, paused, and asked over HTTP."""
+"""A real `headrace up` for tests: started, killed, paused, and queried over HTTP."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COMMAND = [sys.executable, "-c", "import sys; from headrace.cli import main; sys
 class UpServer:
     """One process of the real command, on a free port."""
 
-    started: ClassVar[list[UpServer]] = []  # to be ended if a test fails in the midst
+    started: ClassVar[list[UpServer]] = []  # to be ended if a test fails
 
     def __init__(self, folder: Path, **variables: str) -> None:
         self.folder = folder
@@ -47,10 +47,10 @@ class UpServer:
         self.started.append(self)
 
     def wait_for_http(self, timeout_s: float = 90) -> UpServer:
-        """Until it takes events in; Spark may still be starting."""
+        """Wait until it accepts events; Spark may still be starting."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
-            assert self.process.poll() is None, self.said()
+            assert self.process.poll() is None, self.log_tail()
             holder = read_holder(self.folder / "data" / "lease.json")
             if holder and holder.pid == self.process.pid and holder.url:
                 self.url = holder.url
@@ -60,21 +60,21 @@ class UpServer:
                 except httpx2.HTTPError:
                     pass
             time.sleep(0.05)
-        raise AssertionError(f"not up in time: {self.said()}")
+        raise AssertionError(f"not up in time: {self.log_tail()}")
 
     def wait_until_ready(self, timeout_s: float = 120) -> UpServer:
-        """Until events flow."""
+        """Wait until events are processed."""
         self.wait_for_http(timeout_s)
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
-            assert self.process.poll() is None, self.said()
+            assert self.process.poll() is None, self.log_tail()
             if self.get("/health")["status"] == "ok":
                 return self
             time.sleep(0.05)
-        raise AssertionError(f"not ready in time: {self.said()}")
+        raise AssertionError(f"not ready in time: {self.log_tail()}")
 
     def status_of(self, stream: str) -> dict[str, Any]:
-        """What the server says of one stream."""
+        """The status of one stream."""
         return next(s for s in self.get("/v1/status")["streams"] if s["name"] == stream)
 
     def post(self, stream: str, events: list[dict[str, Any]], key: str | None) -> dict[str, Any]:
@@ -92,22 +92,22 @@ class UpServer:
         return dict(reply.json())
 
     def wait_for_token(self, token: str, timeout_s: float = 120) -> None:
-        """Until every view has it."""
+        """Wait until every view has it."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             state = self.get(f"/v1/tokens/{token}", wait="10s")
             if state["complete"]:
                 return
             assert not state["stalled"], state
-        raise AssertionError(f"token not complete in time: {self.get('/v1/status')} {self.said()}")
+        raise AssertionError(f"token not complete in time: {self.get('/v1/status')} {self.log_tail()}")
 
     def wait_for_views(self, *views: str, timeout_s: float = 120) -> None:
-        """Until these serve."""
+        """Wait until these serve."""
 
         def serve() -> bool:
             return {view["name"] for view in self.get("/v1/views")["views"] if view["version"]} >= set(views)
 
-        wait_until(serve, timeout_s, self.said)
+        wait_until(serve, timeout_s, self.log_tail)
 
     def rows(self, view: str) -> list[dict[str, Any]]:
         """All rows of a view."""
@@ -128,7 +128,7 @@ class UpServer:
 
     @classmethod
     def kill_all(cls) -> None:
-        """Whoever still runs. Connections are closed too: nobody asks any more."""
+        """Kill those that still run, and close all connections."""
         for server in cls.started:
             server.kill()
             server.http.close()
@@ -140,6 +140,6 @@ class UpServer:
             self.process.send_signal(signal.SIGTERM)
         return self.process.wait(30)
 
-    def said(self) -> str:
+    def log_tail(self) -> str:
         """The end of its log."""
         return self.log.read_text(errors="replace")[-3000:]

@@ -8,11 +8,11 @@ from typing import Any
 from headrace.server.state import BuildStatus, ViewStatus
 
 
-def view_status(**known: Any) -> ViewStatus:
-    """A view of which only this is known."""
-    return ViewStatus(**{**dict.fromkeys((field.name for field in fields(ViewStatus)), None), **known})
+def view_status(**values: Any) -> ViewStatus:
+    """A view with these values; all others are None."""
+    return ViewStatus(**{**dict.fromkeys((field.name for field in fields(ViewStatus)), None), **values})
 
 
-def build_status(**known: Any) -> BuildStatus:
-    """A build of which only this is known."""
-    return BuildStatus(**{**dict.fromkeys((field.name for field in fields(BuildStatus)), None), **known})
+def build_status(**values: Any) -> BuildStatus:
+    """A build with these values; all others are None."""
+    return BuildStatus(**{**dict.fromkeys((field.name for field in fields(BuildStatus)), None), **values})

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 
 
-def wait_until(true: Callable[[], object], timeout_s: float = 60, said: Callable[[], object] = lambda: "") -> None:
-    """Until it is true; what `said` gives explains why it never became so."""
+def wait_until(true: Callable[[], object], timeout_s: float = 60, details: Callable[[], object] = lambda: "") -> None:
+    """Wait until it is true; after a timeout, the error contains `details`."""
     deadline = time.monotonic() + timeout_s
     while not true():
-        assert time.monotonic() < deadline, f"it did not come in {timeout_s:.0f} s: {said()}"
+        assert time.monotonic() < deadline, f"it did not happen in {timeout_s:.0f} s: {details()}"
         time.sleep(0.05)

@@ -33,7 +33,7 @@ class Java:
     def __init__(self, scratch: Path) -> None:
         from pyspark.java_gateway import launch_gateway
 
-        self.worker_fault = scratch / "worker-fault"  # what Spark's workers are to do
+        self.worker_fault = scratch / "worker-fault"  # the fault of Spark's workers
         log = scratch / "java.log"
         options = f"--driver-memory 1g --driver-java-options '{OPTIONS} -XX:+UseSerialGC -Xss4m' pyspark-shell"
         with pytest.MonkeyPatch.context() as patch, log.open("wb") as out:
@@ -77,22 +77,22 @@ class Java:
         assert self._nursery.stdin is not None
         self._nursery.stdin.write(json.dumps(work).encode() + b"\n")
         self._nursery.stdin.flush()
-        while (said := self._hear())[0] != "started":
-            self._ended[int(said[1])] = int(said[2])
-        return int(said[1])
+        while (message := self._hear())[0] != "started":
+            self._ended[int(message[1])] = int(message[2])
+        return int(message[1])
 
     def code(self, child: int) -> int | None:
         """How a child ended; None while it runs."""
         while child not in self._ended and self._is_heard():
-            said = self._hear()
-            self._ended[int(said[1])] = int(said[2])
+            message = self._hear()
+            self._ended[int(message[1])] = int(message[2])
         return self._ended.get(child)
 
     def _is_heard(self) -> bool:
         return bool(select.select([self._nursery.stdout], [], [], 0)[0])
 
     def _hear(self) -> list[str]:
-        """One line, unbuffered, so that select tells the truth."""
+        """One line, unbuffered, so that select is right."""
         assert self._nursery.stdout is not None
         line = b""
         while not line.endswith(b"\n"):
@@ -112,7 +112,7 @@ class Java:
 
 
 class _Forked:
-    """A child of the nursery, with the face of a Popen."""
+    """A child of the nursery, with the interface of a Popen."""
 
     def __init__(self, java: Java, pid: int) -> None:
         self.pid = pid
@@ -143,6 +143,6 @@ class WarmServer(UpServer):
     def __init__(self, java: Java, folder: Path, **variables: str) -> None:
         self.folder = folder
         self.log = folder / f"up-{time.monotonic_ns()}.log"
-        given = {"HEADRACE_REHEARSE": "false", **java.variables, **variables}
-        self.process = _Forked(java, java.fork({"folder": str(folder), "log": str(self.log), "variables": given}))
+        settings = {"HEADRACE_REHEARSE": "false", **java.variables, **variables}
+        self.process = _Forked(java, java.fork({"folder": str(folder), "log": str(self.log), "variables": settings}))
         self._begin()

@@ -47,14 +47,14 @@ def requests(folder: Path, partition: int) -> list[Request]:
     return [Request(path, *map(int, path.stem.split("-"))) for path in files]
 
 
-def held(folder: Path, part: Range) -> list[Request]:
-    """The requests of a range; what is missing is an error, never left out."""
-    chosen = [r for r in requests(folder, part.partition) if part.start <= r.start and r.end <= part.end]
-    ends = [part.start, *(request.end for request in chosen)]
-    starts = [*(request.start for request in chosen), part.end]
+def requests_in(folder: Path, part: Range) -> list[Request]:
+    """The requests of a range; raises CorruptionError if one is missing."""
+    part_requests = [r for r in requests(folder, part.partition) if part.start <= r.start and r.end <= part.end]
+    ends = [part.start, *(request.end for request in part_requests)]
+    starts = [*(request.start for request in part_requests), part.end]
     if ends != starts:
         raise CorruptionError(f"folder '{folder}' does not hold all of {part}")
-    return chosen
+    return part_requests
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class FolderReader:
         for partition in range(PARTITIONS):
             whole = Range(partition, start.offset(partition), end.offset(partition))
             first, size, total = whole.start, 0, 0
-            for request in held(self.folder, whole) if whole.start < whole.end else []:
+            for request in requests_in(self.folder, whole) if whole.start < whole.end else []:
                 total += request.path.stat().st_size
                 if most_bytes is not None and total > most_bytes // PARTITIONS and request.start > whole.start:
                     break
@@ -98,7 +98,7 @@ class FolderReader:
         return ranges
 
     def read(self, part: Range, stream_format: str) -> Iterator[Events]:
-        for request in held(self.folder, part):
+        for request in requests_in(self.folder, part):
             about, payload = request.read()
             frames = frame(stream_format, payload)
             first = event_base(part.partition) + request.start + 1
@@ -166,18 +166,18 @@ class FolderTransport:
             about: dict[str, Any] = {"key": key, "digest": digest, "accepted": accepted, "refused": refused}
             about |= {"crc": zlib.crc32(payload), "arrived_us": self._clock_us(), "file": file and file.as_dict()}
             path = self._folder / str(partition) / f"{start:012d}-{end.offset(partition):012d}.request"
-            done: Future[Receipt] = Future()
+            receipt: Future[Receipt] = Future()
             try:
                 replace_file(path, orjson.dumps(about) + b"\n" + payload, f"file '{path}' cannot be written")
                 sync(path.parent)
                 self._still_mine()
             except HeadraceError as error:
                 path.unlink(missing_ok=True)
-                done.set_exception(error)
-                return done
+                receipt.set_exception(error)
+                return receipt
             self.end = self.end.merge(end)
-            done.set_result(self._note(about, end))
-            return done
+            receipt.set_result(self._note(about, end))
+            return receipt
 
     def _note(self, about: dict[str, Any], end: Position) -> Receipt:
         receipt = Receipt(end, about["accepted"], about["refused"], about["digest"])
@@ -207,7 +207,7 @@ class FolderTransport:
     def reclaim(self, lake_end: Position) -> int:
         freed = 0
         for partition in range(PARTITIONS):
-            for request in requests(self._folder, partition)[:-1]:  # the last one tells where to continue
+            for request in requests(self._folder, partition)[:-1]:  # the last one says where to continue
                 old = self._clock_us() - request.read()[0]["arrived_us"] > DAY_US
                 if not old or request.end > lake_end.offset(partition):
                     break

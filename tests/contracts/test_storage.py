@@ -1,4 +1,4 @@
-"""What every place for the files of a table has to do: put only where nothing is, whole, and list what is there."""
+"""What every storage must do: put a file only if there is none of its name, whole, and list files."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ ENTRY = "_delta_log/00000000000000000001.json"
 
 @pytest.fixture(params=STORAGES)
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    made: Storage = STORAGES[request.param](tmp_path / "table")
-    made.prepare("_delta_log/", "_dead=false/")
-    made.prepare("_delta_log/", "_dead=false/")
-    return made
+    table_storage: Storage = STORAGES[request.param](tmp_path / "table")
+    table_storage.prepare("_delta_log/", "_dead=false/")
+    table_storage.prepare("_delta_log/", "_dead=false/")
+    return table_storage
 
 
 def read(storage: Storage, name: str) -> bytes:
@@ -40,7 +40,7 @@ def write(storage: Storage, name: str, content: bytes) -> None:
     storage.finish(draft, name)
 
 
-def test_what_is_put_is_there_once(storage: Storage) -> None:
+def test_a_file_is_put_once(storage: Storage) -> None:
     assert storage.stat(ENTRY) is None
     assert storage.put(ENTRY, b"first")
     assert not storage.put(ENTRY, b"second")
@@ -51,7 +51,7 @@ def test_what_is_put_is_there_once(storage: Storage) -> None:
     assert storage.list("_delta_log/") == [stored]
 
 
-def test_of_many_who_put_at_once_one_succeeds(storage: Storage) -> None:
+def test_of_many_concurrent_puts_one_succeeds(storage: Storage) -> None:
     outcomes: list[tuple[bool, bytes]] = []
     start = threading.Barrier(8)
 
@@ -105,13 +105,13 @@ def test_any_part_of_a_file_can_be_read(storage: Storage) -> None:
 
 def test_a_file_that_is_touched_counts_as_new(storage: Storage) -> None:
     write(storage, "_dead=false/file", b"")
-    written, deadline = storage.stat("_dead=false/file"), time.monotonic() + 10
-    assert written is not None
+    before, deadline = storage.stat("_dead=false/file"), time.monotonic() + 10
+    assert before is not None
     while time.monotonic() < deadline:  # clocks of file systems are coarse
         storage.touch("_dead=false/file")
-        touched = storage.stat("_dead=false/file")
-        assert touched is not None
-        if touched.modified_s > written.modified_s:
+        after = storage.stat("_dead=false/file")
+        assert after is not None
+        if after.modified_s > before.modified_s:
             return
     pytest.fail("touching it changes nothing")
 

@@ -1,4 +1,4 @@
-"""What every transport must do, whatever it is made of. Its protocol, `transport/base.py`, says the same in words."""
+"""What every transport must do, as its protocol in `transport/base.py` says."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Read = dict[int, tuple[bytes, int]]  # by position: an event and its arrival
 
 
 class Place:
-    """Where a transport is, and the clocks that it goes by."""
+    """Where a transport is, and its clocks."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -89,22 +89,22 @@ def post(transport: Transport, *ids: int, key: str | None = None, file: FilePiec
 
 
 def read(reader: Reader, ranges: list[Range]) -> Read:
-    found: Read = {}
+    by_position: Read = {}
     for part in ranges:
         for events in reader.read(part, JSON):
             rows = zip(events.positions.tolist(), events.frames, events.arrived_us.tolist(), strict=True)
             for position, event, arrived_us in rows:
-                assert position not in found, "a position is used twice"
-                found[position] = event, arrived_us
-    return found
+                assert position not in by_position, "a position is used twice"
+                by_position[position] = event, arrived_us
+    return by_position
 
 
 def read_all(transport: Transport, start: Position = START) -> Read:
     return read(transport.reader, transport.reader.ranges(start, transport.end, target_bytes=ALL))
 
 
-def ids(found: Read) -> list[int]:
-    return sorted(orjson.loads(event)["id"] for event, _ in found.values())
+def ids(events: Read) -> list[int]:
+    return sorted(orjson.loads(event)["id"] for event, _ in events.values())
 
 
 def after(start: Position, ranges: list[Range]) -> Position:
@@ -162,14 +162,14 @@ def test_how_far_a_file_was_sent_is_as_durable_as_its_events(place: Place) -> No
     post(transport, 1, 2, key="a", file=FilePiece("log", "m1", start=True))
     post(transport, 3, key="b", file=FilePiece("log", "m2", after="m1"))
     post(transport, 4, key="c", file=FilePiece("other", "m3", start=True))
-    for opened in (transport, place.reopen()):
-        ((sent,), (other,)) = opened.sent.contents("log"), opened.sent.contents("other")
-        assert (sent.mark, sent.events, other.mark, other.events) == ("m2", 3, "m3", 1)
-        assert opened.end.covers(sent.end)
-        assert not START.covers(sent.end)
+    for each in (transport, place.reopen()):
+        ((content,), (other,)) = each.sent.contents("log"), each.sent.contents("other")
+        assert (content.mark, content.events, other.mark, other.events) == ("m2", 3, "m3", 1)
+        assert each.end.covers(content.end)
+        assert not START.covers(content.end)
         with pytest.raises(StaleMarkError):
-            opened.sent.check(FilePiece("log", "m2", after="m1"))
-        opened.sent.check(FilePiece("log", "m4", after="m2"))
+            each.sent.check(FilePiece("log", "m2", after="m1"))
+        each.sent.check(FilePiece("log", "m4", after="m2"))
 
 
 def test_a_process_that_was_replaced_acknowledges_nothing(place: Place) -> None:
@@ -197,7 +197,7 @@ def test_ends_never_move_back(place: Place) -> None:
     transport = place.open()
     for number in range(4):
         post(transport, number)
-    end, seen = transport.end, read_all(transport)
+    end, events = transport.end, read_all(transport)
     again = place.reopen(lake_end=end)
     assert again.end == again.reader.end() == end
     post(again, 4)
@@ -205,14 +205,14 @@ def test_ends_never_move_back(place: Place) -> None:
     post(last, 5)
     assert last.end.covers(end)
     assert ids(read_all(last)) == [0, 1, 2, 3, 4, 5]
-    assert seen.items() <= read_all(last).items()
+    assert events.items() <= read_all(last).items()
 
 
 def test_a_transport_that_lost_all_continues_after_the_lake(place: Place) -> None:
     transport = place.open()
     for number in range(4):
         post(transport, number)
-    lake_end, seen = transport.end, read_all(transport)
+    lake_end, events = transport.end, read_all(transport)
     place.lose()
     assert lake_end.covers(place.open(fence=2).reader.end())
     again = place.reopen(fence=3, lake_end=lake_end)
@@ -221,7 +221,7 @@ def test_a_transport_that_lost_all_continues_after_the_lake(place: Place) -> Non
         post(again, number)
     new = read_all(again, lake_end)
     assert ids(new) == [4, 5, 6, 7]
-    assert not seen.keys() & new.keys(), "a position is used twice"
+    assert not events.keys() & new.keys(), "a position is used twice"
 
 
 # Reading
@@ -234,8 +234,8 @@ def test_ranges_tile_whatever_their_size(place: Place, target_bytes: int, most_b
     sizes = [1, 30, 2, 7, 50, 1, 1, 12]
     for count in sizes:
         post(transport, *range(count))
-    reader, position, found = transport.reader, START, Read()
-    largest = 1000  # bytes of a request with what is kept about it
+    reader, position, events = transport.reader, START, Read()
+    largest = 1000  # bytes of a request and its meta
     while position != transport.end:
         ranges = reader.ranges(position, transport.end, target_bytes=target_bytes, most_bytes=most_bytes)
         reached = after(position, ranges)
@@ -245,10 +245,10 @@ def test_ranges_tile_whatever_their_size(place: Place, target_bytes: int, most_b
         else:
             partitions = len(transport.end.offsets)
             assert reader.bytes_between(position, reached) <= most_bytes + partitions * largest
-        found |= read(reader, ranges)
+        events |= read(reader, ranges)
         position = reached
-    assert found == read_all(transport)
-    assert len(found) == sum(sizes)
+    assert events == read_all(transport)
+    assert len(events) == sum(sizes)
 
 
 def test_bytes_between_grow_with_what_lies_there(place: Place) -> None:
@@ -269,8 +269,8 @@ from tests.contracts.test_transport import read
 from headrace.transport.position import START
 folder = Path(sys.argv[1])
 reader = pickle.loads((folder / "reader").read_bytes())
-found = read(reader, reader.ranges(START, reader.end(), target_bytes=1))
-(folder / "found").write_bytes(pickle.dumps((reader.end(), found)))
+events = read(reader, reader.ranges(START, reader.end(), target_bytes=1))
+(folder / "events").write_bytes(pickle.dumps((reader.end(), events)))
 """
 
 
@@ -280,13 +280,13 @@ def test_a_fresh_process_reads_the_same(place: Place, tmp_path: Path, run_python
         post(transport, number, number + 10)
     (tmp_path / "reader").write_bytes(pickle.dumps(transport.reader))
     run_python(READ, str(tmp_path))
-    assert pickle.loads((tmp_path / "found").read_bytes()) == (transport.end, read_all(transport))
+    assert pickle.loads((tmp_path / "events").read_bytes()) == (transport.end, read_all(transport))
 
 
 # Freshness and upkeep
 
 
-def test_the_age_of_a_position_is_that_of_the_oldest_event_behind_it(place: Place) -> None:
+def test_the_age_of_a_position_is_that_of_the_oldest_event_after_it(place: Place) -> None:
     transport = place.open()
     assert transport.age_ms(START) == 0
     receipts = []
@@ -315,7 +315,7 @@ def test_reclaiming_keeps_what_is_not_covered(place: Place) -> None:
     assert middle.covers(transport.start)
     assert transport.start != START
     assert read_all(transport, middle) == late
-    with pytest.raises(CorruptionError):  # never left out in silence
+    with pytest.raises(CorruptionError):  # never skipped silently
         read_all(transport)
     assert transport.age_ms(START) != 0  # what is gone is not fresh
     again = place.reopen(lake_end=middle)

@@ -1,4 +1,4 @@
-"""The product's own parts on a workbench: the test decides what becomes a commit and when views move."""
+"""The real parts of the product, driven by a test: it decides what becomes a commit and when views advance."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from headrace.transport.source import SCHEMA
 
 
 class Bench:
-    """Journal, append, lake, maintain and store of one stream, moved by hand; several streams may share a store."""
+    """Journal, append, lake, maintain and store of one stream, advanced by the test; streams may share a store."""
 
     def __init__(
         self, spark: Any, folder: Path, stream_sql: str, *, store: DuckStore | None = None, **batch: Any
@@ -50,7 +50,7 @@ class Bench:
         self.batch = Batch(lambda: spark, self.stream, self.table, self.store, folder / "builds", **batch)
 
     def redefine(self, stream_sql: str) -> None:
-        """Go on by a changed definition, in the order in which a pipeline does."""
+        """Continue with a changed definition, in the same order as a pipeline."""
         before, self.catalog = self.stream, parse(stream_sql)
         (self.stream,) = self.catalog.streams.values()
         self.table.redefine(self.stream, self.ingest.redefine(strictest(before, self.stream)))
@@ -85,7 +85,7 @@ class Bench:
         self.work()
 
     def advance(self, view: str) -> bool:
-        """One piece of the batch layer's work on one view; whether there was one. What fails is raised."""
+        """One piece of the batch layer's work on one view; returns whether there was any. Errors are raised."""
         with self.store.snapshot() as snapshot:
             versions = snapshot.versions()
         own = [version for version in versions if version.view.name == view]
@@ -97,22 +97,22 @@ class Bench:
 
     def reconcile(self, views: list[str]) -> None:
         """Make these the views, as `apply` does."""
-        wanted = parse("\n".join(views), known=self.catalog).views
-        reconcile_views(self.store, Catalog(self.catalog.streams, wanted), {self.stream.name: self.table.state})
+        targets = parse("\n".join(views), known=self.catalog).views
+        reconcile_views(self.store, Catalog(self.catalog.streams, targets), {self.stream.name: self.table.state})
 
     def post(self, lines: list[bytes], key: str, *, keep_bad: bool) -> Any:
         """One request; done when durable."""
         return self.ingest.take(b"\n".join(lines), layout=Layout(Format.NDJSON), key=key, keep_bad=keep_bad).result()
 
     def commit(self, ranges: list[Range] | None = None) -> None:
-        """Make one lake commit of these ranges, or of all that the lake has not yet, as the streaming query does."""
+        """Make one lake commit of these ranges, or of all that the lake does not have, as the streaming query does."""
         if ranges is None:
             ranges = self.journal.reader.ranges(self.table.state.position, self.journal.end, target_bytes=1 << 40)
         rows = self.spark.createDataFrame([astuple(part) for part in ranges], SCHEMA).repartition(len(ranges))
         self.append._append(rows, 0)
 
     def lines(self, *, dead: bool) -> list[tuple[bytes, str | None]]:
-        """The events or dead letters in the lake's files, as they came, with the reason."""
+        """The events or dead letters in the lake's files, as they were sent, with the reason."""
         files = self.table.folder.glob(f"_dead={str(dead).lower()}/*.parquet")
         tables = [pq.read_table(file, columns=["_value", "_reason"]) for file in files]
         return [pair for read in tables for pair in zip(*(column.to_pylist() for column in read.columns), strict=True)]
@@ -122,21 +122,21 @@ class Bench:
         while self.speed.run_once():
             pass
 
-    def ask(self, view: str, chance: random.Random, **asked: Any) -> list[dict[str, Any]]:
+    def ask(self, view: str, chance: random.Random, **options: Any) -> list[dict[str, Any]]:
         """All rows, page by page."""
         rows: list[dict[str, Any]] = []
         cursor = None
         limit = chance.choice([1000, 7, 100])
         while True:
-            page = self.answer(view, limit=limit, cursor=cursor, **asked)
+            page = self.answer(view, limit=limit, cursor=cursor, **options)
             rows += page.rows()
             cursor = page.next_cursor
             if cursor is None:
                 return rows
 
-    def answer(self, view: str, **asked: Any) -> Answer:
+    def answer(self, view: str, **options: Any) -> Answer:
         """One answer from the store."""
-        return answer(self.store, Question.of(view, **asked), lambda version: (0, None), datetime.now(UTC))
+        return answer(self.store, Question.of(view, **options), lambda version: (0, None), datetime.now(UTC))
 
     def close(self) -> None:
         self.speed.close()

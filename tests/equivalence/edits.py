@@ -1,4 +1,4 @@
-"""Random edits of a view: some that its rows allow, some for which the log must be read again."""
+"""Random edits of a view: some that keep its rows, some for which the log must be read again."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def _new_name(chance: random.Random) -> str:
 
 def _rename(chance: random.Random, shape: Shape) -> Shape:
     at = chance.randrange(len(shape.outputs))
-    named = replace(shape.outputs[at], name=_new_name(chance))
-    return replace(shape, outputs=(*shape.outputs[:at], named, *shape.outputs[at + 1 :]))
+    output = replace(shape.outputs[at], name=_new_name(chance))
+    return replace(shape, outputs=(*shape.outputs[:at], output, *shape.outputs[at + 1 :]))
 
 
 def _drop(chance: random.Random, shape: Shape) -> Shape:
-    kept = chance.sample(shape.outputs, max(1, len(shape.outputs) - 1))
-    return replace(shape, outputs=tuple(kept))  # and in another order
+    outputs = chance.sample(shape.outputs, max(1, len(shape.outputs) - 1))
+    return replace(shape, outputs=tuple(outputs))  # and in another order
 
 
 def _repeat(chance: random.Random, shape: Shape) -> Shape:

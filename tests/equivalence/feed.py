@@ -19,7 +19,7 @@ class Feed:
         self.chance = chance
         self.dead = 0  # letters
         self.commits: list[list[Event]] = []  # the events of each commit
-        self._posted: list[tuple[Position, list[Event]]] = []  # not committed yet, with the journal's end behind them
+        self._posted: list[tuple[Position, list[Event]]] = []  # not committed yet, with the journal's end after them
         self._posts = 0
 
     def send(self, events: list[Event]) -> None:
@@ -46,7 +46,7 @@ class Feed:
         self._posted.append((self.bench.journal.end, events))
 
     def commit_some(self) -> bool:
-        """A commit of some of the journal's next records, in one or more ranges; whether there was anything left."""
+        """Commit some of the journal's next records, in one or more ranges; returns whether there were any."""
         bench, chance = self.bench, self.chance
         start = bench.table.state.position
         if start.covers(bench.journal.end):

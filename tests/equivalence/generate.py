@@ -21,7 +21,7 @@ STREAM = """CREATE STREAM events (
   id BIGINT NOT NULL, word STRING, small INT, big BIGINT, ratio DOUBLE, price DECIMAL(12,2), flag BOOLEAN, day DATE,
   at TIMESTAMP NOT NULL, WATERMARK FOR at AS at - INTERVAL 30 SECONDS);"""
 BASE = datetime(2026, 3, 1, 12, tzinfo=UTC)
-LAST_DAYS = (date.max - BASE.date()).days + 1  # behind the day before it is the last of days, behind its day none
+LAST_DAYS = (date.max - BASE.date()).days + 1  # the day before it is followed by the last day, its own day by none
 WORDS = [None, "", "a", "b", "Zebra", "naïve", "日本", "x" * 40, 'it\'s "quoted" \\ `x`', "a\nb"]
 
 
@@ -47,7 +47,7 @@ def _some(fn: Any, *names: str) -> Any:
 
 
 def _days_later(day: date, days: int) -> date | None:
-    """NULL behind the last of days."""
+    """NULL after the last day."""
     return day + timedelta(days=days) if (date.max - day).days >= days else None
 
 
@@ -84,7 +84,7 @@ def _or(a: bool | None, b: bool | None) -> bool | None:
 
 
 def make_events(chance: random.Random, count: int) -> list[Event]:
-    """Events that come out of order, some hours or days late, many NULL, some twice but for their id.
+    """Events that come out of order, some hours or days late, many NULL, some duplicated except for their id.
 
     In some streams most events are of one kind: a key and a minute that are hot.
     """
@@ -121,23 +121,23 @@ def to_json(event: Event, chance: random.Random) -> bytes:
     """The event as a client might write it: order of fields, NULLs left out or not, zones."""
     items = [(name, value) for name, value in event.items() if value is not None or chance.random() < 0.5]
     chance.shuffle(items)
-    written = []
+    members = []
     for name, value in items:
         match value:
             case datetime():
                 zone = chance.choice(["Z", "+00:00", "", "+02:00"])
-                shown = value + timedelta(hours=2) if zone == "+02:00" else value
-                text = json.dumps(shown.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + zone)
+                local = value + timedelta(hours=2) if zone == "+02:00" else value
+                text = json.dumps(local.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + zone)
             case date():
                 text = json.dumps(value.isoformat())
             case Decimal():
                 text = chance.choice([str(value), json.dumps(str(value))])
             case _:
                 text = json.dumps(value, ensure_ascii=chance.random() < 0.5)
-        written.append(f"{json.dumps(name)}:{text}")
+        members.append(f"{json.dumps(name)}:{text}")
     if chance.random() < 0.1:
-        written.append('"unknown":{"a":[1,2,{"b":null}]}')
-    return ("{" + ", ".join(written) + "}").encode()
+        members.append('"unknown":{"a":[1,2,{"b":null}]}')
+    return ("{" + ", ".join(members) + "}").encode()
 
 
 BAD = [b"{", b'{"id":"x","at":"2026-03-01T12:00:00Z"}', b'{"id":1}', b"[]", b"null", b'{"id":1,"at":5}',
@@ -146,7 +146,7 @@ BAD = [b"{", b'{"id":"x","at":"2026-03-01T12:00:00Z"}', b'{"id":1}', b"[]", b"nu
 
 
 def make_shape(chance: random.Random, name: str, most: int | None = None) -> Shape:
-    """A view with every aggregate of the registry, over arguments that it takes; or with at most so many of them."""
+    """A view with every aggregate of the registry, over arguments that it takes; or with at most this many of them."""
     outputs = _outputs(chance)
     if most is not None:
         outputs = chance.sample(outputs, chance.randint(1, most))

@@ -1,4 +1,4 @@
-"""A plain-Python Headrace: what each view must say, computed from the events with dictionaries and loops.
+"""A plain-Python Headrace: what each view must answer, computed from the events with dictionaries and loops.
 
 Expressions are Python functions written beside their SQL.
 """
@@ -63,8 +63,8 @@ class Shape:
             size, slide = (f"'{ms} milliseconds'" for ms in self.window)
             groups.append(f"window(at, {size})" if size == slide else f"window(at, {size}, {slide})")
         where = f" WHERE {self.where.sql}" if self.where else ""
-        grouped = f" GROUP BY {', '.join(groups)}" if groups else ""
-        return f"CREATE MATERIALIZED VIEW {self.name} AS SELECT {', '.join(selected)} FROM events{where}{grouped};"
+        group_by = f" GROUP BY {', '.join(groups)}" if groups else ""
+        return f"CREATE MATERIALIZED VIEW {self.name} AS SELECT {', '.join(selected)} FROM events{where}{group_by};"
 
 
 def expected(shape: Shape, events: list[Event]) -> dict[tuple[Any, ...], dict[str, Any]]:
@@ -92,15 +92,15 @@ def _windows(shape: Shape, at: datetime) -> list[datetime | None]:
 
 
 def _column(output: Output, events: list[Event]) -> tuple[Any, float]:
-    kept = [e for e in events if output.where is None or output.where.of(e) is True]
-    given = [tuple(argument.of(e) for argument in output.arguments) for e in kept]
+    rows = [e for e in events if output.where is None or output.where.of(e) is True]
+    arguments = [tuple(argument.of(e) for argument in output.arguments) for e in rows]
     column = COLUMNS.get(output.aggregate.name)
     if column is None:
         aggregate = output.aggregate
-        return aggregate.present(reduce(aggregate.merge, (aggregate.lift(*g) for g in given), aggregate.zero)), 0.0
+        return aggregate.present(reduce(aggregate.merge, (aggregate.lift(*g) for g in arguments), aggregate.zero)), 0.0
     if not output.arguments:
-        return len(kept), 0.0
-    return column([value for (value,) in given if value is not None], output.arguments[0].type)
+        return len(rows), 0.0
+    return column([value for (value,) in arguments if value is not None], output.arguments[0].type)
 
 
 def _sum(values: list[Any], of: str) -> tuple[Any, float]:
@@ -126,15 +126,15 @@ def _avg(values: list[Any], of: str) -> tuple[Any, float]:
     return float(mean), 0.0
 
 
-# What these aggregates must give, without code of the product. Others are compared with their Python face, which the
-# laws and the examples of their class hold to account; an approximate one, or one with an order, needs a line here.
+# The expected values of these aggregates, without code of the product. Others are compared with their Python face,
+# which the laws and the examples of their class test; an approximate one, or one with an order, needs a line here.
 COLUMNS: dict[str, Callable[[list[Any], str], tuple[Any, float]]] = {
     "count": lambda values, of: (len(values), 0.0),
     "sum": _sum,
     "avg": _avg,
     "min": lambda values, of: (min(values, default=None), 0.0),
     "max": lambda values, of: (max(values, default=None), 0.0),
-    # The sketch is exact for sets as small as these tests make, but for a hash that collides.
+    # The sketch is exact for sets as small as these tests make, except for a hash collision.
     "approx_count_distinct": lambda values, of: (len(set(values)), 0.05 * len(set(values)) + 0.1),
 }
 
@@ -142,37 +142,37 @@ COLUMNS: dict[str, Callable[[list[Any], str], tuple[Any, float]]] = {
 def corrections(
     shape: Shape, commits: list[list[Event]], patience_ms: int, among: Callable[[Event], bool] = lambda event: True
 ) -> int:
-    """How many of a view's events came when their pane was settled, by what had come in commits before."""
+    """How many of a view's events arrived when their pane was settled by earlier commits."""
     if shape.window is None:
         return 0
-    pane_us, newest_us, found = math.gcd(*shape.window) * 1000, -math.inf, 0
+    pane_us, newest_us, count = math.gcd(*shape.window) * 1000, -math.inf, 0
     for events in commits:
         times = {id(event): round(event["at"].timestamp() * 1e6) for event in events}
         for event in events:
             if among(event) and shape.takes(event):
                 start_us = times[id(event)] // pane_us * pane_us
-                found += start_us + pane_us + patience_ms * 1000 <= newest_us
+                count += start_us + pane_us + patience_ms * 1000 <= newest_us
         newest_us = max([newest_us, *times.values()])
-    return found
+    return count
 
 
 def differences(shape: Shape, rows: list[dict[str, Any]], events: list[Event]) -> list[str]:
-    """What a list of answered rows has wrong; empty when it is right."""
-    wanted = expected(shape, events)
-    found = {(row["window_start"], *(row[name] for name, _ in shape.keys)): row for row in rows}
-    said = []
-    if len(found) != len(rows):
-        said.append("a row came twice")
-    said += [f"missing {key}" for key in wanted.keys() - found.keys()]
-    said += [f"too many {key}" for key in found.keys() - wanted.keys()]
-    for key in wanted.keys() & found.keys():
-        for name, (value, tolerance) in wanted[key].items():
-            if not _close(found[key][name], value, tolerance):
-                said.append(f"{key} {name}: {found[key][name]!r} instead of {value!r}")
-    return said
+    """What is wrong with the rows of an answer; empty when they are right."""
+    targets = expected(shape, events)
+    by_key = {(row["window_start"], *(row[name] for name, _ in shape.keys)): row for row in rows}
+    problems = []
+    if len(by_key) != len(rows):
+        problems.append("a row came twice")
+    problems += [f"missing {key}" for key in targets.keys() - by_key.keys()]
+    problems += [f"too many {key}" for key in by_key.keys() - targets.keys()]
+    for key in targets.keys() & by_key.keys():
+        for name, (value, tolerance) in targets[key].items():
+            if not _close(by_key[key][name], value, tolerance):
+                problems.append(f"{key} {name}: {by_key[key][name]!r} instead of {value!r}")
+    return problems
 
 
-def _close(found: Any, wanted: Any, tolerance: float) -> bool:
-    if found is None or wanted is None or not tolerance:
-        return bool(found == wanted)
-    return abs(found - wanted) <= tolerance
+def _close(value: Any, target: Any, tolerance: float) -> bool:
+    if value is None or target is None or not tolerance:
+        return bool(value == target)
+    return abs(value - target) <= tolerance

@@ -34,23 +34,23 @@ FROM s GROUP BY country, low"""
 OLD = "CREATE MATERIALIZED VIEW old AS SELECT name, count(*) AS hits FROM s GROUP BY name"
 
 
-class Sent:
-    """The truth: raw events as they came, those that the door took."""
+class Source:
+    """The truth: raw events as they were sent, those that were accepted."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
-        self.added: list[str] = []
+        self.names: list[str] = []
         self.lines: list[bytes] = []
         self._next = 0
 
     def sql(self, loosened: bool) -> str:
         own = [f"id {'BIGINT' if loosened else 'INT NOT NULL'}", "name STRING"]
-        for name in self.added:  # anywhere in the list, but always at the same place
+        for name in self.names:  # anywhere in the list, but always at the same place
             own.insert(sum(map(ord, name)) % 2 * len(own), f"{name} {FIELDS[name][0]}")
         return f"CREATE STREAM s ({', '.join(own)})"
 
     def events(self, count: int) -> list[bytes]:
-        made = []
+        lines = []
         for _ in range(count):
             event: dict[str, Any] = {"id": self._next, "name": self.chance.choice(["x", "y"])}
             self._next += 1
@@ -58,8 +58,8 @@ class Sent:
                 _, good, bad = FIELDS[name]
                 if self.chance.random() < 0.7:
                     event[name] = self.chance.choice([*good, *good, None, *bad])
-            made.append(json.dumps(event, ensure_ascii=self.chance.random() < 0.5).encode())
-        return made
+            lines.append(json.dumps(event, ensure_ascii=self.chance.random() < 0.5).encode())
+        return lines
 
 
 def fits(name: str, value: Any) -> bool:
@@ -97,59 +97,59 @@ def expected(lines: list[bytes]) -> dict[tuple[Any, Any], dict[str, Any]]:
     return dict(rows)
 
 
-@pytest.mark.parametrize(("seed", "built"), [(1, False), (2, True)])
-def test_views_over_added_fields_have_all_of_history(spark: Any, tmp_path: Path, seed: int, built: bool) -> None:
+@pytest.mark.parametrize(("seed", "by_build"), [(1, False), (2, True)])
+def test_views_over_added_fields_have_all_of_history(spark: Any, tmp_path: Path, seed: int, by_build: bool) -> None:
     """By the speed layer from the first commit on, and by a build of the batch layer."""
     chance = random.Random(seed)
-    sent = Sent(chance)
-    bench = Bench(spark, tmp_path, sent.sql(False))
+    source = Source(chance)
+    bench = Bench(spark, tmp_path, source.sql(False))
     bench.add_view(OLD)
-    waiting = list(FIELDS)
-    chance.shuffle(waiting)
+    names = list(FIELDS)
+    chance.shuffle(names)
     loosened = False
-    while waiting:
-        send(bench, sent, chance.choice([1, 30]))
+    while names:
+        send(bench, source, chance.choice([1, 30]))
         if chance.random() < 0.5:
-            commit(bench)  # else the events are in the journal only when the field comes
+            commit(bench)  # else the events are only in the journal when the field is added
         for _ in range(chance.choice([1, 2])):
-            sent.added += [waiting.pop()] if waiting else []
+            source.names += [names.pop()] if names else []
         loosened = loosened or chance.random() < 0.3
-        bench.redefine(sent.sql(loosened))
+        bench.redefine(source.sql(loosened))
         if chance.random() < 0.5:
             commit(bench)
             Compaction(bench.table, gather=2).run_once()
         bench.maintain()
-    send(bench, sent, 30)
+    send(bench, source, 30)
     commit(bench)
     assert not bench.lines(dead=True)
     while Compaction(bench.table, gather=2).run_once():
         pass
     view = bench.add_view(VIEW)
-    if built:
+    if by_build:
         bench.edit_view(view)
         bench.work()
     bench.maintain()
-    answered = {
+    answers = {
         (row["country"], row["low"]): {
-            name: row[name] for name in row if name in next(iter(expected(sent.lines).values()))
+            name: row[name] for name in row if name in next(iter(expected(source.lines).values()))
         }
         for row in bench.ask("v", chance)
     }
-    assert answered == expected(sent.lines)
-    assert sum(row["hits"] for row in bench.ask("old", chance)) == len(sent.lines)
-    check_other_readers(bench, sent)
+    assert answers == expected(source.lines)
+    assert sum(row["hits"] for row in bench.ask("old", chance)) == len(source.lines)
+    check_other_readers(bench, source)
     bench.close()
 
 
-def send(bench: Bench, sent: Sent, count: int) -> None:
-    """What the door refuses by the fields of the moment is not part of the truth."""
-    lines = sent.events(count)
-    reply = bench.post(lines, f"{len(sent.lines)}-{len(lines)}-{lines[0]!r}", keep_bad=False)
-    refused = {each["index"] for each in reply.refused}
-    strict = [name for name in sent.added if name in DECLARED]
+def send(bench: Bench, source: Source, count: int) -> None:
+    """Events that the current definition refuses are not part of the truth."""
+    lines = source.events(count)
+    reply = bench.post(lines, f"{len(source.lines)}-{len(lines)}-{lines[0]!r}", keep_bad=False)
+    indexes = {each["index"] for each in reply.refused}
+    strict = [name for name in source.names if name in DECLARED]
     bad = {i for i, line in enumerate(lines) if not all(fits(name, json.loads(line).get(name)) for name in strict)}
-    assert refused == bad
-    sent.lines += [line for index, line in enumerate(lines) if index not in refused]
+    assert indexes == bad
+    source.lines += [line for index, line in enumerate(lines) if index not in indexes]
 
 
 def commit(bench: Bench) -> None:
@@ -157,8 +157,8 @@ def commit(bench: Bench) -> None:
         bench.commit()
 
 
-def check_other_readers(bench: Bench, sent: Sent) -> None:
-    """Who reads the table by its Delta log finds the columns, NULL where a file has none."""
+def check_other_readers(bench: Bench, source: Source) -> None:
+    """Other readers of the Delta table find the columns, NULL where a file has none."""
     table = DeltaTable(bench.table.folder).to_pyarrow_table()
     assert {*FIELDS, "id", "name", *SYSTEM_COLUMNS} <= set(table.column_names)
-    assert sorted(table["_value"].to_pylist()) == sorted(sent.lines)
+    assert sorted(table["_value"].to_pylist()) == sorted(source.lines)

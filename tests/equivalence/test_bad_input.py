@@ -97,12 +97,12 @@ def lines() -> list[tuple[bytes, str | None, dict[str, Any]]]:
     """Each line, the way in which it is bad, and the event it is made from."""
     chance = random.Random(8)
     kinds = [*BAD, *([None] * (100 - len(BAD)))]
-    made: list[tuple[bytes, str | None, dict[str, Any]]] = []
+    rows: list[tuple[bytes, str | None, dict[str, Any]]] = []
     for number in range(EVENTS):
         event, kind = make_event(chance, number), kinds[number % 100]
-        made.append((BAD[kind][0](event) if kind else _text(event), kind, event))
-    chance.shuffle(made)
-    return made
+        rows.append((BAD[kind][0](event) if kind else _text(event), kind, event))
+    chance.shuffle(rows)
+    return rows
 
 
 def reference(lines: list[tuple[bytes, str | None, dict[str, Any]]]) -> dict[tuple[Any, str], tuple[Any, ...]]:
@@ -130,32 +130,32 @@ def answers(bench: Bench) -> dict[tuple[Any, str], tuple[Any, ...]]:
     }
 
 
-def test_refused_at_the_door(spark: Any, tmp_path: Path, lines: list[Any]) -> None:
+def test_bad_events_are_refused(spark: Any, tmp_path: Path, lines: list[Any]) -> None:
     bench = Bench(spark, tmp_path, STREAM)
     try:
         accepted, reasons = 0, Counter[str]()
         for at in range(0, EVENTS, 3_000):  # few enough that the reply holds every reason
-            sent = lines[at : at + 3_000]
-            reply = bench.post([line for line, _, _ in sent], key=str(at), keep_bad=False)
+            batch = lines[at : at + 3_000]
+            reply = bench.post([line for line, _, _ in batch], key=str(at), keep_bad=False)
             accepted += reply.accepted
-            assert reply.accepted + len(reply.refused) == len(sent)
-            for refused in reply.refused:
-                kind = sent[refused["index"]][1]
-                assert kind, (sent[refused["index"]], refused)
-                assert refused["reason"].startswith(BAD[kind][1])
+            assert reply.accepted + len(reply.refused) == len(batch)
+            for refusal in reply.refused:
+                kind = batch[refusal["index"]][1]
+                assert kind, (batch[refusal["index"]], refusal)
+                assert refusal["reason"].startswith(BAD[kind][1])
                 reasons[kind] += 1
         assert reasons == Counter(dict.fromkeys(BAD, EVENTS // 100))
         assert accepted + reasons.total() == EVENTS
         bench.commit()
         assert (bench.table.rows(dead=False), bench.table.rows(dead=True)) == (accepted, 0)
-        # From here on both doors have one way, which the next test goes to its end.
-        kept = Counter(value for value, _ in bench.lines(dead=False))
-        assert kept == Counter(line for line, kind, _ in lines if not kind)
+        # The rest of the way is the same for both; the next test covers it.
+        stored = Counter(value for value, _ in bench.lines(dead=False))
+        assert stored == Counter(line for line, kind, _ in lines if not kind)
     finally:
         bench.close()
 
 
-def test_kept_as_dead_letters(spark: Any, tmp_path: Path, lines: list[Any]) -> None:
+def test_bad_events_become_dead_letters(spark: Any, tmp_path: Path, lines: list[Any]) -> None:
     bench = Bench(spark, tmp_path, STREAM)
     try:
         bench.add_view(VIEW)
@@ -164,13 +164,13 @@ def test_kept_as_dead_letters(spark: Any, tmp_path: Path, lines: list[Any]) -> N
         bench.commit()
         starts = {line: BAD[kind][1] for line, kind, _ in lines if kind}
         assert bench.table.rows(dead=False) + bench.table.rows(dead=True) == EVENTS
-        found: Counter[bytes] = Counter()
+        letters: Counter[bytes] = Counter()
         for value, reason in bench.lines(dead=True):
             assert (reason or "").startswith(starts[value])
-            found[value] += 1
-        assert found == Counter(line for line, kind, _ in lines if kind)
-        kept = Counter(value for value, _ in bench.lines(dead=False))
-        assert kept == Counter(line for line, kind, _ in lines if not kind)
+            letters[value] += 1
+        assert letters == Counter(line for line, kind, _ in lines if kind)
+        stored = Counter(value for value, _ in bench.lines(dead=False))
+        assert stored == Counter(line for line, kind, _ in lines if not kind)
         bench.maintain()
         assert answers(bench) == reference(lines)
     finally:

@@ -36,8 +36,8 @@ def bench(spark: Any, tmp_path: Path) -> Iterator[Bench]:
 
 def version(bench: Bench, number: int | None = None) -> Version:
     with bench.store.snapshot() as snapshot:
-        found = [v for v in snapshot.versions() if (v.serving if number is None else v.number == number)]
-    return found[0]
+        versions = [v for v in snapshot.versions() if (v.serving if number is None else v.number == number)]
+    return versions[0]
 
 
 def rows(bench: Bench) -> list[dict[str, Any]]:
@@ -52,9 +52,9 @@ def test_beats_move_the_horizon_and_change_no_answer(bench: Bench) -> None:
         before = rows(bench)
         bench.beat("v")
         assert rows(bench) == before
-        found = version(bench)
-        assert (found.bases[0].horizon, found.bases[0].next_horizon, found.alarm) == (
-            found.bases[0].applied_to,
+        serving = version(bench)
+        assert (serving.bases[0].horizon, serving.bases[0].next_horizon, serving.alarm) == (
+            serving.bases[0].applied_to,
             None,
             None,
         )
@@ -70,7 +70,7 @@ def test_beats_move_the_horizon_and_change_no_answer(bench: Bench) -> None:
     assert sum(audit.events for audit in audits) == version(bench).batch[-1].events
 
 
-def test_a_view_over_history_is_built_and_equals_one_that_saw_it_come(bench: Bench) -> None:
+def test_a_view_over_history_is_built_and_equals_one_that_was_there_first(bench: Bench) -> None:
     view = bench.add_view(VIEW)
     feed(bench, 1, 4)
     bench.maintain()
@@ -81,7 +81,7 @@ def test_a_view_over_history_is_built_and_equals_one_that_saw_it_come(bench: Ben
     feed(bench, 2, 2)
     bench.maintain()
     bench.work()
-    with pytest.raises(NotReadyError):  # the log went on while it was built
+    with pytest.raises(NotReadyError):  # the log grew while it was built
         bench.answer("late")
     bench.maintain()
     bench.work()
@@ -116,36 +116,36 @@ def test_a_corrupt_speed_row_refuses_the_swap_and_raises_the_alarm(bench: Bench)
     with bench.store._transaction() as connection:
         run(connection, f"UPDATE {table} SET _events = _events + 1 WHERE rowid = 0")
     bench.beat("v")
-    found = version(bench)
-    assert (found.bases[0].horizon, found.bases[0].next_horizon, found.batch) == (0, 3, ())
-    assert found.alarm is not None
-    assert "events: 1 rows" in found.alarm
+    serving = version(bench)
+    assert (serving.bases[0].horizon, serving.bases[0].next_horizon, serving.batch) == (0, 3, ())
+    assert serving.alarm is not None
+    assert "events: 1 rows" in serving.alarm
     with bench.store.snapshot() as snapshot:
         (audit,) = snapshot.audits("v")
     assert [drift.column for drift in audit.drift] == ["events"]
-    (kept,) = bench.batch._folder.glob("*")
-    assert (kept.name[:10], (kept / "speed.parquet").exists()) == ("drift-v-1-", True)
-    bench.beat("v")  # looked at once more, it is still wrong
-    assert version(bench).alarm == found.alarm
+    (evidence,) = bench.batch._folder.glob("*")
+    assert (evidence.name[:10], (evidence / "speed.parquet").exists()) == ("drift-v-1-", True)
+    bench.beat("v")  # checked again, it is still wrong
+    assert version(bench).alarm == serving.alarm
     with bench.store._transaction() as connection:
         run(connection, f"UPDATE {table} SET _events = _events - 1 WHERE rowid = 0")
     bench.beat("v")
     assert (version(bench).alarm, version(bench).bases[0].horizon) == (None, 3)
 
 
-def test_a_view_with_drift_is_right_again_once_it_is_built_anew(bench: Bench) -> None:
+def test_a_view_with_drift_is_right_again_after_a_rebuild(bench: Bench) -> None:
     bench.add_view(VIEW)
     feed(bench, 3, 3)
     bench.maintain()
     with bench.store._transaction() as connection:
         run(connection, f"DELETE FROM {speed_tables(version(bench))[0]} WHERE rowid = 0")
     bench.beat("v")
-    found = version(bench)
-    assert found.alarm is not None
+    serving = version(bench)
+    assert serving.alarm is not None
     feed(bench, 4, 2)
     bench.maintain()
-    assert rows(bench), "it goes on answering"
-    bench.edit_view(found.view)  # built anew from the log, it is right
+    assert rows(bench), "it continues to answer"
+    bench.edit_view(serving.view)  # rebuilt from the log, it is right
     bench.work()
     assert version(bench).alarm is None
     assert sum(row["hits"] for row in rows(bench)) == bench.table.rows()
@@ -156,19 +156,19 @@ def test_an_edit_while_it_serves(bench: Bench) -> None:
     feed(bench, 5, 3)
     bench.maintain()
     n = Expression("n", BIGINT)
-    wanted = [
+    edits = [
         replace(view, columns=(*view.columns, Column("most", Max((n,))))),
         replace(view, columns=(Column("total", Sum((n,))), Column("mean", Avg((n,))))),
         replace(view, keys=(), columns=(Column("different", ApproxCountDistinct((n,))),)),
     ]
-    for number, edited in enumerate(wanted, 2):
+    for number, edit in enumerate(edits, 2):
         before = rows(bench)
-        bench.edit_view(edited)
+        bench.edit_view(edit)
         assert rows(bench) == before
         feed(bench, number, 1)
         bench.maintain()
         bench.work()
-        assert bench.answer("v").version == number - 1  # the new one would go back behind it
+        assert bench.answer("v").version == number - 1  # the new one has fewer commits
         bench.maintain()
         bench.work()
         assert bench.answer("v").version == number

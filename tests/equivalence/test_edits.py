@@ -1,4 +1,4 @@
-"""Edits at every point of a beat and of a build, on real Spark: the rows that go on are the right ones."""
+"""Edits at every point of a beat and of a build, on real Spark: the rows that are taken over are the right ones."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def edit(bench: Bench, select: str) -> None:
 
 def serving(bench: Bench) -> Version:
     with bench.store.snapshot() as snapshot:
-        found = snapshot.serving("v")
-    assert found is not None
-    return found
+        version = snapshot.serving("v")
+    assert version is not None
+    return version
 
 
 def total(bench: Bench) -> Any:
@@ -87,7 +87,7 @@ def test_free_edits_between_the_steps_of_a_build(bench: Bench) -> None:
     assert (now.home, now.number) == (2, 2 + len(FREE))
     assert [column.name for column in now.view.columns] == ["s", "total"]
     whole = total(bench)
-    edit(bench, PLAIN)  # what was dropped is not there any more: a build, and the same number
+    edit(bench, PLAIN)  # the dropped column no longer exists: a build, and the same number
     bench.batch.run_once()
     while bench.batch.run_once():
         pass
@@ -95,27 +95,27 @@ def test_free_edits_between_the_steps_of_a_build(bench: Bench) -> None:
 
 
 def test_an_edit_comes_between_two_steps(bench: Bench) -> None:
-    """In the middle of one it would let that step compute in vain."""
+    """During a step, it would make the result of that step useless."""
     edit(bench, PLAIN)
     feed(bench, 1, 2)
-    seen: list[int] = []
+    commits: list[int] = []
 
     def visit() -> None:
         with bench.speed.between_steps():
-            seen.append(serving(bench).bases[0].applied_to)
+            commits.append(serving(bench).bases[0].applied_to)
 
     visitor, stepper = threading.Thread(target=visit), threading.Thread(target=bench.speed.run_once)
     with bench.speed.between_steps():
         visitor.start()
         wait_until(bench.speed._entering.locked)
-        stepper.start()  # it came later: the next step is behind the visitor
+        stepper.start()  # it is later: the next step waits for the visitor
     visitor.join()
     stepper.join()
-    assert (seen, serving(bench).bases[0].applied_to) == ([0], 2)
+    assert (commits, serving(bench).bases[0].applied_to) == ([0], 2)
 
 
 def test_a_build_catches_up_before_its_version_is_ready(bench: Bench) -> None:
-    """The speed layer is not kept from the version that serves by all that came since the horizon."""
+    """Commits since the horizon do not delay the speed layer for the serving version."""
     bench.batch._sizes = Sizes(slice_events=20, near_events=0)
     edit(bench, PLAIN)
     feed(bench, 1, 2)
@@ -132,5 +132,5 @@ def test_a_build_catches_up_before_its_version_is_ready(bench: Bench) -> None:
 
 def coming(bench: Bench) -> Version:
     with bench.store.snapshot() as snapshot:
-        (found,) = [version for version in snapshot.versions() if version.live and not version.serving]
-    return found
+        (next_version,) = [version for version in snapshot.versions() if version.live and not version.serving]
+    return next_version

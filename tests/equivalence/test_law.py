@@ -78,7 +78,7 @@ def test_corrections_are_counted(spark: Any, tmp_path: Path) -> None:
         bench.post(lines, str(number), keep_bad=False)
         bench.commit()
         bench.maintain()
-    said = bench.answer("v")
-    assert said.corrections == 1  # 12:04:59 came when its pane was still provisional
-    assert [(row["n"], row["settled"]) for row in said.rows()] == [(3, True), (1, False), (1, False)]
+    answer = bench.answer("v")
+    assert answer.corrections == 1  # 12:04:59 came when its pane was still provisional
+    assert [(row["n"], row["settled"]) for row in answer.rows()] == [(3, True), (1, False), (1, False)]
     bench.close()

@@ -1,4 +1,4 @@
-"""The law's own test: a product that is wrong in one way that is easily overlooked must not pass it."""
+"""A test of the law: a product with one subtle error must not pass it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def drop_late_events(patch: pytest.MonkeyPatch) -> None:
     right = partials.partials
 
     def wrong(events: Any, stream: Any, view: Any, patience_ms: int) -> Any:
-        kept = events.where(f"NOT {partials.settled_when(stream, view, patience_ms)}")
-        return right(kept, stream, view, patience_ms)
+        timely = events.where(f"NOT {partials.settled_when(stream, view, patience_ms)}")
+        return right(timely, stream, view, patience_ms)
 
     patch.setattr(partials, "partials", wrong)
 
@@ -57,7 +57,7 @@ def forget_the_batch_tables_but_one(patch: pytest.MonkeyPatch) -> None:
 
 
 def add_a_batch_table_twice(patch: pytest.MonkeyPatch) -> None:
-    """In answers: as if a swap left behind what it replaced."""
+    """In answers: as if a swap left the rows that it replaced."""
     right = snapshot.DuckSnapshot._sources
 
     def wrong(self: Any, version: Any) -> Any:
@@ -77,7 +77,7 @@ def add_a_batch_table_twice(patch: pytest.MonkeyPatch) -> None:
         (add_a_batch_table_twice, 0),
     ],
 )
-def test_a_spoilt_product_is_found_out(spark: Any, tmp_path: Path, spoil: Break, seed: int) -> None:
+def test_a_broken_product_fails(spark: Any, tmp_path: Path, spoil: Break, seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         spoil(patch)
         timeline = Timeline(spark, tmp_path, seed, VIEWS)

@@ -42,7 +42,7 @@ def test_older_files_read_the_same_and_views_follow(spark: Any, tmp_path: Path) 
     bench.redefine(LOOSE)
     commit(bench, NEW, "new")
     bench.maintain()
-    # The version of narrower types stands still rather than round; the one that reads none of them goes on.
+    # The version with narrower types stalls rather than round; the one that reads none of them continues.
     assert sum(row["n"] for row in bench.ask("v", random.Random(0))) == 2
     assert {row["name"]: row["n"] for row in bench.ask("names", random.Random(0))} == {None: 2, "b": 2}
     assert bench.answer("v").version == 1

@@ -51,11 +51,11 @@ def order(chance: random.Random, number: int) -> dict[str, Any]:
 
 
 def reference(events: list[dict[str, Any]]) -> dict[tuple[Any, Any], dict[str, Any]]:
-    found: dict[tuple[Any, Any], dict[str, Any]] = defaultdict(lambda: dict(NOTHING))
+    rows: dict[tuple[Any, Any], dict[str, Any]] = defaultdict(lambda: dict(NOTHING))
     for event in events:
         items = event.get("items")
         tags = [item["tags"] or [] for item in items or []]
-        row = found[((event.get("address") or {}).get("city"), (tags[0][:1] or ["none"])[0] if tags else "none")]
+        row = rows[((event.get("address") or {}).get("city"), (tags[0][:1] or ["none"])[0] if tags else "none")]
         row["orders"] += 1
         for column, value in (
             ("first", Decimal(str(items[0]["price"])) if items else None),
@@ -67,7 +67,7 @@ def reference(events: list[dict[str, Any]]) -> dict[tuple[Any, Any], dict[str, A
         row["deep"] += event["deep"] is not None
         row["dated"] += bool((event["by_day"] or {}).get("x"))
         row["tagged"] += len(tags) > 1 and "b" in tags[1]
-    return found
+    return rows
 
 
 def test_parts_of_nested_fields_are_keys_and_sums(spark: Any, tmp_path: Path) -> None:

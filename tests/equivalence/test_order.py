@@ -62,7 +62,7 @@ def test_ties_are_broken_by_time_and_position_in_both_layers(
         behind = read_events(spark, bench.table.folder, bench.stream, files, (0, 6), COLUMNS)
         (first,) = read_page(behind, bench.stream, version, None, 1)
     word, small = ("null" if events[0][name] is None else events[0][name] for name in ("word", "small"))
-    assert (first["a0"], first["a3"]) == (f"{{{word}, {small}}}", 1)  # what the aggregates were given
+    assert (first["a0"], first["a3"]) == (f"{{{word}, {small}}}", 1)  # the arguments of the aggregates
     bench.close()
 
 

@@ -1,4 +1,4 @@
-"""Lines of an access log from the door to a view's numbers, on real Spark: a stream of FORMAT TEXT."""
+"""Lines of an access log from the request to a view's numbers, on real Spark: a stream of FORMAT TEXT."""
 
 from __future__ import annotations
 

@@ -35,18 +35,18 @@ def versions(bench: Bench) -> dict[tuple[str, int], Version]:
 def test_a_broken_view_stalls_alone(spark: Any, tmp_path: Path) -> None:
     bench = Bench(spark, tmp_path, STREAM)
     good = bench.add_view(VIEW)
-    # A definition cannot say this any more; an older release took it.
+    # A definition can no longer contain this; an older release accepted it.
     pattern = Expression("regexp_extract(CAST(id AS STRING), '(?=1)', 0)", STRING)
     broken = replace(good, name="broken", columns=(Column("x", Max((pattern,))),))
     bench.store.register(broken, fingerprint(broken), {"events": 0})
     for number in range(2):
         post_and_commit(bench, number)
         bench.maintain()
-    found = versions(bench)
-    assert found["v", 1].bases[0].applied_to == 2
-    assert found["v", 1].stalled is None
-    assert found["broken", 1].bases[0].applied_to == 0
-    assert "look-around is not available" in str(found["broken", 1].stalled)
+    by_name = versions(bench)
+    assert by_name["v", 1].bases[0].applied_to == 2
+    assert by_name["v", 1].stalled is None
+    assert by_name["broken", 1].bases[0].applied_to == 0
+    assert "look-around is not available" in str(by_name["broken", 1].stalled)
     assert [row["n"] for row in bench.ask("v", random.Random(0))] == [2]
     assert str(bench.answer("broken").stalled).startswith("the pattern of regexp_extract cannot be used: look-around")
     bench.close()
@@ -98,8 +98,8 @@ def test_a_view_that_is_behind_takes_small_steps_and_does_not_delay_others(spark
     for number in range(3, 8):
         post_and_commit(bench, number)
         assert speed.run_once()
-        found = versions(bench)
-        reached.append((found["v", 1].bases[0].applied_to, found["w", 1].bases[0].applied_to))
+        by_name = versions(bench)
+        reached.append((by_name["v", 1].bases[0].applied_to, by_name["w", 1].bases[0].applied_to))
     assert reached == [(4, 1), (5, 2), (6, 3), (7, 4), (8, 5)]
     while speed.run_once():
         pass

@@ -1,4 +1,4 @@
-"""A stream with several cases: events come, become commits, are compacted; each case lives its own life beside it."""
+"""A stream with several cases: events arrive, are committed and compacted; each case has its own life cycle."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .case import Case
 from .feed import Feed
 from .generate import STREAM, make_events
 
-AT_ONCE = 4  # cases: a Spark job of so few events leaves most of a machine idle
+AT_ONCE = 4  # cases: a Spark job with few events leaves most of a machine idle
 
 
 def interpreting(spark: Any) -> Any:
-    """A session whose jobs are not compiled: for so few events compiling costs most, and it is one more way to compute.
+    """A session whose jobs are not compiled: for few events compiling costs most, and it tests one more way to compute.
 
     The batch layer has a session of its own, which compiles: here the two layers share even less than they usually do.
     """
@@ -44,12 +44,12 @@ class Timeline:
         self.cases = [Case(self.bench, self.feed, seed, name, self.rounds) for name in views]
 
     def run(self) -> None:
-        """From the first event to the last look."""
+        """From the first event to the last check."""
         with ThreadPoolExecutor(AT_ONCE) as pool:
             events = make_events(self.chance, self.chance.choice([5, 60, 120, 200]))
             self.chance.shuffle(events)
             for at in range(self.rounds):
-                self._come(events[at :: self.rounds] if at else [])  # the first views are there before any event
+                self._come(events[at :: self.rounds] if at else [])  # the first views exist before any event
                 shapes = [case.decide(at) for case in self.cases]
                 self.bench.reconcile([shape.sql for shape in shapes if shape])
                 list(pool.map(Case.live, self.cases))
@@ -70,7 +70,7 @@ class Timeline:
             self.bench.maintain()
 
     def _settle(self, pool: ThreadPoolExecutor) -> None:
-        """Let all builds and roll-backs come to their end: twice, since a version may have to catch up in between."""
+        """Let all builds and rollbacks end: twice, since a version may have to catch up in between."""
         for _ in range(2):
             self.bench.maintain()
             list(pool.map(lambda case: case.work(100), self.cases))

@@ -1,4 +1,4 @@
-"""Clicks to send to a server that dies, and what its views must say of those that were acknowledged."""
+"""Clicks to send to a server that dies, and the expected answers for those that were acknowledged."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Clicks:
         self.acknowledged: list[dict[str, Any]] = []
         self.posts = 0
         self.token = ""
-        self.pad = 0  # bytes that each event drags along, to fill a disk
+        self.pad = 0  # bytes of padding in each event, to fill a disk
 
     def post(self, server: UpServer, *, strict: bool = False) -> bool:
         """Send the next post; whether it was acknowledged. `strict` raises if the server refuses it."""
         events = [self._click(self.posts * PER_POST + i) for i in range(PER_POST)]
-        sent = [{**event, "pad": secrets.token_hex(self.pad // 2)} for event in events] if self.pad else events
+        body = [{**event, "pad": secrets.token_hex(self.pad // 2)} for event in events] if self.pad else events
         key = f"post-{self.posts}" if not self.pad else None
         try:
-            reply = server.post("clicks", sent, key)
+            reply = server.post("clicks", body, key)
         except httpx2.HTTPError:
             if strict:
                 raise
@@ -57,15 +57,15 @@ class Clicks:
     def check(self, server: UpServer) -> None:
         """Every acknowledged event is in every view, once."""
         server.wait_for_token(self.token)
-        server.wait_for_views("total", "per_minute")  # they may have to be built anew
+        server.wait_for_views("total", "per_minute")  # they may have to be rebuilt
         (total,) = server.rows("total")
         ids = [event["id"] for event in self.acknowledged]
         assert (total["n"], total["ids"], total["last"]) == (len(ids), sum(ids), max(ids))
-        wanted = Counter((event["at"][:17] + "00Z", event["who"]) for event in self.acknowledged)
+        counts = Counter((event["at"][:17] + "00Z", event["who"]) for event in self.acknowledged)
         weights: Counter[tuple[str, str]] = Counter()
         for event in self.acknowledged:
             weights[event["at"][:17] + "00Z", event["who"]] += event["weight"]
-        found = {(row["window_start"], row["who"]): (row["n"], row["weight"]) for row in server.rows("per_minute")}
-        assert found == {key: (wanted[key], weights[key]) for key in wanted}
+        rows = {(row["window_start"], row["who"]): (row["n"], row["weight"]) for row in server.rows("per_minute")}
+        assert rows == {key: (counts[key], weights[key]) for key in counts}
         (stream,) = [s for s in server.get("/v1/status")["streams"] if s["name"] == "clicks"]
         assert (stream["events"], stream["dead_letters"]) == (len(ids), 0)

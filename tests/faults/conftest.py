@@ -1,4 +1,4 @@
-"""A workspace with one stream and two views, and what came of servers that were killed in it."""
+"""A workspace with one stream and two views, and the outcomes for servers that were killed in it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def workspace(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def tally(pytestconfig: pytest.Config) -> Tally:
-    """Over all seeds; says how far it is while it runs, if there are many."""
+    """Over all seeds; reports progress while it runs, if there are many."""
     capture = pytestconfig.pluginmanager.getplugin("capturemanager")
 
     def say(line: str) -> None:
@@ -54,10 +54,10 @@ def tally(pytestconfig: pytest.Config) -> Tally:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """What came of every death."""
-    found = config.stash.get(TALLY, None)
-    if found is None:
+    """The outcome of every kill."""
+    tally = config.stash.get(TALLY, None)
+    if tally is None:
         return
     terminalreporter.section("servers killed")
-    for line in found.table() if MANY or found.sum.bad else found.table()[-1:]:
+    for line in tally.table() if MANY or tally.sum.bad else tally.table()[-1:]:
         terminalreporter.write_line(line)

@@ -1,4 +1,4 @@
-"""The clicks that a server was sent, and what its views must say of those that were acknowledged: the reference."""
+"""The clicks that a server was sent, and the expected answers for those that were acknowledged: the reference."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ TOO_HEAVY = 10**10  # for an INT
 
 
 class Ledger:
-    """Events in the order in which they count, and every state that an answer may truly show."""
+    """Events in the order in which they count, and every state that an answer may show."""
 
     def __init__(self, seed: int) -> None:
         self.events: list[Event] = []
         self.dead: dict[str, list[Event]] = defaultdict(list)  # by the field that cannot hold its value yet
         self._chance = random.Random(seed)
-        self._made = 0
-        self._hoped: list[Event] = []  # dead letters of a replay that may have been done, until it is known
+        self._next_id = 0
+        self._hoped: list[Event] = []  # dead letters of a replay that may have been committed, until that is known
         self._states: dict[int, set[Total]] = {limit: {(0, 0, 0)} for limit in LIMITS}
 
     def make(self, count: int, too_heavy: str | None = None) -> list[Event]:
         """New events: most follow each other, some come late; `too_heavy` is a field that makes them dead letters."""
-        made = []
-        for number in range(self._made, self._made + count):
+        events = []
+        for number in range(self._next_id, self._next_id + count):
             second = number if self._chance.random() < 0.8 else self._chance.randrange(number + 1)
             event = {
                 "id": number,
@@ -34,12 +34,12 @@ class Ledger:
                 "weight": self._chance.randrange(10),
                 "at": f"2026-04-01T{10 + second // 3600 % 10:02d}:{second // 60 % 60:02d}:{second % 60:02d}Z",
             }
-            made.append(event | ({too_heavy: TOO_HEAVY} if too_heavy else {}))
-        self._made += count
-        return made
+            events.append(event | ({too_heavy: TOO_HEAVY} if too_heavy else {}))
+        self._next_id += count
+        return events
 
     def intend(self, events: list[Event]) -> None:
-        """They are under way: from now on an answer may show them, all or none."""
+        """They are in flight: from now on an answer may include them, all or none."""
         for limit, states in self._states.items():
             states.add(total([*self.events, *events], limit))
             states.add(total([*self.events, *self._hoped, *events], limit))
@@ -50,12 +50,12 @@ class Ledger:
         self._hoped = letters
 
     def count(self, events: list[Event]) -> None:
-        """They were acknowledged: from now on they must be there."""
+        """They were acknowledged: from now on every answer must include them."""
         self.events += events
 
-    def shows(self, seen: Total, limits: set[int]) -> bool:
-        """Whether one of these definitions could say this, at some time up to now."""
-        return any(seen in self._states[limit] for limit in limits)
+    def shows(self, answer: Total, limits: set[int]) -> bool:
+        """Whether one of these definitions could give this answer, at some time up to now."""
+        return any(answer in self._states[limit] for limit in limits)
 
 
 def total(events: list[Event], limit: int) -> Total:

@@ -1,4 +1,4 @@
-"""A version's whole life in the store, without Spark: merges, beats, a build beside it, the swap, the old one's end.
+"""A version's whole life in the store, without Spark: merges, beats, a build, the swap, the old one's end.
 
 Run as a process that forks one life after the other. Each dies at a named point; the next finds what it left, and goes
 on from what the store says, to the same end.
@@ -37,15 +37,15 @@ def make(
 
 
 def live(store: DuckStore, file: str) -> None:
-    """From wherever it stands to the end: one version that serves, all in batch tables."""
+    """From the current state to the end: one version that serves, all in batch tables."""
     while True:
-        found = versions(store)
-        if not found:
+        all_versions = versions(store)
+        if not all_versions:
             store.register(VIEW, "a", {"events": 5})
             continue
-        version = next(v for v in found if v.serving)
-        behind = [v for v in found if v.moves and v.bases[0].applied_to < COMMITS]
-        other = next((v for v in found if v is not version), None)
+        version = next(v for v in all_versions if v.serving)
+        behind = [v for v in all_versions if v.moves and v.bases[0].applied_to < COMMITS]
+        other = next((v for v in all_versions if v is not version), None)
         if version.bases[0].next_horizon is not None:
             end_beat(store, version, file)
         elif version.bases[0].applied_to in (2, 4) and version.bases[0].horizon < version.bases[0].applied_to:
@@ -59,8 +59,8 @@ def live(store: DuckStore, file: str) -> None:
             store.promote("traffic", other.number)
         elif behind:
             at = min(v.bases[0].applied_to for v in behind)
-            moved = [v for v in behind if v.bases[0].applied_to == at]
-            store.apply(step(at, at + 1), {("traffic", v.number): [file] for v in moved})
+            moving = [v for v in behind if v.bases[0].applied_to == at]
+            store.apply(step(at, at + 1), {("traffic", v.number): [file] for v in moving})
         elif other:
             store.forget("traffic", other.number)
         else:
@@ -76,14 +76,14 @@ def end_beat(store: DuckStore, version: Version, file: str) -> None:
 
 def is_right(store: DuckStore) -> None:
     """Every version that can answer has each commit that it says it has, once."""
-    found = versions(store)
-    assert not found or [v for v in found if v.serving], "nobody serves"
-    for version in found:
+    all_versions = versions(store)
+    assert not all_versions or [v for v in all_versions if v.serving], "no version serves"
+    for version in all_versions:
         assert not version.whole or counted(store, version) == version.bases[0].applied_to * EVENTS, version
 
 
 def go_on(store: DuckStore, file: str) -> None:
-    """What is found must be right before anything is done, and at the end."""
+    """The state must be right at the start, and at the end."""
     is_right(store)
     live(store, file)
     (version,) = versions(store)
@@ -92,7 +92,7 @@ def go_on(store: DuckStore, file: str) -> None:
 
 
 def apart(path: Path, fence: int, work: Callable[[DuckStore], None], fault: str = "") -> int:
-    """Do it in a child; how that ended."""
+    """Run it in a child process; returns its exit code."""
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -1,4 +1,4 @@
-"""A workspace whose servers die at named points while events flow, views are edited and answers are asked for."""
+"""A workspace whose servers die at named points while events flow, views are edited and queried."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from .witness import Witness, total_of
 
 KILLED = -9
 WORKER = "append.in_worker"  # this point is passed by Spark's workers, not by the server
-REACH_S = 300  # on a machine that has much else to do, and a cold Java
+REACH_S = 300  # on a busy machine, with a cold Java
 PAUSE_S = 0.25
-RARE = ("load", "fill", "swap", "beat", "retire", "replay")  # points that a server passes once in a while
+RARE = ("load", "fill", "swap", "beat", "retire", "replay")  # points that a server passes rarely
 SLICES = 3  # of each build, about
 FEWEST_ROWS = 20  # of a slice
 VIEWS = ("per_minute", "total")
@@ -52,7 +52,7 @@ CREATE MATERIALIZED VIEW total AS SELECT count(*) AS n, sum(id) AS ids, max(id) 
 
 
 class Scene:
-    """One workspace through many deaths."""
+    """One workspace whose server is killed many times."""
 
     def __init__(self, java: Java, folder: Path, seed: int, tally: Tally) -> None:
         self._java = java
@@ -61,7 +61,7 @@ class Scene:
         self._died_at = "the beginning"
         self._chance = random.Random(seed)
         self._ledger = Ledger(seed)
-        self._said: dict[str, Any] = {
+        self._definition: dict[str, Any] = {
             "a": "INT",
             "b": "INT",
             "per_minute": 10,
@@ -81,11 +81,11 @@ class Scene:
         self._write()
 
     def die_at(self, point: str) -> None:
-        """A server that finds what the last one left, and dies when it reaches this point."""
+        """A server that starts with the data of the last one, and dies when it reaches this point."""
         kind = point.partition(".")[0]
         passing = 1 if kind in RARE else self._chance.choice((1, 1, 2))
         armed = f"{point}:{passing}"
-        at_once = self._chance.random() < 0.3  # it may die while it still makes good what the last one left
+        at_once = self._chance.random() < 0.3  # it may die while it still recovers
         self._fault.write_text(armed if at_once else "")
         server = self._start(
             may_die=at_once,
@@ -99,19 +99,19 @@ class Scene:
                 self._fault.write_text(armed)
             act = self._act_for(kind)
             if self._chance.random() < 0.3:
-                self._try(server, self._edit)  # so that a build is under way
+                self._try(server, self._edit)  # so that a build is running
             deadline = time.monotonic() + REACH_S
             while server.process.poll() is None:
-                assert time.monotonic() < deadline, f"{armed} was never reached: {server.said()}"
+                assert time.monotonic() < deadline, f"{armed} was never reached: {server.log_tail()}"
                 self._try(server, act)
                 if self._chance.random() < 0.7:  # events must not gather faster than a build reads them
                     self._try(server, self._wait_for_lake)
-        assert server.process.returncode == KILLED, (armed, server.said())
+        assert server.process.returncode == KILLED, (armed, server.log_tail())
         self._tally.of(point).kills += 1
         self._died_at = point
 
     def workers_die(self) -> None:
-        """Spark's workers die again and again; the server goes on by itself."""
+        """Spark's workers die again and again; the server continues by itself."""
         self._fault.write_text("")
         server = self._start()
         self._died_at = WORKER
@@ -126,7 +126,7 @@ class Scene:
         server.kill()
 
     def build(self) -> None:
-        """A server that edits each view, so that batch tables answer, and dies when nothing is under way."""
+        """A server that edits each view, so that batch tables answer, and dies when nothing is running."""
         self._fault.write_text("")
         server = self._start()
         for _ in range(2):
@@ -138,9 +138,9 @@ class Scene:
         server.kill()
 
     def survive(self, harm: Callable[[Path], Path]) -> None:
-        """A server that finds a file harmed: no answer is wrong, and it, or the next one, has all again."""
+        """A server with a damaged file: no answer is wrong, and it, or the next one, recovers all."""
         harmed = harm(self._folder / "data")
-        noted = harmed.with_name(harmed.name + DAMAGED)  # by a reader who met it: for the next server
+        noted = harmed.with_name(harmed.name + DAMAGED)  # by a reader that found the damage, for the next server
         self._fault.write_text("")
         for _ in range(2):
             server = self._start()
@@ -154,32 +154,32 @@ class Scene:
                         self.check(server)
                         return
                 except httpx2.HTTPStatusError as error:
-                    said = error.response.text
-                    if str(harmed) not in said:
-                        raise AssertionError(f"{harmed}: nobody speaks of it: {said}") from error
+                    message = error.response.text
+                    if str(harmed) not in message:
+                        raise AssertionError(f"{harmed}: no error names it: {message}") from error
                 finally:
                     server.kill()
-        raise AssertionError(f"{harmed}: it cannot answer again: {server.said()}")
+        raise AssertionError(f"{harmed}: it cannot answer again: {server.log_tail()}")
 
     def end(self) -> None:
-        """A last server has all of it, takes nothing twice, ends the beats, and leaves nothing lying about."""
+        """A last server has all events, none twice, ends the beats, and leaves no unused files."""
         self._fault.write_text("")
         server = self._start()
         self.settle(server)
         self.check(server)
         deadline = time.monotonic() + REACH_S
         while [*(self._folder / "data" / "builds").glob("*")]:
-            assert time.monotonic() < deadline, server.said()
+            assert time.monotonic() < deadline, server.log_tail()
             time.sleep(PAUSE_S)
         assert server.stop() == 0
         self._check_left()
 
     def _start(self, *, may_die: bool = False, **settings: str) -> WarmServer:
-        """A server that takes events in, or that died before anybody could see it do so."""
-        self._slices = self._found_slices()
-        given = {f"HEADRACE_{name.upper()}": value for name, value in settings.items()}
-        given[SLICE_ROWS] = str(max(FEWEST_ROWS, len(self._ledger.events) // SLICES))
-        server = self._java.server(self._folder, **{VARIABLE: f"@{self._fault}", **given})
+        """A server that accepts events, or that died before it did."""
+        self._slices = self._slice_inodes()
+        variables = {f"HEADRACE_{name.upper()}": value for name, value in settings.items()}
+        variables[SLICE_ROWS] = str(max(FEWEST_ROWS, len(self._ledger.events) // SLICES))
+        server = self._java.server(self._folder, **{VARIABLE: f"@{self._fault}", **variables})
         try:
             return server.wait_for_http()
         except AssertionError:
@@ -221,9 +221,10 @@ class Scene:
         self._wait_for_lake(server)  # over no events, nothing is built
         if not self._unsure:
             view = self._chance.choice(("total", "total", "per_minute"))
-            limit = self._chance.choice([limit for limit in LIMITS if limit != self._said[view]])
-            self._said[view] = limit
-            self._said["edits" if view == "per_minute" else "edits_of_total"] += 1  # else an earlier version comes back
+            limit = self._chance.choice([limit for limit in LIMITS if limit != self._definition[view]])
+            self._definition[view] = limit
+            edits = "edits" if view == "per_minute" else "edits_of_total"
+            self._definition[edits] += 1  # else an earlier version returns
             self._limits[view] = {*self._limits[view], limit}
             self._write()
         self._apply(server)
@@ -232,7 +233,7 @@ class Scene:
         """A free edit: the new version takes over the rows of the one that serves, or of the one being built."""
         self._post(server)
         if not self._unsure:
-            self._said["renames"] += 1
+            self._definition["renames"] += 1
             self._write()
         self._apply(server)
 
@@ -248,7 +249,7 @@ class Scene:
         self._send(server)
 
     def _post_alone(self, server: WarmServer) -> None:
-        """Events in a commit of their own, so that small files gather."""
+        """Events in a separate commit, so that there are many small files."""
         self._post(server)
         self._wait_for_views(server)
 
@@ -272,7 +273,7 @@ class Scene:
         """Dead letters, the schema that can hold them, and their replay."""
         field = next((name for name in ("a", "b") if self._ledger.dead[name]), None)
         if field is None:
-            field = next(name for name in ("a", "b") if self._said[name] == "INT")
+            field = next(name for name in ("a", "b") if self._definition[name] == "INT")
             letters = self._ledger.make(self._chance.randint(1, 20), too_heavy=field)
             if self._waiting is not None:
                 self._send(server)
@@ -281,7 +282,7 @@ class Scene:
         if self._waiting is not None:
             self._send(server)
         self._wait_for_lake(server)
-        self._said[field] = "BIGINT"
+        self._definition[field] = "BIGINT"
         self._write()
         self._apply(server)
         self._ledger.hope(self._ledger.dead[field])
@@ -292,43 +293,43 @@ class Scene:
         cursor: dict[str, str] = {}
         while True:
             url = f"{server.url}/v1/streams/clicks/dead-letters/replay"
-            said = server.http.post(url, params=cursor)
-            if said.status_code == httpx2.codes.SERVICE_UNAVAILABLE:
+            reply = server.http.post(url, params=cursor)
+            if reply.status_code == httpx2.codes.SERVICE_UNAVAILABLE:
                 time.sleep(0.05)
                 continue
-            said.raise_for_status()
-            if said.json()["cursor"] is None:
+            reply.raise_for_status()
+            if reply.json()["cursor"] is None:
                 break
-            cursor = {"cursor": said.json()["cursor"]}
+            cursor = {"cursor": reply.json()["cursor"]}
         for field, letters in self._ledger.dead.items():
-            if self._said[field] == "BIGINT":
+            if self._definition[field] == "BIGINT":
                 self._ledger.count(letters)
                 letters.clear()
 
     def _write(self) -> None:
-        (self._folder / "definitions" / "clicks.sql").write_text(DEFINITIONS.format(**self._said))
+        (self._folder / "definitions" / "clicks.sql").write_text(DEFINITIONS.format(**self._definition))
         self._unsure = True  # whether the server has it
 
     # What must hold
 
     def settle(self, server: WarmServer, unless: Callable[[], bool] = lambda: False) -> None:
-        """Until all that was asked of the dead ones is done, unless that is not to be expected."""
+        """Wait until all requests to the dead servers are done, unless that cannot be expected."""
         if self._waiting is not None:
             self._send(server)
         if self._unsure:
             self._apply(server)
-        if any(self._said[field] == "BIGINT" and letters for field, letters in self._ledger.dead.items()):
+        if any(self._definition[field] == "BIGINT" and letters for field, letters in self._ledger.dead.items()):
             self._replay_all(server)
         self._wait_for_views(server, unless)
 
     def _wait_for_lake(self, server: WarmServer) -> None:
         deadline = time.monotonic() + REACH_S
         while server.status_of("clicks")["backlog_bytes"]:
-            assert time.monotonic() < deadline, server.said()
+            assert time.monotonic() < deadline, server.log_tail()
             time.sleep(PAUSE_S)
 
     def _wait_for_views(self, server: WarmServer, unless: Callable[[], bool] = lambda: False) -> None:
-        """Until every view answers from every commit, by the newest definition."""
+        """Wait until every view answers from every commit, with the newest definition."""
         self._wait_for_lake(server)
         deadline = time.monotonic() + REACH_S
         while True:
@@ -338,25 +339,25 @@ class Scene:
                 break
             if unless():
                 return
-            assert time.monotonic() < deadline, (views, server.said())
+            assert time.monotonic() < deadline, (views, server.log_tail())
             time.sleep(PAUSE_S)
-        self._limits = {view: {self._said[view]} for view in VIEWS}
+        self._limits = {view: {self._definition[view]} for view in VIEWS}
 
-    def _found_slices(self) -> dict[str, int]:
-        """What builds and beats have computed so far, each with the number by which its folder is known."""
-        found = {}
-        for path in glob(f"{self._folder}/data/builds/*/*-*"):  # Path's fails over a folder that goes meanwhile
+    def _slice_inodes(self) -> dict[str, int]:
+        """The slices that builds and beats have computed so far, with their inode numbers."""
+        inodes = {}
+        for path in glob(f"{self._folder}/data/builds/*/*-*"):  # Path.glob fails if a folder is deleted meanwhile
             with suppress(FileNotFoundError):  # a build that ends takes its slices with it
-                found[path] = os.stat(path).st_ino
-        return found
+                inodes[path] = os.stat(path).st_ino
+        return inodes
 
     def _check_slices(self) -> None:
         """What a dead server has computed is not computed again."""
-        again = [path for path, number in self._found_slices().items() if self._slices.get(path, number) != number]
+        again = [path for path, number in self._slice_inodes().items() if self._slices.get(path, number) != number]
         assert not again, again
 
     def _check_left(self) -> None:
-        """No file of a batch table, slice or Spark's that nobody needs."""
+        """No unused file of a batch table, a slice or Spark."""
         data = self._folder / "data"
         store = open_to_read(Workspace.open(self._folder))
         assert store is not None
@@ -369,13 +370,13 @@ class Scene:
     def check(self, server: WarmServer) -> None:
         """Every acknowledged event is in every view, once."""
         events, outcome = self._ledger.events, self._tally.of(self._died_at)
-        seen, wanted = total_of(server.rows("total")), total(events, self._said["total"])
+        answer, target = total_of(server.rows("total")), total(events, self._definition["total"])
         rows = {(row["window_start"], row["who"]): (row["n"], row["weight"]) for row in server.rows("per_minute")}
-        off = rows.items() ^ per_minute(events, self._said["per_minute"]).items()
-        outcome.lost += max(0, wanted[0] - seen[0])
-        outcome.twice += max(0, seen[0] - wanted[0])
-        outcome.wrong += len({key for key, _ in off}) + (seen != wanted)
-        assert seen == wanted, self._died_at
+        off = rows.items() ^ per_minute(events, self._definition["per_minute"]).items()
+        outcome.lost += max(0, target[0] - answer[0])
+        outcome.twice += max(0, answer[0] - target[0])
+        outcome.wrong += len({key for key, _ in off}) + (answer != target)
+        assert answer == target, self._died_at
         assert not off, self._died_at
         assert not server.get("/v1/status")["warnings"], "the layers disagree"
         stream = server.status_of("clicks")

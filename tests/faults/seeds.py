@@ -1,17 +1,17 @@
-"""How many times, and where, servers are to die: `make test` says nothing, `make test-faults` does."""
+"""How many times, and where, servers are killed: set by `make test-faults`, not by `make test`."""
 
 from __future__ import annotations
 
 import os
 
-_GIVEN = os.environ.get("HEADRACE_FAULT_SEEDS", "")  # how many, or from-to
-MANY = bool(_GIVEN)  # else each thing is tried once
-CHOSEN = tuple(os.environ.get("HEADRACE_FAULT_POINTS", "").split())  # points, or how their names begin; else all
+_SEED_RANGE = os.environ.get("HEADRACE_FAULT_SEEDS", "")  # how many, or from-to
+MANY = bool(_SEED_RANGE)  # else each thing is tried once
+POINT_PREFIXES = tuple(os.environ.get("HEADRACE_FAULT_POINTS", "").split())  # of points to test; none: all
 
 
-def _seeds(given: str) -> range:
-    first, dash, last = given.partition("-")
+def _seeds(text: str) -> range:
+    first, dash, last = text.partition("-")
     return range(int(first), int(last) + 1) if dash else range(int(first))
 
 
-SEEDS = _seeds(_GIVEN or "1")
+SEEDS = _seeds(_SEED_RANGE or "1")

@@ -1,4 +1,4 @@
-"""What came of each death, point by point: the table that `make test-faults` ends with."""
+"""The outcome of each kill, by point: the table that `make test-faults` ends with."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import astuple, dataclass, fields
 
 @dataclass
 class Outcome:
-    """Of all deaths at one point."""
+    """Of all kills at one point."""
 
     kills: int = 0
-    answers: int = 0  # that were asked of the servers that died there, all while events flowed
+    answers: int = 0  # of the servers that died there, while events flowed
     failed: int = 0  # of these: errors, and numbers that no moment and no definition explains
-    lost: int = 0  # acknowledged events that the next server had not
+    lost: int = 0  # acknowledged events that the next server did not have
     twice: int = 0
-    wrong: int = 0  # rows that the next server had otherwise than the reference
+    wrong: int = 0  # rows of the next server that differ from the reference
 
     @property
     def bad(self) -> bool:
@@ -26,7 +26,7 @@ class Tally:
     """Counts over all seeds."""
 
     def __init__(self, say: Callable[[str], None] = lambda line: None) -> None:
-        self.say = say  # how far it is
+        self.say = say  # reports progress
         self._points: dict[str, Outcome] = {}
 
     def of(self, point: str) -> Outcome:

@@ -1,4 +1,4 @@
-"""A server whose files were lost or damaged: named, never a wrong number, and other streams go on."""
+"""A server whose files were lost or damaged: the damage is named, no answer is wrong, and other streams continue."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_server_with_damaged_files(java: Java, workspace: Path) -> None:
     assert first.stop() == 0
 
     shutil.rmtree(data / "lake" / "orders" / "_delta_log")
-    for stream in ("clicks", "pages"):  # the store has a commit now that the lake has not
+    for stream in ("clicks", "pages"):  # the store now has a commit that the lake does not have
         newest_entry(data / "lake" / stream).unlink()
     page = min((data / "lake" / "pages").glob("_dead=false/*.parquet"))
     flip_a_bit(page, "id")
@@ -54,7 +54,7 @@ def test_a_server_with_damaged_files(java: Java, workspace: Path) -> None:
     assert clicks.post(second)
     clicks.check(second)
     assert second.process.poll() is None
-    assert "Traceback" not in second.said()
+    assert "Traceback" not in second.log_tail()
     second.stop()
 
 
@@ -68,16 +68,16 @@ def flip_a_bit(file: Path, column: str) -> None:
 
 
 def orders_are_named(server: UpServer, data: Path) -> None:
-    """Its log is gone: what the store has is answered, marked; nothing is taken in."""
-    said = server.status_of("orders")
-    assert f"lake '{data}/lake/orders' cannot be read" in said["error"]
-    assert "_delta_log' is gone or empty" in said["error"]
+    """Its log is gone: what the store has is answered, marked; nothing is accepted."""
+    status = server.status_of("orders")
+    assert f"lake '{data}/lake/orders' cannot be read" in status["error"]
+    assert "_delta_log' is gone or empty" in status["error"]
     answer = server.get("/v1/views/order_count")
     assert (answer["rows"][0]["n"], answer["freshness_ms"]) == (2000, None)
     assert "stream 'orders' is damaged" in answer["freshness_reason"]
-    with pytest.raises(httpx2.HTTPStatusError) as refused:
+    with pytest.raises(httpx2.HTTPStatusError) as error:
         server.post("orders", [{"id": 1}], None)
-    assert refused.value.response.json()["error"]["code"] == "corruption"
+    assert error.value.response.json()["error"]["code"] == "corruption"
 
 
 def pages_are_named(server: UpServer, page: Path) -> None:
@@ -85,7 +85,7 @@ def pages_are_named(server: UpServer, page: Path) -> None:
     deadline = time.monotonic() + 60
     error = None
     while error is None:
-        assert time.monotonic() < deadline, server.said()
+        assert time.monotonic() < deadline, server.log_tail()
         view = next(v for v in server.get("/v1/views")["views"] if v["name"] == "page_count")
         error = view["building"]["error"]
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""A disk that is full: writers are told, what was acknowledged is kept, and it goes on when there is room."""
+"""A full disk: writers get an error, acknowledged events are kept, and the server continues when there is space."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from ..waiting import wait_until
 from ..warm import Java
 from .clicks import Clicks
 
-PAD = 60_000  # bytes that each event drags along
+PAD = 60_000  # bytes of padding in each event
 
 
 def wait_for(server: UpServer, what: Callable[[], object]) -> None:
-    wait_until(what, 90, lambda: f"{server.get('/v1/status')} {server.said()}")
+    wait_until(what, 90, lambda: f"{server.get('/v1/status')} {server.log_tail()}")
 
 
 def fill(file: Path) -> None:
-    """Take all the room that is left on a disk."""
+    """Fill the free space of a disk."""
     with file.open("ab", buffering=0) as out, suppress(OSError):
         while out.write(bytes(4096)) == 4096:
             pass
 
 
 def refusal(server: UpServer, clicks: Clicks) -> httpx2.Response | None:
-    """What the server says against one more post; None if it takes it."""
+    """The error reply to one more post; None if it is accepted."""
     try:
         clicks.post(server, strict=True)
     except httpx2.HTTPStatusError as error:
@@ -50,28 +50,28 @@ def test_a_really_full_disk(workspace: Path, small_disk: Callable[[int], Path]) 
     clicks.check(server)
 
     clicks.pad = PAD
-    refused: httpx2.Response | None = None
+    reply: httpx2.Response | None = None
 
     def is_full() -> bool:
-        """What Spark failed to write makes room again, so it is filled up until nothing does."""
-        nonlocal refused
-        refused = refusal(server, clicks)
-        if refused is not None:
+        """Failed writes of Spark free space again, so the disk is filled until they no longer do."""
+        nonlocal reply
+        reply = refusal(server, clicks)
+        if reply is not None:
             fill(disk / "filling")
-        return refused is not None and http.get(f"{server.url}/health").status_code == 503
+        return reply is not None and http.get(f"{server.url}/health").status_code == 503
 
     wait_for(server, is_full)
     assert clicks.posts < 200
-    assert refused is not None
-    assert refused.status_code == 507
-    said = refused.json()["error"]
-    assert said["code"] == "disk_full"
-    assert f"the disk of '{workspace}/data/journal/clicks' is full" in said["message"]
-    assert "nothing of this request was stored" in said["fix"]
+    assert reply is not None
+    assert reply.status_code == 507
+    error = reply.json()["error"]
+    assert error["code"] == "disk_full"
+    assert f"the disk of '{workspace}/data/journal/clicks' is full" in error["message"]
+    assert "nothing of this request was stored" in error["fix"]
     assert "is full" in http.get(f"{server.url}/health").json()["reason"]
-    (total,) = server.rows("total")  # answers go on
+    (total,) = server.rows("total")  # answers continue
     assert total["n"] >= 20
-    wait_for(server, is_full)  # and it goes on refusing
+    wait_for(server, is_full)  # and it continues to refuse
     assert server.process.poll() is None
 
     ballast.unlink()
@@ -85,16 +85,16 @@ def test_a_really_full_disk(workspace: Path, small_disk: Callable[[int], Path]) 
 
 
 def test_a_full_disk_at_each_point(java: Java, workspace: Path) -> None:
-    """One server meets it everywhere, one point after the other, and goes on each time."""
-    wanted = java.worker_fault  # of Spark's workers, and of the server
-    server = java.server(workspace, **{VARIABLE: f"@{wanted}"}).wait_until_ready()
+    """One server has a full disk at one point after the other, and continues each time."""
+    fault = java.worker_fault  # of Spark's workers, and of the server
+    server = java.server(workspace, **{VARIABLE: f"@{fault}"}).wait_until_ready()
     clicks = Clicks()
     for point in ("append.in_worker", "maintain.before_partials", "store.before_commit"):
-        wanted.write_text(f"{point}=ENOSPC")
+        fault.write_text(f"{point}=ENOSPC")
         assert clicks.post(server)  # the journal has room
         wait_for(server, lambda: "is full" in str(server.status_of("clicks")["error"]))
         assert not any(view["stalled"] for view in server.get("/v1/status")["views"])
-        wanted.unlink()
+        fault.unlink()
         clicks.check(server)
         wait_for(server, lambda: server.status_of("clicks")["error"] is None)
     lake = workspace / "data" / "lake" / "clicks"

@@ -27,9 +27,9 @@ runtime.stop()
 def newest(folder: Path) -> tuple[int, str, list[str]]:
     runtime = Runtime.open(Workspace.open(folder), "http://127.0.0.1")
     try:
-        found, *others = runtime.versions("traffic")
+        version, *others = runtime.versions("traffic")
         assert {version.state for version in others} <= {"retired"}
-        return found.version, found.state, list(found.changes)
+        return version.version, version.state, list(version.changes)
     finally:
         runtime.stop()
 

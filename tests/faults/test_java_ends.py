@@ -1,4 +1,4 @@
-"""Java dies, the server goes on: it starts Java again by itself, and nothing is lost or counted twice.
+"""Java dies, the server continues: it restarts Java by itself, and nothing is lost or counted twice.
 
 HEADRACE_JAVA_KILLS=10 HEADRACE_JAVA_RATE=5000 tries it as often and as busily as docs/faults.md says.
 """
@@ -61,8 +61,8 @@ class Writer:
         self._thread.start()
 
     def _write(self) -> None:
-        client, began = http.Client(), time.monotonic()
-        while not self._enough.wait(max(0.0, began + self.posts * PER_POST / RATE - time.monotonic())):
+        client, start_s = http.Client(), time.monotonic()
+        while not self._enough.wait(max(0.0, start_s + self.posts * PER_POST / RATE - time.monotonic())):
             first = self.posts * PER_POST
             events = [click(n, f"w{n % 5}") for n in range(first, first + PER_POST)]
             body = "\n".join(json.dumps(event) for event in events)
@@ -82,7 +82,7 @@ class Writer:
 
 
 class Reader:
-    """Asks for a view all the while: every answer is given, says how old it is, and never goes back."""
+    """Queries a view continuously: every query is answered, with a freshness, and counts never decrease."""
 
     def __init__(self, server: UpServer) -> None:
         self.answers, self.wrong = 0, list[Any]()
@@ -95,8 +95,8 @@ class Reader:
         while not self._enough.wait(0.05):
             reply = client.get(f"{self._server.url}/v1/views/total").json()
             n = reply["rows"][0]["n"] if reply.get("rows") else 0
-            told = reply.get("freshness_ms") is not None or reply.get("freshness_reason")
-            if "rows" not in reply or not told or n < self._most or n % PER_POST:
+            has_freshness = reply.get("freshness_ms") is not None or reply.get("freshness_reason")
+            if "rows" not in reply or not has_freshness or n < self._most or n % PER_POST:
                 self.wrong.append(reply)
             self._most = max(self._most, n)
             self.answers += 1
@@ -128,36 +128,37 @@ def test_java_killed_at_random_moments(tmp_path: Path, capsys: pytest.CaptureFix
     wait_until(lambda: writer.token)
     server.wait_for_token(writer.token)
     for kill in range(KILLS):
-        if kill % 3 == 0:  # an edit, whose build the death may meet
+        if kill % 3 == 0:  # an edit, whose build the kill may interrupt
             more = f", max(id) AS last_{kill}"
             (folder / "definitions" / "clicks.sql").write_text(STREAM + VIEWS.format(more=more))
             plan = server.http.post(f"{server.url}/v1/apply", json={}).json()
             assert "error" not in plan, plan
         time.sleep(chance.uniform(0, 4))  # the moment is what is random here
         java = java_of(server)
-        assert java, server.said()
+        assert java, server.log_tail()
         os.kill(java, signal.SIGKILL)
-        began, token = time.monotonic(), writer.token
+        start_s, token = time.monotonic(), writer.token
         server.wait_for_token(token, FRESH_WITHIN_S)
-        took.append(time.monotonic() - began)
+        took.append(time.monotonic() - start_s)
         assert took[-1] < FRESH_WITHIN_S
         wait_until(lambda: server.get("/health")["status"] == "ok", 30, lambda: server.get("/health"))
-    sent = writer.stop()
+    count = writer.stop()
     server.wait_for_token(writer.token)
     reader.stop()
     assert not reader.wrong, (len(reader.wrong), reader.wrong[:2])
     (row,) = server.rows("total")
-    assert (row["n"], row["ids"]) == (sent, sum(range(sent)))
-    assert sum(row["n"] for row in server.rows("hourly")) == sent
+    assert (row["n"], row["ids"]) == (count, sum(range(count)))
+    assert sum(row["n"] for row in server.rows("hourly")) == count
     assert server.stop() == 0
     assert "Traceback" not in server.log.read_text()
     with capsys.disabled():
         fresh = ", ".join(f"{seconds:.0f}" for seconds in took)
-        line = f"{KILLS} kills at {RATE} events/s, {sent:,} events, {reader.answers:,} answers: fresh after {fresh} s\n"
+        line = f"{KILLS} kills at {RATE} events/s, {count:,} events, {reader.answers:,} answers: "
+        line += f"fresh after {fresh} s\n"
         sys.stdout.write(line if KILLS > 2 else "")
 
 
-def test_a_view_that_ends_java_is_stalled_alone_and_others_go_on(tmp_path: Path) -> None:
+def test_a_view_that_ends_java_is_stalled_alone_and_others_continue(tmp_path: Path) -> None:
     folder = workspace(tmp_path, {"clicks.sql": STREAM + VIEWS.format(more="") + ENDS_JAVA.format(width=1000)})
     server = UpServer(folder).wait_until_ready()
     server.post("clicks", [click(n, "ann") for n in range(50)], "a")
@@ -166,7 +167,7 @@ def test_a_view_that_ends_java_is_stalled_alone_and_others_go_on(tmp_path: Path)
     def bad() -> dict[str, Any]:
         return next(view for view in server.get("/v1/views")["views"] if view["name"] == "bad")
 
-    wait_until(lambda: "the event at position" in (bad()["stalled"] or ""), 300, lambda: (bad(), server.said()))
+    wait_until(lambda: "the event at position" in (bad()["stalled"] or ""), 300, lambda: (bad(), server.log_tail()))
     assert "(commit " in bad()["stalled"]
     assert '"who": "exit"' in bad()["stalled"]
     assert "other views continue" in bad()["stalled"]

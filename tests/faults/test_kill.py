@@ -21,13 +21,13 @@ from tests.unit.store.partial_files import simple_event, write_partials
 
 from ..warm import Java
 from .scene import WORKER, Scene
-from .seeds import CHOSEN, MANY, SEEDS
+from .seeds import MANY, POINT_PREFIXES, SEEDS
 from .tally import Tally
 
 IN_JOURNAL = ("journal.before_write", "journal.before_fsync", "journal.after_fsync")
 IN_STORE = ("store.before_merge", "store.before_commit", "store.after_commit")
-A_DAY_LATER = "upkeep.before_reclaim"  # no server of a test lives so long; tests/unit/lake/test_upkeep.py kills there
-# Else tests without Spark have to do: those below, of a version's life, of edits, of upkeep and of replays.
+A_DAY_LATER = "upkeep.before_reclaim"  # no server of a test runs that long; tests/unit/lake/test_upkeep.py kills there
+# Otherwise tests without Spark cover them: those below, of a version's life, of edits, of upkeep and of replays.
 ONLY_WITH_MANY = (
     "journal.before_write",
     "journal.before_fsync",
@@ -50,14 +50,14 @@ KILLED = -9
 
 
 def points_of(seed: int) -> list[str]:
-    """Those that are asked for, in an order of its own."""
-    left = (A_DAY_LATER,) if MANY else (A_DAY_LATER, *ONLY_WITH_MANY)
-    points = [point for point in POINTS if point not in left and (not CHOSEN or point.startswith(CHOSEN))]
+    """The points to test, in an order that depends on the seed."""
+    excluded = (A_DAY_LATER,) if MANY else (A_DAY_LATER, *ONLY_WITH_MANY)
+    points = [point for point in POINTS if point not in excluded and point.startswith(POINT_PREFIXES or ("",))]
     random.Random(seed).shuffle(points)
     return points
 
 
-@pytest.mark.timeout(3600)  # some five minutes for all points, three times as long where much else runs
+@pytest.mark.timeout(3600)  # some five minutes for all points, three times as long on a busy machine
 @pytest.mark.parametrize("seed", SEEDS)
 def test_servers_killed_at_every_point(java: Java, tmp_path: Path, tally: Tally, seed: int) -> None:
     """Each dies at one point; the next finds what it left, and must be right before it dies at another."""
@@ -92,9 +92,9 @@ journal.close()
 @pytest.mark.parametrize("point", IN_JOURNAL)
 def test_a_writer_of_the_journal_killed(tmp_path: Path, run_python: Callable[..., None], point: str) -> None:
     """What was acknowledged is there; what was not is there whole or not at all."""
-    said, folder = tmp_path / "said", tmp_path / "journal"
-    run_python(WRITE_JOURNAL, str(folder), "1", str(said), code=KILLED, **{VARIABLE: f"{point}:4"})
-    acknowledged = [int(line) for line in said.read_text().split()]
+    output, folder = tmp_path / "output", tmp_path / "journal"
+    run_python(WRITE_JOURNAL, str(folder), "1", str(output), code=KILLED, **{VARIABLE: f"{point}:4"})
+    acknowledged = [int(line) for line in output.read_text().split()]
     assert len(acknowledged) == 3
     journal = Journal(folder, fence=2)
     receipts = [journal.recall(f"1-{number}") for number in range(5)]

@@ -1,4 +1,4 @@
-"""A process killed anywhere in the life of a version: what serves is right at once, and the next goes on to the end."""
+"""A process killed anywhere in the life of a version: what serves is right, and the next process completes it."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Life:
         (self.folder / "definitions" / "all.sql").write_text(text)
 
     def post(self, server: UpServer, count: int) -> None:
-        """Send so many more events, in requests that are repeated until they are acknowledged."""
+        """Send this many more events, in requests that are repeated until they are acknowledged."""
         while count > 0 and self.coming:
             events = self.coming[: self.chance.randint(1, 40)]
             body = b"\n".join(to_json(event, self.chance) for event in events)
@@ -71,7 +71,7 @@ class Life:
             count -= len(events)
 
     def meddle(self, connection: Connection) -> None:
-        """Edit some views and move the horizon of others, whatever is under way."""
+        """Edit some views and move the horizon of others, whatever is running."""
         for name in self.chance.sample(VIEWS, 6):
             self.shapes[name].append(edit_shape(self.chance, self.shapes[name][-1]))
         self.define()
@@ -81,25 +81,25 @@ class Life:
                 connection.refresh(name, full=self.chance.random() < 0.2)
 
     def check(self, connection: Connection, name: str, shapes: list[Shape]) -> None:
-        """What a view says is right by one of these definitions."""
+        """The answer of a view is right by one of these definitions."""
         answer = connection.ask(name, limit=HIGHEST_LIMIT)
         assert answer.next_cursor is None
         columns = {column for column, _ in answer.columns} - {"window_start", "window_end", "settled"}
         fitting = [s for s in shapes if columns == {n for n, _ in s.keys} | {o.name for o in s.outputs}]
         rows = [{"window_start": None, **row} for row in answer.rows()]
-        found = [differences(shape, rows, self.sent) for shape in fitting]
-        assert any(not wrong for wrong in found), (
+        problems = [differences(shape, rows, self.sent) for shape in fitting]
+        assert any(not wrong for wrong in problems), (
             f"seed {self.seed}, view {name}, version {answer.version}, of {[s.sql for s in shapes]}: "
-            f"{[wrong[:3] for wrong in found]} {connection.versions(name)}"
+            f"{[wrong[:3] for wrong in problems]} {connection.versions(name)}"
         )
 
 
 def wait_for(server: UpServer, what: Callable[[], Any], timeout_s: float = 240) -> None:
     def true() -> bool:
-        assert server.process.poll() is None, server.said()
+        assert server.process.poll() is None, server.log_tail()
         return bool(what())
 
-    wait_until(true, timeout_s, lambda: (server.get("/v1/views"), server.said()))
+    wait_until(true, timeout_s, lambda: (server.get("/v1/views"), server.log_tail()))
 
 
 @pytest.mark.skipif("HEADRACE_LAW_PROCESSES" not in os.environ, reason="twenty cases on processes: make test-full")

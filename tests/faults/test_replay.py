@@ -1,4 +1,4 @@
-"""Dead letters, a stream that is loosened while it runs, replays, a kill behind the commit: each event once."""
+"""Dead letters, a stream that is loosened while it runs, replays, a kill after the commit: each event once."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def loosen(server: UpServer, old: str, new: str) -> None:
 
 
 def replay(server: UpServer) -> int:
-    """All steps; how many became events."""
+    """Run all steps; returns how many letters became events."""
     readable, cursor = 0, None
     while True:
-        given = {"cursor": cursor} if cursor else {}
-        reply = http.post(f"{server.url}/v1/streams/clicks/dead-letters/replay", params=given, timeout=120)
+        params = {"cursor": cursor} if cursor else {}
+        reply = http.post(f"{server.url}/v1/streams/clicks/dead-letters/replay", params=params, timeout=120)
         reply.raise_for_status()
-        said = reply.json()
-        readable, cursor = readable + said["readable"], said["cursor"]
+        step = reply.json()
+        readable, cursor = readable + step["readable"], step["cursor"]
         if cursor is None:
             return readable
 
@@ -63,25 +63,25 @@ def numbers(server: UpServer) -> tuple[int, int]:
 
 
 def wait_for_views(server: UpServer) -> None:
-    """Until both answer from every commit, by the newest definitions."""
+    """Wait until both answer from every commit, with the newest definitions."""
 
     def all_there() -> bool:
         views = server.get("/v1/views")["views"]
         return all(view["applied_to"] == view["commits"] and not view["building"] for view in views)
 
-    wait_until(all_there, 120, lambda: (server.get("/v1/views"), server.said()))
+    wait_until(all_there, 120, lambda: (server.get("/v1/views"), server.log_tail()))
 
 
 def check(server: UpServer, events: list[dict[str, Any]]) -> None:
-    """The views say what these events say."""
+    """The views have the right answers for these events."""
     wait_for_views(server)
     counts, weights = Counter[Any](), Counter[Any]()
     for event in events:
         key = event["at"][:17] + "00Z", event.get("who")
         counts[key] += 1
         weights[key] += event["weight"]
-    found = {(row["window_start"], row["who"]): (row["n"], row["weight"]) for row in server.rows("per_minute")}
-    assert found == {key: (counts[key], weights[key]) for key in counts}
+    rows = {(row["window_start"], row["who"]): (row["n"], row["weight"]) for row in server.rows("per_minute")}
+    assert rows == {key: (counts[key], weights[key]) for key in counts}
     (total,) = server.rows("total")
     assert (total["n"], total["ids"]) == (len(events), sum(event["id"] for event in events))
 
@@ -91,8 +91,8 @@ def test_replayed_once_over_a_kill(java: Java, tmp_path: Path) -> None:
     (tmp_path / "definitions" / "clicks.sql").write_text(DEFINITIONS)
     (tmp_path / "headrace.toml").write_text("lease_s = 2\n")
     clicks = [click(number) for number in range(EVENTS)]
-    named = [event for event in clicks if "who" in event]
-    light = [event for event in named if event["weight"] < 10**10]
+    with_who = [event for event in clicks if "who" in event]
+    light = [event for event in with_who if event["weight"] < 10**10]
     server = java.server(tmp_path, **{VARIABLE: "replay.after_commit:2"}).wait_until_ready()
     for start in range(0, EVENTS, 80):
         lines = [json.dumps(event) for event in clicks[start : start + 80]] + ["broken"]
@@ -105,9 +105,9 @@ def test_replayed_once_over_a_kill(java: Java, tmp_path: Path) -> None:
     check(server, light)
 
     loosen(server, "weight INT", "weight BIGINT")
-    assert replay(server) == len(named) - len(light)
-    assert numbers(server) == (len(named), EVENTS + 3 - len(named))
-    check(server, named)
+    assert replay(server) == len(with_who) - len(light)
+    assert numbers(server) == (len(with_who), EVENTS + 3 - len(with_who))
+    check(server, with_who)
     assert replay(server) == 0
 
     loosen(server, "who STRING NOT NULL", "who STRING")

@@ -43,8 +43,8 @@ def read_only(small_disk: Callable[[int], Path]) -> Iterator[Callable[[Path], No
         subprocess.run(["umount", "-l", str(folder)], check=False)
 
 
-def said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """What a command that must fail says; without a trace."""
+def error_of(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The error of a command that must fail; without a stack trace."""
     assert run(arguments) == 1
     error = capsys.readouterr().err
     assert error.startswith("error: ")
@@ -67,7 +67,7 @@ def test_data_on_a_read_only_disk(
     read_only(inside / "data")
     if command[0] == "send":
         command = ["send", "clicks", "events.ndjson"]
-    error = said(command, capsys)
+    error = error_of(command, capsys)
     if command[0] != "send":  # without a catalog no stream is known
         assert f"'{inside}/data/" in error
         assert "found read-only file system; its file system is read-only: make it writable" in error
@@ -78,7 +78,7 @@ def test_a_file_in_place_of_the_data_folder(
     inside: Path, capsys: pytest.CaptureFixture[str], command: list[str]
 ) -> None:
     (inside / "data").write_text("not a folder")
-    error = said(command, capsys)
+    error = error_of(command, capsys)
     assert f"'{inside}/data" in error
     assert "expected a folder, found a file: move it away" in error
 
@@ -88,7 +88,7 @@ def test_a_file_in_place_of_a_journal(inside: Path, capsys: pytest.CaptureFixtur
     (inside / "data" / "journal").write_text("not a folder")
     capsys.readouterr()
     for command in (COMMANDS["send"], ["status"]):
-        assert f"'{inside}/data/journal" in said(command, capsys)
+        assert f"'{inside}/data/journal" in error_of(command, capsys)
 
 
 def test_status_and_plan_need_no_room(
@@ -109,7 +109,7 @@ def test_a_definition_that_cannot_be_read(inside: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize("content", ["port = ", "\x00\x01", "prt = 1", 'port = "x"'])
 def test_settings_that_cannot_be_read(inside: Path, capsys: pytest.CaptureFixture[str], content: str) -> None:
     (inside / "headrace.toml").write_text(content)
-    assert f"settings '{inside}/headrace.toml'" in said(["status"], capsys)
+    assert f"settings '{inside}/headrace.toml'" in error_of(["status"], capsys)
 
 
 @pytest.mark.parametrize("content", ["", "garbage", "{}", "[]", '{"definitions": [{}]}', '{"definitions": [1]}'])
@@ -118,6 +118,6 @@ def test_a_catalog_that_cannot_be_read(inside: Path, capsys: pytest.CaptureFixtu
     (inside / "data" / "catalog.json").write_text(content)
     capsys.readouterr()
     for command in (["status"], ["plan"], COMMANDS["send"]):
-        error = said(command, capsys)
+        error = error_of(command, capsys)
         assert f"catalog '{inside}/data/catalog.json' cannot be read" in error
         assert "move it away" in error

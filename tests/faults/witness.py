@@ -1,4 +1,4 @@
-"""Asks a server that will die for the same view again and again: no answer may fail, and each must be true."""
+"""Queries a view of a server that will die again and again: no query may fail, and each answer must be right."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ class Witness:
             if self._strict or reply.json()["error"]["code"] not in ("not_ready", "corruption"):
                 self._wrong.append(reply.text)
             return
-        seen = total_of(reply.json()["rows"])
-        if not self._ledger().shows(seen, limits):
-            self._wrong.append((seen, reply.json()["version"], limits))
+        answer = total_of(reply.json()["rows"])
+        if not self._ledger().shows(answer, limits):
+            self._wrong.append((answer, reply.json()["version"], limits))
 
 
 def total_of(rows: list[dict[str, Any]]) -> Total:
-    """What the view `total` says."""
+    """The answer of the view `total`."""
     return (rows[0]["n"], rows[0]["ids"], rows[0]["last"]) if rows and rows[0]["n"] else (0, 0, 0)

@@ -1,4 +1,4 @@
-"""One real server for all tests over the shared data; they are skipped where that is not there."""
+"""One real server for all tests over the shared data; they are skipped if it does not exist."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def headrace(server):
 
     def run(*arguments: str) -> str:
         command = [sys.executable, "-c", "import sys; from headrace.cli import main; sys.exit(main())", *arguments]
-        done = subprocess.run(command, cwd=server.folder, capture_output=True, text=True, timeout=180, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        result = subprocess.run(command, cwd=server.folder, capture_output=True, text=True, timeout=180, check=False)
+        assert result.returncode == 0, result.stdout + result.stderr
+        return result.stdout
 
     return run

@@ -13,7 +13,7 @@ from headrace.parse.parser import Parser
 from tests.real_data.conftest import STATUSES
 
 
-def test_an_access_log_is_taken_apart(data: Path) -> None:
+def test_an_access_log_is_split_into_fields(data: Path) -> None:
     file = data / "access_logs" / "elastic_apache_combined.log"
     definition = draft("access", [read_sample(file)])
     assert (definition.fitting, definition.view) == (10_000, "access_by_status")

@@ -1,4 +1,4 @@
-"""The batch layer's Spark job gives what the events say, each group once, however it is cut into tasks."""
+"""The batch layer's Spark job computes each group once, however it is divided into tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.maintain.batch_job import BatchJob
 from headrace.store.base import Base, Version
 
 VIEW = parse(STREAM + ONE_VIEW).views["traffic"]
-SAID = """SELECT page, _pane, sum(_events), count(*) FROM read_parquet($files) GROUP BY ALL ORDER BY ALL"""
+SUMS = """SELECT page, _pane, sum(_events), count(*) FROM read_parquet($files) GROUP BY ALL ORDER BY ALL"""
 TRUE = """SELECT page, epoch_ms(date_trunc('minute', "at")), count(*), 1 FROM read_parquet($files)
 WHERE _commit >= 1 GROUP BY ALL ORDER BY ALL"""
 
@@ -25,10 +25,10 @@ def test_partials_of_a_long_range(spark: Any, tmp_path: Path) -> None:
     for events in (1_000, 500_000, 100_000):
         history.extend(table, events)
     version = Version(VIEW, 1, "", "building", (Base(VIEW.streams[0], 60_000),))
-    files = table.files(0, 3)  # more than asked for: a file may hold commits that are not
-    written = BatchJob(lambda: spark).write(table.folder, history.VISITS, version, files, (1, 3), tmp_path / "slice")
+    files = table.files(0, 3)  # more than needed: a file may hold other commits
+    paths = BatchJob(lambda: spark).write(table.folder, history.VISITS, version, files, (1, 3), tmp_path / "slice")
     lake = [str(table.folder / file.path) for file in files]
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        said = connection.execute(SAID, {"files": written}).fetchall()
-        assert said == connection.execute(TRUE, {"files": lake}).fetchall() != []
+        sums = connection.execute(SUMS, {"files": paths}).fetchall()
+        assert sums == connection.execute(TRUE, {"files": lake}).fetchall() != []

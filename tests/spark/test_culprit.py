@@ -111,16 +111,16 @@ def test_no_event_is_blamed_for_what_fails_without_events(bench: Bench) -> None:
 
 
 def test_a_long_event_is_shown_in_part() -> None:
-    shown = str(Culprit(3, 1234, "x" * 100_000, "error"))
-    assert shown.startswith("the event at position 1234 (commit 3): xxx")
-    assert "(100,000 characters)" in shown
-    assert len(shown) < 200
+    text = str(Culprit(3, 1234, "x" * 100_000, "error"))
+    assert text.startswith("the event at position 1234 (commit 3): xxx")
+    assert "(100,000 characters)" in text
+    assert len(text) < 200
 
 
 def test_a_stack_overflow_stalls_its_view_alone_and_names_the_event(
     spark: Any, bench: Bench, suspects: Suspects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Patterns do not run in Java any more: this one is given to Spark as it is.
+    # Patterns no longer run in Java: this one is passed to Spark unchanged.
     monkeypatch.setattr(partials, "spark_face", lambda stream, view: SparkFace(view, ()))
     position = fill(bench, LONG)
     for name, condition in (("bad", OVERFLOW), ("good", "s = 'ab'")):
@@ -153,11 +153,11 @@ def test_a_view_that_ends_java_is_quarantined_and_its_event_is_named(
     for _ in range(2):  # two layers may have computed it at the same moment
         suspects.java_ended(spark, bench.stream, version, (0, 3))
     assert version in suspects  # computed alone next
-    assert version_of(bench).stalled is None  # nobody is blamed for one end
+    assert version_of(bench).stalled is None  # one crash is not attributed to a view
     suspects.java_ended(spark.newSession(), bench.stream, version, (0, 3))
     assert version_of(bench).quarantined
     assert "other views continue" in (version_of(bench).stalled or "")
-    assert not bench.speed.run_once()  # it is not computed any more
+    assert not bench.speed.run_once()  # it is no longer computed
     wait_until(
         lambda: f"the event at position {position} (commit 1)" in (version_of(bench).stalled or ""),
         180,

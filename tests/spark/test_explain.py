@@ -42,7 +42,7 @@ COMMITS = [
     [visit("12:00:30", status=500, seconds=None), visit("12:02:30", page=None), visit("12:00:59.999999")],
     [visit("12:00:20.5", country="de", note="x" * 2 * SHOWN_BYTES), visit("12:40:00", page="/cart")],
 ]
-LEFT = [visit("12:00:40")]  # in the lake, and not in the views
+UNAPPLIED = [visit("12:00:40")]  # in the lake, and not in the views
 
 
 @dataclass
@@ -50,10 +50,10 @@ class Shop:
     bench: Bench
     history: LakeQuestions
 
-    def explain(self, view: str, key: dict[str, Any] | None = None, at: Any = None, **asked: Any) -> Explanation:
-        found = self.history.explain(CellQuestion.of(view, key, at, **asked))
-        assert Explanation.from_dict(json.loads(json.dumps(found.as_dict()))) == found
-        return found
+    def explain(self, view: str, key: dict[str, Any] | None = None, at: Any = None, **options: Any) -> Explanation:
+        explanation = self.history.explain(CellQuestion.of(view, key, at, **options))
+        assert Explanation.from_dict(json.loads(json.dumps(explanation.as_dict()))) == explanation
+        return explanation
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def shop(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]
     bench = Bench(spark, folder, STREAM)
     for sql in VIEWS:
         bench.add_view(sql.replace("CREATE", "CREATE MATERIALIZED"))
-    for number, events in enumerate([*COMMITS, LEFT]):
+    for number, events in enumerate([*COMMITS, UNAPPLIED]):
         if number == len(COMMITS):
             bench.maintain()
         lines = [json.dumps(event).encode() for event in events]
@@ -77,26 +77,26 @@ def shop(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]
 
 
 def test_the_events_behind_a_cell(shop: Shop) -> None:
-    said = shop.explain("traffic", {"page": "/home"}, "2026-03-01T12:00:00Z")
-    assert [json.loads(e.value)["at"][11:-1] for e in said.events[:3]] == ["12:00:10", "12:00:30", "12:00:59.999999"]
-    assert [(e.commit, e.late, e.correction, e.in_view) for e in said.events] == [
+    reply = shop.explain("traffic", {"page": "/home"}, "2026-03-01T12:00:00Z")
+    assert [json.loads(e.value)["at"][11:-1] for e in reply.events[:3]] == ["12:00:10", "12:00:30", "12:00:59.999999"]
+    assert [(e.commit, e.late, e.correction, e.in_view) for e in reply.events] == [
         (0, False, False, True),
         (1, True, False, True),  # the newest was 12:01:00, and patience is a minute
         (1, True, False, True),
         (2, True, True, True),
         (3, True, True, False),
     ]
-    assert said.events[1].behind_ms == 30_000
-    assert said.events[1].arguments == {"hits": 1, "errors": 1, "seconds": None, "tagged": None}
-    assert said.events[0].arguments == {"hits": 1, "seconds": 1.5, "tagged": None}
-    large = said.events[3]
+    assert reply.events[1].behind_ms == 30_000
+    assert reply.events[1].arguments == {"hits": 1, "errors": 1, "seconds": None, "tagged": None}
+    assert reply.events[0].arguments == {"hits": 1, "seconds": 1.5, "tagged": None}
+    large = reply.events[3]
     assert (large.whole, len(large.value)) == (False, SHOWN_BYTES)
     assert large.bytes > 2 * SHOWN_BYTES
     assert large.delay_ms == round((large.arrived - large.event_time).total_seconds() * 1000 - 0.5)
-    assert (said.found, said.found_in_view, said.late, said.corrections, said.commits) == (5, 4, 4, 2, 4)
-    (row,) = said.cell.rows()
-    assert (row["hits"], row["errors"], said.cell.corrections, said.agrees) == (4, 1, 1, True)
-    assert said.note == "1 of these events have not reached the view yet; ask again in a moment"
+    assert (reply.found, reply.found_in_view, reply.late, reply.corrections, reply.commits) == (5, 4, 4, 2, 4)
+    (row,) = reply.cell.rows()
+    assert (row["hits"], row["errors"], reply.cell.corrections, reply.agrees) == (4, 1, 1, True)
+    assert reply.note == "1 of these events have not reached the view yet; ask again in a moment"
 
 
 def test_pages_by_position(shop: Shop) -> None:
@@ -113,7 +113,7 @@ def test_pages_by_position(shop: Shop) -> None:
 
 
 def test_windows_overlap_and_are_composed(shop: Shop) -> None:
-    for at, window, start, found in [
+    for at, window, start, count in [
         ("2026-03-01T12:00:00Z", {}, "12:00", 8),
         ("2026-03-01T12:04:59Z", {}, "12:00", 8),  # the last window that holds it
         ("2026-03-01T11:55:00Z", {}, "11:55", 8),
@@ -121,28 +121,28 @@ def test_windows_overlap_and_are_composed(shop: Shop) -> None:
         ("now", {}, "12:40", 1),
         ("-35m", {}, "12:10", 0),
     ]:
-        said = shop.explain("hops", None, at, **window)
-        assert said.window_start is not None
-        assert (f"{said.window_start:%H:%M}", said.found) == (start, found), at
+        explanation = shop.explain("hops", None, at, **window)
+        assert explanation.window_start is not None
+        assert (f"{explanation.window_start:%H:%M}", explanation.found) == (start, count), at
 
 
 def test_null_and_several_keys_without_window(shop: Shop) -> None:
     assert shop.explain("traffic", {"page": None}, "2026-03-01T12:02:00Z").found == 1
-    said = shop.explain("ever", {"page": "/home", "country": "de"})
-    assert (said.found, said.window_start, said.events[0].arguments) == (1, None, {"s": 200})
+    explanation = shop.explain("ever", {"page": "/home", "country": "de"})
+    assert (explanation.found, explanation.window_start, explanation.events[0].arguments) == (1, None, {"s": 200})
     assert shop.explain("ever", {"page": "/home", "country": None}).found == 6
 
 
 def test_a_cell_without_events_names_the_nearest(shop: Shop) -> None:
-    said = shop.explain("traffic", {"page": "/home"}, "2026-03-01T12:20:00Z")
-    assert (said.found, said.agrees, said.events, said.cell.rows()) == (0, True, [], [])
-    assert said.nearest == (datetime(2026, 3, 1, 12, 1, tzinfo=UTC),)
+    explanation = shop.explain("traffic", {"page": "/home"}, "2026-03-01T12:20:00Z")
+    assert (explanation.found, explanation.agrees, explanation.events, explanation.cell.rows()) == (0, True, [], [])
+    assert explanation.nearest == (datetime(2026, 3, 1, 12, 1, tzinfo=UTC),)
     assert shop.explain("traffic", {"page": "/nowhere"}, "2026-03-01T12:20:00Z").nearest == ()
     assert shop.explain("ever", {"page": "/nowhere", "country": None}).found == 0
 
 
 @pytest.mark.parametrize(
-    ("view", "key", "at", "said"),
+    ("view", "key", "at", "message"),
     [
         ("traffic", {}, "2026-03-01T12:00:00Z", "one value of each key; found none of 'page'"),
         ("ever", {"page": "/home"}, None, "found none of 'country'"),
@@ -154,10 +154,10 @@ def test_a_cell_without_events_names_the_nearest(shop: Shop) -> None:
         ("traffi", {"page": "/home"}, "2026-03-01", "view 'traffi' does not exist; did you mean 'traffic'?"),
     ],
 )
-def test_mistakes(shop: Shop, view: str, key: dict[str, Any], at: Any, said: str) -> None:
+def test_mistakes(shop: Shop, view: str, key: dict[str, Any], at: Any, message: str) -> None:
     with pytest.raises(HeadraceError) as caught:
         shop.explain(view, key, at)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_time_between_windows(shop: Shop) -> None:
@@ -184,8 +184,8 @@ def test_a_job_is_counted_and_cancelled(spark: Any) -> None:
     assert job.progress().known == 0
     with job.running(spark, "a test"):
         spark.range(10, numPartitions=2).count()
-        said = job.progress()
-        assert said.done == said.known > 0
+        progress = job.progress()
+        assert progress.done == progress.known > 0
         job.cancel()
     assert job.cancelled
     assert spark.sparkContext.getLocalProperty("spark.scheduler.pool") is None

@@ -108,7 +108,7 @@ def test_events_of_two_partitions_are_appended_once(spark: Any, tmp_path: Path, 
     assert sorted(row["id"] for row in bench.rows(dead=False)) == expected
     positions = [row["_position"] for dead in (False, True) for row in bench.rows(dead=dead)]
     assert len(set(positions)) == len(expected) + 8
-    # Views, freshness and tokens go by the same position.
+    # Views, freshness and tokens use the same position.
     assert bench.answer() == (len(expected), sum(expected))
     assert bench.version().bases[0].position == state.bases[0].position
     assert bench.transport.age_ms(state.position) == 0

@@ -87,7 +87,7 @@ FURTHER = [
 ]  # fmt: skip
 
 
-def written() -> list[str]:
+def candidates() -> list[str]:
     """Expressions over every function with every kind of argument, every operator and every cast."""
     texts = []
     for function in TABLE:
@@ -111,8 +111,8 @@ def accepted_or_none(text: str) -> Expression | None:
         return None
 
 
-def accepted() -> list[Expression]:
-    return list(dict.fromkeys(filter(None, map(accepted_or_none, written()))))
+def expressions() -> list[Expression]:
+    return list(dict.fromkeys(filter(None, map(accepted_or_none, candidates()))))
 
 
 @pytest.fixture(scope="module")
@@ -141,8 +141,8 @@ def chunks(items, size):
 
 
 def test_every_function_is_tried():
-    tried = {expression.sql.partition("(")[0] for expression in accepted()}
-    assert {function.name for function in TABLE} - tried == {"timestamp_millis", "timestamp_seconds"} - tried
+    names = {expression.sql.partition("(")[0] for expression in expressions()}
+    assert {function.name for function in TABLE} - names == {"timestamp_millis", "timestamp_seconds"} - names
 
 
 def test_types_are_sparks(events):
@@ -152,36 +152,36 @@ def test_types_are_sparks(events):
         plain = [(e, theirs, str(e.type).replace(", ", ",").replace(": ", ":").upper()) for e, theirs in pairs]
         return [f"{e.sql}: ours {e.type}, Spark's {theirs}" for e, theirs, ours in plain if theirs != ours]
 
-    found = [failure for chunk in chunks(accepted(), 100) for failure in failures(chunk, mistyped)]
-    assert found == []
+    problems = [failure for chunk in chunks(expressions(), 100) for failure in failures(chunk, mistyped)]
+    assert problems == []
 
 
 def test_no_value_makes_spark_fail(events):
     def run(expressions):
-        written, matches = for_spark(expressions, ALL_TYPES)
-        columns = [f"{e.sql} AS c{i}" for i, e in enumerate(written)]
+        spark_expressions, matches = for_spark(expressions, ALL_TYPES)
+        columns = [f"{e.sql} AS c{i}" for i, e in enumerate(spark_expressions)]
         with_matches(events, matches).selectExpr(*columns).write.format("noop").mode("overwrite").save()
         return []
 
-    chosen = random.Random(7).sample(accepted(), 60) + [parse_expression(text, ALL_TYPES) for text in FURTHER]
-    by_function = {e.sql.partition("(")[0]: e for e in accepted()}
-    found = [f for chunk in chunks([*chosen, *by_function.values()], 50) for f in failures(chunk, run)]
-    assert found == []
+    sample = random.Random(7).sample(expressions(), 60) + [parse_expression(text, ALL_TYPES) for text in FURTHER]
+    by_function = {e.sql.partition("(")[0]: e for e in expressions()}
+    problems = [f for chunk in chunks([*sample, *by_function.values()], 50) for f in failures(chunk, run)]
+    assert problems == []
 
 
-def test_every_format_that_is_taken_is_sparks_too(events):
+def test_every_accepted_format_works_in_spark(events):
     """Of each letter, however often: whatever a definition accepts, Spark writes and reads."""
     forms = [letter * count for letter in "yMdHhmsSaEDXxVOzQeLu" for count in range(1, 11)]
     texts = [f"date_format(at, '{form}')" for form in forms] + [f"to_timestamp(t, '{form}')" for form in forms]
-    taken = [expression for text in texts if (expression := accepted_or_none(text))]
-    assert len(taken) > 80
+    valid = [expression for text in texts if (expression := accepted_or_none(text))]
+    assert len(valid) > 80
 
     def run(expressions):
         columns = [f"{e.sql} AS c{i}" for i, e in enumerate(expressions)]
         events.selectExpr(*columns).write.format("noop").mode("overwrite").save()
         return []
 
-    assert failures(taken, run) == []
+    assert failures(valid, run) == []
 
 
 def test_the_key_of_a_url_is_no_pattern(spark):
@@ -189,8 +189,8 @@ def test_the_key_of_a_url_is_no_pattern(spark):
     values = ", ".join(f"('http://x.com/?a=1&a.b=2&c=3&axb=4', {escape(key)})" for key in keys)
     frame = spark.sql(f"SELECT * FROM VALUES {values} AS v(s, t)").coalesce(1)
     texts = ["parse_url(s, 'QUERY', t)", "parse_url(s, 'QUERY', 'a.b')"]
-    written, _ = for_spark([parse_expression(text, TYPES) for text in texts], TYPES)
-    rows = frame.selectExpr(*(e.sql for e in written)).collect()
+    spark_expressions, _ = for_spark([parse_expression(text, TYPES) for text in texts], TYPES)
+    rows = frame.selectExpr(*(e.sql for e in spark_expressions)).collect()
     assert [row[0] for row in rows] == ["1", None, "2", None, None, None, None, "3"]
     assert {row[1] for row in rows} == {"2"}
 
@@ -302,7 +302,7 @@ COMPUTED = [
     "CAST(price AS DOUBLE)", "CAST(price AS STRING)", "CAST(price AS DECIMAL(10,1))", "CAST(yes AS INT)", "CAST(yes AS STRING)",
     "CAST(day AS STRING)", "CAST(day AS TIMESTAMP)", "CAST(time AS STRING)", "CAST(time AS DATE)",
 ]  # fmt: skip
-# Known to differ, and said in docs/definitions.md: overflow is NULL, 'ß' in capitals, dates such as '2024' are NULL.
+# Known differences, documented in docs/definitions.md: overflow is NULL, 'ß' in capitals, dates such as '2024' are NULL.
 
 
 def computed_expression(text: str) -> Expression:
@@ -336,9 +336,9 @@ def test_duckdb_computes_what_spark_would(spark):
     frame = frame.selectExpr("*", *(f"CAST({sql} AS {type_}) AS {name}" for name, (type_, sql) in DERIVED.items()))
     types |= {name: type_ for name, (type_, _) in DERIVED.items()}
     expressions = [computed_expression(text) for text in COMPUTED]
-    written, matches = for_spark(expressions, types)
-    # Times are compared as numbers: Python's own zone and years must not come between.
-    texts = [f"unix_micros({e.sql})" if e.type == TIMESTAMP else e.sql for e in written]
+    spark_expressions, matches = for_spark(expressions, types)
+    # Times are compared as numbers, so that Python's time zone and range of years do not matter.
+    texts = [f"unix_micros({e.sql})" if e.type == TIMESTAMP else e.sql for e in spark_expressions]
     matched = with_matches(frame, matches)
     theirs = [
         column

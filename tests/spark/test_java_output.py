@@ -15,7 +15,7 @@ HEADRACE = Path(sys.executable).with_name("headrace")
 
 
 @pytest.fixture
-def applied(tmp_path: Path) -> Path:
+def workspace(tmp_path: Path) -> Path:
     assert run(["init", str(tmp_path / "shop")]) == 0
     assert run(["apply", "--yes", "-w", str(tmp_path / "shop")]) == 0
     return tmp_path / "shop"
@@ -26,16 +26,16 @@ def sql(folder: Path, query: str, **variables: str) -> subprocess.CompletedProce
     return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **variables}, check=False)
 
 
-def test_the_terminal_shows_one_sentence(applied: Path) -> None:
-    ran = sql(applied, "SELECT pag FROM visits")
-    assert (ran.returncode, ran.stdout) == (2, "")
-    assert ran.stderr.startswith("error: column 'pag' does not exist; did you mean 'page'?; stream 'visits' has: ")
-    assert len(ran.stderr.splitlines()) == 1
-    assert "incubator" in (applied / "data" / "logs" / "spark-events-java.log").read_text()
+def test_the_terminal_shows_one_sentence(workspace: Path) -> None:
+    result = sql(workspace, "SELECT pag FROM visits")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: column 'pag' does not exist; did you mean 'page'?; stream 'visits' has: ")
+    assert len(result.stderr.splitlines()) == 1
+    assert "incubator" in (workspace / "data" / "logs" / "spark-events-java.log").read_text()
 
 
-def test_a_java_that_does_not_start_says_why(applied: Path) -> None:
-    ran = sql(applied, "SELECT 1", HEADRACE_SPARK_MEMORY="1")
-    assert ran.returncode == 1
-    assert ran.stderr.startswith("error: Java did not start; found Error occurred during initialization of VM; Too")
-    assert len(ran.stderr.splitlines()) == 1
+def test_a_java_that_does_not_start_says_why(workspace: Path) -> None:
+    result = sql(workspace, "SELECT 1", HEADRACE_SPARK_MEMORY="1")
+    assert result.returncode == 1
+    assert result.stderr.startswith("error: Java did not start; found Error occurred during initialization of VM; Too")
+    assert len(result.stderr.splitlines()) == 1

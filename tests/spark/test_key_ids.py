@@ -24,13 +24,13 @@ DAYS = [date(1000, 1, 1), date(1582, 10, 4), date(1970, 1, 1), date(2026, 2, 28)
 
 
 def rows() -> list[tuple[Any, ...]]:
-    """Each value beside NULL and beside others."""
+    """Each value together with NULL and with others."""
     some = ("a", True, 1, 1, date(2026, 1, 1))
-    found = [(None,) * 5, some]
+    rows = [(None,) * 5, some]
     for at, values in enumerate((TEXTS, [True, False], INTS, BIGINTS, DAYS)):
         for value in (*values, None):
-            found += [(*base[:at], value, *base[at + 1 :]) for base in ((None,) * 5, some)]
-    return list(dict.fromkeys(found))
+            rows += [(*base[:at], value, *base[at + 1 :]) for base in ((None,) * 5, some)]
+    return list(dict.fromkeys(rows))
 
 
 def test_python_and_spark_give_one_id(spark: Any) -> None:
@@ -40,12 +40,12 @@ def test_python_and_spark_give_one_id(spark: Any) -> None:
     at = datetime(2026, 1, 1, tzinfo=UTC)
     schema = f"_newest TIMESTAMP, {ARRIVED} TIMESTAMP, " + ", ".join(f"{name} {of}" for name, of in TYPES.items())
     events = spark.createDataFrame([(at, at, *row) for row in rows()], schema)
-    made = partials(events, Stream("s", fields), view, 0).collect()
-    ids = {tuple(row[name] for name in TYPES): row[KEY_ID] for row in made}
+    partial_rows = partials(events, Stream("s", fields), view, 0).collect()
+    ids = {tuple(row[name] for name in TYPES): row[KEY_ID] for row in partial_rows}
     assert len(ids) == len(rows())
     assert len(set(ids.values())) == len(ids)
-    for row, found in ids.items():
-        assert key_id_of(view, dict(zip(TYPES, row, strict=True))) == found, row
+    for row, key_id in ids.items():
+        assert key_id_of(view, dict(zip(TYPES, row, strict=True))) == key_id, row
 
 
 def test_there_is_none_where_the_text_is_not_certain() -> None:

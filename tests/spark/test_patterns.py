@@ -24,7 +24,7 @@ TEXTS = [
     "line\nnext", "line\n", "carriage\r", "ünïcode straße", "😀a😀b", "GET /a/b?c=1 HTTP/1.1", "K", "a b  c", "É",
     "aaa", None,
 ]  # fmt: skip
-# What RE2 and Python's own engine understand in the same way, once Python is told to keep to ASCII.
+# Patterns with the same meaning in RE2 and in Python with re.ASCII.
 PATTERNS = [
     "^(a|b)*$", r"([a-z0-9-]+\.)+[a-z]{2,}", r'"(?:[^"\\]|\\.)*"', r"(\w+)=(\d+)", r"\[([^\]]+)\]", r"^(\S+) (\S+)",
     r"(\s+)", "(.)(.)", "(?s)^(.*)$", "a|ab|abc", r"(?i)get|k", "[^a-z]+", r"(\d{1,3})", "(a+)+", r"\b\w",
@@ -34,11 +34,11 @@ PATTERNS = [
 
 def expressions() -> list[tuple[str, Any]]:
     """Each function with each pattern, as SQL and as Python."""
-    found: list[tuple[str, Any]] = []
+    pairs: list[tuple[str, Any]] = []
     for pattern in PATTERNS:
         end_of_text = pattern if "(?m)" in pattern else re.sub(r"\$$", r"\\Z", pattern)
         compiled, quoted = re.compile(end_of_text, re.ASCII), escape(pattern)
-        found += [
+        pairs += [
             (f"s RLIKE {quoted}", lambda text, p=compiled: p.search(text) is not None),
             (f"s NOT RLIKE {quoted}", lambda text, p=compiled: p.search(text) is None),
             (f"regexp_like(s, {quoted})", lambda text, p=compiled: p.search(text) is not None),
@@ -47,15 +47,15 @@ def expressions() -> list[tuple[str, Any]]:
         ]
         if compiled.groups:
             last = compiled.groups
-            found.append(
+            pairs.append(
                 (
                     f"regexp_extract(s, {quoted}, {last})",
                     lambda text, p=compiled, n=last: ((m := p.search(text)) and m[n]) or "",
                 )
             )
         if not compiled.search(""):
-            found.append((f"split(s, {quoted})[1]", lambda text, p=compiled: dict(enumerate(parts(p, text))).get(1)))
-    return found
+            pairs.append((f"split(s, {quoted})[1]", lambda text, p=compiled: dict(enumerate(parts(p, text))).get(1)))
+    return pairs
 
 
 def replaced(pattern: re.Pattern[str], text: str) -> str:
@@ -67,11 +67,11 @@ def parts(pattern: re.Pattern[str], text: str) -> list[str]:
     return [text[start:end] for start, end in zip(ends[::2], ends[1::2], strict=True)]
 
 
-def values(spark: Any, texts: list[str | None], wanted: list[Expression]) -> list[tuple[Any, ...]]:
+def values(spark: Any, texts: list[str | None], originals: list[Expression]) -> list[tuple[Any, ...]]:
     """A column of values for each expression, as the job of a view computes them."""
     frame = spark.createDataFrame([(text,) for text in texts], "s STRING").coalesce(1)
-    written, matches = for_spark(wanted, {"s": STRING})
-    rows = with_matches(frame, matches).selectExpr(*(f"{e.sql} AS c{i}" for i, e in enumerate(written))).collect()
+    translated, matches = for_spark(originals, {"s": STRING})
+    rows = with_matches(frame, matches).selectExpr(*(f"{e.sql} AS c{i}" for i, e in enumerate(translated))).collect()
     return list(zip(*rows, strict=True))
 
 
@@ -89,15 +89,15 @@ def test_views_computed_fields_and_python_agree(spark):
 
 @pytest.mark.parametrize("length", [12_000, 2_000_000])
 def test_no_length_of_text_overflows_a_stack(spark, length):
-    """By Java's own engine the first of these needs some 500 bytes of stack for each character."""
+    """With Java's own engine the first of these needs some 500 bytes of stack for each character."""
     texts: list[str | None] = ["ab" * (length // 2), "ab" * (length // 2) + "c", None]
     patterns = ["^(a|b)*$", "^(a|b|ab)*?$", "^(a+b+)+$", "(a|b)*c", "^(?:[^c]|cc)*$"]
-    wanted = [parse_expression(f"s RLIKE {escape(pattern)}", {"s": STRING}) for pattern in patterns]
-    first, second, *others = values(spark, texts, wanted)
+    conditions = [parse_expression(f"s RLIKE {escape(pattern)}", {"s": STRING}) for pattern in patterns]
+    first, second, *others = values(spark, texts, conditions)
     assert first == second == others[0] == (True, False, None)
     assert others[1:] == [(False, True, None), (True, False, None)]
-    extracted = parse_expression("length(regexp_extract(s, '^((a|b)*)', 1))", {"s": STRING})
-    assert values(spark, texts, [extracted]) == [(length, length, None)]
+    length_of_match = parse_expression("length(regexp_extract(s, '^((a|b)*)', 1))", {"s": STRING})
+    assert values(spark, texts, [length_of_match]) == [(length, length, None)]
 
 
 def test_patterns_in_every_place_of_a_view(spark):
@@ -114,10 +114,10 @@ def test_patterns_in_every_place_of_a_view(spark):
     stream, view = catalog.streams["events"], catalog.views["v"]
     texts = ["abba-1", "abba-1-x", "ab" * 20_000 + "-2-xyx", "zq", "c", None]
     rows = [(text, 1) for text in texts] + [("abba-1", 0)]
-    ours = ["0L AS _commit", *(f"TIMESTAMP '2026-01-01 00:00:00' AS {name}" for name in ("_arrived", "_newest"))]
-    events = spark.createDataFrame(rows, "s STRING, n INT").coalesce(1).selectExpr("*", *ours)
-    found = partials(events, stream, view, 0).collect()
-    assert {(row["letters"], row["part"], row[-2], row[-1]) for row in found} == {
+    reserved = ["0L AS _commit", *(f"TIMESTAMP '2026-01-01 00:00:00' AS {name}" for name in ("_arrived", "_newest"))]
+    events = spark.createDataFrame(rows, "s STRING, n INT").coalesce(1).selectExpr("*", *reserved)
+    partial_rows = partials(events, stream, view, 0).collect()
+    assert {(row["letters"], row["part"], row[-2], row[-1]) for row in partial_rows} == {
         ("abba", "1", 1, "xx"),
         ("ab" * 20_000, "2", 0, "xxyxx"),
         ("", None, 0, ""),

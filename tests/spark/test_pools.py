@@ -13,7 +13,7 @@ def test_the_speed_layer_outweighs_builds(spark: Any) -> None:
     pools = {name: spark.sparkContext._jsc.sc().getPoolForName(name).get() for name in (*SPEED_POOLS, BATCH_POOL)}
     for name in SPEED_POOLS:
         assert pools[name].weight() > pools[BATCH_POOL].weight()
-        # As many cores as there are go to it first, whatever builds have waiting.
+        # All cores go to it first, whatever builds have waiting.
         assert pools[name].minShare() >= 2 > pools[BATCH_POOL].minShare()
 
 

@@ -36,8 +36,8 @@ def generated_rows() -> list[tuple[Any, ...]]:
         derandomize=True,
     )
     @given(row)
-    def collect(drawn: tuple[Any, ...]) -> None:
-        rows.append(drawn)
+    def collect(example: tuple[Any, ...]) -> None:
+        rows.append(example)
 
     collect()
     chance = random.Random(7)
@@ -65,10 +65,10 @@ def test_both_faces_agree(spark: Any) -> None:
         own = [dict(zip(names, row, strict=True)) for row in rows if row[0] == group.grp]
         for name, aggregate in every.items():
             ours = tuple(_plain(group[f"{name}_{i}"]) for i in range(len(aggregate.columns)))
-            given = [argument.sql for argument in aggregate.arguments] + ["time", "position"] * aggregate.ordered
-            kept = [row for row in own if row["keep"] or aggregate.where is None]
-            lifted = (aggregate.lift(*(row[column] for column in given)) for row in kept)
-            theirs = reduce(aggregate.merge, lifted, aggregate.zero)
+            inputs = [argument.sql for argument in aggregate.arguments] + ["time", "position"] * aggregate.ordered
+            passing = [row for row in own if row["keep"] or aggregate.where is None]
+            partials = (aggregate.lift(*(row[column] for column in inputs)) for row in passing)
+            theirs = reduce(aggregate.merge, partials, aggregate.zero)
             assert aggregate.agrees(ours, theirs), (aggregate, aggregate.present(ours), aggregate.present(theirs))
 
 
@@ -76,12 +76,12 @@ def test_spark_types_are_those_that_the_store_expects(spark: Any) -> None:
     empty = spark.createDataFrame([], DDL)
     for aggregate in cases().values():
         for part, sql in zip(aggregate.columns, aggregate.spark_sql("time", "position"), strict=True):
-            found = empty.agg(F.expr(sql).alias("x")).schema["x"].dataType.simpleString().upper()
-            assert found == str(part.type).upper().replace(": ", ":").replace(", ", ","), (aggregate, part)
+            spark_type = empty.agg(F.expr(sql).alias("x")).schema["x"].dataType.simpleString().upper()
+            assert spark_type == str(part.type).upper().replace(": ", ":").replace(", ", ","), (aggregate, part)
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, datetime):  # Spark gives UTC without saying so
+    if isinstance(value, datetime):  # Spark returns UTC without a time zone
         return value.replace(tzinfo=UTC)
     if isinstance(value, Row):
         return {name: _plain(part) for name, part in value.asDict().items()}

@@ -1,4 +1,4 @@
-"""`headrace sql --events`: a SELECT by Spark over what the lake has, and what it is told that is none."""
+"""`headrace sql --events`: a SELECT with Spark over the events of the lake, and the errors for other statements."""
 
 from __future__ import annotations
 
@@ -47,25 +47,25 @@ CHANGES = [
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """Two commits of three visits and a dead letter; a stream without any event; one that got a field meanwhile."""
+    """Two commits of three visits and a dead letter; a stream without any event; one to which a field was added."""
     folder = tmp_path_factory.mktemp("events") / "shop"
     assert run(["init", str(folder)]) == 0
     (folder / "definitions" / "shop.sql").write_text(STREAMS)
     assert run(["apply", "--yes", "-w", str(folder)]) == 0
-    made = Workspace.open(folder)
-    stream = read_running(made.catalog_file).streams["visits"]
-    lake = DeadLake(folder, stream, lake=made.lake("visits"), journal=made.journal("visits"))
+    shop = Workspace.open(folder)
+    stream = read_running(shop.catalog_file).streams["visits"]
+    lake = DeadLake(folder, stream, lake=shop.lake("visits"), journal=shop.journal("visits"))
     lake.add(_visit("/home", ["a"]), _visit("/cart", ["a", "b"]))
     lake.add(_visit("/home", []), b"nonsense")
     lake.close()
     grown = DeadLake(
-        folder, stream_of("CREATE STREAM grown (n INT)"), lake=made.lake("grown"), journal=made.journal("grown")
+        folder, stream_of("CREATE STREAM grown (n INT)"), lake=shop.lake("grown"), journal=shop.journal("grown")
     )
     grown.add(b'{"n":1,"country":"de"}', b'{"n":2,"country":5}')
-    grown.redefine(read_running(made.catalog_file).streams["grown"])
+    grown.redefine(read_running(shop.catalog_file).streams["grown"])
     grown.add(b'{"n":3,"country":"fr"}', b'{"n":4,"country":6}')
     grown.close()
-    return made
+    return shop
 
 
 def _visit(page: str, tags: list[str]) -> bytes:
@@ -83,7 +83,7 @@ def ask(workspace: Workspace, spark: Any) -> Iterator[Any]:
             spark.catalog.dropTempView(table)
 
 
-def test_events_are_rows_with_what_is_known_of_them(ask: Any) -> None:
+def test_events_are_rows_with_reserved_columns(ask: Any) -> None:
     answer = ask("SELECT * FROM Visits ORDER BY _position")
     assert [row["page"] for row in answer.rows()] == ["/home", "/cart", "/home"]
     first = answer.rows()[0]
@@ -94,7 +94,7 @@ def test_events_are_rows_with_what_is_known_of_them(ask: Any) -> None:
     assert (answer.commits, answer.freshness_ms, answer.truncated) == ({"visits": 2}, 0, False)
 
 
-def test_a_field_that_came_later_is_read_from_older_events_too(ask: Any) -> None:
+def test_an_added_field_is_read_from_older_events_too(ask: Any) -> None:
     rows = ask("SELECT country, n, _commit FROM grown ORDER BY n").rows()
     assert [tuple(row.values()) for row in rows] == [("de", 1, 0), (None, 2, 0), ("fr", 3, 1)]
     assert ask("SELECT count(*) AS n FROM grown_dead_letters").rows() == [{"n": 1}]
@@ -117,20 +117,20 @@ def test_progress_counts_tasks(workspace: Workspace, spark: Any) -> None:
     events.sql("SELECT page, count(*) FROM visits GROUP BY page")
 
     def all_done() -> bool:
-        said = events.progress()
-        return said.done == said.known > 0
+        progress = events.progress()
+        return progress.done == progress.known > 0
 
     wait_until(all_done)  # Spark counts a task a little after its rows are there
 
 
 @pytest.mark.parametrize("query", CHANGES)
-def test_only_a_select_is_taken(ask: Any, query: str) -> None:
+def test_only_a_select_is_accepted(ask: Any, query: str) -> None:
     with pytest.raises(SqlError, match="only SELECT is supported"):
         ask(query)
 
 
 def test_sparks_errors_are_one_sentence(ask: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    for query, said in (
+    for query, message in (
         ("SELECT * FROM visit", "stream 'visit' does not exist; did you mean 'visits'?"),
         ("SELECT * FROM nothing_like_it", "there are: visits, quiet, grown"),
         (
@@ -145,7 +145,7 @@ def test_sparks_errors_are_one_sentence(ask: Any, capfd: pytest.CaptureFixture[s
     ):
         with pytest.raises(SqlError) as caught:
             ask(query)
-        assert said in str(caught.value)
+        assert message in str(caught.value)
         assert "\n" not in str(caught.value), str(caught.value)
         assert "SQLSTATE" not in str(caught.value)
     assert capfd.readouterr() == ("", ""), "nothing but the sentence reaches the terminal"

@@ -1,4 +1,4 @@
-"""An append that has ended is started again, and nobody who looks after it waits for that."""
+"""An append that has ended is restarted, and its supervisor does not wait for that."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_heartbeat_does_not_wait_for_an_append_that_is_started_again(pipelin
     wait_until(append.is_active)
 
 
-def test_an_append_is_not_started_behind_the_back_of_close(pipeline: Pipeline) -> None:
+def test_an_append_is_not_started_after_close(pipeline: Pipeline) -> None:
     append = pipeline._append
     assert append is not None
     append._query.stop()

@@ -1,4 +1,4 @@
-"""Time travel: what a view said when fewer commits were in it, computed from the lake, equals what it said then."""
+"""Time travel: the answer of a view as of an earlier commit, computed from the lake, equals its answer then."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ Rows = dict[tuple[Any, ...], tuple[Any, ...]]
 
 
 @dataclass
-class Told:
-    """What a view said right after a commit."""
+class Snapshot:
+    """The answer of a view right after a commit."""
 
     answer: Answer
     rows: Rows
@@ -46,18 +46,18 @@ class Log:
     bench: Bench
     history: LakeQuestions
     views: list[str]
-    told: dict[tuple[str, int], Told] = field(default_factory=dict)
+    snapshots: dict[tuple[str, int], Snapshot] = field(default_factory=dict)
     newest: dict[int, int | None] = field(default_factory=dict)
 
-    def ask(self, view: str, **asked: Any) -> Answer:
-        return self.history.ask(Question.of(view, limit=10_000, **asked))
+    def ask(self, view: str, **options: Any) -> Answer:
+        return self.history.ask(Question.of(view, limit=10_000, **options))
 
     def note(self) -> None:
         at = self.bench.table.state
         self.newest[at.next_commit] = at.newest_us
         for view in self.views:
             answer = self.bench.answer(view, limit=10_000)
-            self.told[view, at.next_commit] = Told(answer, rows_of(self.bench.store, view))
+            self.snapshots[view, at.next_commit] = Snapshot(answer, rows_of(self.bench.store, view))
 
 
 def rows_of(store: Store, view: str) -> Rows:
@@ -72,49 +72,49 @@ def rows_of(store: Store, view: str) -> Rows:
 
 @pytest.fixture(scope="module")
 def log(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]:
-    """Six commits of late, null and out-of-order events; what two views said after each."""
+    """Six commits of late, null and out-of-order events; the answers of two views after each."""
     chance, folder = random.Random(8), tmp_path_factory.mktemp("past")
     bench = Bench(spark, folder, STREAM)
     shapes = (make_shape(chance, f"v{i}") for i in itertools.count())
-    named = itertools.islice((shape for shape in shapes if shape.window and shape.keys), 2)  # of many rows
-    views = [bench.add_view(replace(shape, name=f"v{i}").sql).name for i, shape in enumerate(named)]
+    large_shapes = itertools.islice((shape for shape in shapes if shape.window and shape.keys), 2)  # of many rows
+    views = [bench.add_view(replace(shape, name=f"v{i}").sql).name for i, shape in enumerate(large_shapes)]
     history = LakeQuestions(
         bench.store, lambda name: (bench.stream, bench.table), lambda: spark, lambda v: (0, None), folder / "pasts"
     )
-    made = Log(bench, history, views)
-    made.note()
+    past = Log(bench, history, views)
+    past.note()
     events = make_events(chance, 150)
     chance.shuffle(events)
     for number in range(COMMITS):
         bench.post([to_json(event, chance) for event in events[number::COMMITS]], str(number), keep_bad=True)
         bench.commit()
         bench.maintain()
-        made.note()
-    yield made
+        past.note()
+    yield past
     history.close()
     bench.close()
 
 
 def check(log: Log, view: str, commits: int) -> None:
-    then = log.told[view, commits]
-    said = log.ask(view, version_as_of=commits)
-    assert [name for name, _ in said.columns] == [name for name, _ in then.answer.columns]
-    assert (said.commits, said.newest_event, said.corrections) == (
+    then = log.snapshots[view, commits]
+    answer = log.ask(view, version_as_of=commits)
+    assert [name for name, _ in answer.columns] == [name for name, _ in then.answer.columns]
+    assert (answer.commits, answer.newest_event, answer.corrections) == (
         then.answer.commits,
         then.answer.newest_event,
         then.answer.corrections,
     )
-    assert said.events == {"batch": sum(then.answer.events.values()), "speed": 0}
-    assert (said.freshness_ms, said.freshness_reason) == (None, f"as of commit {commits}")
-    settled = [name for name, _ in said.columns].index("settled")
-    assert [row[settled] for row in said.values] == [row[settled] for row in then.answer.values]
+    assert answer.events == {"batch": sum(then.answer.events.values()), "speed": 0}
+    assert (answer.freshness_ms, answer.freshness_reason) == (None, f"as of commit {commits}")
+    settled = [name for name, _ in answer.columns].index("settled")
+    assert [row[settled] for row in answer.values] == [row[settled] for row in then.answer.values]
     with log.bench.store.snapshot() as snapshot:
         version = snapshot.serving(view)
         assert version is not None
     with log.history.as_of(version, Question.of(view, version_as_of=commits).as_of, Job()) as (store, _):  # type: ignore[arg-type]
-        found = rows_of(store, view)
-    assert list(found) == list(then.rows)
-    for key, row in found.items():
+        rows = rows_of(store, view)
+    assert list(rows) == list(then.rows)
+    for key, row in rows.items():
         at = -sum(len(column.aggregate.columns) for column in version.view.columns)
         for column in version.view.columns:
             end = at + len(column.aggregate.columns)
@@ -123,7 +123,7 @@ def check(log: Log, view: str, commits: int) -> None:
             at = end
 
 
-def test_the_past_is_what_was_said_then(log: Log) -> None:
+def test_the_past_is_what_was_answered_then(log: Log) -> None:
     for view, commits in [("v0", 1), ("v0", 4), ("v1", 3), ("v1", COMMITS), ("v0", 0)]:
         check(log, view, commits)
 
@@ -141,7 +141,7 @@ def test_of_compacted_files_too(log: Log) -> None:
 
 def test_by_the_time_of_a_commit(log: Log) -> None:
     with reading_commits(log.bench.table) as commits:
-        times = [told.committed_at_us for k in range(COMMITS) if (told := commits.at_or_after(k))]
+        times = [facts.committed_at_us for k in range(COMMITS) if (facts := commits.at_or_after(k))]
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     bench = log.bench
     for number, us in enumerate(times, 1):
@@ -154,7 +154,7 @@ def test_by_the_time_of_a_commit(log: Log) -> None:
         log.ask("v0", timestamp_as_of="2020-01-01")
 
 
-def test_pages_windows_and_what_is_kept(log: Log) -> None:
+def test_pages_windows_and_the_cache(log: Log) -> None:
     whole = log.ask("v0", version_as_of=4)
     pages, cursor = [], None
     while True:
@@ -163,9 +163,9 @@ def test_pages_windows_and_what_is_kept(log: Log) -> None:
         if (cursor := page.next_cursor) is None:
             break
     assert pages == whole.values
-    kept = log.history._kept._kept
-    assert 0 < len(kept) <= 4
-    assert all(each.users == 0 and each.store is not None for each in kept.values())
+    entries = log.history._past._entries
+    assert 0 < len(entries) <= 4
+    assert all(each.users == 0 and each.store is not None for each in entries.values())
     first = log.history.ask(Question.of("v0", limit=1, version_as_of=4)).next_cursor
     assert first is not None
     with pytest.raises(QuestionError, match="the cursor belongs to another question"):
@@ -173,7 +173,7 @@ def test_pages_windows_and_what_is_kept(log: Log) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("options", "message"),
     [
         ({"version_as_of": 7}, "has commits 0 to 5; found 7 commits; expected at most 6"),
         ({"version_as_of": -1}, "version_as_of is not a number of commits"),
@@ -183,10 +183,10 @@ def test_pages_windows_and_what_is_kept(log: Log) -> None:
         ({"version_as_of": 1, "key": {"nope": 1}}, "has no key 'nope'"),
     ],
 )
-def test_mistakes(log: Log, asked: dict[str, Any], said: str) -> None:
+def test_mistakes(log: Log, options: dict[str, Any], message: str) -> None:
     with pytest.raises(QuestionError) as caught:
-        log.ask("v0", **asked)
-    assert said in str(caught.value)
+        log.ask("v0", **options)
+    assert message in str(caught.value)
 
 
 def test_a_past_that_fails_leaves_nothing(log: Log, spark: Any) -> None:
@@ -194,7 +194,7 @@ def test_a_past_that_fails_leaves_nothing(log: Log, spark: Any) -> None:
     cancelled.cancel()
     with pytest.raises(Exception, match="the question was cancelled"):
         log.history.ask(Question.of("v1", version_as_of=5), cancelled)
-    assert ("v1", 5) not in [(key[0], key[3]) for key in log.history._kept._kept]
+    assert ("v1", 5) not in [(key[0], key[3]) for key in log.history._past._entries]
     check(log, "v1", 5)
     assert json.dumps(log.ask("v1", version_as_of=5).as_dict()["as_of"]["commits"]) == '{"events": 5}'
 
@@ -207,12 +207,12 @@ def test_in_sql(log: Log) -> None:
         return run_sql(log.bench.store, children, query, None, lambda version: (0, None), now, log.history.as_of)
 
     try:
-        then, now = (len(log.told["v0", commits].answer.values) for commits in (4, COMMITS))
-        said = sql("SELECT count(v0.settled) AS n, (SELECT count(*) FROM v0) AS now FROM v0 VERSION AS OF 4")
-        assert said.rows() == [{"n": then, "now": now}]
-        assert said.views["v0 VERSION AS OF 4"]["freshness_reason"] == "as of commit 4"
-        assert said.views["v0 VERSION AS OF 4"]["commits"] == {"events": 4}
-        assert said.views["v0"]["commits"] == {"events": COMMITS}
+        then, now = (len(log.snapshots["v0", commits].answer.values) for commits in (4, COMMITS))
+        answer = sql("SELECT count(v0.settled) AS n, (SELECT count(*) FROM v0) AS now FROM v0 VERSION AS OF 4")
+        assert answer.rows() == [{"n": then, "now": now}]
+        assert answer.views["v0 VERSION AS OF 4"]["freshness_reason"] == "as of commit 4"
+        assert answer.views["v0 VERSION AS OF 4"]["commits"] == {"events": 4}
+        assert answer.views["v0"]["commits"] == {"events": COMMITS}
         both = sql("SELECT count(*) AS n FROM v0 VERSION AS OF 4 a, v0 TIMESTAMP AS OF '2100-01-01' b")
         assert both.rows() == [{"n": then * now}]
         for query, words in [

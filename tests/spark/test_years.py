@@ -100,7 +100,7 @@ def read_time(text: str) -> datetime:
 
 
 def parse_day(value: Any, pattern: str) -> date:
-    """Spark takes a year of as many digits as there are letters, here none of them a year of ours."""
+    """Spark accepts a year of as many digits as there are letters; none of these is in the range."""
     if not isinstance(value, str):
         return value
     width = pattern.count("y")
@@ -109,7 +109,7 @@ def parse_day(value: Any, pattern: str) -> date:
     return date.fromisoformat(value)
 
 
-# For a function that is added to the table and makes a date or time, say here what it must give.
+# A function that is added to the table and returns a date or time needs its expected value here.
 PYTHON: dict[str, Callable[..., Any]] = {
     "timestamp_seconds": lambda x: EPOCH + timedelta(seconds=x),
     "timestamp_millis": lambda x: EPOCH + timedelta(milliseconds=x),
@@ -133,20 +133,20 @@ def makers() -> list[str]:
 
 def calls() -> list[tuple[str, str, tuple[str, ...]]]:
     """Each of them with each kind of argument: the text, the function and the arguments."""
-    found = []
+    triples = []
     for function in TABLE:
         if function.name not in makers():
             continue
         needed = tuple(p for p in function.parameters if not (p.optional or p.repeats))
         for parameters in dict.fromkeys([needed, function.parameters]):
             choices = itertools.product(*(ARGUMENTS[p.kind] for p in parameters))
-            found += [(f"{function.name}({', '.join(given)})", function.name, given) for given in choices]
-    return found
+            triples += [(f"{function.name}({', '.join(arguments)})", function.name, arguments) for arguments in choices]
+    return triples
 
 
 def rows() -> list[dict[str, Any]]:
     longest = max(map(len, ENDS.values()))
-    # Lengths that share no divisor, so that all pairs come.
+    # Lengths that share no divisor, so that all pairs occur.
     return [{name: ends[(i + i // len(ends)) % len(ends)] for name, ends in ENDS.items()} for i in range(longest * 8)]
 
 
@@ -187,10 +187,10 @@ def stream_and_views(expressions: list[str]):
             for i, e in enumerate(some)
         ]
         names = ", ".join(f"k{i}" for i in range(len(some)))
-        kept = " OR ".join(f"{e} IS NULL OR {e} >= '0001-01-01'" for e in some)
+        condition = " OR ".join(f"{e} IS NULL OR {e} >= '0001-01-01'" for e in some)
         texts.append(
             f"CREATE MATERIALIZED VIEW v{number} AS SELECT {keys}, {', '.join(columns)} FROM events "
-            f"WHERE {kept} GROUP BY {names}"
+            f"WHERE {condition} GROUP BY {names}"
         )
     catalog = parse(";".join(texts))
     return catalog.streams["events"], list(catalog.views.values())
@@ -200,7 +200,7 @@ def chunks(items: list[str]) -> list[list[str]]:
     return [items[i : i + 12] for i in range(0, len(items), 12)]
 
 
-def answered(events: Any, folder: Any, stream: Any, view: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def ask(events: Any, folder: Any, stream: Any, view: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The rows that a view answers over these events, as Python has them and as HTTP shows them."""
     store = DuckStore.open(folder / "store", fence=1)
     store.register(view, "f", {"events": 0})
@@ -208,24 +208,24 @@ def answered(events: Any, folder: Any, stream: Any, view: Any) -> tuple[list[dic
         (version,) = snapshot.versions()
     files = write_partials(events, stream, version, folder / "partials")
     store.apply(Step("events", 0, 1, Position.at(0), 0, 0), {(view.name, 1): files})
-    found = answer(store, Question.of(view.name, limit=10_000), lambda version: (0, None), EPOCH)
+    reply = answer(store, Question.of(view.name, limit=10_000), lambda version: (0, None), EPOCH)
     store.close()
-    found.arrow()
-    return found.rows(), orjson.loads(orjson.dumps(found.as_dict()))
+    reply.arrow()
+    return reply.rows(), orjson.loads(orjson.dumps(reply.as_dict()))
 
 
-def check_answers(events: Any, tmp_path: Any, expressions: list[str], wanted: Callable[[int, dict[str, Any]], Any]):
-    """A view answers one row for each distinct tuple of values, and every value of it is that of Python."""
+def check_answers(events: Any, tmp_path: Any, expressions: list[str], target: Callable[[int, dict[str, Any]], Any]):
+    """A view has one row for each distinct tuple of values, and all its values equal those of Python."""
     stream, views = stream_and_views(expressions)
     for number, (view, some) in enumerate(zip(views, chunks(expressions), strict=True)):
         (tmp_path / str(number)).mkdir()
-        found, shown = answered(events, tmp_path / str(number), stream, view)
+        answer_rows, http_reply = ask(events, tmp_path / str(number), stream, view)
         groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for row in rows():
-            groups.setdefault(tuple(wanted(12 * number + i, row) for i in range(len(some))), []).append(row)
-        assert len(found) == len(shown["rows"])
-        assert {tuple(row[f"k{i}"] for i in range(len(some))) for row in found} == set(groups), some
-        for row in found:
+            groups.setdefault(tuple(target(12 * number + i, row) for i in range(len(some))), []).append(row)
+        assert len(answer_rows) == len(http_reply["rows"])
+        assert {tuple(row[f"k{i}"] for i in range(len(some))) for row in answer_rows} == set(groups), some
+        for row in answer_rows:
             keys = tuple(row[f"k{i}"] for i in range(len(some)))
             for i, value in enumerate(keys):
                 assert (row[f"low{i}"], row[f"high{i}"]) == (value, value), some[i]
@@ -274,14 +274,14 @@ FURTHER: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 def test_operators_and_casts_in_keys_arguments_and_filters(events, tmp_path):
-    texts, wanted = list(FURTHER), list(FURTHER.values())
-    check_answers(events, tmp_path, texts, lambda i, row: wanted[i](row))
+    texts, targets = list(FURTHER), list(FURTHER.values())
+    check_answers(events, tmp_path, texts, lambda i, row: targets[i](row))
 
 
 # -- computed fields
 
 REFERENCES = {
-    **{text: lambda row, name=name, given=given: reference(name, given, row) for text, name, given in calls()},
+    **{text: lambda row, call=(name, arguments): reference(*call, row) for text, name, arguments in calls()},
     **FURTHER,
 }
 
@@ -292,13 +292,13 @@ def test_computed_fields():
     columns = ", ".join(f'"{name}" {duckdb_type(of)}' for name, of in TYPES.items())
     database.execute(f"CREATE TABLE events ({columns})")
     database.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", [list(row.values()) for row in rows()])
-    computed = [text for text in REFERENCES if is_computed(text)]
-    for text in computed:
+    texts = [text for text in REFERENCES if is_computed(text)]
+    for text in texts:
         sql = duckdb_sql(parse_expression(text, TYPES), TYPES)
-        found = [row[0] for row in database.execute(f"SELECT {sql} FROM events").fetchall()]
-        assert found == [REFERENCES[text](row) for row in rows()], text
-    tried = {text.partition("(")[0] for text in computed}
-    assert {function.name for function in TABLE if function.name in makers() and function.duckdb} <= tried
+        values = [row[0] for row in database.execute(f"SELECT {sql} FROM events").fetchall()]
+        assert values == [REFERENCES[text](row) for row in rows()], text
+    names = {text.partition("(")[0] for text in texts}
+    assert {function.name for function in TABLE if function.name in makers() and function.duckdb} <= names
 
 
 def is_computed(text: str) -> bool:

@@ -171,5 +171,5 @@ def test_after_a_restart_the_rolled_back_version_serves_and_the_change_is_pendin
     again = java.server(up.folder).wait_for_http()
     assert again.get("/v1/views/shop")["rows"] == before["rows"]
     assert again.stop() == 0
-    assert "column renamed: count(*) AS m → visits_seen" in again.said()
-    assert "These changes need `headrace apply`" in again.said()
+    assert "column renamed: count(*) AS m → visits_seen" in again.log_tail()
+    assert "These changes need `headrace apply`" in again.log_tail()

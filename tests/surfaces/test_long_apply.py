@@ -53,7 +53,7 @@ def slow_apply(up: UpServer) -> Iterator[None]:
     (definitions / "slow.py").write_text(SLOW)
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(http.post, f"{up.url}/v1/apply")
-        wait_until((definitions / "begun").exists, said=lambda: future)
+        wait_until((definitions / "begun").exists, details=lambda: future)
         try:
             yield
         finally:

@@ -70,9 +70,9 @@ class Server:
         if not self._up:
             return None
         server = self._up.wait_until_ready()
-        wait_until(lambda: server.status_of("marks")["backlog_bytes"] == 0, 300, server.said)
+        wait_until(lambda: server.status_of("marks")["backlog_bytes"] == 0, 300, server.log_tail)
         wait_until(
-            lambda: server.rows("total") and server.get("/v1/views/total")["freshness_ms"] == 0, 300, server.said
+            lambda: server.rows("total") and server.get("/v1/views/total")["freshness_ms"] == 0, 300, server.log_tail
         )
         [row] = server.rows("total")
         return {name: row[name] for name in ("n", "numbers", "last")}

@@ -265,7 +265,7 @@ def test_a_field_added_to_a_running_server_has_the_whole_history(up: Up, headrac
         def counts() -> dict[str | None, int]:
             return {row["country"]: row["n"] for row in _rows(connection, "by_country")}
 
-        wait_until(lambda: counts() == expected, said=counts)
+        wait_until(lambda: counts() == expected, details=counts)
         (stream,) = connection.streams()
         assert [field["name"] for field in stream["fields"]][1] == "country"
 

@@ -24,7 +24,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def refused(action: Callable[[], object], folder: Path, what: str) -> None:
+def check_refused(action: Callable[[], object], folder: Path, what: str) -> None:
     """Nothing of the folder changes, and the sentence says all that is needed."""
     before = content(folder)
     with pytest.raises(NewerFormatError) as error:
@@ -49,7 +49,7 @@ def test_a_newer_workspace_is_refused(tmp_path: Path) -> None:
     (tmp_path / SETTINGS_FILE).touch()
     (tmp_path / "data").mkdir()
     make_newer(tmp_path / "data")
-    refused(lambda: Workspace.open(tmp_path), tmp_path, f"workspace '{tmp_path}/data'")
+    check_refused(lambda: Workspace.open(tmp_path), tmp_path, f"workspace '{tmp_path}/data'")
 
 
 def filled_journal(folder: Path) -> Path:
@@ -70,8 +70,8 @@ def test_a_journal_without_a_version_is_read_and_gets_one(tmp_path: Path) -> Non
 
 def test_a_newer_journal_is_refused(tmp_path: Path) -> None:
     make_newer(filled_journal(tmp_path))
-    refused(lambda: Journal(tmp_path, fence=2), tmp_path, f"journal '{tmp_path}'")
-    refused(lambda: read_sent(tmp_path), tmp_path, f"journal '{tmp_path}'")
+    check_refused(lambda: Journal(tmp_path, fence=2), tmp_path, f"journal '{tmp_path}'")
+    check_refused(lambda: read_sent(tmp_path), tmp_path, f"journal '{tmp_path}'")
 
 
 def test_a_lake_carries_its_format_through_a_checkpoint(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_lake_without_a_version_is_read_and_gets_one(tmp_path: Path) -> None:
 def test_a_newer_lake_is_refused(tmp_path: Path, fence: int | None) -> None:
     table = small_lake(tmp_path / "lake", 3, rows=2)
     make_lake_newer(table.folder)
-    refused(lambda: LakeTable(table.folder, STREAM, fence), tmp_path, f"lake '{table.folder}'")
+    check_refused(lambda: LakeTable(table.folder, STREAM, fence), tmp_path, f"lake '{table.folder}'")
 
 
 @pytest.mark.parametrize("raw", [b"", b"garbage", b"[]", b"{}", b'{"format": null}'])

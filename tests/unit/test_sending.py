@@ -35,14 +35,14 @@ TEXT = "CREATE STREAM s (value STRING) FORMAT TEXT"
 
 
 class Receiver:
-    """The door and the journal of a stream, behind a line that can be cut before or behind a piece."""
+    """The ingest and the journal of a stream, over a connection that can be cut before or after a piece."""
 
     def __init__(self, folder: Path, declared: str = STREAM) -> None:
         self.folder = folder
         self.stream: Stream = parse(declared).streams["s"]
         self.fence = 0
-        self.cut_at: int | None = None  # the piece that no reply comes for
-        self.arrives = False  # it is kept all the same
+        self.cut_at: int | None = None  # the piece without a reply
+        self.arrives = False  # it is stored nevertheless
         self.most = 1 << 20
         self.open()
 
@@ -65,9 +65,9 @@ class Receiver:
         lost = self.cut_at == 0
         self.cut_at = None if self.cut_at is None else self.cut_at - 1
         if not lost or self.arrives:
-            done = self.door.take(body, layout=layout, key=key, keep_bad=keep_bad, file=file)
+            reply = self.door.take(body, layout=layout, key=key, keep_bad=keep_bad, file=file)
         if not lost:
-            return done
+            return reply
         failed: Future[IngestReply] = Future()
         failed.set_exception(UnavailableError("gone"))
         return failed
@@ -94,14 +94,14 @@ class Receiver:
 
 @pytest.fixture
 def receive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Receiver]]:
-    made: list[Receiver] = []
+    receivers: list[Receiver] = []
 
     def make(declared: str = STREAM) -> Receiver:
-        made.append(Receiver(tmp_path_factory.mktemp("journal"), declared))
-        return made[-1]
+        receivers.append(Receiver(tmp_path_factory.mktemp("journal"), declared))
+        return receivers[-1]
 
     yield make
-    for receiver in made:
+    for receiver in receivers:
         receiver.journal.close()
 
 
@@ -178,9 +178,9 @@ def test_the_count_after_a_lost_piece_is_the_count_that_is_kept(
         receiver.cut_at, receiver.arrives = 3, arrives
         with pytest.raises(UnavailableError) as raised:
             receiver.send(file)
-        kept = len(receiver.lines())
-        assert 0 < kept < 100
-        assert f"{kept} events are kept; the same command continues where it stopped" in str(raised.value)
+        stored = len(receiver.lines())
+        assert 0 < stored < 100
+        assert f"{stored} events are kept; the same command continues where it stopped" in str(raised.value)
 
 
 def test_a_piece_that_is_too_large_is_halved_and_continued(receive: Callable[..., Receiver], tmp_path: Path) -> None:
@@ -194,16 +194,16 @@ def test_a_piece_that_is_too_large_is_halved_and_continued(receive: Callable[...
     assert receiver.events() == [event(n) for n in range(100)]
 
 
-@pytest.mark.parametrize(("added", "lines"), [(b"ird\n", [b"one", b"two", b"th", b"third"]), (b"\n4\n", None)])
+@pytest.mark.parametrize(("suffix", "lines"), [(b"ird\n", [b"one", b"two", b"th", b"third"]), (b"\n4\n", None)])
 def test_a_last_line_without_an_end(
-    receive: Callable[..., Receiver], tmp_path: Path, added: bytes, lines: list[bytes] | None
+    receive: Callable[..., Receiver], tmp_path: Path, suffix: bytes, lines: list[bytes] | None
 ) -> None:
     receiver, file = receive(TEXT), tmp_path / "a.log"
     file.write_bytes(b"one\ntwo\nth")
     assert receiver.send(file).accepted == 3
     assert receiver.send(file).accepted == 0
     with file.open("ab") as out:
-        out.write(added)
+        out.write(suffix)
     reply = receiver.send(file)
     assert receiver.lines() == (lines or [b"one", b"two", b"th", b"4"])
     assert ("its last line was incomplete" in "".join(reply.notes)) == bool(lines)

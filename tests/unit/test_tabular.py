@@ -29,18 +29,18 @@ class Received:
         self._fails_at = fails_at
 
     def __call__(self, lines: bytes, key: str | None) -> Future[IngestReply]:
-        done: Future[IngestReply] = Future()
+        reply: Future[IngestReply] = Future()
         if len(lines) > self._most:
-            done.set_exception(TooLargeError("too large"))
-            return done
+            reply.set_exception(TooLargeError("too large"))
+            return reply
         if len(self.bodies) == self._fails_at:
-            done.set_exception(UnavailableError("gone"))
-            return done
+            reply.set_exception(UnavailableError("gone"))
+            return reply
         events = [orjson.loads(line) for line in lines.splitlines()]
         refused = [{"index": i, "reason": "no n"} for i, event in enumerate(events) if "n" not in event]
         self.bodies.append((key, events))
-        done.set_result(IngestReply(len(events) - len(refused), refused, f"s.{len(self.bodies):x}"))
-        return done
+        reply.set_result(IngestReply(len(events) - len(refused), refused, f"s.{len(self.bodies):x}"))
+        return reply
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -92,9 +92,9 @@ def test_a_data_frame_of_pandas() -> None:
         {"n": 1, "x": 0.5, "kind": "a", "at": "2026-03-01T12:00:00.000000Z"},
         {"n": 2, "kind": "b"},
     ]
-    named = as_table(frame[["n"]].set_index(pd.Index(["p", "q"], name="page")))
-    assert named is not None
-    assert named.to_pylist() == [{"n": 1, "page": "p"}, {"n": 2, "page": "q"}], "an index with a name is a column"
+    with_index = as_table(frame[["n"]].set_index(pd.Index(["p", "q"], name="page")))
+    assert with_index is not None
+    assert with_index.to_pylist() == [{"n": 1, "page": "p"}, {"n": 2, "page": "q"}], "an index with a name is a column"
 
 
 def test_large_tables_go_in_pieces_and_rows_keep_their_numbers() -> None:
@@ -114,13 +114,13 @@ def test_large_tables_go_in_pieces_and_rows_keep_their_numbers() -> None:
         send_table(pa.Table.from_pylist(rows), Received(most=5), None, **sizes)
 
 
-def test_who_fails_says_what_was_sent() -> None:
+def test_an_error_says_what_was_sent() -> None:
     sizes = {"rows": 10, "piece_bytes": 1}
     with pytest.raises(UnavailableError, match="gone; 20 rows before it were sent and stored"):
         send_table(pa.table({"n": range(100)}), Received(fails_at=2), None, **sizes)
 
 
-def test_what_is_no_table_or_cannot_be_one() -> None:
+def test_values_that_are_not_tables() -> None:
     assert as_table([{"n": 1}]) is None
     assert as_table({"n": 1}) is None
     with pytest.raises(IngestError, match=r"the DataFrame cannot be sent; found .*; expected columns with values"):

@@ -134,7 +134,7 @@ def make(folder: Path) -> None:
         server.kill()
     with serving(folder, HEADRACE_FAULT="append.before_commit") as server:
         server.post("visits", [visit(n, n // 20) for n in range(400, 420)], "visits-2")
-        wait_until(lambda: server.process.poll() is not None, 60, server.said)
+        wait_until(lambda: server.process.poll() is not None, 60, server.log_tail)
     tear(folder / "data" / "journal" / "orders")
 
 

@@ -1,4 +1,4 @@
-"""The Spark jobs that find the events behind one cell. Only counts and the rows of a page come to the driver."""
+"""The Spark jobs that find the events behind one cell. Only counts and the rows of a page are sent to the driver."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SHOWN_BYTES = 10_000  # of an event
 class Counts:
     """How many events of the log belong to a cell."""
 
-    found: int = 0
+    events: int = 0
     in_view: int = 0
     late: int = 0
     corrections: int = 0
@@ -39,22 +39,22 @@ def key_events(
     spark: SparkSession, folder: Path, stream: Stream, files: Sequence[LakeFile], commits: int, view: View, cell: Cell
 ) -> DataFrame:
     """The events of a cell's key, at any time, in commits [0, commits) of a lake's files."""
-    named = [name for name, _ in view.reads]
-    events = read_events(spark, folder, stream, files, (0, commits), columns=COLUMNS, names=named)
+    names = [name for name, _ in view.reads]
+    events = read_events(spark, folder, stream, files, (0, commits), columns=COLUMNS, names=names)
     face = spark_face(stream, view)
     events = with_matches(events, face.matches)
     if face.view.where is not None:
         events = events.where(face.view.where.sql)
     for key in face.view.keys:
-        wanted = F.lit(cell.key[key.name]).cast(str(key.expression.type))
-        events = events.where(F.expr(key.expression.sql).eqNullSafe(wanted))
+        target = F.lit(cell.key[key.name]).cast(str(key.expression.type))
+        events = events.where(F.expr(key.expression.sql).eqNullSafe(target))
     return events
 
 
 def in_window(events: DataFrame, stream: Stream, cell: Cell) -> DataFrame:
     """Those of them that lie in a cell's window.
 
-    Bounds of event time are plain comparisons, so that row groups whose statistics lie outside are left out.
+    Bounds of event time are plain comparisons, so that row groups whose statistics lie outside are skipped.
     """
     if cell.start_ms is None or cell.end_ms is None:
         return events
@@ -64,7 +64,7 @@ def in_window(events: DataFrame, stream: Stream, cell: Cell) -> DataFrame:
 
 
 def count_events(events: DataFrame, stream: Stream, version: Version) -> Counts:
-    """All of them, in one job that reads no event as it came."""
+    """The counts, in one job that does not read the bytes of events."""
     base = version.base(stream.name)
     row = events.agg(
         F.count("*"),
@@ -79,12 +79,12 @@ def count_events(events: DataFrame, stream: Stream, version: Version) -> Counts:
 def read_page(
     events: DataFrame, stream: Stream, version: Version, after: int | None, most: int
 ) -> list[dict[str, Any]]:
-    """The first of them behind a position; times in us since the epoch. Arguments are columns a0, a1, … and p0, p1, …:
-    what an aggregate was given, and whether its FILTER let the event pass.
+    """The first of them after a position; times in us since the epoch. Columns a0, a1, … are the arguments of the
+    aggregates, and p0, p1, … whether the event passed their FILTER.
     """
     if after is not None:
         events = events.where(F.col(POSITION) > after)
-    shown = [
+    columns = [
         F.col(POSITION).alias("position"),
         F.col(COMMIT).alias("commit"),
         F.unix_micros(ARRIVED).alias("arrived_us"),
@@ -95,20 +95,20 @@ def read_page(
         F.expr(f"substring({VALUE}, 1, {SHOWN_BYTES})").alias("value"),
     ]
     for at, column in enumerate(spark_face(stream, version.view).view.columns):
-        let_pass = column.aggregate.where
-        shown.append(F.expr(_given(column.aggregate).sql).alias(f"a{at}"))
-        shown.append(F.expr(f"coalesce({let_pass.sql}, false)" if let_pass else "true").alias(f"p{at}"))
-    rows = events.orderBy(POSITION).limit(most).select(*shown).toArrow().to_pylist()
+        condition = column.aggregate.where
+        columns.append(F.expr(_argument(column.aggregate).sql).alias(f"a{at}"))
+        columns.append(F.expr(f"coalesce({condition.sql}, false)" if condition else "true").alias(f"p{at}"))
+    rows = events.orderBy(POSITION).limit(most).select(*columns).toArrow().to_pylist()
     return sorted(rows, key=lambda row: int(row["position"]))
 
 
 def argument_columns(view: View) -> tuple[tuple[str, Type], ...]:
-    """What `read_page` gives of each column of a view: its name, and the type of what its aggregate is given."""
-    return tuple((column.name, _given(column.aggregate).type) for column in view.columns)
+    """The names of a view's columns, each with the type of its argument in `read_page`."""
+    return tuple((column.name, _argument(column.aggregate).type) for column in view.columns)
 
 
-def _given(aggregate: Aggregate) -> Expression:
-    """What an aggregate is given of an event, as one value: 1 where it is given nothing but the event."""
+def _argument(aggregate: Aggregate) -> Expression:
+    """The argument of an aggregate as one value; 1 if it has none."""
     arguments = aggregate.arguments
     if not arguments:
         return Expression("1L", BIGINT)
@@ -119,7 +119,7 @@ def _given(aggregate: Aggregate) -> Expression:
 
 
 def nearest_times(events: DataFrame, stream: Stream, cell: Cell) -> tuple[int | None, int | None]:
-    """The event times in us nearest to a cell that has none: the last before it, and the first behind it."""
+    """The event times in us nearest to a cell that has none: the last before it, and the first after it."""
     assert cell.start_ms is not None, "a cell of all time has nothing beside it"
     time_us, start_us = f"unix_micros(`{stream.time_column}`)", f"{cell.start_ms * 1000}L"
     row = events.selectExpr(

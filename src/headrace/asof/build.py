@@ -50,11 +50,11 @@ def build_as_of(spark: SparkSession, parts: Sequence[Part], version: Version, fo
         return store
     except HeadraceError:
         raise
-    except Exception as error:  # Spark's share no base
+    except Exception as error:  # errors of Spark have no common base
         if job.cancelled:
             raise UnavailableError("the question was cancelled", fix="ask again") from error
-        said = from_spark(error) or UnavailableError(f"as of: view '{version.view.name}': {one_line(error)}")
-        raise said from error
+        failure = from_spark(error) or UnavailableError(f"as of: view '{version.view.name}': {one_line(error)}")
+        raise failure from error
 
 
 def _fill(store: Store, version: Version, parts: Sequence[Part], partials: Mapping[str, list[Path]], job: Job) -> None:
@@ -76,7 +76,7 @@ def _compute(spark: SparkSession, part: Part, version: Version, folder: Path, jo
     """The view's partials of a stream's commits, slice by slice: the files that hold them."""
     folder.mkdir(parents=True)
     table, commits = part.table, part.commits
-    batch, written, start = BatchJob(lambda: spark), list[str](), 0
+    batch, paths, start = BatchJob(lambda: spark), list[str](), 0
     with table.reading(0, commits) as all_files:
         damage = damage_of(table.storage, all_files)
         if damage:
@@ -85,12 +85,12 @@ def _compute(spark: SparkSession, part: Part, version: Version, folder: Path, jo
         while start < commits:
             files = [file for file in all_files if file.last_commit >= start]
             end = step_end(files, start, commits, SLICE_ROWS)
-            taken = [file for file in files if file.first_commit < end]
-            rows = sum(file.rows for file in taken)
+            slice_files = [file for file in files if file.first_commit < end]
+            rows = sum(file.rows for file in slice_files)
             with job.running(spark, f"{version.view.name} as of commit {commits}", rows):
-                if taken:
-                    written += batch.write(
-                        table.folder, part.stream, version, taken, (start, end), folder / f"{start}-{end}"
+                if slice_files:
+                    paths += batch.write(
+                        table.folder, part.stream, version, slice_files, (start, end), folder / f"{start}-{end}"
                     )
             start = end
-    return [Path(file) for file in written]
+    return [Path(file) for file in paths]

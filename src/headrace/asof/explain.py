@@ -37,7 +37,7 @@ TASK_BYTES = 4 << 20  # of Parquet: a task cannot be pre-empted, so new commits 
 
 
 class Explainer:
-    """Explains cells by one version of a view, as it was found in one snapshot."""
+    """Explains cells of one version of a view, as it was in one snapshot."""
 
     def __init__(self, spark: SparkSession, stream: Stream, table: LakeTable | None, version: Version) -> None:
         self._spark = spark.newSession()
@@ -47,19 +47,19 @@ class Explainer:
         self._version = version
         self._columns = argument_columns(version.view)
 
-    def explain(self, asked: CellQuestion, cell: Cell, shown: Answer, job: Job) -> Explanation:
-        """The page of events that is asked for; `shown` is the cell as the view shows it."""
-        began = time.monotonic()
+    def explain(self, question: CellQuestion, cell: Cell, answer: Answer, job: Job) -> Explanation:
+        """The page of events of the question; `answer` is the view's answer for the cell."""
+        start_s = time.monotonic()
         commits = self._table.state.next_commit if self._table else 0
-        counts, rows, nearest = self._look(asked, cell, commits, job)
-        page = rows[: asked.limit]
-        in_view = sum(shown.events.values())
+        counts, rows, nearest = self._look(question, cell, commits, job)
+        page = rows[: question.limit]
+        in_view = sum(answer.events.values())
         return Explanation(
-            cell=shown,
+            cell=answer,
             key=cell.key,
             window_start=None if cell.start_ms is None else EPOCH + cell.start_ms * MS,
             window_end=None if cell.end_ms is None else EPOCH + cell.end_ms * MS,
-            found=counts.found,
+            found=counts.events,
             found_in_view=counts.in_view,
             late=counts.late,
             corrections=counts.corrections,
@@ -71,16 +71,16 @@ class Explainer:
             columns=self._columns,
             keys=tuple((key.name, key.expression.type) for key in self._version.view.keys),
             next_cursor=page[-1]["position"] if len(rows) > len(page) else None,
-            took_ms=round((time.monotonic() - began) * 1000),
+            took_ms=round((time.monotonic() - start_s) * 1000),
         )
 
     def _look(
-        self, asked: CellQuestion, cell: Cell, commits: int, job: Job
+        self, question: CellQuestion, cell: Cell, commits: int, job: Job
     ) -> tuple[Counts, list[dict[str, Any]], list[int]]:
         """Counts, one row more than the page, and the starts of the nearest windows if this one has no event."""
         if self._table is None:
             return Counts(), [], []
-        with self._table.reading(0, commits) as files, job.running(self._spark, f"explain {asked.view}"):
+        with self._table.reading(0, commits) as files, job.running(self._spark, f"explain {question.view}"):
             if not files:
                 return Counts(), [], []
             folder = self._table.folder
@@ -91,12 +91,12 @@ class Explainer:
                 all_times = key_events(self._spark, folder, self._stream, files, commits, self._version.view, cell)
                 events = in_window(all_times, self._stream, cell)
                 counts = count_events(events, self._stream, self._version)
-                if not counts.found:
+                if not counts.events:
                     return counts, [], self._nearest(all_times, cell)
-                return counts, read_page(events, self._stream, self._version, asked.cursor, asked.limit + 1), []
+                return counts, read_page(events, self._stream, self._version, question.cursor, question.limit + 1), []
             except HeadraceError:
                 raise
-            except Exception as error:  # Spark's share no base
+            except Exception as error:  # errors of Spark have no common base
                 if job.cancelled:
                     raise UnavailableError("the question was cancelled", fix="ask again") from error
                 raise from_spark(error) or UnavailableError(f"Spark cannot read the log: {one_line(error)}") from error
@@ -105,8 +105,8 @@ class Explainer:
         if cell.start_ms is None:
             return []
         times = nearest_times(events, self._stream, cell)
-        found = [cell.window_at(us // 1000) for us in times if us is not None]
-        return [window[0] for window in found if window]
+        windows = [cell.window_at(us // 1000) for us in times if us is not None]
+        return [window[0] for window in windows if window]
 
     def _event(self, row: dict[str, Any]) -> ExplainedEvent:
         time_us, newest_us = row["time_us"], row["newest_us"]
@@ -135,7 +135,7 @@ class Explainer:
                 f"the view counts {in_view:,} events where the log holds {counts.in_view:,} in the same commits; "
                 f"`headrace audit {name}` compares them all"
             )
-        waiting = counts.found - counts.in_view
+        waiting = counts.events - counts.in_view
         if waiting:
             return f"{waiting:,} of these events have not reached the view yet; ask again in a moment"
         return None

@@ -1,4 +1,4 @@
-"""Runs questions that need the lake, two at a time, beside the updates of views."""
+"""Answers questions that need the lake, two at a time, while views are updated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.asof.kept import KeptStores
+from headrace.asof.cache import StoreCache
 from headrace.define.model import Stream
 from headrace.errors import NotReadyError, OverloadError, QuestionError
 from headrace.format import EPOCH, iso, iso_us
@@ -30,13 +30,13 @@ from headrace.store.base import Store, Version
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-AT_ONCE = 2  # questions that Spark works on; each takes some of what keeps views fresh
+AT_ONCE = 2  # questions that Spark computes; each slows the updates of views
 
-Lake = tuple[Stream, LakeTable | None]  # None: no event has come yet
+Lake = tuple[Stream, LakeTable | None]  # None: it has no events yet
 
 
 class LakeQuestions:
-    """Answers questions from the log of a workspace. Spark is needed only after the question was checked."""
+    """Answers questions from the log of a workspace. Spark is needed only for valid questions."""
 
     def __init__(
         self,
@@ -46,31 +46,31 @@ class LakeQuestions:
         freshness: Freshness,
         scratch: Path,
     ) -> None:
-        """`lake` finds that of a stream by its name; `spark` gives a session or says why there is none."""
+        """`lake` returns that of a stream by name; `spark` returns a session, or raises if there is none."""
         self._store = store
         self._lake = lake
         self._spark = spark
         self._freshness = freshness
         self._turns = threading.BoundedSemaphore(AT_ONCE)
-        self._kept = KeptStores(scratch)
+        self._past = StoreCache(scratch)
 
     def close(self) -> None:
-        """Forget the stores that are kept."""
-        self._kept.close()
+        """Remove the cached stores."""
+        self._past.close()
 
-    def explain(self, asked: CellQuestion, job: Job | None = None) -> Explanation:
+    def explain(self, question: CellQuestion, job: Job | None = None) -> Explanation:
         """The events behind a cell."""
         with self._store.snapshot() as snapshot:
-            find_cell(asked, find_serving(snapshot, asked.view))  # a mistake need not wait for Spark
+            find_cell(question, find_serving(snapshot, question.view))  # an invalid question does not wait for Spark
         with self._turn():
-            from headrace.asof.explain import Explainer  # with it comes PySpark, which commands need not wait for
+            from headrace.asof.explain import Explainer  # imports PySpark, which is slow
 
             spark = self._spark()
             with self._store.snapshot() as snapshot:
-                version = find_serving(snapshot, asked.view)
-                cell = find_cell(asked, version)
+                version = find_serving(snapshot, question.view)
+                cell = find_cell(question, version)
                 now = datetime.now(UTC)
-                shown = answer_from(snapshot, version, cell.question(asked.view), self._freshness, now)
+                cell_answer = answer_from(snapshot, version, cell.question(question.view), self._freshness, now)
             _refuse_quarantined(version)
             if len(version.view.streams) > 1:
                 raise QuestionError(
@@ -79,11 +79,11 @@ class LakeQuestions:
                     expected="a view of one stream",
                 )
             stream, table = self._lake(version.view.streams[0])
-            return Explainer(spark, stream, table, version).explain(asked, cell, shown, job or Job())
+            return Explainer(spark, stream, table, version).explain(question, cell, cell_answer, job or Job())
 
     def ask(self, question: Question, job: Job | None = None) -> Answer:
-        """What a view reply when fewer commits were in it, by the definition that serves now."""
-        assert question.as_of is not None, "questions about now are the store's"
+        """The answer of a view as of an earlier commit, with its current definition."""
+        assert question.as_of is not None, "the store answers questions about the present"
         with self._store.snapshot() as snapshot:
             version = find_serving(snapshot, question.view)
         plan(question, version)
@@ -105,7 +105,7 @@ class LakeQuestions:
 
         def make(folder: Path) -> Store:
             _refuse_quarantined(version)
-            from headrace.asof.build import Part, build_as_of  # with it comes PySpark
+            from headrace.asof.build import Part, build_as_of  # imports PySpark
             from headrace.maintain.partials import reads
 
             parts = []
@@ -120,7 +120,7 @@ class LakeQuestions:
             with self._turn():
                 return build_as_of(self._spark(), parts, version, folder, job or Job())
 
-        with self._kept.use(version, tuple(commits.values()), make) as store:
+        with self._past.use(version, tuple(commits.values()), make) as store:
             yield store, f"as of commit {', '.join(map(str, commits.values()))}"
 
     @contextmanager
@@ -134,13 +134,13 @@ class LakeQuestions:
 
 
 def _refuse_quarantined(version: Version) -> None:
-    """What ends Java when the view is computed would end it for a question, too."""
+    """Refuse a view that crashes Java: a question about it would do the same."""
     if version.quarantined:
         raise NotReadyError(f"view '{version.view.name}' cannot be computed: {version.stalled}")
 
 
 def find_commits(as_of: AsOf, stream: Stream, table: LakeTable | None) -> int:
-    """How many commits are asked for; raises QuestionError if the log had no commit then."""
+    """How many commits a question is about; raises QuestionError if the log had none then."""
     if table is None or not table.state.next_commit:
         raise QuestionError(f"the lake of stream '{stream.name}' has no commit yet", fix="ask without it")
     end = table.state.next_commit
@@ -154,12 +154,12 @@ def find_commits(as_of: AsOf, stream: Stream, table: LakeTable | None) -> int:
         return as_of.commits
     assert as_of.time is not None, "one of them is given"
     with reading_commits(table) as commits:
-        found = commits.made_by((as_of.time - EPOCH) // US)
-        if not found:
+        count = commits.count_until((as_of.time - EPOCH) // US)
+        if not count:
             first = commits.at_or_after(0)
             raise QuestionError(
                 f"the lake of stream '{stream.name}' had no commit then",
                 found=iso(as_of.time),
                 expected=f"a time from its first commit on, {iso_us(first.committed_at_us)}" if first else None,
             )
-    return found
+    return count

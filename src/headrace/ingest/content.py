@@ -21,14 +21,14 @@ from headrace.ingest.formats.source import Readable
 class End(StrEnum):
     """What a mark's last line is."""
 
-    WITHIN = ""  # one of the midst of the file
+    WITHIN = ""  # not the last of the file
     WHOLE = "w"  # the last of the file
-    OPEN = "o"  # the last of the file, without a line end: more of it may come
+    OPEN = "o"  # the last of the file, without a line end: it may grow
 
 
 @dataclass(frozen=True)
 class Mark:
-    """The reading position: after `lines` lines, which were made from at most the first `bytes` bytes."""
+    """The reading position: after `lines` lines, which come from at most the first `bytes` bytes."""
 
     lines: int
     bytes: int
@@ -40,7 +40,7 @@ class Mark:
 
     @classmethod
     def read(cls, text: str) -> Mark | None:
-        """From its text; None if it is of another kind."""
+        """From its text; None if the text is not a mark."""
         try:
             lines, size, digest, end = text.split(".")
             return cls(int(lines), int(size), digest, End(end))
@@ -48,22 +48,22 @@ class Mark:
             return None
 
     def before(self, lines: int) -> Mark:
-        """The same, so many lines earlier: the bytes that were read for them are enough."""
+        """The mark this many lines earlier, of the same bytes: they contain at least its lines."""
         return replace(self, lines=self.lines - lines, end=End.WITHIN) if lines else self
 
 
 class Content:
-    """The bytes that were read so far. Arrow reads ahead in a thread of its own, so marks are made under a lock."""
+    """The bytes that were read so far. Arrow reads ahead in another thread, so marks are made under a lock."""
 
     def __init__(self, *, blank_counts: bool = False) -> None:
         self._bytes = 0
         self._hash = xxhash.xxh3_128()
         self._open = False  # the last line has no end yet
-        self._blank_counts = blank_counts  # a line of spaces is an event, if not a good one
+        self._blank_counts = blank_counts  # a line of spaces is an event, even if a bad one
         self._lock = threading.Lock()
 
     def add(self, block: bytes) -> None:
-        """More was read."""
+        """Add bytes that were read."""
         with self._lock:
             self._bytes += len(block)
             self._hash.update(block)
@@ -72,14 +72,14 @@ class Content:
             self._open = bool(rest) or (self._open and not cut)
 
     def mark(self, lines: int, *, ended: bool) -> Mark:
-        """Where reading stands."""
+        """The mark of what was read so far."""
         with self._lock:
             end = End.WITHIN if not ended else End.OPEN if self._open else End.WHOLE
             return Mark(lines, self._bytes, self._hash.hexdigest(), end)
 
 
 class Hashed:
-    """Reads from a source and has the content know of it."""
+    """Reads from a source and adds what was read to a content."""
 
     def __init__(self, source: Readable, content: Content) -> None:
         self._source = source
@@ -94,16 +94,16 @@ class Hashed:
 
 @dataclass(frozen=True)
 class Match:
-    """A mark that fits a file, and whether there is more behind it."""
+    """A mark that matches a file, and whether the file ends there."""
 
     mark: Mark
     at_end: bool
-    line_went_on: bool = False  # its last line had no end, and is a longer one now
+    line_grew: bool = False  # its last line was incomplete, and is longer now
 
     @property
     def lines(self) -> int:
         """How many lines need not be sent."""
-        return self.mark.lines - self.line_went_on
+        return self.mark.lines - self.line_grew
 
     @property
     def nothing_new(self) -> bool:
@@ -112,28 +112,28 @@ class Match:
 
 def best_match(blocks: Iterable[bytes], marks: Iterable[Mark]) -> Match | None:
     """The furthest of the marks whose bytes are those that the blocks begin with."""
-    waiting = deque(sorted(set(marks), key=lambda mark: (mark.bytes, mark.lines)))
+    rest = deque(sorted(set(marks), key=lambda mark: (mark.bytes, mark.lines)))
     digest, position = xxhash.xxh3_128(), 0
     best: Mark | None = None
-    behind = b""  # what follows the best one, to the end of its line
+    after = b""  # what follows the best mark, to the end of its line
     for block in blocks:
         start = 0
-        while start < len(block) and (waiting or (best and not behind.endswith(b"\n"))):
-            end = min(len(block), waiting[0].bytes - position) if waiting else len(block)
+        while start < len(block) and (rest or (best and not after.endswith(b"\n"))):
+            end = min(len(block), rest[0].bytes - position) if rest else len(block)
             part, start = block[start:end], end
             digest.update(part)
-            if best and not behind.endswith(b"\n"):
-                behind += part[: part.find(b"\n") + 1 or len(part)]
-            while waiting and waiting[0].bytes == position + end:
-                mark = waiting.popleft()
+            if best and not after.endswith(b"\n"):
+                after += part[: part.find(b"\n") + 1 or len(part)]
+            while rest and rest[0].bytes == position + end:
+                mark = rest.popleft()
                 if digest.hexdigest() == mark.hash:
-                    best, behind = mark, b""
+                    best, after = mark, b""
         position += len(block)
-        if not waiting and (best is None or behind.endswith(b"\n")):
+        if not rest and (best is None or after.endswith(b"\n")):
             break
     if best is None:
         return None
-    return Match(best, at_end=not behind, line_went_on=best.end is End.OPEN and bool(behind.strip()))
+    return Match(best, at_end=not after, line_grew=best.end is End.OPEN and bool(after.strip()))
 
 
 def drop_lines(lines: bytes, count: int) -> bytes:
@@ -143,12 +143,12 @@ def drop_lines(lines: bytes, count: int) -> bytes:
 
 
 def without_trailing_blanks(lines: bytes) -> bytes:
-    """The same whether an element of an array was followed by a comma or, on the next line, by the array's end."""
+    """Makes an array element the same before a comma and before the end of the array on the next line."""
     while b" \n" in lines:
         lines = lines.replace(b" \n", b"\n")
     return lines
 
 
 def hash_of_event(line: bytes) -> str:
-    """What stands for an event when files are compared by their first one."""
+    """The hash of an event, for comparing files by their first event."""
     return xxhash.xxh3_64(line.strip()).hexdigest()

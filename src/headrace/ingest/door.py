@@ -1,4 +1,4 @@
-"""The door of a stream: a request's events are read, refused or accepted, and made durable."""
+"""Accepts the requests of a stream: their events are parsed, refused or accepted, and made durable."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BODY_BYTES = 64 << 20  # the largest body, and the most that it may become as li
 
 
 class Ingest:
-    """Takes requests for one stream. What it accepts never becomes a dead letter, but for `keep_bad`."""
+    """Accepts requests for one stream. What it accepts never becomes a dead letter, except with `keep_bad`."""
 
     def __init__(self, stream: Stream, transport: Transport, most_bytes: int = BODY_BYTES) -> None:
         self.stream = stream
@@ -35,17 +35,17 @@ class Ingest:
         self._door = _Door(Judge(stream, transport.now_us, most_bytes))
         self._claims: dict[str, tuple[str, Future[IngestReply]]] = {}  # keys in flight, with their digest
         self._files: set[str] = set()  # names of files of which a piece is in flight
-        self._claiming = threading.Condition()  # also told when a request is through the door
+        self._claiming = threading.Condition()  # notified when a request was refused or submitted
 
     def redefine(self, stream: Stream) -> Position:
-        """Judge by another definition from the next request on.
+        """Use another definition from the next request on.
 
-        Returns when what the one before has judged is in the transport, with a position behind all of that.
+        Returns when all requests judged by the old definition are in the transport, with a position after them.
         """
         with self._claiming:
-            before, self._door = self._door, _Door(Judge(stream, self.transport.now_us, self._most_bytes))
+            old_door, self._door = self._door, _Door(Judge(stream, self.transport.now_us, self._most_bytes))
             self.stream = stream
-            self._claiming.wait_for(lambda: not before.requests)
+            self._claiming.wait_for(lambda: not old_door.requests)
         return self.transport.end
 
     def take(
@@ -53,7 +53,7 @@ class Ingest:
     ) -> Future[IngestReply]:
         """Accept a request once: the same key again gives the same reply and adds nothing.
 
-        A piece of a file is accepted only if the file stands where the piece begins.
+        A piece of a file is accepted only if it begins at the stored mark of the file.
         """
         if self.transport.reader.bytes_between(self.lake_position, self.transport.end) > self.most_backlog_bytes:
             raise OverloadError(
@@ -74,9 +74,9 @@ class Ingest:
         return self._once(body, layout, key or uuid.uuid4().hex, keep_bad, file)
 
     def sent(self, name: str, first: str) -> dict[str, Any]:
-        """What was sent under a file's name, and under other names what begins with the same event."""
+        """What was sent under a file's name, and what was sent under other names and begins with the same event."""
         files = self.transport.sent
-        version = files.version(name)  # before what it stands for: a piece that comes between makes it stale
+        version = files.version(name)  # read first: a piece that arrives meanwhile makes it stale
         same = [{"name": other, **self._describe(sent)} for other, sent in files.beginning_with(first, name)]
         return {"version": version, "contents": [self._describe(sent) for sent in files.contents(name)], "same": same}
 
@@ -94,30 +94,30 @@ class Ingest:
     ) -> Future[IngestReply]:
         digest = hashlib.blake2b(body, digest_size=16).hexdigest()
         with self._claiming:
-            claimed = self._claims.get(key)
-            earlier = self.transport.recall(key) if claimed is None else None
-            if claimed is None and earlier is None:
+            claim = self._claims.get(key)
+            receipt = self.transport.recall(key) if claim is None else None
+            if claim is None and receipt is None:
                 self._claim_file(file)
-                done: Future[IngestReply] = Future()
-                self._claims[key] = (digest, done)
-        if claimed is not None:
-            self._same(key, digest, claimed[0])
-            return claimed[1]
-        if earlier is not None:
-            self._same(key, digest, earlier.digest)
-            done = Future()
-            done.set_result(self._reply(earlier))
-            return done
+                reply: Future[IngestReply] = Future()
+                self._claims[key] = (digest, reply)
+        if claim is not None:
+            self._same(key, digest, claim[0])
+            return claim[1]
+        if receipt is not None:
+            self._same(key, digest, receipt.digest)
+            reply = Future()
+            reply.set_result(self._reply(receipt))
+            return reply
         try:
-            accepted = self._accept(body, layout, key, digest, keep_bad, file)
+            result = self._accept(body, layout, key, digest, keep_bad, file)
         except BaseException as error:
-            self._release(key, file, done, error)
+            self._release(key, file, reply, error)
             raise
-        accepted.add_done_callback(lambda ended: self._release(key, file, done, ended.exception(), ended))
-        return done
+        result.add_done_callback(lambda future: self._release(key, file, reply, future.exception(), future))
+        return reply
 
     def _claim_file(self, file: FilePiece | None) -> None:
-        """Compare here, set by the transport: no other piece of the file comes between."""
+        """Compare here; the transport sets. Until then, no other piece of the file is accepted."""
         if file is not None:
             if file.name in self._files:
                 raise stale(file.name)
@@ -128,21 +128,21 @@ class Ingest:
         self,
         key: str,
         file: FilePiece | None,
-        done: Future[IngestReply],
+        reply: Future[IngestReply],
         error: BaseException | None,
-        ended: Future[IngestReply] | None = None,
+        result: Future[IngestReply] | None = None,
     ) -> None:
         with self._claiming:
             self._claims.pop(key, None)
             if file is not None:
                 self._files.discard(file.name)
         if error is not None:
-            done.set_exception(error)
-        elif ended is not None:
-            done.set_result(ended.result())
+            reply.set_exception(error)
+        elif result is not None:
+            reply.set_result(result.result())
 
-    def _same(self, key: str, digest: str, earlier: str) -> None:
-        if digest != earlier:
+    def _same(self, key: str, digest: str, stored: str) -> None:
+        if digest != stored:
             raise ConflictError(
                 f"stream '{self.stream.name}': Idempotency-Key '{key}' was used before with another body",
                 fix="use a new key for new events; nothing of this request was stored",
@@ -161,21 +161,21 @@ class Ingest:
             door = self._door
             door.requests += 1
         try:
-            judged = door.judge.judge(body, layout, keep_bad=keep_bad)
-            if not judged.accepted and key is None:
-                submitted: Future[Receipt] = Future()
-                submitted.set_result(Receipt(self.transport.end, 0, judged.refused))
-            else:  # with a key also if nothing is accepted: the key stands for this body from now on
-                submitted = self.transport.submit(
-                    judged.payload, judged.accepted, judged.refused, key=key, digest=digest, file=file
+            judgement = door.judge.judge(body, layout, keep_bad=keep_bad)
+            if not judgement.accepted and key is None:
+                receipt: Future[Receipt] = Future()
+                receipt.set_result(Receipt(self.transport.end, 0, judgement.refused))
+            else:  # with a key even if nothing is accepted: the key belongs to this body from now on
+                receipt = self.transport.submit(
+                    judgement.payload, judgement.accepted, judgement.refused, key=key, digest=digest, file=file
                 )
         except BaseException:
             self._leave(door)
             raise
-        submitted.add_done_callback(lambda _: self._leave(door))
-        done: Future[IngestReply] = Future()
-        submitted.add_done_callback(lambda ended: _pass_on(ended, done, self._reply))
-        return done
+        receipt.add_done_callback(lambda _: self._leave(door))
+        reply: Future[IngestReply] = Future()
+        receipt.add_done_callback(lambda future: _pass_on(future, reply, self._reply))
+        return reply
 
     def _leave(self, door: _Door) -> None:
         with self._claiming:
@@ -191,15 +191,15 @@ class Ingest:
 
 @dataclass
 class _Door:
-    """What judges requests, and how many of them are not refused or in the transport yet."""
+    """What judges requests, and how many requests are neither refused nor in the transport yet."""
 
     judge: Judge
     requests: int = 0
 
 
-def _pass_on(ended: Future[Receipt], done: Future[IngestReply], reply: Any) -> None:
-    error = ended.exception()
+def _pass_on(receipt: Future[Receipt], reply: Future[IngestReply], make_reply: Any) -> None:
+    error = receipt.exception()
     if error is not None:
-        done.set_exception(error)
+        reply.set_exception(error)
     else:
-        done.set_result(reply(ended.result()))
+        reply.set_result(make_reply(receipt.result()))

@@ -29,12 +29,12 @@ from headrace.ingest.formats.source import ByteSource
 
 STANDARD_INPUT = Path("-")
 PIECE_BYTES = 4 << 20
-_WRITTEN_ANEW = (Format.JSON, Format.PARQUET)  # what has grown is another file, byte by byte
+_REWRITTEN = (Format.JSON, Format.PARQUET)  # a file that has grown has other bytes from the start
 
 
 @dataclass(frozen=True)
 class StreamShape:
-    """What has to be known of a stream to write its events: the format of its lines and its fields' types."""
+    """What a sender needs to know of a stream: the format of its lines and the types of its fields."""
 
     stream: str
     format: str
@@ -43,14 +43,14 @@ class StreamShape:
 
 @dataclass(frozen=True)
 class Piece:
-    """Some lines, how many bytes of their file were read for them, and where its reading stands behind them."""
+    """Some lines, how many bytes of their file were read for them, and the mark of the file after them."""
 
     lines: bytes
     read_bytes: int
     mark: Mark | None = None
 
     def halves(self) -> list[Piece]:
-        """It in two, if it has more than one line."""
+        """Two pieces, if it has more than one line."""
         cut = self.lines.rfind(b"\n", 0, len(self.lines) // 2) + 1 or self.lines.find(b"\n") + 1
         if not 0 < cut < len(self.lines):
             return []
@@ -60,27 +60,27 @@ class Piece:
 
 
 def find_files(paths: Iterable[Path]) -> list[Path]:
-    """The files, and those of the folders: sorted, at any depth, of a kind that is known by name, none hidden."""
-    found: list[Path] = []
+    """The files, and those of the folders: sorted, at any depth, with a known suffix, none hidden."""
+    files: list[Path] = []
     for path in paths:
         if path == STANDARD_INPUT:
-            found.append(path)
+            files.append(path)
         elif path.is_dir():
-            inside = sorted(file for file in path.rglob("*") if _is_meant(file, path))
-            if not inside:
+            folder_files = sorted(file for file in path.rglob("*") if _is_sendable(file, path))
+            if not folder_files:
                 raise IngestError(
                     f"folder '{path}' contains no file that can be sent",
                     expected=f"files named {', '.join('*' + suffix for suffix in SUFFIXES)}, also with .gz or .zst",
                 )
-            found += inside
+            files += folder_files
         else:
             _check_file(path)
-            found.append(path)
-    return found
+            files.append(path)
+    return files
 
 
 class SourceFile:
-    """A file to be sent, or standard input. Only a regular file can be read again, and so has a name to be known by."""
+    """A file to be sent, or standard input. Only a regular file has a name: it can be read again."""
 
     def __init__(self, path: Path, declared: StreamShape, layout: Layout = ANY, size: int = PIECE_BYTES) -> None:
         self.path = path
@@ -90,7 +90,7 @@ class SourceFile:
         self.name = _name(path) if path != STANDARD_INPUT and path.is_file() else None
 
     def first(self) -> str | None:
-        """What stands for its first event; None if there is none."""
+        """The hash of its first event; None if there is none."""
         with self._opened() as (source, layout):
             for lines in read_lines(source, layout, self._declared.types):
                 event = next((line for line in lines.split(b"\n") if line.strip()), None)
@@ -99,7 +99,7 @@ class SourceFile:
         return None
 
     def match(self, marks: Iterable[Mark]) -> Match | None:
-        """The furthest of the marks that this file fits: its bytes up to there are what they were then."""
+        """The furthest of the marks that this file matches: its bytes up to there have not changed."""
         marks = list(marks)
         if not marks:
             return None
@@ -112,7 +112,7 @@ class SourceFile:
             yield from _pieces(source, layout, self._declared, self._size, skip)
 
     def _content_blocks(self, source: _Opened, layout: Layout) -> Iterator[bytes]:
-        if layout.format in _WRITTEN_ANEW:
+        if layout.format in _REWRITTEN:
             for lines in read_lines(source, layout, self._declared.types):
                 yield without_trailing_blanks(lines)
         else:
@@ -142,19 +142,19 @@ class SourceFile:
 
 
 class _Opened(ByteSource):
-    """A file that is read on, unpacked if it is packed; knows how far it was read."""
+    """A file, decompressed if it is compressed; knows how far it was read."""
 
     def __init__(self, file: BinaryIO) -> None:
-        packed = unpack(ByteSource(file))
-        super().__init__(packed)
+        source = unpack(ByteSource(file))
+        super().__init__(source)
         self._file = file
-        self._packed = packed
+        self._unpacked = source
 
-    def sought(self) -> Any:
-        return self._packed.sought()
+    def seekable_file(self) -> Any:
+        return self._unpacked.seekable_file()
 
     def position(self, otherwise: int) -> int:
-        """How many bytes of the file were read; a pipe does not know."""
+        """How many bytes of the file were read; `otherwise` for a pipe."""
         try:
             return self._file.tell()
         except OSError:
@@ -163,15 +163,15 @@ class _Opened(ByteSource):
 
 def _pieces(source: _Opened, layout: Layout, declared: StreamShape, size: int, skip: int) -> Iterator[Piece]:
     content = Content(blank_counts=layout.format is Format.CSV)
-    derived = layout.format in _WRITTEN_ANEW
-    read = read_lines(source if derived else ByteSource(Hashed(source, content)), layout, declared.types, size)
-    held: list[bytes] = []
-    count = done = 0  # lines before `held`; bytes of the file that were told
-    for lines in read:
-        if sum(map(len, held)) >= size:  # not before more has come: the last piece is marked as such
-            at = max(done, source.position(done + sum(map(len, held))))
-            yield from _cut(b"".join(held), size, at - done, content.mark(count, ended=False))
-            done, held = at, []
+    derived = layout.format in _REWRITTEN
+    pieces = read_lines(source if derived else ByteSource(Hashed(source, content)), layout, declared.types, size)
+    chunks: list[bytes] = []
+    count = reported_bytes = 0  # lines so far; bytes of the file in the pieces so far
+    for lines in pieces:
+        if sum(map(len, chunks)) >= size:  # not before more was read: the mark of the last piece says so
+            at = max(reported_bytes, source.position(reported_bytes + sum(map(len, chunks))))
+            yield from _cut(b"".join(chunks), size, at - reported_bytes, content.mark(count, ended=False))
+            reported_bytes, chunks = at, []
         if derived:
             content.add(without_trailing_blanks(lines))
         lines_here = lines.count(b"\n")
@@ -179,27 +179,27 @@ def _pieces(source: _Opened, layout: Layout, declared: StreamShape, size: int, s
         if skip >= lines_here:
             skip -= lines_here
         else:
-            held.append(drop_lines(lines, skip))
+            chunks.append(drop_lines(lines, skip))
             skip = 0
-    if held:
-        at = max(done, source.position(done))
-        yield from _cut(b"".join(held), size, at - done, content.mark(count, ended=True))
+    if chunks:
+        at = max(reported_bytes, source.position(reported_bytes))
+        yield from _cut(b"".join(chunks), size, at - reported_bytes, content.mark(count, ended=True))
 
 
 def _cut(lines: bytes, size: int, read_bytes: int, mark: Mark) -> Iterator[Piece]:
-    """Pieces of no more than twice the size, if lines allow it: what CSV is read from grows when it is written."""
-    start, left = 0, lines.count(b"\n")
+    """Pieces of no more than twice the size, if lines allow it: CSV grows when it is written as JSON."""
+    start, lines_after = 0, lines.count(b"\n")
     while len(lines) - start > 2 * size:
         end = lines.find(b"\n", start + size) + 1
-        left -= lines.count(b"\n", start, end)
-        yield Piece(lines[start:end], 0, mark.before(left))
+        lines_after -= lines.count(b"\n", start, end)
+        yield Piece(lines[start:end], 0, mark.before(lines_after))
         start = end
     if start < len(lines):
         yield Piece(lines[start:] if start else lines, read_bytes, mark)
 
 
 def _name(path: Path) -> str:
-    """What a file is known by: its whole path, as text whatever bytes it has."""
+    """The name of a file: its absolute path, as text whatever bytes it has."""
     return os.fsencode(path.resolve()).decode("utf-8", "backslashreplace")
 
 
@@ -208,7 +208,7 @@ def _standard_input() -> BinaryIO:
     return cast(BinaryIO, getattr(sys.stdin.buffer, "raw", sys.stdin.buffer))
 
 
-def _is_meant(file: Path, folder: Path) -> bool:
+def _is_sendable(file: Path, folder: Path) -> bool:
     hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
     return not hidden and file.is_file() and format_of_name(file.name) is not None
 
@@ -216,7 +216,7 @@ def _is_meant(file: Path, folder: Path) -> bool:
 def _check_file(path: Path) -> None:
     try:
         status = os.stat(path)
-        if not stat.S_ISFIFO(status.st_mode):  # to open one would wait for its writer
+        if not stat.S_ISFIFO(status.st_mode):  # opening one would block until it has a writer
             path.open("rb").close()
     except OSError as error:
         raise IngestError(

@@ -15,16 +15,16 @@ from headrace.ingest.formats.compression import compression_of
 from headrace.ingest.formats.lines import LONGEST_EVENT_BYTES
 from headrace.ingest.sending import Sending
 
-POLL_S = 0.2  # a line is sent at most so long after it was written, and the time of its request
+POLL_S = 0.2  # a line is sent at most this long after it was written
 
 
 def follow(sending: Sending, file: SourceFile) -> None:
-    """Send what a file holds and what is added to it, from where it stood when it was sent last, until interrupted."""
+    """Send a file and what is appended to it, from its stored mark on, until interrupted."""
     while True:
         try:
             for piece in follow_file(file.path, sending.begin(file)):
                 if piece is None:
-                    sending.begin_anew()
+                    sending.restart()
                 else:
                     sending.add(piece)
                     sending.finish()
@@ -36,10 +36,11 @@ def follow(sending: Sending, file: SourceFile) -> None:
 
 
 def follow_file(path: Path, skip: int = 0) -> Iterator[Piece | None]:
-    """All whole lines of the file but the first `skip`, and those that come later. It ends when its reader stops.
+    """All complete lines of the file except the first `skip`, and those that are appended later, without end.
 
     A file that was truncated is read again from its beginning. One that was replaced by another of its name is
-    read to its end first; there a line without a line end is taken as whole. None comes before what is read anew.
+    read to its end first; there a line without a line end counts as complete. None precedes the lines of a file that
+    is read from its beginning again.
     """
     reading = _Reading(path, skip)
     try:
@@ -67,7 +68,7 @@ def follow_file(path: Path, skip: int = 0) -> Iterator[Piece | None]:
 
 
 class _Reading:
-    """One file from its beginning: what was read of it, and the line that has no end yet."""
+    """One file from its beginning: what was read of it, and the line that is incomplete."""
 
     def __init__(self, path: Path, skip: int = 0) -> None:
         self.file = path.open("rb", buffering=0)
@@ -82,7 +83,7 @@ class _Reading:
         self._rest = b""
 
     def take(self, block: bytes) -> Piece | None:
-        """The whole lines that end in a block."""
+        """The complete lines that end in a block."""
         self._content.add(block)
         cut = block.rfind(b"\n") + 1
         lines, self._rest = (self._rest + block[:cut], block[cut:]) if cut else (b"", self._rest + block)
@@ -91,7 +92,7 @@ class _Reading:
         return self._piece(lines, ended=False)
 
     def last(self) -> Piece | None:
-        """The line without an end, when no more will come."""
+        """The incomplete line, when no more will follow."""
         return self._piece(self._rest + b"\n", ended=True) if self._rest.strip() else None
 
     def _piece(self, lines: bytes, *, ended: bool) -> Piece | None:
@@ -100,15 +101,15 @@ class _Reading:
         if count <= self._skip:
             self._skip -= count
             return None
-        sent, self._skip = self._skip, 0
-        return Piece(drop_lines(lines, sent), len(lines), self._content.mark(self._lines, ended=ended))
+        skip, self._skip = self._skip, 0
+        return Piece(drop_lines(lines, skip), len(lines), self._content.mark(self._lines, ended=ended))
 
 
 def _was_replaced(path: Path, file: BinaryIO) -> bool:
-    """Whether the name stands for another file now. While there is none of the name, the old one is still it."""
+    """Whether the name belongs to another file now; not while no file has the name."""
     try:
-        now = os.stat(path)
+        current = os.stat(path)
     except FileNotFoundError:
         return False
-    held = os.fstat(file.fileno())
-    return (now.st_dev, now.st_ino) != (held.st_dev, held.st_ino)
+    own = os.fstat(file.fileno())
+    return (current.st_dev, current.st_ino) != (own.st_dev, own.st_ino)

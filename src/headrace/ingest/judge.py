@@ -1,4 +1,4 @@
-"""A request's body as the lines to keep, how many events they are, and why the others are refused."""
+"""The body of a request as the lines to store, how many events they are, and why the others are refused."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from headrace.ingest.formats.source import LOOK_BYTES, ByteSource
 from headrace.parse.frames import as_lines, frame
 from headrace.parse.parser import Parser
 
-MOST_REASONS = 1000  # told in one reply; the others are named by their index
-MOST_REFUSED = 100_000  # beyond it the request is refused as a whole: nobody reads so long a reply
+MOST_REASONS = 1000  # in one reply; the others have only their index
+MOST_REFUSED = 100_000  # with more, the whole request is refused: the reply would be too long to read
 
 Lines = bytes | memoryview
 
 
 @dataclass
-class Judged:
-    """What becomes of the events of a body."""
+class Judgement:
+    """The events of a body: those to store, and those refused."""
 
     payload: bytes = b""
     accepted: int = 0
@@ -45,19 +45,19 @@ class Judge:
         self._idle = [Parser(stream)]  # a parser serves one thread at a time
         self._borrowing = threading.Lock()
 
-    def judge(self, body: bytes, layout: Layout, *, keep_bad: bool) -> Judged:
-        """Read all events. With `keep_bad` every line is kept unread, to become a dead letter if need be."""
+    def judge(self, body: bytes, layout: Layout, *, keep_bad: bool) -> Judgement:
+        """Read all events. With `keep_bad` every line is stored unparsed; bad ones become dead letters."""
         format = self._format(body, layout)
         if not body.strip():
             raise IngestError(f"stream '{self._stream.name}': the body is empty", expected=_EXPECTED[format])
-        judged = Judged()
+        judgement = Judgement()
         read = self._count if keep_bad else self._read
-        kept = [read(piece, judged) for piece in self._pieces(body, replace(layout, format=format))]
-        if format in _LINES and not judged.refused:
-            judged.payload = body if body.endswith(b"\n") else body + b"\n"
+        pieces = [read(piece, judgement) for piece in self._pieces(body, replace(layout, format=format))]
+        if format in _LINES and not judgement.refused:
+            judgement.payload = body if body.endswith(b"\n") else body + b"\n"
         else:
-            judged.payload = b"".join(kept)
-        return judged
+            judgement.payload = b"".join(pieces)
+        return judgement
 
     def _format(self, body: bytes, layout: Layout) -> Format:
         format = layout.format or format_of("", body[:LOOK_BYTES], self._stream.format, self._types)
@@ -68,10 +68,10 @@ class Judge:
         if layout.format in _LINES:
             yield from _cut_lines(body)
             return
-        written = 0
+        size = 0
         for piece in read_lines(ByteSource(body), layout, self._types):
-            written += len(piece)
-            if written > self._most_bytes:
+            size += len(piece)
+            if size > self._most_bytes:
                 raise TooLargeError(
                     "the body is too large",
                     found=f"more than {self._most_bytes:,} bytes when its events are written as JSON",
@@ -80,32 +80,32 @@ class Judge:
                 )
             yield piece
 
-    def _count(self, piece: Lines, judged: Judged) -> Lines:
-        judged.accepted += len(frame(self._stream.format, piece))
+    def _count(self, piece: Lines, judgement: Judgement) -> Lines:
+        judgement.accepted += len(frame(self._stream.format, piece))
         return piece
 
-    def _read(self, piece: Lines, judged: Judged) -> Lines:
-        """The lines of a piece that are good; the others are added to the refused."""
+    def _read(self, piece: Lines, judgement: Judgement) -> Lines:
+        """The good lines of a piece; the others are added to `refused`."""
         frames = frame(self._stream.format, piece)
         with self._parser() as parser:
             reasons = parser.parse(frames, self._now_us()).reasons
-        before = judged.accepted + len(judged.refused)
+        before = judgement.accepted + len(judgement.refused)
         if reasons is None or reasons.null_count == len(reasons):
-            judged.accepted += len(frames)
+            judgement.accepted += len(frames)
             return piece
         bad = pc.indices_nonzero(reasons.is_valid()).to_pylist()
-        if len(bad) + len(judged.refused) > MOST_REFUSED:
-            first = judged.refused[0] if judged.refused else {"index": bad[0] + before, "reason": reasons[bad[0]]}
+        if len(bad) + len(judgement.refused) > MOST_REFUSED:
+            first = judgement.refused[0] if judgement.refused else {"index": bad[0] + before, "reason": reasons[bad[0]]}
             raise IngestError(
                 f"stream '{self._stream.name}': more than {MOST_REFUSED:,} events of the request are refused",
                 found=f"first at index {first['index']}: {first['reason']}",
                 fix="nothing of this request was stored; with keep_bad=true bad events become dead letters",
             )
-        told = max(0, MOST_REASONS - len(judged.refused))
-        judged.refused += [{"index": before + i, "reason": reasons[i].as_py()} for i in bad[:told]]
-        judged.refused += [{"index": before + i, "reason": "refused; see the first reasons"} for i in bad[told:]]
+        limit = max(0, MOST_REASONS - len(judgement.refused))
+        judgement.refused += [{"index": before + i, "reason": reasons[i].as_py()} for i in bad[:limit]]
+        judgement.refused += [{"index": before + i, "reason": "refused; see the first reasons"} for i in bad[limit:]]
         keep = np.asarray(reasons.is_null().to_numpy(zero_copy_only=False), dtype=bool)
-        judged.accepted += int(keep.sum())
+        judgement.accepted += int(keep.sum())
         return as_lines(frames.take(keep), self._stream.format)
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Who takes events in, and what they reply: values and tokens that clients use without the parts that read events."""
+"""The protocol of what accepts events, its replies and tokens. Clients import it without the parsers of events."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ class TokenState:
 
 
 class Receiver(Protocol):
-    """Who takes the pieces: a server, near or far, or the folder of a workspace."""
+    """What accepts pieces: a server in this process or another, or the folder of a workspace."""
 
     def ingest(
         self, stream: str, body: bytes, *, layout: Layout, key: str | None, keep_bad: bool, file: FilePiece | None
     ) -> Future[IngestReply]:
-        """Take a piece in."""
+        """Accept a piece."""
 
     def sent(self, stream: str, name: str, first: str) -> dict[str, Any]:
         """How far a file was sent."""
 
     def give_up(self) -> None:
-        """Try nothing again any more."""
+        """Stop retrying."""
 
     def sent_on_disk(self, stream: str, name: str) -> dict[str, int] | None:
-        """How many events of a file are kept, by mark, as the journal of a dead server says; None if nobody knows."""
+        """How many events of a file are stored, by mark, from the journal of a lost server; None if not known."""
 
 
 def make_token(stream: str, position: Position) -> str:
-    """A token says: all of this stream up to this position."""
+    """A token for all events of a stream up to a position."""
     return f"{stream}.{position.to_text()}"
 
 
@@ -69,7 +69,7 @@ def read_token(token: str) -> tuple[str, Position] | None:
 
 
 def merge_tokens(token: str, other: str) -> str:
-    """The token that stands for both of two tokens of a stream; an empty one stands for nothing."""
+    """The token for all that two tokens of a stream cover; an empty token covers nothing."""
     one, two = read_token(token), read_token(other)
     if one is None or two is None:
         return other if one is None else token

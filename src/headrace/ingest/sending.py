@@ -1,8 +1,8 @@
 """Sends files to a stream in parts; each file continues at its stored mark.
 
-A piece carries the mark of where its file stands before it and behind it, and the stream takes it only if the file
-stands there: so an event of a file is kept once, however often sending it is interrupted, repeated or done twice at
-the same time. One piece is on its way while the next is read.
+A piece has the marks of its file before and after it, and the stream accepts it only if the first one is the stored
+mark. So each event of a file is stored once, however often sending is interrupted, repeated or done by two processes
+at the same time. One piece is in flight while the next is read.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from headrace.ingest.formats.layout import Format, Layout
 from headrace.ingest.receiver import IngestReply, Receiver, merge_tokens
 from headrace.transport.sent import FilePiece
 
-STALE_PAUSE_S = 0.2  # before a file that another process is sending too is looked at again
-LAST_REPLY_S = 5.0  # how long an interrupted command waits for the piece that is on its way
+STALE_PAUSE_S = 0.2  # before the next attempt, if another process is sending the same file
+LAST_REPLY_S = 5.0  # how long an interrupted command waits for the piece in flight
 
 
 class SendProgress(Protocol):
-    """Hears how sending goes."""
+    """Is called with the progress of sending."""
 
     def sent(self, read_bytes: int, events: int) -> None:
-        """So much more of the files is safe now."""
+        """This much more of the files is stored."""
 
     def waits(self, error: HeadraceError, pause_s: float) -> None:
-        """No more can be taken now; the same is tried again after a pause."""
+        """The stream accepts no more at present; the request is repeated after a pause."""
 
     def note(self, text: str) -> None:
-        """Something about a file that its sender should know."""
+        """A remark about a file."""
 
 
 @dataclass(frozen=True)
 class SendReply(IngestReply):
-    """What became of files: `accepted` events were sent now, `already_sent` ones before."""
+    """The reply for files: `accepted` events were sent now, `already_sent` ones before."""
 
     already_sent: int = 0
     notes: tuple[str, ...] = ()
@@ -59,20 +59,20 @@ class SendReply(IngestReply):
 
 @dataclass
 class _Course:
-    """Where the file that is being sent stands with the stream."""
+    """How much of the current file the stream has."""
 
     name: str
-    after: str  # its mark; empty before the first piece of a content that is not known yet
-    seen: int
+    after: str  # its stored mark; empty before the first piece of a new content
+    version: int
     first: str
-    start: bool  # its events are counted anew
+    start: bool  # the count of its events restarts
     lines: int = 0  # that need not be sent
-    before: int = 0  # events that were kept before this run
+    before: int = 0  # events that were stored before this run
     token: str = ""
     nothing_new: bool = False
 
     def piece(self, mark: Mark) -> FilePiece:
-        return FilePiece(self.name, str(mark), self.after, self.seen, self.first, self.start)
+        return FilePiece(self.name, str(mark), self.after, self.version, self.first, self.start)
 
 
 @dataclass
@@ -84,7 +84,7 @@ class _Counts:
 
 
 class Sending:
-    """One run of sending. What fails stops it; `reply` says what is kept by then."""
+    """One run of sending. An error stops it; `reply` says what is stored so far."""
 
     def __init__(
         self, receiver: Receiver, declared: StreamShape, progress: SendProgress | None = None, *, again: bool = False
@@ -99,23 +99,23 @@ class Sending:
         self._number = 0
         self._course: _Course | None = None
         self._accepted_of_file = 0
-        self._on_its_way: tuple[Piece, Future[IngestReply]] | None = None
+        self._in_flight: tuple[Piece, Future[IngestReply]] | None = None
         self._counts = _Counts()
 
     @property
     def reply(self) -> SendReply:
-        """What is kept so far."""
+        """What is stored so far."""
         counts, course = self._counts, self._course
         already = counts.already_sent + (course.before if course else 0)
         return SendReply(counts.accepted, [], counts.token, already, tuple(counts.notes))
 
     def send(self, file: SourceFile) -> None:
-        """Send what the stream has not of a file."""
+        """Send the part of a file that the stream does not have."""
         while True:
             try:
                 skip = self.begin(file)
                 if self._course and self._course.nothing_new:
-                    self._tell_sent(file.path.stat().st_size, 0)
+                    self._report(file.path.stat().st_size, 0)
                     return
                 for piece in file.pieces(skip=skip):
                     self.add(piece)
@@ -125,7 +125,7 @@ class Sending:
                 self.wait_for_other(error)
 
     def begin(self, file: SourceFile) -> int:
-        """Find out how far a file was sent; how many of its lines need not be sent."""
+        """Look up how much of a file was sent; returns how many of its lines need not be sent."""
         if file.name is None:
             self._end_course()
             return 0
@@ -134,12 +134,12 @@ class Sending:
         course = self._plan(file, first, standing)
         if self._course is None or self._course.name != course.name or self._again:
             self._end_course()
-        course.before -= self._accepted_of_file  # by this run, before another process came between
+        course.before -= self._accepted_of_file  # by this run, before another process sent some
         self._course = course
         self._counts.token = merge_tokens(self._counts.token, course.token)
         return course.lines
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """The file that is being sent was replaced by another of its name, or emptied."""
         course = self._course
         assert course is not None, "only a file with a name is followed"
@@ -148,19 +148,19 @@ class Sending:
         self._course = _Course(course.name, "", version, "", start=True)
 
     def add(self, piece: Piece) -> None:
-        """Send one more piece, once the one before is kept."""
+        """Send one more piece, once the previous one is stored."""
         self.finish()
         self._post(piece)
 
     def finish(self) -> None:
-        """Wait for what is on its way."""
-        while self._on_its_way:
-            piece, future = self._on_its_way
+        """Wait for the piece in flight."""
+        while self._in_flight:
+            piece, future = self._in_flight
             try:
-                reply = future.result()  # an interrupt while waiting leaves it to the next call
+                reply = future.result()  # after an interrupt, the next call waits for it
             except TooLargeError:
-                self._on_its_way = None
-                halves = piece.halves()  # the server takes less at once than we thought
+                self._in_flight = None
+                halves = piece.halves()  # the server has a lower limit
                 if not halves:
                     raise
                 self._post(halves[0])
@@ -168,15 +168,15 @@ class Sending:
                 self._post(halves[1])
                 continue
             except UnavailableError:
-                raise  # it may be kept all the same
+                raise  # it may be stored nevertheless
             except HeadraceError:
-                self._on_its_way = None
+                self._in_flight = None
                 raise
-            self._on_its_way = None
-            self._kept(piece, reply)
+            self._in_flight = None
+            self._count(piece, reply)
 
     def wait_for_other(self, error: StaleMarkError) -> None:
-        """Another process sends the same file: wait a moment, then look where it stands."""
+        """Another process sends the same file: wait a moment before its mark is read again."""
         if self._again:
             error.fix = "another process is sending this file; wait for it, then retry"
             raise error
@@ -185,22 +185,22 @@ class Sending:
         time.sleep(STALE_PAUSE_S)
 
     def interrupted(self) -> InterruptedSendError:
-        """What to say after Ctrl-C."""
-        kept, unsure = self.stop()
-        return InterruptedSendError("interrupted", fix=self._say_kept(kept, unsure) or "nothing was sent")
+        """The error after Ctrl-C."""
+        stored, unsure = self.stop()
+        return InterruptedSendError("interrupted", fix=self._describe_stored(stored, unsure) or "nothing was sent")
 
     def stop(self) -> tuple[int, int]:
         """Stop sending; returns how many events are stored, and how many more may be."""
         self._receiver.give_up()
-        return self._count_kept()
+        return self._count_stored()
 
     def explain(self, error: HeadraceError) -> None:
-        """Add to an error what is kept, since that is not taken back."""
-        said = self._say_kept(*self._count_kept())
-        if said:
-            error.fix = f"{error.fix}; {said}" if error.fix else said
+        """Add to an error what is stored: that is not undone."""
+        note = self._describe_stored(*self._count_stored())
+        if note:
+            error.fix = f"{error.fix}; {note}" if error.fix else note
 
-    # Where a file stands
+    # The stored mark of a file
 
     def _plan(self, file: SourceFile, first: str, standing: dict[str, Any]) -> _Course:
         assert file.name is not None
@@ -208,23 +208,23 @@ class Sending:
         by_mark = {mark: content for content in contents if (mark := Mark.read(content["mark"]))}
         match = file.match(by_mark)
         if self._again:
-            known = by_mark[match.mark] if match else contents[-1] if contents else None
-            return _Course(file.name, known["mark"] if known else "", version, first, start=True)
+            content = by_mark[match.mark] if match else contents[-1] if contents else None
+            return _Course(file.name, content["mark"] if content else "", version, first, start=True)
         if match:
-            known = by_mark[match.mark]
-            if match.line_went_on:
+            content = by_mark[match.mark]
+            if match.line_grew:
                 self._note(
                     f"'{file.path}': its last line was incomplete when it was sent; the complete line is sent now"
                 )
             return _Course(
                 file.name,
-                known["mark"],
+                content["mark"],
                 version,
-                known["first"],
+                content["first"],
                 start=False,
                 lines=match.lines,
-                before=known["events"],
-                token=known["token"],
+                before=content["events"],
+                token=content["token"],
                 nothing_new=match.nothing_new,
             )
         earlier = next((content for content in reversed(contents) if first and content["first"] == first), None)
@@ -232,8 +232,8 @@ class Sending:
             raise _changed(file, earlier)
         if contents:
             events = many(sum(content["events"] for content in contents), "event")
-            before = f"'{file.path}' is not the file that was sent under this name before ({events})"
-            self._note(f"{before}: it is sent as a new file")
+            difference = f"'{file.path}' is not the file that was sent under this name before ({events})"
+            self._note(f"{difference}: it is sent as a new file")
         self._hint_same(file, standing["same"])
         return _Course(file.name, "", version, first, start=True)
 
@@ -242,14 +242,14 @@ class Sending:
         match = file.match(by_mark)
         if match:
             other = by_mark[match.mark]
-            begins = f"'{file.path}' begins with what was sent as '{other['name']}' ({many(other['events'], 'event')})"
-            self._note(f"{begins}: under another name its events count again")
+            overlap = f"'{file.path}' begins with what was sent as '{other['name']}' ({many(other['events'], 'event')})"
+            self._note(f"{overlap}: under another name its events count again")
 
-    # On the way
+    # Pieces in flight
 
     def _post(self, piece: Piece) -> None:
         if piece.lines.isspace():
-            self._tell_sent(piece.read_bytes, 0)
+            self._report(piece.read_bytes, 0)
             return
         course = self._course
         if course and course.start and not course.first:
@@ -260,22 +260,22 @@ class Sending:
         future = self._receiver.ingest(
             self._stream, piece.lines, layout=self._layout, key=key, keep_bad=True, file=file
         )
-        self._on_its_way = piece, future
+        self._in_flight = piece, future
 
-    def _kept(self, piece: Piece, reply: IngestReply) -> None:
+    def _count(self, piece: Piece, reply: IngestReply) -> None:
         self._counts.token = merge_tokens(self._counts.token, reply.token)
         self._counts.accepted += reply.accepted
         self._accepted_of_file += reply.accepted
         if self._course and reply.accepted:
             self._course.after, self._course.start = str(piece.mark), False
-        self._tell_sent(piece.read_bytes, reply.accepted)
+        self._report(piece.read_bytes, reply.accepted)
 
     def _end_course(self) -> None:
         if self._course:
             self._counts.already_sent += self._course.before
         self._course, self._accepted_of_file = None, 0
 
-    def _tell_sent(self, read_bytes: int, events: int) -> None:
+    def _report(self, read_bytes: int, events: int) -> None:
         if self._progress:
             self._progress.sent(read_bytes, events)
 
@@ -285,44 +285,44 @@ class Sending:
             if self._progress:
                 self._progress.note(text)
 
-    # What is kept
+    # What is stored
 
-    def _count_kept(self) -> tuple[int, int]:
-        """How many events of the files are kept, and how many more may be: those of a piece without a reply."""
+    def _count_stored(self) -> tuple[int, int]:
+        """How many events of the files are stored, and how many more may be: those of a piece without a reply."""
         unsure = 0
-        if self._on_its_way:
-            piece, future = self._on_its_way
+        if self._in_flight:
+            piece, future = self._in_flight
             try:
                 reply = future.result(LAST_REPLY_S)
-                self._on_its_way = None
-                self._kept(piece, reply)
+                self._in_flight = None
+                self._count(piece, reply)
             except (UnavailableError, TimeoutError):
                 unsure = self._look_for(piece)
             except HeadraceError:
-                self._on_its_way = None  # it was refused
+                self._in_flight = None  # it was refused
         return self.reply.accepted + self.reply.already_sent, unsure
 
     def _look_for(self, piece: Piece) -> int:
-        """Count a piece that nobody has acknowledged, if it is kept; how many events may be kept if that is unknown."""
+        """Count a piece without a reply if it is stored; returns how many events may be stored if that is not known."""
         course, events = self._course, piece.lines.count(b"\n")
         if course is None or piece.mark is None:
             return events
         try:
             contents = self._receiver.sent(self._stream, course.name, "")["contents"]
-            kept = {content["mark"]: int(content["events"]) for content in contents}
+            counts = {content["mark"]: int(content["events"]) for content in contents}
         except HeadraceError:
             on_disk = self._receiver.sent_on_disk(self._stream, course.name)
             if on_disk is None:
                 return events
-            kept = on_disk
-        if str(piece.mark) in kept:
-            self._counts.accepted += kept[str(piece.mark)] - course.before - self._accepted_of_file
+            counts = on_disk
+        if str(piece.mark) in counts:
+            self._counts.accepted += counts[str(piece.mark)] - course.before - self._accepted_of_file
         return 0
 
-    def _say_kept(self, kept: int, unsure: int) -> str | None:
-        if not kept and not unsure:
+    def _describe_stored(self, stored: int, unsure: int) -> str | None:
+        if not stored and not unsure:
             return None
-        events = f"{many(kept, 'event')} {'is' if kept == 1 else 'are'} kept"
+        events = f"{many(stored, 'event')} {'is' if stored == 1 else 'are'} kept"
         if unsure:
             events = f"at least {events}, and {unsure:,} more may be"
         if self._course is None:
@@ -332,23 +332,23 @@ class Sending:
 
 
 def send_all(sending: Sending, files: Iterable[SourceFile]) -> SendReply:
-    """Send all files. An error, or Ctrl-C, says how many events are kept and how to continue."""
-    changed: list[ChangedFileError] = []
+    """Send all files. An error, or Ctrl-C, says how many events are stored and how to continue."""
+    errors: list[ChangedFileError] = []
     try:
         for file in files:
             try:
                 sending.send(file)
-            except ChangedFileError as error:  # the others are sent
-                changed.append(error)
+            except ChangedFileError as error:  # the other files are still sent
+                errors.append(error)
     except KeyboardInterrupt:
         raise sending.interrupted() from None
     except HeadraceError as error:
         sending.explain(error)
         raise
-    if changed:
-        if len(changed) > 1:
-            changed[0].message += f" (and {len(changed) - 1:,} more files)"
-        raise changed[0]
+    if errors:
+        if len(errors) > 1:
+            errors[0].message += f" (and {len(errors) - 1:,} more files)"
+        raise errors[0]
     return sending.reply
 
 

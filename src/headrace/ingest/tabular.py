@@ -17,7 +17,7 @@ from headrace.ingest.receiver import IngestReply, merge_tokens
 ROWS = 8192  # that become lines at once
 PIECE_BYTES = 4 << 20  # of lines that one request has, or a little more
 
-Send = Callable[[bytes, str | None], Future[IngestReply]]  # lines, and the key that they are taken once by
+Send = Callable[[bytes, str | None], Future[IngestReply]]  # lines, and their idempotency key
 
 
 @dataclass(frozen=True)
@@ -39,16 +39,16 @@ class Piece:
 
 
 def as_table(events: Any) -> pa.Table | None:
-    """The table that a value is: of Arrow, a data frame of pandas, or of a library that gives Arrow streams, such as
-    Polars. None if it is no table. An index of a data frame is a column if it has a name.
+    """A table of Arrow, a data frame of pandas, or of a library that exports Arrow streams, such as Polars, as a table
+    of Arrow. None for other values. The index of a data frame is a column if it has a name.
     """
     if isinstance(events, pa.Table):
         return events
-    pandas = sys.modules.get("pandas")  # who has a data frame has loaded it
+    pandas = sys.modules.get("pandas")  # a program that has a data frame has imported it
     try:
         if pandas is not None and isinstance(events, pandas.DataFrame):
-            named = any(name is not None for name in events.index.names)
-            return pa.Table.from_pandas(events, preserve_index=named)
+            has_name = any(name is not None for name in events.index.names)
+            return pa.Table.from_pandas(events, preserve_index=has_name)
         if isinstance(events, pa.RecordBatch):
             return pa.Table.from_batches([events])
         if hasattr(events, "__arrow_c_stream__"):
@@ -65,7 +65,7 @@ def as_table(events: Any) -> pa.Table | None:
 def send_table(
     table: pa.Table, send: Send, key: str | None, *, rows: int = ROWS, piece_bytes: int = PIECE_BYTES
 ) -> IngestReply:
-    """Send all rows in pieces, the next one made while one is on its way. Refused rows are named by their number."""
+    """Send all rows in pieces; one is in flight while the next is made. Refused rows are reported by their index."""
     reply = IngestReply(0, [], "")
     waiting: list[tuple[Piece, Future[IngestReply]]] = []
     try:
@@ -77,39 +77,39 @@ def send_table(
             reply = _settle(reply, waiting, send)
     except HeadraceError as error:
         if reply.accepted:
-            sent = f"{reply.accepted:,} rows before it were sent and stored"
-            error.fix = f"{error.fix}; {sent}" if error.fix else sent
+            note = f"{reply.accepted:,} rows before it were sent and stored"
+            error.fix = f"{error.fix}; {note}" if error.fix else note
         raise
     return reply
 
 
 def _settle(reply: IngestReply, waiting: list[tuple[Piece, Future[IngestReply]]], send: Send) -> IngestReply:
-    """The reply with that of the piece that waits longest. One that is too large for the server goes in halves."""
+    """The reply including that of the oldest piece in flight. A piece too large for the server is sent in halves."""
     piece, future = waiting.pop(0)
     try:
-        said = future.result()
+        piece_reply = future.result()
     except TooLargeError:
         halves = piece.halves()
         if not halves:
             raise
         waiting[:0] = [(half, send(half.lines, half.key)) for half in halves]
         return reply
-    refused = [{**row, "index": row["index"] + piece.first} for row in said.refused]
-    token = merge_tokens(reply.token, said.token)
-    return IngestReply(reply.accepted + said.accepted, [*reply.refused, *refused], token)
+    refused = [{**row, "index": row["index"] + piece.first} for row in piece_reply.refused]
+    token = merge_tokens(reply.token, piece_reply.token)
+    return IngestReply(reply.accepted + piece_reply.accepted, [*reply.refused, *refused], token)
 
 
 def _pieces(table: pa.Table, key: str | None, rows: int, piece_bytes: int) -> Iterator[Piece]:
-    """The rows as lines. The first piece has the key as it is."""
+    """The rows as lines. The first piece has the unchanged key."""
     first, row, lines, number = 0, 0, [], 0
-    for some in _lines(table, rows):
-        lines.append(some)
-        row += some.count(b"\n")
+    for batch_lines in _lines(table, rows):
+        lines.append(batch_lines)
+        row += batch_lines.count(b"\n")
         if sum(map(len, lines)) >= piece_bytes:
-            yield Piece(first, b"".join(lines), _numbered(key, number))
+            yield Piece(first, b"".join(lines), _piece_key(key, number))
             first, lines, number = row, [], number + 1
     if lines:
-        yield Piece(first, b"".join(lines), _numbered(key, number))
+        yield Piece(first, b"".join(lines), _piece_key(key, number))
 
 
 def _lines(table: pa.Table, rows: int) -> Iterator[bytes]:
@@ -122,5 +122,5 @@ def _lines(table: pa.Table, rows: int) -> Iterator[bytes]:
         yield line_bytes(json_lines(names, texts, len(batch))).to_pybytes()
 
 
-def _numbered(key: str | None, number: int) -> str | None:
+def _piece_key(key: str | None, number: int) -> str | None:
     return key if key is None or number == 0 else f"{key}-{number}"

@@ -1,1 +1,1 @@
-"""The immutable log: parse, append, the Delta table of a stream."""
+"""The immutable log of a stream: its Delta table, append, compaction, dead letters."""

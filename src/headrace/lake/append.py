@@ -17,7 +17,7 @@ from headrace.disk import disk_full, is_disk_full
 from headrace.errors import CorruptionError, DiskFullError, HeadraceError, JavaEndedError, UnavailableError
 from headrace.faults import fault_point
 from headrace.lake.file import NewFile
-from headrace.lake.range import TOLD, Work, range_writer
+from headrace.lake.range import RESULT_COLUMNS, Work, range_writer
 from headrace.lake.table import LakeState, LakeTable
 from headrace.spark.failures import from_spark, is_transient, one_line
 from headrace.spark.session import Session, is_alive
@@ -33,7 +33,7 @@ POOL = "append"
 class Append:
     """Moves one stream's events from its transport to its lake table, exactly once.
 
-    Spark's checkpoint is not trusted: each start uses a new one and begins where the lake ends.
+    Spark's checkpoint is not used for recovery: each start uses a new one and begins where the lake ends.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class Append:
         self.commit_times = Timing()
 
     def start(self) -> None:
-        """Start the query where the lake ends. NotReadyError or JavaEndedError while there is no Java to run it."""
+        """Start the query where the lake ends. Raises NotReadyError or JavaEndedError while no Java process runs."""
         spark = self._session()
-        with self._table.turn:  # a micro-batch of a query before this one may be committing
+        with self._table.turn:  # a micro-batch of the previous query may be committing
             start = self._table.state.position
         self.error, self.failed_transiently = None, False
         self._scratch.mkdir(parents=True, exist_ok=True)
@@ -89,20 +89,20 @@ class Append:
         return trigger.option("checkpointLocation", checkpoint).start()
 
     def redefine(self, stream: Stream) -> None:
-        """Read by a changed definition from the next micro-batch on."""
-        with self._table.turn:  # not while one is under way
+        """Use a changed definition from the next micro-batch on."""
+        with self._table.turn:  # not during one
             self._stream = stream
 
     def is_active(self) -> bool:
-        """Whether the query runs; asks Spark, so it also shows that Spark answers."""
+        """Whether the query runs. This calls Spark, so it also shows that Spark responds."""
         return self._query is not None and not self.is_orphaned() and bool(self._query.isActive)
 
     def is_orphaned(self) -> bool:
-        """Whether there is no Java behind it: none yet, or it ended, and the query with it."""
+        """Whether the query has no Java process: none was started yet, or it ended, and the query with it."""
         return self._spark is None or not is_alive(self._spark)
 
     def is_polling(self) -> bool:
-        """Whether the query has set up its source and looks for events."""
+        """Whether the query has initialized its source and polls for events."""
         return self.is_active() and not str(self._query.status["message"]).startswith("Initializing")
 
     def failure(self) -> str | None:
@@ -117,13 +117,13 @@ class Append:
         return one_line(from_spark(reason) or full or reason)
 
     def stop(self) -> None:
-        """Stop; a micro-batch under way either commits whole or leaves nothing."""
+        """Stop. A running micro-batch either commits completely or leaves nothing."""
         if self._query is not None and not self.is_orphaned():
             self._query.stop()
         self._query = None
 
     def _append(self, ranges: DataFrame, _batch_id: int) -> None:
-        began = time.monotonic()
+        start_s = time.monotonic()
         try:
             with self._table.turn:
                 self._append_ranges(ranges)
@@ -132,7 +132,7 @@ class Append:
                 disk_full("Spark cannot work", self._scratch) if is_disk_full(error) else None
             )
             raise
-        self.last_commit_ms = (time.monotonic() - began) * 1000
+        self.last_commit_ms = (time.monotonic() - start_s) * 1000
         self.commit_times.note(self.last_commit_ms / 1000)
         self._on_commit()
 
@@ -147,12 +147,12 @@ class Append:
             at.newest_us,
             self._table.since,
         )
-        told = sorted(ranges.mapInArrow(range_writer(work), TOLD).collect())
-        if not told:
+        results = sorted(ranges.mapInArrow(range_writer(work), RESULT_COLUMNS).collect())
+        if not results:
             return
-        end = _tiled_end(at, told)
-        newest = max((t.newest_us for t in told if t.newest_us is not None), default=None)
-        files = [NewFile(**file) for t in told for file in orjson.loads(t.files)]
+        end = _tiled_end(at, results)
+        newest = max((result.newest_us for result in results if result.newest_us is not None), default=None)
+        files = [NewFile(**file) for result in results for file in orjson.loads(result.files)]
         fault_point("append.before_commit")
         newest = at.newest_us if newest is None else max(newest, at.newest_us or newest)
         try:
@@ -165,17 +165,17 @@ class Append:
         fault_point("append.after_commit")
 
 
-def _tiled_end(at: LakeState, told: list[Any]) -> Position:
-    """Where the ranges end, having checked that in each partition they follow on the lake without gap or overlap."""
+def _tiled_end(at: LakeState, results: list[Any]) -> Position:
+    """Where the ranges end. Raises CorruptionError unless they continue each partition without gap or overlap."""
     position = at.position
-    for part in told:  # in the order of partition and start
-        if part.start != position.offset(part.partition):
-            of = f" of partition {part.partition}" if part.partition else ""
+    for result in results:  # in the order of partition and start
+        if result.start != position.offset(result.partition):
+            partition = f" of partition {result.partition}" if result.partition else ""
             raise CorruptionError(
                 "the ranges of a micro-batch do not continue the lake",
-                found=f"a range from {part.start}{of}",
-                expected=f"one from {position.offset(part.partition)}",
+                found=f"a range from {result.start}{partition}",
+                expected=f"one from {position.offset(result.partition)}",
                 fix="nothing was committed; the append restarts at the end of the lake",
             )
-        position = position.merge(Position.at(part.end, part.partition))
+        position = position.merge(Position.at(result.end, result.partition))
     return position

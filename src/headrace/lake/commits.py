@@ -1,4 +1,4 @@
-"""When commits were made, and the newest event time before each: read from the few files that tell."""
+"""When commits were made, and the newest event time before each: read from as few files as possible."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COLUMNS = [COMMIT, COMMITTED_AT, NEWEST]
 
 @dataclass(frozen=True)
 class CommitFacts:
-    """What every row of a commit tells of it."""
+    """What every row of a commit contains about it."""
 
     commit: int
     committed_at_us: int
@@ -26,51 +26,51 @@ class CommitFacts:
 
 
 class CommitReader:
-    """Commits by number, over files that stay on disk meanwhile. A commit without rows tells nothing."""
+    """Commits by number, from files that stay on disk meanwhile. Nothing is known of a commit without rows."""
 
     def __init__(self, table: LakeTable, files: list[LakeFile]) -> None:
         self._table = table
         self._files = files
-        self._read: dict[str, pa.Table] = {}
+        self._tables: dict[str, pa.Table] = {}
         self.end = table.state.next_commit
 
     def at_or_after(self, commit: int) -> CommitFacts | None:
         """The first commit from this one on that has rows; None if there is none."""
         near = [(max(file.first_commit, commit), file) for file in self._files if file.last_commit >= commit]
-        found = None
-        for first, file in sorted(near, key=lambda pair: (pair[0], pair[1].path)):
-            if found is not None and found.commit <= first:
+        first = None
+        for lower_bound, file in sorted(near, key=lambda pair: (pair[0], pair[1].path)):
+            if first is not None and first.commit <= lower_bound:
                 break
-            told = self._first(file, commit)
-            if told is not None and (found is None or told.commit < found.commit):
-                found = told
-        return found
+            facts = self._first(file, commit)
+            if facts is not None and (first is None or facts.commit < first.commit):
+                first = facts
+        return first
 
-    def made_by(self, time_us: int) -> int:
-        """How many commits were made by this time: commits [0, here)."""
+    def count_until(self, time_us: int) -> int:
+        """How many commits were made up to this time."""
         low, high = 0, self.end
         while low < high:
             middle = (low + high) // 2
-            told = self.at_or_after(middle)
-            if told is not None and told.committed_at_us > time_us:
+            facts = self.at_or_after(middle)
+            if facts is not None and facts.committed_at_us > time_us:
                 high = middle
             else:
                 low = middle + 1
         return low
 
     def _first(self, file: LakeFile, commit: int) -> CommitFacts | None:
-        if file.path not in self._read:
-            self._read[file.path] = pq.read_table(
+        if file.path not in self._tables:
+            self._tables[file.path] = pq.read_table(
                 self._table.storage.locate(file.path), columns=COLUMNS, partitioning=None
             )
-        rows = self._read[file.path]
-        fitting = rows.filter(pc.greater_equal(rows.column(COMMIT), commit))
-        if not fitting.num_rows:
+        rows = self._tables[file.path]
+        rest = rows.filter(pc.greater_equal(rows.column(COMMIT), commit))
+        if not rest.num_rows:
             return None
-        least = pc.min(fitting.column(COMMIT)).as_py()
-        row = fitting.filter(pc.equal(fitting.column(COMMIT), least)).slice(0, 1)
-        made, newest = (row.column(name).cast(pa.int64())[0].as_py() for name in (COMMITTED_AT, NEWEST))
-        return CommitFacts(least, made, newest)
+        least = pc.min(rest.column(COMMIT)).as_py()
+        row = rest.filter(pc.equal(rest.column(COMMIT), least)).slice(0, 1)
+        committed_at, newest = (row.column(name).cast(pa.int64())[0].as_py() for name in (COMMITTED_AT, NEWEST))
+        return CommitFacts(least, committed_at, newest)
 
 
 @contextmanager
@@ -87,6 +87,6 @@ def newest_before(table: LakeTable, commit: int) -> int | None:
     if state is not None:
         return state.newest_us
     with reading_commits(table) as commits:
-        told = commits.at_or_after(commit)
-    # Commits without rows have changed nothing: what is true before the next one is true here.
-    return told.newest_us if told else table.state.newest_us
+        facts = commits.at_or_after(commit)
+    # Commits without rows change nothing: the newest event time before the next commit is also that before this one.
+    return facts.newest_us if facts else table.state.newest_us

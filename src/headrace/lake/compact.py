@@ -1,7 +1,7 @@
 """Compaction: many small files of neighbouring commits become a few large ones with the same rows.
 
-Files have levels by their rows. Only where enough neighbours of one level have gathered are they made one of the next,
-so a row is written again a few times in its life, however long the log grows.
+Files have levels by their number of rows. Enough neighbouring files of one level become one file of the next level,
+so a row is rewritten only a few times, however long the log grows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headrace.parse.schema import UTC_US
 TARGET_BYTES = 128 << 20  # of Parquet in one file
 GATHER = 8  # neighbours of one level that make a file of the next
 MOST_FILES = 1000  # in one group
-GROUP_ROWS = 128 << 10  # rows of a row group: what is in memory at a time, and what a reader can leave out
+GROUP_ROWS = 128 << 10  # rows of a row group: what is in memory at a time, and what a reader can skip
 GROUP_BYTES = 32 << 20
 PIECES = 256  # small tables gathered before they are joined
 
@@ -48,7 +48,7 @@ class Compaction:
         self._group_rows = group_rows
 
     def run_once(self, *, stopping: Callable[[], bool] = lambda: False) -> bool:
-        """Make one group of files one, and tell whether there was one to make. May stop half-way, with nothing done."""
+        """Compact one group of files; returns whether there was one. May stop early, with nothing changed."""
         for dead in (False, True):
             with self._table.reading(0, self._table.state.next_commit, dead=dead) as files:
                 for group in self._groups(files):
@@ -58,14 +58,14 @@ class Compaction:
         return False
 
     def _groups(self, files: Sequence[LakeFile]) -> Iterator[list[LakeFile]]:
-        """Neighbours to be made one file, those of the lowest level first: they are the quickest to do away with."""
+        """Neighbours that become one file, those of the lowest level first: these take the least time."""
         levels = [None if file.size >= self._target_bytes // 2 else self._level(file) for file in files]
-        for level in sorted({found for found in levels if found is not None}):
-            fits = [found is not None and found <= level for found in levels]
+        for level in sorted({each for each in levels if each is not None}):
+            fits = [each is not None and each <= level for each in levels]
             for fit, run in groupby(range(len(files)), fits.__getitem__):
-                at = [index for index in run if levels[index] == level]
-                if fit and len(at) >= self._gather:
-                    yield from self._pieces(files[at[0] : at[-1] + 1])
+                indexes = [index for index in run if levels[index] == level]
+                if fit and len(indexes) >= self._gather:
+                    yield from self._pieces(files[indexes[0] : indexes[-1] + 1])
 
     def _pieces(self, files: Sequence[LakeFile]) -> Iterator[list[LakeFile]]:
         """Parts of a run, of one Parquet schema and about the target size. Columns are never changed here."""
@@ -79,7 +79,7 @@ class Compaction:
             yield from ([piece] if len(piece) > 1 else [])
 
     def _level(self, file: LakeFile) -> int:
-        """By rows, since those add up exactly: what is made of `gather` files is of a higher level than they were."""
+        """By rows, since those add up exactly: a file made of `gather` files is of a higher level than they are."""
         level, rows = 0, file.rows
         while rows >= self._gather:
             level, rows = level + 1, rows // self._gather
@@ -119,18 +119,18 @@ class Compaction:
         return new
 
     def _commit(self, group: Sequence[LakeFile], new: NewFile) -> None:
-        # From here on the files may be gone from the table; how long they must stay for readers counts from now.
+        # From here on the files may leave the table; the time that they must stay on disk for readers starts now.
         for file in group:
             self._table.storage.touch(file.path)
         fault_point("compact.before_commit")
-        # Who holds the turn and reads dead letters to replay them finds the same files when it commits.
+        # Not while a replay commits: it holds the turn, and removes files of dead letters.
         with self._table.turn if new.dead else nullcontext():
             self._table.rewrite(group, [new])
         fault_point("compact.after_commit")
 
 
 class _Sums:
-    """What tells whether two sets of rows are the same, in any order: their number, and sums of commit and position."""
+    """A checksum of a set of rows in any order: their number, and the sums of commit and position."""
 
     def __init__(self) -> None:
         self._sums = np.zeros(3, dtype=np.uint64)
@@ -146,7 +146,7 @@ class _Sums:
 
 
 def _sums_of(path: Path) -> _Sums:
-    """Read back from the disk."""
+    """The sums of a file, read from disk."""
     sums = _Sums()
     for rows in _row_groups([path], [COMMIT, POSITION]):
         sums.add(rows)
@@ -157,16 +157,16 @@ def _row_groups(
     paths: Sequence[Path], columns: list[str] | None = None, most_rows: int = GROUP_ROWS
 ) -> Iterator[pa.Table]:
     """The rows of these files in their order, in tables of the size of a row group."""
-    gathered: list[pa.Table] = []
+    tables: list[pa.Table] = []
     rows = size = 0
     for path in paths:
         for batch in batches(path, columns):
-            gathered.append(batch)
+            tables.append(batch)
             rows, size = rows + len(batch), size + batch.nbytes
-            if len(gathered) >= PIECES:  # many small ones hold more memory than their rows
-                gathered = [pa.concat_tables(gathered).combine_chunks()]
+            if len(tables) >= PIECES:  # many small tables take more memory than their rows
+                tables = [pa.concat_tables(tables).combine_chunks()]
             if rows >= most_rows or size >= GROUP_BYTES:
-                yield pa.concat_tables(gathered)
-                gathered, rows, size = [], 0, 0
-    if gathered:
-        yield pa.concat_tables(gathered)
+                yield pa.concat_tables(tables)
+                tables, rows, size = [], 0, 0
+    if tables:
+        yield pa.concat_tables(tables)

@@ -22,7 +22,7 @@ DEFAULT_LIMIT = 20
 MOST_LIMIT = 1000
 MOST_REASONS = 1000
 SHOWN_BYTES = 400  # of an event on a page; `show` has the whole of it
-# What differs between events with the same mistake: the value that was found, and where.
+# The parts of a reason that differ between events with the same mistake: the value, and where it is.
 _VALUES = r", found .*$| at (byte|character) \d+"
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "threads": "1",
@@ -45,18 +45,18 @@ class DeadLetters:
         """The newest first: those before `cursor`, whose reason has the words of `reason`."""
         total = self._table.rows(dead=True) if self._table else 0
         with self._files() as files:
-            found = _find(files, limit + 1, cursor, reason)
-            kept, more = found[:limit], len(found) > limit
-            rows = _read({file for _, file in kept}, [position for position, _ in kept], SHOWN_BYTES)
+            places = _find(files, limit + 1, cursor, reason)
+            page, more = places[:limit], len(places) > limit
+            rows = _read({file for _, file in page}, [position for position, _ in page], SHOWN_BYTES)
         return {
             "stream": self._stream,
             "total": total,
             "dead_letters": sorted(rows, key=lambda row: -row["position"]),
-            "next_cursor": kept[-1][0] if more else None,
+            "next_cursor": page[-1][0] if more else None,
         }
 
     def reasons(self) -> list[dict[str, Any]]:
-        """How many there are of each kind, the most frequent first; a reason's values are left out of its kind."""
+        """How many there are of each kind, the most frequent first. A kind is a reason without its values."""
         query = f"""
         SELECT regexp_replace({REASON}, $values, '', 'gs') AS kind, count(*), arg_max({REASON}, {POSITION}),
           max({POSITION})
@@ -64,7 +64,7 @@ class DeadLetters:
         """
         with self._files() as files:
             rows = _run(query, files, values=_VALUES)
-        return [{"reason": kind, "count": count, "newest": said, "position": at} for kind, count, said, at in rows]
+        return [{"reason": kind, "count": count, "newest": newest, "position": at} for kind, count, newest, at in rows]
 
     def show(self, position: int) -> dict[str, Any]:
         """The one at a position, whole."""
@@ -78,9 +78,9 @@ class DeadLetters:
         return rows[0]
 
     def replay(self, cursor: str | None = None, *, dry_run: bool = False) -> dict[str, Any]:
-        """Read some of them again, by the definition as it is now: those that are readable become events, once.
+        """Read some of them again with the current definition: those that are readable become events, exactly once.
 
-        The reply's `cursor` takes the next step; None there says that all were read. `dry_run` only counts.
+        The `cursor` of the reply is for the next step; None if all were read. `dry_run` only counts.
         """
         if self._replay is None:
             raise NotReadyError(
@@ -110,22 +110,20 @@ def _find(files: Iterable[str], count: int, before: int | None, reason: str | No
 
 
 def _read(files: Iterable[str], positions: list[int], most_bytes: int | None) -> list[dict[str, Any]]:
-    """By pyarrow, row group by row group: DuckDB would hold two thousand events at a time, of any size."""
-    found = []
+    """With pyarrow, row group by row group: DuckDB would hold two thousand events in memory, of any size."""
+    letters = []
     for file in files:
         for rows in rows_at(Path(file), positions, [POSITION, COMMIT, ARRIVED, REASON, VALUE]):
             arrived = rows.column(ARRIVED).cast(pa.int64()).to_pylist()
             for index, row in enumerate(rows.drop_columns([ARRIVED, VALUE]).to_pylist()):
                 value = rows.column(VALUE)[index].as_py()
-                found.append(
-                    _described(row[POSITION], row[COMMIT], arrived[index], row[REASON], value[:most_bytes], len(value))
+                letters.append(
+                    _letter(row[POSITION], row[COMMIT], arrived[index], row[REASON], value[:most_bytes], len(value))
                 )
-    return found
+    return letters
 
 
-def _described(
-    position: int, commit: int, arrived_us: int, reason: str, value: bytes, value_bytes: int
-) -> dict[str, Any]:
+def _letter(position: int, commit: int, arrived_us: int, reason: str, value: bytes, value_bytes: int) -> dict[str, Any]:
     whole = len(value) == value_bytes
     text, is_utf8 = decoded(value, whole)
     return {
@@ -141,7 +139,7 @@ def _described(
 
 
 def decoded(value: bytes, whole: bool) -> tuple[str, bool]:
-    """The bytes as text, with what is not UTF-8 escaped; and whether all of it was."""
+    """The bytes as text, with other bytes than UTF-8 escaped; and whether all of them are UTF-8."""
     try:
         return codecs.getincrementaldecoder("utf-8")().decode(value, final=whole), True
     except UnicodeDecodeError:
@@ -149,9 +147,9 @@ def decoded(value: bytes, whole: bool) -> tuple[str, bool]:
 
 
 def _run(query: str, files: Iterable[str], **parameters: Any) -> list[tuple[Any, ...]]:
-    named = sorted(files)
-    if not named:
+    paths = sorted(files)
+    if not paths:
         return []
     with duckdb.connect(":memory:", config=_SETTINGS) as connection:
-        rows: list[tuple[Any, ...]] = connection.execute(query, {"files": named, **parameters}).fetchall()
+        rows: list[tuple[Any, ...]] = connection.execute(query, {"files": paths, **parameters}).fetchall()
         return rows

@@ -1,4 +1,4 @@
-"""The events in a lake's files as a table of Spark, with every field of the stream, also where a file lacks it."""
+"""The events in a lake's files as a Spark data frame, with every field of the stream, even if a file lacks it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from headrace.define.model import Stream
 from headrace.lake.fill import Fill, piece_reader, shape_of
 from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, NEWEST, POSITION, VALUE
+from headrace.lake.storage import LocalStorage
 from headrace.lake.table import LakeFile
 
 TASK_ROWS = 100_000  # that one task fills: a few tenths of a second
-_OURS = {
+_RESERVED_TYPES = {
     COMMIT: "BIGINT",
     COMMITTED_AT: "TIMESTAMP",
     ARRIVED: "TIMESTAMP",
@@ -25,10 +26,10 @@ _OURS = {
 }
 
 
-def event_columns(stream: Stream, ours: Sequence[str], fields: Collection[str] | None = None) -> str:
-    """The columns of such a table, as SQL declares them; `fields` leaves out those that nobody reads."""
-    own = [f"`{f.name}` {f.type}" for f in stream.fields if fields is None or f.name in fields]
-    return ", ".join([*(f"{name} {_OURS[name]}" for name in ours), *own])
+def event_columns(stream: Stream, reserved: Sequence[str], fields: Collection[str] | None = None) -> str:
+    """The columns of such a table, as SQL declares them; `fields` are the only ones that are read, if given."""
+    fields_sql = [f"`{f.name}` {f.type}" for f in stream.fields if fields is None or f.name in fields]
+    return ", ".join([*(f"{name} {_RESERVED_TYPES[name]}" for name in reserved), *fields_sql])
 
 
 def read_files(
@@ -36,15 +37,16 @@ def read_files(
     folder: Path,
     stream: Stream,
     files: Sequence[LakeFile],
-    ours: Sequence[str],
+    reserved: Sequence[str],
     *,
     fields: Collection[str] | None = None,
     commits: tuple[int, int] | None = None,
 ) -> DataFrame:
-    """The rows of these files. Spark reads those that have all columns, workers fill the others up from `_value`."""
-    columns = event_columns(stream, ours, fields)
+    """The rows of these files. Spark reads files that have all columns; workers fill the others from `_value`."""
+    columns = event_columns(stream, reserved, fields)
     names = [field.name for field in stream.fields if fields is None or field.name in fields]
-    paths = [str(folder / file.path) for file in files]
+    storage = LocalStorage(folder)
+    paths = [storage.locate(file.path) for file in files]
     lacking = {path for path in paths if _lacks(path, names)}
     if commits and all(commits[0] <= file.first_commit and file.last_commit < commits[1] for file in files):
         commits = None
@@ -54,7 +56,7 @@ def read_files(
         parts.append(rows if commits is None else rows.where(F.col(COMMIT).between(commits[0], commits[1] - 1)))
     if lacking:
         pieces = [(path, group) for path in paths if path in lacking for group in range(len(shape_of(path).groups))]
-        work = Fill(stream, (*ours, *names), commits, tuple(pieces))
+        work = Fill(stream, (*reserved, *names), commits, tuple(pieces))
         rows_lacking = sum(sum(shape_of(path).groups) for path in lacking)
         tasks = max(1, min(len(pieces), rows_lacking // TASK_ROWS))
         parts.append(spark.range(0, len(pieces), 1, tasks).mapInArrow(piece_reader(work), columns))
@@ -64,7 +66,7 @@ def read_files(
 
 
 def _lacks(path: str, names: Collection[str]) -> bool:
-    """Whether a file lacks a column. What is wrong with one that cannot be read, Spark says when it comes to it."""
+    """Whether a file lacks a column. One that cannot be read is an error later, when Spark reads it."""
     try:
         return shape_of(path).lacks(names)
     except (OSError, pa.ArrowException):

@@ -1,4 +1,4 @@
-"""A Parquet file of the lake while it is written; what it holds is told when it is closed."""
+"""A Parquet file of the lake while it is written; closing it returns what it contains."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, DEAD, NEWEST, PO
 from headrace.lake.storage import Storage
 from headrace.parse.schema import UTC_US
 
-TOLD = (COMMIT, POSITION)  # columns whose smallest and largest value the log keeps
+LOG_STATISTICS = (COMMIT, POSITION)  # columns whose smallest and largest value are in the log
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class NewFile:
 
 
 class LakeFileWriter:
-    """Comes to be with its first rows, durable when closed. It counts only once a commit adds it."""
+    """Creates the file with its first rows; it is durable when closed, and in the table once a commit adds it."""
 
     def __init__(self, storage: Storage, commit: int, *, dead: bool, statistics: Sequence[str] = ()) -> None:
-        """`commit` is the first whose rows it holds; `statistics` are columns whose bounds each row group tells."""
+        """`commit` is the first whose rows it holds; `statistics` are columns whose bounds each row group has."""
         self._storage = storage
         self._statistics = list(statistics)
         self._dead = dead
@@ -61,19 +61,19 @@ class LakeFileWriter:
                 compression="zstd",
                 compression_level=1,
                 write_statistics=self._statistics,
-                write_page_checksum=True,  # readers check it: a flipped bit is an error, not another number
+                write_page_checksum=True,  # readers check it: a flipped bit is an error, not another value
                 use_dictionary=repeated,
                 column_encoding=encodings,
             )
         self._writer.write_table(rows)
         self._rows += len(rows)
-        for name in TOLD:
+        for name in LOG_STATISTICS:
             bounds = pc.min_max(rows.column(name)).as_py()
             self._low[name] = min(bounds["min"], self._low.get(name, bounds["min"]))
             self._high[name] = max(bounds["max"], self._high.get(name, bounds["max"]))
 
     def abandon(self) -> None:
-        """Leave nothing behind: a file that will not be committed only takes up room."""
+        """Delete what was written: a file that will not be committed only takes space."""
         if self._writer is not None:
             with suppress(OSError, pa.ArrowException):  # a full disk may be why it is abandoned
                 self._writer.close()
@@ -81,7 +81,7 @@ class LakeFileWriter:
         with suppress(OSError):
             if self._finished:
                 self._storage.remove(self._name)
-            elif self._draft is not None:  # also one that came to be without its writer
+            elif self._draft is not None:  # it may exist even if its writer could not be opened
                 self._draft.unlink()
 
     def close(self) -> NewFile | None:
@@ -92,7 +92,7 @@ class LakeFileWriter:
         size = self._draft.stat().st_size
         with self._draft.open("rb") as file:
             crc = footer_crc(file)
-        # Parquet protects pages, not its footer: the name does.
+        # Parquet has checksums of pages, not of its footer: that one is in the name.
         self._name = f"{self._name.removesuffix('.parquet')}-{crc:08x}.parquet"
         self._storage.finish(self._draft, self._name)
         self._finished = True
@@ -100,15 +100,15 @@ class LakeFileWriter:
             "numRecords": self._rows,
             "minValues": self._low,
             "maxValues": self._high,
-            "nullCount": dict.fromkeys(TOLD, 0),
+            "nullCount": dict.fromkeys(LOG_STATISTICS, 0),
         }
         return NewFile(self._name, size, self._rows, self._dead, orjson.dumps(stats).decode())
 
 
 def _encodings(schema: pa.Schema) -> tuple[list[str], dict[str, str]]:
-    """The columns that repeat, for dictionaries, and the encodings of those that count up, which is by differences.
+    """The columns of repeated values, for dictionaries, and the encodings of those that ascend, by differences.
 
-    It takes a third less time than dictionaries for all.
+    This takes a third less time than dictionaries for all columns.
     """
     constant = (COMMIT, COMMITTED_AT, ARRIVED, NEWEST)
     delta = [f.name for f in schema if f.type in (pa.int64(), UTC_US) and f.name not in constant]

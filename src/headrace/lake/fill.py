@@ -1,6 +1,6 @@
-"""Files that were written before a field was added: what they lack is read from the event as it came.
+"""Files that were written before a field was added: that field is parsed from the stored bytes of the event.
 
-Which fields a file has, its own footer says: that holds after compaction, a replay, or a kill at any point.
+The footer of a file says which fields it has; this is right after compaction, a replay, or a kill at any point.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def shape_of(path: str) -> Shape:
 
 @dataclass(frozen=True)
 class Fill:
-    """What a worker needs to read pieces of files: row groups, by the number that a row of its input holds."""
+    """What a worker needs to read pieces of files. A row of its input is the index of a piece."""
 
     stream: Stream
-    columns: tuple[str, ...]  # ours and fields, in the order in which they are wanted
+    columns: tuple[str, ...]  # reserved columns and fields, in the order of the result
     commits: tuple[int, int] | None  # [from, to); None: all
     pieces: tuple[tuple[str, int], ...]  # path and row group
 
@@ -75,20 +75,20 @@ def read_filled(path: str, groups: Sequence[int], stream: Stream, columns: Seque
 
 
 class _Filling:
-    """Makes the wanted columns of those that a file has."""
+    """Makes the columns of the result from those that a file has."""
 
     def __init__(self, stream: Stream, names: frozenset[str], columns: Sequence[str]) -> None:
         absent = [field for field in stream.fields if field.name in columns and field.name not in names]
-        computed = [field for field in absent if field.computed]
-        read = names_in(field.computed for field in computed if field.computed)
+        to_compute = [field for field in absent if field.computed]
+        input_names = names_in(field.computed for field in to_compute if field.computed)
         declared = [field for field in stream.fields if not field.computed and field.name not in names]
-        declared = [field for field in declared if field.name in columns or field.name in read]
-        inputs = [field.name for field in stream.fields if field.name in read and field.name in names]
+        declared = [field for field in declared if field.name in columns or field.name in input_names]
+        inputs = [field.name for field in stream.fields if field.name in input_names and field.name in names]
         self._schema = table_schema(stream)
         self._format = stream.format
         self._lenient = LenientReader(declared) if declared else None
-        self._computing = Computing(stream, computed)
-        self._wanted = pa.schema([self._schema.field(name) for name in columns])
+        self._computing = Computing(stream, to_compute)
+        self._target = pa.schema([self._schema.field(name) for name in columns])
         self.stored = list(dict.fromkeys([name for name in columns if name in names] + inputs))
         if declared and VALUE not in self.stored:
             self.stored.append(VALUE)
@@ -100,12 +100,12 @@ class _Filling:
             later = self._lenient.read(frame_values(self._format, values))
             for field, column in zip(later.schema, later.columns, strict=True):
                 rows = rows.append_column(field, column)
-        return self._computing.add_to(rows).select(self._wanted.names).cast(self._wanted)
+        return self._computing.add_to(rows).select(self._target.names).cast(self._target)
 
 
 @lru_cache(maxsize=32)
 def _filling(stream: Stream, names: frozenset[str], columns: tuple[str, ...]) -> _Filling:
-    """Kept by a worker from file to file."""
+    """Cached: a worker reads many files."""
     return _Filling(stream, names, columns)
 
 

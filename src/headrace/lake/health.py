@@ -1,4 +1,4 @@
-"""Checks of a lake's files: whether the log can be read, and whether what it lists is there as it was written.
+"""Checks of a lake's files: whether the log can be read, and whether its files exist as they were written.
 
 They change nothing and need no server; each finding names the file, what is wrong and what to do.
 """
@@ -43,7 +43,7 @@ class Damage:
 
 
 class Listed(Protocol):
-    """What the log says of a file."""
+    """What the log contains about a file."""
 
     @property
     def path(self) -> str: ...
@@ -54,25 +54,25 @@ class Listed(Protocol):
 
 
 def check_files(storage: Storage, files: Iterable[Listed]) -> list[Damage]:
-    """Whether each listed file is there in its size. Cheap: one look at each."""
-    found = []
+    """Whether each listed file exists with its size. Cheap: one call for each."""
+    damages = []
     for file in files:
         path, stored = storage.locate(file.path), storage.stat(file.path)
         if stored is None:
-            found.append(Damage(path, "is listed in the log and is gone", _RESTORE))
+            damages.append(Damage(path, "is listed in the log and is gone", _RESTORE))
         elif stored.size != file.size:
-            found.append(Damage(path, f"has {stored.size:,} bytes instead of {file.size:,}", _RESTORE))
-    return found
+            damages.append(Damage(path, f"has {stored.size:,} bytes instead of {file.size:,}", _RESTORE))
+    return damages
 
 
 def check_footers(storage: Storage, files: Iterable[Listed]) -> list[Damage]:
-    """Whether the footer of each listed file is the one that was written: without it a column could be lost unseen."""
-    found = []
+    """Whether the footer of each listed file is the one that was written: a damaged one could hide a column."""
+    damages = []
     for file in files:
-        named = _CRC.search(file.path)
-        if named and _footer_of(storage, file.path) != int(named.group(1), 16):
-            found.append(Damage(storage.locate(file.path), "has a damaged footer", _RESTORE))
-    return found
+        match = _CRC.search(file.path)
+        if match and _footer_of(storage, file.path) != int(match.group(1), 16):
+            damages.append(Damage(storage.locate(file.path), "has a damaged footer", _RESTORE))
+    return damages
 
 
 def _footer_of(storage: Storage, name: str) -> int | None:
@@ -93,42 +93,42 @@ def footer_crc(file: BinaryIO) -> int:
 
 def check_contents(storage: Storage, files: Iterable[Listed]) -> list[Damage]:
     """Whether each listed file can be read whole, its checksums agree and it has as many rows as the log says."""
-    found = []
+    damages = []
     for file in files:
         path = storage.locate(file.path)
         try:
             with pq.ParquetFile(path, page_checksum_verification=True) as parquet:
                 rows = sum(batch.num_rows for batch in parquet.iter_batches())
         except (OSError, pa.ArrowException) as error:
-            found.append(Damage(path, f"cannot be read: {str(error).splitlines()[0]}", _RESTORE))
+            damages.append(Damage(path, f"cannot be read: {str(error).splitlines()[0]}", _RESTORE))
             continue
-        found += check_footers(storage, [file])
+        damages += check_footers(storage, [file])
         if rows != file.rows:
-            found.append(Damage(path, f"has {rows:,} rows instead of {file.rows:,}", _RESTORE))
-    return found
+            damages.append(Damage(path, f"has {rows:,} rows instead of {file.rows:,}", _RESTORE))
+    return damages
 
 
 def check_log(storage: Storage) -> list[Damage]:
-    """Whether the entries of a log behind its newest checkpoint are all there and can be read."""
+    """Whether all entries of a log after its newest checkpoint exist and can be read."""
     names = [file.name.removeprefix(f"{LOG}/") for file in storage.list(f"{LOG}/")]
     checkpoints = [name for name in names if _CHECKPOINT.fullmatch(name)]
     newest = int(checkpoints[-1][:20]) if checkpoints else -1
     entries = [name for name in names if _ENTRY.fullmatch(name) and int(name[:20]) > newest]
-    found = _check_checkpoint(storage, f"{LOG}/{checkpoints[-1]}") if checkpoints else []
+    damages = _check_checkpoint(storage, f"{LOG}/{checkpoints[-1]}") if checkpoints else []
     expected = newest + 1
     for name in entries:
         for number in range(expected, int(name[:20])):
-            found.append(Damage(storage.locate(f"{LOG}/{number:020d}.json"), "is missing", _RESTORE_LOG))
+            damages.append(Damage(storage.locate(f"{LOG}/{number:020d}.json"), "is missing", _RESTORE_LOG))
         expected = int(name[:20]) + 1
-        found += _check_entry(storage, f"{LOG}/{name}")
+        damages += _check_entry(storage, f"{LOG}/{name}")
     if not names:
         fix = "restore it from a backup: without it the events cannot be read"
-        found.append(Damage(storage.locate(LOG), "is gone or empty", fix))
-    return found
+        damages.append(Damage(storage.locate(LOG), "is gone or empty", fix))
+    return damages
 
 
 def has_events(storage: Storage) -> bool:
-    """Whether there are data files, whatever the log says."""
+    """Whether there are data files, listed in the log or not."""
     files = (file for dead in ("false", "true") for file in storage.list(f"{DEAD}={dead}/"))
     return any(file.name.endswith(".parquet") for file in files)
 

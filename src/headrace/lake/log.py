@@ -1,7 +1,7 @@
-"""The log of a Delta table: entries that are durable and put only where none is, checkpoints, clean-up.
+"""The log of a Delta table: actions, entries that are durable and never overwritten, checkpoints, clean-up.
 
-delta-rs reads the table and writes checkpoints. Entries are ours: its own cost some 3 microseconds for each file of
-the table and 100 for each entry since the checkpoint, and are not synced to disk.
+delta-rs reads the table and writes checkpoints. Entries are written here: with delta-rs they cost about 3 microseconds
+for each file of the table and 100 for each entry since the checkpoint, and are not synced to disk.
 """
 
 from __future__ import annotations
@@ -9,18 +9,65 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
-from deltalake import DeltaTable
+import pyarrow as pa
+from deltalake import DeltaTable, Schema
 
 from headrace.errors import FencedError
+from headrace.lake.schema import DEAD
 from headrace.lake.storage import Storage
+
+if TYPE_CHECKING:
+    from headrace.lake.file import NewFile
+    from headrace.lake.table import LakeFile
 
 FOLDER = "_delta_log"
 LAST_CHECKPOINT = "_last_checkpoint"
-CHECKPOINT_ENTRIES = 200  # entries behind the last checkpoint before it is worth another
+CHECKPOINT_ENTRIES = 200  # entries after the last checkpoint before another one is written
 Action = dict[str, Any]
+
+
+def transaction(name: str, value: int) -> Action:
+    """The action that sets an application transaction: a number that belongs to the table."""
+    return {"txn": {"appId": name, "version": value, "lastUpdated": int(time.time() * 1000)}}
+
+
+def file_changes(add: Sequence[NewFile], remove: Sequence[LakeFile], *, data_change: bool) -> list[Action]:
+    """The actions that add and remove files; `data_change` is false if the table has the same rows before and after."""
+    now_ms = int(time.time() * 1000)
+
+    def action(file: NewFile | LakeFile) -> Action:
+        values = {DEAD: "true" if file.dead else "false"}
+        return {"path": file.path, "partitionValues": values, "size": file.size, "dataChange": data_change}
+
+    removal = {"deletionTimestamp": now_ms, "extendedFileMetadata": True}
+    removes = [{"remove": {**action(file), **removal}} for file in remove]
+    adds = [{"add": {**action(file), "modificationTime": now_ms, "stats": file.stats}} for file in add]
+    return [*removes, *adds]
+
+
+def schema_change(table: DeltaTable, schema: pa.Schema) -> Action | None:
+    """The action that makes this the recorded schema; None if it is already. delta-rs has no call that widens a type.
+
+    Without it, readers of the log would get the old types, and fail at the first value that needs the new one.
+    """
+    target = Schema.from_arrow(schema).to_json()
+    if table.schema().to_json() == target:
+        return None
+    old = table.metadata()
+    metadata = {
+        "id": str(old.id),
+        "name": old.name,
+        "description": old.description,
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": target,
+        "partitionColumns": old.partition_columns,
+        "createdTime": old.created_time,
+        "configuration": old.configuration,
+    }
+    return {"metaData": metadata}
 
 
 class DeltaLog:
@@ -33,9 +80,9 @@ class DeltaLog:
     def put(self, actions: Sequence[Action]) -> None:
         """Make these actions the next version, whole and on disk, or raise FencedError with nothing written.
 
-        No entry can be put where another process has written this version. If that process has even
-        cleaned it up, it has removed the versions before it first, so ours is gone too; what was put then
-        lies before a checkpoint, where nobody looks.
+        No entry can be put where another process has written this version. If that process has already
+        removed it again, it has first removed the versions before it, so the one that this process has read
+        does not exist either; the new entry then lies before a checkpoint, where it is never read.
         """
         info = {"timestamp": int(time.time() * 1000), "operation": "WRITE", "engineInfo": "headrace"}
         lines = [orjson.dumps(action) for action in ({"commitInfo": info}, *actions)]
@@ -53,21 +100,21 @@ class DeltaLog:
             raise self._overtaken()
 
     def entries(self) -> int:
-        """How many entries lie behind the last checkpoint: what opening the table reads one by one."""
+        """How many entries follow the last checkpoint: opening the table reads them one by one."""
         checkpoints = self._checkpoints()
         return self.version - (checkpoints[-1] if checkpoints else 0)
 
     def tidy(self, every: int = CHECKPOINT_ENTRIES) -> int:
-        """Write a checkpoint if it is worth it, and remove what lies before the one before; how many files went.
+        """Write a checkpoint if it is due, and remove what lies before the previous one; returns how many files.
 
-        A reader that has begun at the checkpoint before still finds all that follows on it.
+        A reader that started at the previous checkpoint still finds all entries after it.
         """
         if self.entries() >= every:
             DeltaTable(self._storage.location).create_checkpoint()
         checkpoints = self._checkpoints()
         if len(checkpoints) < 2:
             return 0
-        # Until the checkpoints are on disk, the entries are all there is after a loss of power.
+        # Until the checkpoints are on disk, only the entries survive a loss of power.
         newest = [f"{FOLDER}/{version:020d}.checkpoint.parquet" for version in checkpoints[-2:]]
         self._storage.sync(*newest, f"{FOLDER}/{LAST_CHECKPOINT}")
         old = [name for name in self._names() if _version_of(name) < checkpoints[-2]]
@@ -94,6 +141,6 @@ def _entry(version: int) -> str:
 
 
 def _version_of(name: str) -> int:
-    """The version that a file of the log belongs to; those that belong to none are newer than all."""
+    """The version that a file of the log belongs to; a file of no version counts as the newest."""
     head = name.removeprefix(f"{FOLDER}/")[:20]
     return int(head) if head.isdigit() else 1 << 63

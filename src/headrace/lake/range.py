@@ -1,6 +1,6 @@
-"""What a Spark worker does with one range of the transport: read, parse, write Parquet, tell.
+"""What a Spark worker does with one range of the transport: read, parse, write Parquet, return the files.
 
-Nothing that it writes counts until the driver commits it.
+What it writes is not part of the table until the driver commits it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from headrace.parse.schema import UTC_US
 from headrace.transport.base import Events, Reader
 from headrace.transport.position import Range
 
-TOLD = "partition INT, start BIGINT, end BIGINT, newest_us BIGINT, files STRING"
-_TOLD = pa.schema(
+RESULT_COLUMNS = "partition INT, start BIGINT, end BIGINT, newest_us BIGINT, files STRING"
+_RESULT_SCHEMA = pa.schema(
     [
         ("partition", pa.int32()),
         ("start", pa.int64()),
@@ -51,13 +51,13 @@ class Work:
 
 
 def range_writer(work: Work) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function for mapInArrow: rows (partition, start, end) in, what became of each range out."""
+    """A function for mapInArrow: rows (partition, start, end) in, one result for each range out."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for row in batch.to_pylist():
-                told = _write_range(work, Range(row["partition"], row["start"], row["end"]))
-                yield pa.RecordBatch.from_pylist([told], _TOLD)
+                result = _write_range(work, Range(row["partition"], row["start"], row["end"]))
+                yield pa.RecordBatch.from_pylist([result], _RESULT_SCHEMA)
 
     return write
 
@@ -94,7 +94,7 @@ def _write_files(work: Work, part: Range, live: LakeFileWriter, dead: LakeFileWr
 
 def _rows(work: Work, events: Events, parsed: Parsed) -> pa.Table:
     count = len(events.frames)
-    ours = [
+    reserved = [
         _constant(work.commit, pa.int64(), count),
         _constant(work.committed_at_us, UTC_US, count),
         pa.array(events.arrived_us).cast(UTC_US),
@@ -104,15 +104,15 @@ def _rows(work: Work, events: Events, parsed: Parsed) -> pa.Table:
         events.frames.values(),
     ]
     names = [name for name in table_schema(work.stream).names if name != DEAD]
-    return pa.table([*ours, *parsed.columns.columns], names=names)
+    return pa.table([*reserved, *parsed.columns.columns], names=names)
 
 
-def _constant(value: int | None, of: pa.DataType, count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(value, pa.int64()).cast(of), count)
+def _constant(value: int | None, type_: pa.DataType, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, pa.int64()).cast(type_), count)
 
 
 def newest_of(stream: Stream, rows: pa.Table) -> int | None:
-    """The newest event time; a clock that runs ahead counts as the arrival."""
+    """The newest event time. One that is later than the arrival counts as the arrival: clocks may run ahead."""
     if not len(rows):
         return None
     arrived = rows.column(ARRIVED).cast(pa.int64())

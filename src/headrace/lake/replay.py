@@ -1,8 +1,8 @@
-"""Replay of dead letters: what the stream's definition reads now becomes live, exactly once.
+"""Replay of dead letters: those that the current definition can read become events, exactly once.
 
 A step takes some files of dead letters. Spark's workers parse them; then ONE commit removes these files, adds
 the readable events as events of that commit, with their own position and arrival, and the rest as dead letters.
-A kill at any point leaves all of a step or nothing of it, and the next replay goes on from there.
+After a kill at any point, a step is complete or changed nothing, and the next replay continues from there.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from headrace.lake.batches import MOST_BYTES, batches
 from headrace.lake.file import LakeFileWriter, NewFile
 from headrace.lake.range import later
 from headrace.lake.reread import REREAD, Reread, dead_file_reader
-from headrace.lake.schema import COMMIT, COMMITTED_AT, NEWEST, OURS
+from headrace.lake.schema import COMMIT, COMMITTED_AT, NEWEST, RESERVED
 from headrace.lake.table import LakeFile, LakeState, LakeTable
 from headrace.spark.failures import one_line
 from headrace.spark.session import Session
 
 POOL = "replay"
-MOST_ROWS = 200_000  # of one step, where its first commit has not more
+MOST_ROWS = 200_000  # of one step, unless its first commit has more
 MOST_FILES = 2_000
 Rereader = Callable[[Reread, Sequence[str]], list[Any]]  # of these files of the table; a row of REREAD for each
 TRIES = 5  # of a step whose files were compacted meanwhile
@@ -40,7 +40,7 @@ TRIES = 5  # of a step whose files were compacted meanwhile
 
 @dataclass(frozen=True)
 class ReplayStep:
-    """What one step did. `cursor` takes the next one; None: all that there was at the beginning has been read."""
+    """What one step did. `cursor` is for the next step; None: all letters that existed at the start were read."""
 
     read: int
     readable: int
@@ -86,7 +86,7 @@ class Replay:
         self._one = threading.Lock()
 
     def step(self, stream: Stream, cursor: str | None = None, *, dry_run: bool = False) -> ReplayStep:
-        """Read the next files again; `dry_run` only says how many of their letters can be read now."""
+        """Read the next files again; `dry_run` only counts the letters that can be read now."""
         start, end = _read_cursor(cursor, self._table.state.next_commit)
         if not self._one.acquire(blocking=False):
             raise ConflictError(f"stream '{stream.name}': a replay is already running", fix="wait until it has ended")
@@ -94,7 +94,7 @@ class Replay:
             for _ in range(TRIES):
                 try:
                     return self._step(stream, start, end, dry_run)
-                except ConflictError as error:  # compaction has put another file in the place of one of ours
+                except ConflictError as error:  # compaction has replaced one of the files
                     conflict = error
             raise conflict
         finally:
@@ -105,17 +105,17 @@ class Replay:
             group = _group(files, self._most_rows)
             aside = Path(tempfile.mkdtemp(prefix="replay-", dir=self._scratch))
             try:
-                told = self._read(stream, group, None if dry_run else aside)
+                results = self._read(stream, group, None if dry_run else aside)
                 if not dry_run:
                     with self._table.turn:
-                        self._commit(group, told, aside)
+                        self._commit(group, results, aside)
             finally:
                 shutil.rmtree(aside, ignore_errors=True)
         later_files = files[len(group) :]
         behind = max((file.last_commit for file in group), default=end) + 1
         return ReplayStep(
-            sum(t.rows for t in told),
-            sum(t.readable for t in told),
+            sum(result.rows for result in results),
+            sum(result.readable for result in results),
             sum(file.rows for file in later_files),
             self._table.state.next_commit,
             f"{behind}-{end}" if later_files else None,
@@ -128,35 +128,35 @@ class Replay:
             stream, str(self._table.folder), str(aside) if aside else None, self._table.since, self._batch_bytes
         )
         try:
-            said = self._reread(work, [file.path for file in group])
+            results = self._reread(work, [file.path for file in group])
         except HeadraceError:
             raise
-        except Exception as error:  # Spark's share no narrower base
+        except Exception as error:  # errors of Spark have no narrower base class
             raise UnavailableError(
                 f"stream '{stream.name}': dead letters could not be read again: {one_line(error)}",
                 fix="nothing of this step was changed; replay again",
             ) from error
-        _check_rows(self._table, {file.path: file.rows for file in group}, {t.path: t.rows for t in said})
-        return said
+        _check_rows(self._table, {file.path: file.rows for file in group}, {each.path: each.rows for each in results})
+        return results
 
-    def _commit(self, group: Sequence[LakeFile], told: list[Any], aside: Path) -> None:
-        """Put what was written aside in the place of the files that change. In turn: nobody cleans up meanwhile."""
-        changed = [t for t in told if t.readable or t.new_reasons]
-        paths = {t.path for t in changed}
+    def _commit(self, group: Sequence[LakeFile], results: list[Any], aside: Path) -> None:
+        """Replace the files that change by those written aside. The caller holds the turn: no clean-up runs."""
+        changes = [result for result in results if result.readable or result.new_reasons]
+        paths = {result.path for result in changes}
         removes = [file for file in group if file.path in paths]
-        rest = [NewFile(**orjson.loads(t.rest)) for t in changed if t.rest]
+        rest = [NewFile(**orjson.loads(result.rest)) for result in changes if result.rest]
         for file in rest:
             self._table.storage.finish(aside / file.path, file.path)
-        for old in removes:  # how long they must stay for readers counts from now
+        for old in removes:  # the time that they must stay for readers starts now
             self._table.storage.touch(old.path)
-        if not any(t.readable for t in changed):
-            if removes:  # the same dead letters, with the reasons of today
+        if not any(result.readable for result in changes):
+            if removes:  # the same dead letters, with new reasons
                 self._table.rewrite(removes, rest)
             return
         at, newest = self._table.state, self._table.state.newest_us
-        for t in changed:
-            newest = later(newest, t.newest_us)
-        files = [*self._stamp(at, [t.aside for t in changed if t.aside]), *rest]
+        for result in changes:
+            newest = later(newest, result.newest_us)
+        files = [*self._stamp(at, [result.aside for result in changes if result.aside]), *rest]
         _check_rows(self._table, {"all": _rows(removes)}, {"all": _rows(files)})
         fault_point("replay.before_commit")
         self._table.commit(at, at.position, newest, files, removes)
@@ -171,15 +171,15 @@ class Replay:
             for rows in batches(Path(path), most_bytes=self._batch_bytes):
                 stamped = rows
                 for name, value in stamps.items():
-                    column = pa.repeat(pa.scalar(value, pa.int64()).cast(OURS.field(name).type), len(rows))
+                    column = pa.repeat(pa.scalar(value, pa.int64()).cast(RESERVED.field(name).type), len(rows))
                     stamped = stamped.set_column(rows.schema.get_field_index(name), name, column)
                 live.write(stamped)
-        told = live.close()
-        return [told] if told else []
+        file = live.close()
+        return [file] if file else []
 
 
 def _group(files: Sequence[LakeFile], most_rows: int) -> Sequence[LakeFile]:
-    """The first files, as many as one step takes. The next step begins behind their last commit, so none is parted."""
+    """The first files, as many as one step takes. The next step begins after their last commit: none is split."""
     count, rows, last = 0, 0, -1
     for file in files:
         if count and file.first_commit > last and (rows + file.rows > most_rows or count >= MOST_FILES):
@@ -193,7 +193,7 @@ def _rows(files: Sequence[LakeFile | NewFile]) -> int:
 
 
 def _check_rows(table: LakeTable, before: dict[str, int], after: dict[str, int]) -> None:
-    """Rows in = rows out."""
+    """As many rows as before."""
     if before != after:
         raise CorruptionError(
             f"lake '{table.folder.name}': the row counts of the replay do not match",

@@ -1,6 +1,6 @@
 """What a Spark worker does with one file of dead letters: parse them again, and put the readable ones aside.
 
-It writes nothing into the lake's folder: what becomes of its files is decided when there is a commit for them.
+It writes nothing into the lake's folder: the driver moves its files there with the commit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headrace.define.model import Stream
 from headrace.lake.batches import MOST_BYTES, batches
 from headrace.lake.file import LakeFileWriter
 from headrace.lake.range import later, newest_of
-from headrace.lake.schema import ARRIVED, COMMIT, DEAD, OURS, POSITION, REASON, VALUE
+from headrace.lake.schema import ARRIVED, COMMIT, DEAD, POSITION, REASON, RESERVED, VALUE
 from headrace.lake.since import Since, parse_since
 from headrace.lake.storage import LocalStorage
 from headrace.parse.frames import frame_values
@@ -34,7 +34,7 @@ _SCHEMA = pa.schema(
         ("readable", pa.int64()),
         ("new_reasons", pa.int64()),  # of those that stay dead letters
         ("newest_us", pa.int64()),  # of the readable ones
-        ("aside", pa.string()),  # Parquet with the readable ones, which wait for their commit
+        ("aside", pa.string()),  # Parquet with the readable ones, until they are committed
         ("rest", pa.string()),  # a file with the others, to be moved to the lake, as JSON
     ]
 )
@@ -52,7 +52,7 @@ class Reread:
 
 
 def dead_file_reader(work: Reread) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function for mapInArrow: rows (path) in, what became of each file out."""
+    """A function for mapInArrow: rows (path) in, one result for each file out."""
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -67,8 +67,8 @@ def _reread(work: Reread, path: str) -> dict[str, object]:
     rest: LakeFileWriter | None = None
     rows = readable = new_reasons = 0
     newest: int | None = None
-    names = [name for name in OURS.names if name != DEAD]
-    for before in batches(Path(work.table) / path, names, work.batch_bytes):
+    names = [name for name in RESERVED.names if name != DEAD]
+    for before in batches(Path(LocalStorage(work.table).locate(path)), names, work.batch_bytes):
         now = _rows(before, _parse(work, before))
         is_good = pc.is_null(now.column(REASON))
         good, bad = now.filter(is_good), now.filter(pc.invert(is_good))
@@ -79,7 +79,7 @@ def _reread(work: Reread, path: str) -> dict[str, object]:
             rest = rest or LakeFileWriter(LocalStorage(work.aside), before.column(COMMIT)[0].as_py(), dead=True)
             aside.write(good)
             rest.write(bad)
-    left = rest.close() if rest else None
+    rest_file = rest.close() if rest else None
     return {
         "path": path,
         "rows": rows,
@@ -87,7 +87,7 @@ def _reread(work: Reread, path: str) -> dict[str, object]:
         "new_reasons": new_reasons,
         "newest_us": newest,
         "aside": aside.close(),
-        "rest": orjson.dumps(asdict(left)).decode() if left else None,
+        "rest": orjson.dumps(asdict(rest_file)).decode() if rest_file else None,
     }
 
 
@@ -100,7 +100,7 @@ def _parse(work: Reread, letters: pa.Table) -> Parsed:
 
 
 def _rows(letters: pa.Table, parsed: Parsed) -> pa.Table:
-    """The rows as they would be if they came now: the verdict and the fields are new, the rest stays."""
+    """The rows as if the events arrived now: verdicts and fields are new, the other columns stay."""
     reasons = parsed.reasons if parsed.reasons is not None else pa.nulls(len(letters), pa.string())
     rows = letters.set_column(letters.schema.get_field_index(REASON), REASON, reasons)
     for field, column in zip(parsed.columns.schema, parsed.columns.columns, strict=True):

@@ -1,4 +1,4 @@
-"""The columns of a stream's table in the lake, as Arrow types: first ours, then the stream's."""
+"""The columns of a stream's table in the lake, as Arrow types: the reserved ones, then the stream's fields."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ NEWEST = "_newest"  # newest event time of the stream before this commit
 POSITION = "_position"
 DEAD = "_dead"
 REASON = "_reason"
-VALUE = "_value"  # the event exactly as it came
+VALUE = "_value"  # the event exactly as it was received
 
-OURS = pa.schema(
+RESERVED = pa.schema(
     [
         pa.field(COMMIT, pa.int64(), nullable=False),
         pa.field(COMMITTED_AT, UTC_US, nullable=False),
@@ -32,4 +32,4 @@ OURS = pa.schema(
 
 def table_schema(stream: Stream) -> pa.Schema:
     """All columns of the stream's table."""
-    return pa.schema([*OURS, *field_schema(stream)])
+    return pa.schema([*RESERVED, *field_schema(stream)])

@@ -1,4 +1,4 @@
-"""Fields that a stream got later: an event that came before such a field is not refused for what it holds there."""
+"""Fields that were added to a stream later: an earlier event is not refused for its value of such a field."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from headrace.parse.objects import put_back
 from headrace.parse.parser import Parsed, Parser
 from headrace.transport.position import START, Position, event_base
 
-Since = tuple[tuple[str, Position], ...]  # fields, each with the position before which events came without it
+Since = tuple[tuple[str, Position], ...]  # fields, each with the position at which it was added
 
 
 @lru_cache(maxsize=32)
 def parser_of(stream: Stream, lenient: frozenset[str] = frozenset()) -> Parser:
-    """The parser of a stream, kept by a worker from range to range."""
+    """The parser of a stream. Cached: a worker parses many ranges."""
     return Parser(stream, lenient)
 
 
@@ -31,7 +31,7 @@ def parse_since(
     positions: npt.NDArray[np.int64],
     arrived_us: npt.NDArray[np.int64],
 ) -> Parsed:
-    """Typed columns and verdicts; events that are refused get another look without the fields that they came before."""
+    """Typed columns and verdicts. Refused events are parsed again without the fields that were added after them."""
     parsed = parser_of(stream).parse(frames, arrived_us)
     if parsed.reasons is None or not since:
         return parsed

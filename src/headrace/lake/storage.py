@@ -1,7 +1,7 @@
-"""Where the files of a stream's table are kept: put if absent, read, list by prefix, remove; on a local disk.
+"""Where the files of a stream's table are stored: put if absent, read, list by prefix, remove; on a local disk.
 
-Files are known by names below the table, such as `_dead=false/000000000001-….parquet`. What lies in them is not
-looked at here. delta-rs, Spark and Arrow open the table and its files themselves, by what `location` and `locate` say.
+Files have names below the table, such as `_dead=false/000000000001-….parquet`; their content is not interpreted here.
+delta-rs, Spark and Arrow open the table and its files themselves, at what `location` and `locate` return.
 """
 
 from __future__ import annotations
@@ -29,36 +29,36 @@ class Stored:
 class Storage(Protocol):
     """The files of one table. `log.py` puts, lists and removes entries of the log; `file.py` writes Parquet files to
     drafts and finishes them, in Spark's workers too; `table.py` syncs the names of files before the log mentions them;
-    `health.py` looks whether they are as they were written; `upkeep.py` removes those that are not in the table.
+    `health.py` checks that they are as they were written; `upkeep.py` removes those that are not in the table.
     """
 
     @property
     def location(self) -> str:
-        """The table, as delta-rs and Spark open it."""
+        """The path or URI of the table, for delta-rs and Spark."""
 
     def locate(self, name: str) -> str:
-        """A file, as Spark and Arrow open it."""
+        """The path or URI of a file, for Spark and Arrow. Callers do not join names to folders themselves."""
 
     def prepare(self, *folders: str) -> None:
-        """Make the table's place ready, and one for names that begin with each of these; again does no harm."""
+        """Create the place of the table and of these folders in it, if they do not exist."""
 
     def put(self, name: str, content: bytes) -> bool:
-        """Make a new file, whole and durable when this returns; False if there is one of this name, which stays.
+        """Create a file, whole and durable when this returns; False if the name exists, and then nothing changes.
 
         Of several processes that put the same name, one succeeds.
         """
 
     def draft(self, name: str) -> Path:
-        """A path on this machine's disk at which a file is to be written that `finish` will give its name."""
+        """A path on the local disk for a file that is being written; `finish` then gives it its name."""
 
     def finish(self, draft: Path, name: str) -> None:
         """Make a draft the file of this name; its content is durable when this returns, its name after `sync_names`."""
 
     def sync_names(self, names: Iterable[str]) -> None:
-        """Have the names of finished files durable: from then on they outlive a loss of power."""
+        """Make the names of finished files durable: from then on they survive a loss of power."""
 
     def sync(self, *names: str) -> None:
-        """Have files durable, content and name, that another library has written."""
+        """Make files durable, content and name, that another library has written."""
 
     def stat(self, name: str) -> Stored | None:
         """A file; None if there is none of this name."""
@@ -97,7 +97,7 @@ class LocalStorage:
         sync(self._folder.parent)
 
     def put(self, name: str, content: bytes) -> bool:
-        # Linked when it is on disk already, which fails if the name is taken.
+        # A link to a file that is already on disk; linking fails if the name exists.
         draft, target = self._folder / f".entry-{secrets.token_hex(6)}", self._folder / name
         try:
             _write_synced(draft, content)
@@ -109,7 +109,7 @@ class LocalStorage:
         try:
             sync(target.parent)
         except OSError:
-            target.unlink(missing_ok=True)  # what was not kept for certain was not kept
+            target.unlink(missing_ok=True)  # a file that may not be durable must not exist
             raise
         return True
 
@@ -134,10 +134,10 @@ class LocalStorage:
 
     def stat(self, name: str) -> Stored | None:
         try:
-            found = os.stat(self._folder / name)
+            status = os.stat(self._folder / name)
         except OSError:
             return None
-        return Stored(name, found.st_size, found.st_mtime)
+        return Stored(name, status.st_size, status.st_mtime)
 
     def list(self, prefix: str) -> list[Stored]:
         folder, _, start = prefix.rpartition("/")
@@ -146,7 +146,7 @@ class LocalStorage:
         except FileNotFoundError:
             return []
         stored = (self.stat(f"{folder}/{name}" if folder else name) for name in names)
-        return [each for each in stored if each]  # some may have been removed meanwhile
+        return [each for each in stored if each]  # others were removed meanwhile
 
     def open(self, name: str) -> BinaryIO:
         return (self._folder / name).open("rb")

@@ -1,10 +1,8 @@
-"""The Delta table of one stream: the only truth. A commit is compare-and-set."""
+"""The Delta table of one stream, from which all else can be rebuilt. A commit is compare-and-set."""
 
 from __future__ import annotations
 
 import threading
-import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,9 +19,9 @@ from headrace.define.model import Stream
 from headrace.disk import FIRST_FORMAT, disk_full, is_disk_full, refuse_newer
 from headrace.errors import ConflictError, CorruptionError, FencedError, HeadraceError, UnavailableError
 from headrace.lake.file import NewFile
+from headrace.lake.files import FileIndex, summary
 from headrace.lake.health import check_log, has_events
-from headrace.lake.log import Action, DeltaLog
-from headrace.lake.metadata import schema_change
+from headrace.lake.log import Action, DeltaLog, file_changes, schema_change, transaction
 from headrace.lake.schema import COMMIT, DEAD, table_schema
 from headrace.lake.storage import LocalStorage, Storage
 from headrace.spark.failures import one_line
@@ -34,23 +32,23 @@ if TYPE_CHECKING:
 
 FORMAT = 1  # of the table: its columns, its application transactions and the names of its files
 
-# Application transactions outlive checkpoints, log clean-up and vacuum; commit metadata does not.
+# Application transactions survive checkpoints, log clean-up and vacuum; commit metadata does not.
 COMMIT_ID = "headrace:commit"
 FENCE_ID = "headrace:fence"
 FORMAT_ID = "headrace:format"
 NEWEST_ID = "headrace:newest"
-ROWS_ID = "headrace:rows"  # of all commits so far: an entry of the log that lost its lines is noticed
+ROWS_ID = "headrace:rows"  # of all commits so far: shows whether an entry of the log lost lines
 REWRITE_ID = "headrace:rewrite"
-SINCE_ID = "headrace:since:"  # and the name of a field that was added: events before this offset came without it
+SINCE_ID = "headrace:since:"  # and the name of a field that was added: earlier events do not have it
 SINCE_PARTITION_ID = "headrace:since@"  # the same in another partition than 0: its number, a colon and the name
-JOURNAL = "journal"  # the transport that is used unless another one is named
+JOURNAL = "journal"  # the default transport
 DATA = (f"{DEAD}=false/", f"{DEAD}=true/")  # how names of data files begin: events, dead letters
-RECENT = 10_000  # commits whose end is kept in memory
+RECENT = 10_000  # commits whose state is in memory
 
 
 @dataclass(frozen=True)
 class LakeState:
-    """Where the log stands: commits [0, next_commit) hold the transport up to `position`."""
+    """The state of the log: commits [0, next_commit) hold the transport up to `position`."""
 
     next_commit: int
     position: Position
@@ -72,14 +70,14 @@ class LakeFile:
 class LakeTable:
     """Opens, appends to and lists one stream's table. Safe for one process that writes and many readers.
 
-    Whoever needs a commit number of its own holds `turn` from reading `state` until it has committed:
-    the next one then starts from there, instead of being refused.
+    A thread that commits holds `turn` from reading `state` until it has committed; other threads wait, instead of
+    failing because the state has changed.
     """
 
     def __init__(self, folder: Path, stream: Stream, fence: int | None, *, transport: str = JOURNAL) -> None:
         self.folder = folder
         self.storage: Storage = LocalStorage(folder)
-        self._transport = transport  # its name, which is in the ids of its offsets
+        self._transport = transport  # its name, which is part of the ids of its offsets
         self._schema = table_schema(stream)
         self._fence = fence
         self.turn = threading.RLock()
@@ -93,11 +91,8 @@ class LakeTable:
             self._raise_fence(fence, table)
         self.state = _read_state(table, transport)
         self.since = _read_since(table, stream)
-        self._files = {file.path: file for file in _list_files(table)}
-        self._rows = {dead: sum(f.rows for f in self._files.values() if f.dead == dead) for dead in (False, True)}
+        self._index = FileIndex(_list_files(table))
         self._check_rows(table.transaction_version(ROWS_ID))
-        self._pins: Counter[str] = Counter()  # paths that somebody reads
-        self._doomed: set[str] = set()  # paths that are being deleted
         self._ends: dict[int, LakeState] = {}  # next_commit -> state there, for recent commits
 
     def commit(
@@ -111,9 +106,9 @@ class LakeTable:
         """Append commit `at.next_commit`, which takes the log from `at` to `position`.
 
         Raises FencedError, with nothing written, if the table is not at `at` or another process
-        has written to it: `state` is what the last entry of the log says, and the next one is put
-        only behind that. Raises ConflictError, with nothing written, if a file of `removes` is not
-        in the table any more.
+        has written to it: `state` is that of the last entry of the log, and the next entry can only
+        follow that one. Raises ConflictError, with nothing written, if a file of `removes` is no longer
+        in the table.
         """
         with self._lock:
             if self.state != at:
@@ -125,50 +120,50 @@ class LakeTable:
                 )
             self._check_present(removes)
             after = LakeState(at.next_commit + 1, position, newest_us)
-            rows = sum(self._rows.values()) + sum(f.rows for f in files) - sum(f.rows for f in removes)
+            rows = sum(self._index.rows.values()) + sum(f.rows for f in files) - sum(f.rows for f in removes)
             self._put(files, removes, self._marks(after, rows), data_change=True)
-            self._note(files, removes)
+            self._index.replace(map(_lake_file, files), removes)
             self.state = after
             self._ends[after.next_commit] = after
             self._ends.pop(after.next_commit - RECENT, None)
             return after
 
     def rewrite(self, old: Sequence[LakeFile], new: Sequence[NewFile]) -> None:
-        """Put files with the same rows in the place of others. No commit number moves, no event changes.
+        """Replace files by others with the same rows. No commit number and no event changes.
 
-        Raises ConflictError, with nothing written, if a file of `old` is not in the table any more;
+        Raises ConflictError, with nothing written, if a file of `old` is no longer in the table;
         CorruptionError if the rows or their commits differ; FencedError as `commit` does.
         """
         with self._lock:
             self._check_present(old)
             self._check_same(old, [_lake_file(file) for file in new])
             self._put(new, old, {REWRITE_ID: self.log.version + 1}, data_change=False)
-            self._note(new, old)
+            self._index.replace(map(_lake_file, new), old)
 
     def redefine(self, stream: Stream, position: Position) -> None:
-        """Take files of a changed stream from here on. The rows that are there stay as they are.
+        """Accept files of a changed stream from now on. Existing rows do not change.
 
-        A field that is new to the table has been unknown to events before `position` of the transport.
+        Events before `position` of the transport do not have the fields that are new to the table.
         """
         schema = table_schema(stream)
         with self._lock:
             table = DeltaTable(self.storage.location)
             change = schema_change(table, schema)
             if change is not None:
-                known = {field.name for field in table.schema().fields}
-                added = [name for name in schema.names if name not in known]
-                self._put_entry([change, *(mark for name in added for mark in _since_marks(name, position))])
-                self.since = (*(s for s in self.since if s[0] not in added), *((name, position) for name in added))
+                old_names = {field.name for field in table.schema().fields}
+                names = [name for name in schema.names if name not in old_names]
+                self._put_entry([change, *(mark for name in names for mark in _since_marks(name, position))])
+                self.since = (*(s for s in self.since if s[0] not in names), *((name, position) for name in names))
             self._schema = schema
 
     def state_at(self, next_commit: int) -> LakeState | None:
-        """The state behind a commit, if it is recent."""
+        """The state before a commit, if it is recent."""
         return self.state if next_commit == self.state.next_commit else self._ends.get(next_commit)
 
     def files(self, from_commit: int, to_commit: int, *, dead: bool = False) -> list[LakeFile]:
         """The files with rows of commits [from_commit, to_commit), oldest first."""
         with self._lock:
-            return self._find(from_commit, to_commit, dead)
+            return self._index.find(from_commit, to_commit, dead)
 
     def all_files(self) -> list[LakeFile]:
         """Every file of the table: events first, then dead letters."""
@@ -176,57 +171,46 @@ class LakeTable:
 
     @contextmanager
     def reading(self, from_commit: int, to_commit: int, *, dead: bool = False) -> Iterator[list[LakeFile]]:
-        """The same files, which stay on disk until the block ends, whatever becomes of the table."""
+        """The same files, which stay on disk until the block ends, even if they leave the table."""
         with self._lock:
-            found = self._find(from_commit, to_commit, dead)
-            self._pins.update(file.path for file in found)
+            files = self._index.find(from_commit, to_commit, dead)
+            self._index.pin(files)
         try:
-            yield found
+            yield files
         finally:
             with self._lock:
-                self._pins.subtract(file.path for file in found)
-                self._pins += Counter()  # forgets what nobody reads
+                self._index.unpin(files)
 
     def doom(self, paths: Iterable[str]) -> list[str]:
-        """Those of these paths that are not in the table and that nobody in this process reads: to be deleted.
+        """Those of these paths that are not in the table and have no reader in this process: the caller deletes them.
 
         From here on no commit can add them, and no reader can find them. Raises FencedError if another
-        process writes the table now: what was found in its folder may be that one's.
+        process writes the table now: the files may belong to that process.
         """
         with self._lock:
             self.log.check()
-            found = [path for path in paths if path not in self._files and not self._pins[path]]
-            self._doomed.update(found)
-            return found
+            return self._index.doom(paths)
 
     def forget(self, path: str) -> None:
         """A doomed file was deleted."""
         with self._lock:
-            self._doomed.discard(path)
+            self._index.forget(path)
 
     def rows(self, *, dead: bool = False) -> int:
         """How many events, or dead letters, the log holds."""
-        return self._rows[dead]
-
-    def _find(self, from_commit: int, to_commit: int, dead: bool) -> list[LakeFile]:
-        found = [
-            file
-            for file in self._files.values()
-            if file.dead == dead and file.first_commit < to_commit and file.last_commit >= from_commit
-        ]
-        return sorted(found, key=lambda file: (file.first_commit, file.last_commit, file.path))
+        return self._index.rows[dead]
 
     def _check_present(self, files: Sequence[LakeFile]) -> None:
-        """What is known here is what the table holds, or the entry that follows will not be put."""
+        """The index is that of the table, or the next entry will not be put: another process has written one."""
         for file in files:
-            if self._files.get(file.path) != file:
+            if not self._index.has(file):
                 raise ConflictError(
-                    f"lake '{self.folder.name}' does not hold file '{file.path}' any more",
+                    f"lake '{self.folder.name}' no longer has file '{file.path}'",
                     fix="nothing was written; list the files again and repeat",
                 )
 
     def _check_same(self, old: Sequence[LakeFile], new: Sequence[LakeFile]) -> None:
-        before, after = _summary(old), _summary(new)
+        before, after = summary(old), summary(new)
         if before != after:
             raise CorruptionError(
                 f"lake '{self.folder.name}': a rewrite would change the log",
@@ -235,7 +219,7 @@ class LakeTable:
                 fix="nothing was written; the files are as they were",
             )
 
-    # The table behind it
+    # The Delta table
 
     def _open(self) -> DeltaTable:
         try:
@@ -265,19 +249,19 @@ class LakeTable:
         except (DeltaError, OSError) as error:
             raise self._unwritten(error) from error
 
-    def _damaged(self, found: str) -> CorruptionError:
-        """The error for a log that cannot be trusted; it names the file that is wrong, if that can be told."""
-        wrong = next(iter(check_log(self.storage)), None)
+    def _damaged(self, problem: str) -> CorruptionError:
+        """The error for a damaged log; it names the damaged file if that is known."""
+        damage = next(iter(check_log(self.storage)), None)
         return CorruptionError(
             f"lake '{self.folder}' cannot be read",
-            found=f"'{wrong.file}' {wrong.what}" if wrong else found,
-            fix=f"nothing was changed; {wrong.fix if wrong else 'restore its _delta_log folder from a backup'}",
+            found=f"'{damage.file}' {damage.what}" if damage else problem,
+            fix=f"nothing was changed; {damage.fix if damage else 'restore its _delta_log folder from a backup'}",
         )
 
     def _check_rows(self, expected: int | None) -> None:
-        found = sum(self._rows.values())
-        if expected is not None and expected != found:
-            raise self._damaged(f"files with {found:,} events and dead letters where {expected:,} were written")
+        rows = sum(self._index.rows.values())
+        if expected is not None and expected != rows:
+            raise self._damaged(f"files with {rows:,} events and dead letters where {expected:,} were written")
 
     def _unwritten(self, error: Exception) -> HeadraceError:
         if is_disk_full(error):
@@ -287,14 +271,14 @@ class LakeTable:
         )
 
     def _raise_fence(self, fence: int, table: DeltaTable) -> None:
-        """From here on a process with a lower fence cannot commit, nor can this one by a table opened before.
+        """From here on a process with a lower fence cannot commit, nor can this one with a table opened before.
 
-        The same fence is this process's own: a stream that was dropped is there again.
+        The same fence is that of this process: a stream was dropped and created again.
         """
-        found = table.transaction_version(FENCE_ID)
-        if found is not None and found > fence:
-            raise FencedError(f"lake '{self.folder.name}' was taken over", found=f"fence {found}", expected=f"{fence}")
-        self._put_entry([_mark(FENCE_ID, fence), _mark(FORMAT_ID, FORMAT)])
+        newest = table.transaction_version(FENCE_ID)
+        if newest is not None and newest > fence:
+            raise FencedError(f"lake '{self.folder.name}' was taken over", found=f"fence {newest}", expected=f"{fence}")
+        self._put_entry([transaction(FENCE_ID, fence), transaction(FORMAT_ID, FORMAT)])
 
     def _put_entry(self, actions: Sequence[Action]) -> None:
         try:
@@ -317,26 +301,18 @@ class LakeTable:
         if self._fence is None:
             raise FencedError(f"lake '{self.folder.name}' was opened for reading", fix="nothing was written")
         for file in add:
-            if file.path in self._doomed or not self.storage.stat(file.path):
+            if self._index.is_doomed(file.path) or not self.storage.stat(file.path):
                 raise ConflictError(
                     f"lake '{self.folder.name}': file '{file.path}' was cleaned up before it was committed",
                     fix="nothing was written; repeat what made it",
                 )
-        actions = _actions(add, remove, data_change=data_change)
+        actions = file_changes(add, remove, data_change=data_change)
         try:
-            # A name must be on disk before the log speaks of it: then all that the log holds outlives a loss of power.
+            # A name must be on disk before the log contains it, so that all files of the log survive a loss of power.
             self.storage.sync_names(file.path for file in add)
-            self.log.put([*actions, *(_mark(name, value) for name, value in marks.items() if value is not None)])
+            self.log.put([*actions, *(transaction(name, value) for name, value in marks.items() if value is not None)])
         except OSError as error:
             raise self._unwritten(error) from error
-
-    def _note(self, added: Sequence[NewFile], removed: Sequence[LakeFile]) -> None:
-        for file in removed:
-            del self._files[file.path]
-            self._rows[file.dead] -= file.rows
-        for file in map(_lake_file, added):
-            self._files[file.path] = file
-            self._rows[file.dead] += file.rows
 
 
 def _read_state(table: DeltaTable, transport: str) -> LakeState:
@@ -356,19 +332,19 @@ def _offset_ids(transport: str, position: Position) -> dict[str, int]:
 
 
 def _read_since(table: DeltaTable, stream: Stream) -> Since:
-    found = []
+    since = []
     for name in (field.name for field in stream.fields):
         first = table.transaction_version(f"{SINCE_ID}{name}")
         if first is not None:
             ids = (f"{SINCE_PARTITION_ID}{partition}:{name}" for partition in count(1))
             others = takewhile(lambda offset: offset is not None, map(table.transaction_version, ids))
-            found.append((name, Position((first, *(offset or 0 for offset in others)))))
-    return tuple(found)
+            since.append((name, Position((first, *(offset or 0 for offset in others)))))
+    return tuple(since)
 
 
 def _since_marks(name: str, position: Position) -> list[Action]:
     ids = [f"{SINCE_ID}{name}", *(f"{SINCE_PARTITION_ID}{n}:{name}" for n in range(1, len(position.offsets)))]
-    return [_mark(each, position.offset(partition)) for partition, each in enumerate(ids)]
+    return [transaction(each, position.offset(partition)) for partition, each in enumerate(ids)]
 
 
 def _list_files(table: DeltaTable) -> list[LakeFile]:
@@ -380,34 +356,7 @@ def _list_files(table: DeltaTable) -> list[LakeFile]:
     return [LakeFile(*row) for row in rows]  # type: ignore[arg-type]
 
 
-def _mark(name: str, value: int) -> Action:
-    return {"txn": {"appId": name, "version": value, "lastUpdated": int(time.time() * 1000)}}
-
-
-def _actions(add: Sequence[NewFile], remove: Sequence[LakeFile], *, data_change: bool) -> list[Action]:
-    now_ms = int(time.time() * 1000)
-
-    def action(file: NewFile | LakeFile) -> Action:
-        values = {DEAD: "true" if file.dead else "false"}
-        return {"path": file.path, "partitionValues": values, "size": file.size, "dataChange": data_change}
-
-    gone = {"deletionTimestamp": now_ms, "extendedFileMetadata": True}
-    removes = [{"remove": {**action(file), **gone}} for file in remove]
-    adds = [{"add": {**action(file), "modificationTime": now_ms, "stats": file.stats}} for file in add]
-    return [*removes, *adds]
-
-
 def _lake_file(file: NewFile) -> LakeFile:
     stats = orjson.loads(file.stats)
     first, last = stats["minValues"][COMMIT], stats["maxValues"][COMMIT]
     return LakeFile(file.path, file.size, file.rows, file.dead, first, last)
-
-
-def _summary(files: Sequence[LakeFile]) -> list[tuple[bool, int, int, int]]:
-    """What a rewrite must keep, of live events and of dead letters: how many rows, of which commits."""
-    found = []
-    for dead in sorted({file.dead for file in files}):
-        own = [file for file in files if file.dead == dead]
-        first, last = min(file.first_commit for file in own), max(file.last_commit for file in own)
-        found.append((dead, sum(file.rows for file in own), first, last))
-    return found

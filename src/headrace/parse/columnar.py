@@ -1,6 +1,6 @@
-"""The fast parser: all events at once, column by column. If it is not sure of one of them, it gives no result.
+"""The fast parser: all events at once, column by column. If it cannot decide one of them, it returns no result.
 
-What it accepts, the second parser (`verdict.py`) accepts with the same values.
+The second parser (`verdict.py`) accepts all that this one accepts, with the same values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headrace.parse.limits import beyond_limits
 from headrace.parse.schema import arrow_type
 from headrace.types import Type
 
-# Plain values: with the first that becomes Arrow's, pandas is loaded, a fifth of the time of commands that need none.
+# Python values: the first Arrow scalar loads pandas, a fifth of the time of commands that do not need it.
 _EARLIEST, _LATEST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _DATE_LENGTH = 10
 _LARGE_BYTES = 1 << 20  # an event of this size with a MAP in it is read alone: DuckDB takes many times its memory
@@ -36,7 +36,7 @@ class Columnar:
         self._maps = [(f.name, Maps(f.name, Columnar([Field("value", f.type.inner)]))) for f in fields if _is_map(f)]
 
     def read(self, frames: Frames) -> pa.Table | None:
-        """The columns of all frames; None if one of them needs a closer look."""
+        """The columns of all frames; None if the second parser must read some of them."""
         if not len(frames):
             return self.schema.empty_table()
         data = frames.data
@@ -45,7 +45,7 @@ class Columnar:
         if self._maps and int((frames.ends - frames.starts).max()) > _LARGE_BYTES:
             return None
         block = data[int(frames.starts[0]) : int(frames.ends[-1])]
-        # Fields that nobody declared are skipped unread: what they hold must not make the difference.
+        # Undeclared fields are skipped unread, so their values must not change the verdict.
         if not _is_utf8(block) or beyond_limits(frames):
             return None
         try:
@@ -55,12 +55,12 @@ class Columnar:
                 parse_options=pj.ParseOptions(explicit_schema=self._read, unexpected_field_behavior="ignore"),
             )
             table.validate(full=True)
-            return self._settled(table, frames) if len(table) == len(frames) else None
+            return self._with_types(table, frames) if len(table) == len(frames) else None
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return None
 
-    def _settled(self, table: pa.Table, frames: Frames) -> pa.Table | None:
-        """The table with the types of the stream, if every value is one that they hold."""
+    def _with_types(self, table: pa.Table, frames: Frames) -> pa.Table | None:
+        """The table with the types of the stream, if every value fits its type."""
         for name, maps in self._maps:
             column = maps.read(frames, table.column(name).is_null())
             if column is None:
@@ -78,14 +78,14 @@ def _is_map(field: Field) -> bool:
 
 
 def _is_able(of: Type, *, outermost: bool = True) -> bool:
-    """Whether the columnar reader has a way to read the type: MAPs only outermost, without DECIMALs in them."""
+    """Whether the columnar reader can read the type: MAPs only outermost, without DECIMALs in them."""
     if of.name == "MAP":
         return outermost and _is_able(of.inner, outermost=False) and "DECIMAL" not in str(of)
     return all(_is_able(part, outermost=False) for _, part in of.parts)
 
 
 def _read_type(of: Type) -> pa.DataType:
-    """What pyarrow is told: it reads a DATE from integers only, and no MAP at all."""
+    """The type for pyarrow, which reads a DATE only from integers, and no MAP."""
     match of.name:
         case "DATE":
             return pa.string()
@@ -124,7 +124,7 @@ def _leaves(array: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
 
 
 def _has_dates_only(of: pa.Field, column: pa.ChunkedArray) -> bool:
-    """Whether the texts that are to be DATEs are as long as one; the cast sees to the rest."""
+    """Whether the texts for DATEs have the length of one; the cast checks the rest."""
     return all(
         pc.all(pc.equal(pc.binary_length(leaf), _DATE_LENGTH)).as_py() is not False
         for leaf, type_ in zip(_leaves(column), _leaf_types(of.type) * column.num_chunks, strict=True)
@@ -171,14 +171,14 @@ class Maps:
     def __init__(self, name: str, values: Reader) -> None:
         self._name = name
         self._values = values
-        self._duckdb: Any = None  # opened when the first event comes
+        self._duckdb: Any = None  # opened for the first event
 
     def read(self, frames: Frames, missing: pa.ChunkedArray) -> pa.Array | None:
-        """The MAPs of all frames, whose JSON is known to be good; None if one needs a closer look."""
-        cut = self._cut(frames)
-        if cut is None:
+        """The MAPs of all frames, whose JSON is valid; None if the second parser must read some of them."""
+        parts = self._cut(frames)
+        if parts is None:
             return None
-        keys, texts = cut
+        keys, texts = parts
         offsets = keys.offsets
         if not offsets.equals(texts.offsets) or _has_twice(keys):
             return None
@@ -195,13 +195,13 @@ class Maps:
         self._duckdb.register("events", pa.table({"event": frames.values().view(pa.string())}))
         path = f"'$.{self._name}'"
         try:
-            cut = self._duckdb.sql(
+            rows = self._duckdb.sql(
                 f"SELECT coalesce(json_keys(event, {path}), []) AS keys, "
                 f"CAST(coalesce(json_extract(event, '$.{self._name}.*'), []) AS VARCHAR[]) AS texts FROM events"
             ).to_arrow_table()
         except duckdb.Error:
             return None
-        keys, texts = (cut.column(name).combine_chunks() for name in ("keys", "texts"))
+        keys, texts = (rows.column(name).combine_chunks() for name in ("keys", "texts"))
         return keys, texts
 
     def _read_values(self, texts: pa.Array) -> pa.Array | None:
@@ -213,7 +213,7 @@ class Maps:
 
 def _has_twice(keys: pa.Array) -> bool:
     """Whether an object has a key twice."""
-    encoded = keys.flatten().dictionary_encode()
-    pairs = pc.list_parent_indices(keys).to_numpy().astype(np.int64) * max(len(encoded.dictionary), 1)
-    pairs += encoded.indices.to_numpy()
+    dictionary = keys.flatten().dictionary_encode()
+    pairs = pc.list_parent_indices(keys).to_numpy().astype(np.int64) * max(len(dictionary.dictionary), 1)
+    pairs += dictionary.indices.to_numpy()
     return len(np.unique(pairs)) != len(pairs)

@@ -1,4 +1,4 @@
-"""Computed fields: one DuckDB for all events of a stream, opened when the first come."""
+"""Computed fields: one DuckDB connection for all events of a stream, opened for the first."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Computing:
         self._select = ""
 
     def add_to(self, table: pa.Table) -> pa.Table:
-        """The table, which holds what the fields are computed from, and behind it the fields."""
+        """The table, which has the inputs of the fields, followed by the fields."""
         if not self._fields:
             return table
         if self._duckdb is None:
             self._open()
         self._duckdb.register("events", table)
-        computed = self._duckdb.sql(f"SELECT {self._select} FROM events").to_arrow_table()
+        values = self._duckdb.sql(f"SELECT {self._select} FROM events").to_arrow_table()
         for field in self._fields:
-            table = table.append_column(field.name, computed.column(field.name))
+            table = table.append_column(field.name, values.column(field.name))
         return table
 
     def _open(self) -> None:

@@ -52,12 +52,12 @@ class Frames:
             return self.data[:0]
         first = int(self.starts[0])
         body = self.data[first : int(self.ends[-1])]  # not all of `data`: this may be one slice of many
-        inside = np.zeros(len(body) + 1, dtype=np.int8)
-        inside[self.starts - first] += 1
-        inside[self.ends - first] -= 1
-        kept: npt.NDArray[np.bool_] = np.cumsum(inside[:-1], dtype=np.int8).astype(bool)
-        packed: npt.NDArray[np.uint8] = body[kept]
-        return packed
+        steps = np.zeros(len(body) + 1, dtype=np.int8)
+        steps[self.starts - first] += 1
+        steps[self.ends - first] -= 1
+        inside: npt.NDArray[np.bool_] = np.cumsum(steps[:-1], dtype=np.int8).astype(bool)
+        content: npt.NDArray[np.uint8] = body[inside]
+        return content
 
     def values(self) -> pa.Array:
         """The events' own bytes, as a binary column."""
@@ -67,10 +67,10 @@ class Frames:
         if len(self) and (starts[1:] == ends[:-1] + 1).all() and starts[0] == 0:
             # The usual case: one line end after each event and nothing else between them.
             body = self.data[: int(ends[-1])]
-            packed = body[body != NEWLINE]
+            content = body[body != NEWLINE]
         else:
-            packed = self.packed()
-        return pa.Array.from_buffers(pa.binary(), len(self), [None, pa.py_buffer(offsets), pa.py_buffer(packed)])
+            content = self.packed()
+        return pa.Array.from_buffers(pa.binary(), len(self), [None, pa.py_buffer(offsets), pa.py_buffer(content)])
 
     def take(self, keep: npt.NDArray[np.bool_]) -> Frames:
         """The frames where `keep` is true, over the same bytes."""
@@ -78,13 +78,13 @@ class Frames:
 
 
 def frame_values(stream_format: str, values: pa.Array) -> Frames:
-    """One frame per event of a column that `Frames.values` made."""
+    """One frame per event of a column from `Frames.values`."""
     if not len(values):
         return Frames(np.zeros(0, dtype=np.uint8), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
     body, offsets = _buffers(values)
     if stream_format == JSON and ((body == NEWLINE) | (body == RETURN)).any():
-        packed = Frames(body, offsets[:-1], offsets[1:])
-        body = np.frombuffer(as_lines(packed), dtype=np.uint8)
+        frames = Frames(body, offsets[:-1], offsets[1:])
+        body = np.frombuffer(as_lines(frames), dtype=np.uint8)
     else:
         body, _ = _buffers(pc.binary_join_element_wise(values, b"", b"\n"))
     line_ends = offsets[1:] + np.arange(1, len(values) + 1)
@@ -100,7 +100,7 @@ def _buffers(values: pa.Array) -> tuple[npt.NDArray[np.uint8], Offsets]:
 
 
 def frame(stream_format: str, buffer: bytes | memoryview) -> Frames:
-    """One frame per line that is not blank, as the stream's format has it."""
+    """One frame per line that is not blank, in the stream's format."""
     return frame_text(buffer) if stream_format == TEXT else frame_lines(buffer)
 
 
@@ -158,7 +158,7 @@ def _trim(data: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets, *, keep_e
 
 
 def _cut_front(data: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets, cut: npt.NDArray[np.bool_]) -> None:
-    """Move each start behind the bytes that `cut` holds."""
+    """Move each start after the bytes that are true in `cut`."""
     at = np.flatnonzero(starts < ends)
     for _ in range(STEPS):
         at = at[starts[at] < ends[at]]
@@ -166,14 +166,14 @@ def _cut_front(data: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets, cut:
         if not len(at):
             return
         starts[at] += 1
-    removed = _bytes(cut)
+    characters = _bytes(cut)
     for index in at.tolist():
         event = data[starts[index] : ends[index]].tobytes()
-        starts[index] += len(event) - len(event.lstrip(removed))
+        starts[index] += len(event) - len(event.lstrip(characters))
 
 
 def _cut_back(data: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets, cut: npt.NDArray[np.bool_]) -> None:
-    """Move each end before the bytes that `cut` holds."""
+    """Move each end before the bytes that are true in `cut`."""
     at = np.flatnonzero(starts < ends)
     for _ in range(STEPS):
         at = at[starts[at] < ends[at]]
@@ -181,10 +181,10 @@ def _cut_back(data: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets, cut: 
         if not len(at):
             return
         ends[at] -= 1
-    removed = _bytes(cut)
+    characters = _bytes(cut)
     for index in at.tolist():
         event = data[starts[index] : ends[index]].tobytes()
-        ends[index] -= len(event) - len(event.rstrip(removed))
+        ends[index] -= len(event) - len(event.rstrip(characters))
 
 
 def _bytes(cut: npt.NDArray[np.bool_]) -> bytes:

@@ -17,15 +17,15 @@ Look = Callable[[Any], bool]
 
 
 class Number(str):
-    """A JSON number, kept as it was written."""
+    """A JSON number, with its text as it was written."""
 
     __slots__ = ()
 
 
 def glance(frame: bytes) -> dict[str, Any] | None:
-    """The event, if it is JSON beyond doubt; None if it takes a closer look.
+    """The event, if it is certainly JSON; None if it needs the second parser.
 
-    Of equal names the last is kept. Integers beyond 64 bits and all fractions are floats: their digits are lost.
+    Of equal names the last one wins. Integers above 64 bits and all fractions are floats, without their exact digits.
     """
     if frame[0] != _OBJECT or not is_small(frame):
         return None
@@ -37,18 +37,18 @@ def glance(frame: bytes) -> dict[str, Any] | None:
 
 
 def names_twice(frame: bytes, event: dict[str, Any]) -> bool:
-    """Whether a name came twice somewhere in an event: then there are more quotes in it than were kept."""
+    """Whether a name occurs twice in an object of an event: then its text has more quotes than the value."""
     return _quotes(frame) != _quotes(orjson.dumps(event))
 
 
 def _quotes(frame: bytes) -> int:
-    """How many quotes begin or end a text."""
+    """How many quotes begin or end a string."""
     quotes = frame.count(b'"')
     return quotes if b"\\" not in frame else quotes - frame.replace(b"\\\\", b"").count(b'\\"')
 
 
 def look(of: Type) -> Look:
-    """A function that tells whether a value of such an event, other than null, is certainly good for the type.
+    """A function that returns whether a value of such an event, other than null, certainly fits the type.
 
     The fractions of the event may also be Numbers, which have all their digits.
     """
@@ -95,7 +95,7 @@ def _look_at_parts(of: Type) -> Look:
 
 
 def _are_good(items: Iterable[Any], inner: Look) -> bool:
-    for item in items:  # noqa: SIM110  all() of a generator is a good deal slower
+    for item in items:  # noqa: SIM110  all() of a generator is much slower
         if item is not None and not inner(item):
             return False
     return True

@@ -8,9 +8,9 @@ import numpy.typing as npt
 from headrace.parse.frames import Frames
 
 DEEPEST = 200
-MOST_VALUES = 100_000  # of one event, declared or not: what it takes to read them is bounded so
+MOST_VALUES = 100_000  # of one event, declared or not: bounds the time and memory to read it
 _QUOTE = ord('"')
-_PIECE_BYTES = 1 << 20  # looked at together
+_PIECE_BYTES = 1 << 20  # inspected at once
 _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _STEP = np.array([_STEPS.get(byte, 0) for byte in range(256)], dtype=np.int8)
 _ADDS = np.array([byte in b",[{" for byte in range(256)])
@@ -18,7 +18,7 @@ _OTHERS = bytes(byte for byte in range(256) if byte not in b',"[]{}')
 
 
 def beyond_limits(frames: Frames) -> bool:
-    """Whether one of the frames is too deep or too full."""
+    """Whether one of the frames exceeds a limit."""
     lengths = frames.ends - frames.starts
     if not (lengths > DEEPEST).any():
         return False
@@ -29,13 +29,13 @@ def beyond_limits(frames: Frames) -> bool:
 
 
 def is_small(event: bytes) -> bool:
-    """Whether an event is plainly within the limits, whatever its texts hold."""
+    """Whether an event is certainly within the limits, by a quick count that includes its strings."""
     opens = event.count(b"{") + event.count(b"[")
     return opens <= DEEPEST and (len(event) <= MOST_VALUES or opens + event.count(b",") <= MOST_VALUES)
 
 
 def over_limit(event: bytes) -> str | None:
-    """Which limit an event exceeds, up to where it stops being JSON; None if it is within them."""
+    """The limit that an event exceeds, up to where it is JSON; None if it is within the limits."""
     deepest, values = _measure(event)
     if deepest > DEEPEST:
         return f"nested more than {DEEPEST} deep"
@@ -43,7 +43,7 @@ def over_limit(event: bytes) -> str | None:
 
 
 def _measure(event: bytes) -> tuple[int, int]:
-    """How deep an event is, and how many commas and opening brackets it has outside of texts; 0 if they are few."""
+    """How deep an event is, and how many commas and opening brackets it has outside of strings; 0 if they are few."""
     if b"\\" in event:
         event = event.replace(b"\\\\", b"").replace(b'\\"', b"")
     marks = event.translate(None, _OTHERS)

@@ -1,4 +1,4 @@
-"""Reads JSON objects into typed columns: with a verdict per event, or leniently, with a NULL for what does not fit."""
+"""Reads JSON objects into typed columns: with a verdict per event, or leniently, with NULL for what does not fit."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from headrace.parse.frames import Frames, as_lines, frame_lines
 from headrace.parse.verdict import Refused, SecondParser
 
 BLOCK = 32_768  # frames that are read at once
-PIECES = 8  # that a block with a bad event in it is cut into, and each such piece again
-PIECE = 64  # frames that are no longer cut
-FEW, FEW_BYTES = 8, 1 << 16  # frames that are read one by one sooner than columnar
-PROBE = 16  # frames that tell whether a piece with a bad event in it is bad throughout
-TRIES = 3  # pieces of one block with a bad event in them: then bad ones are frequent, and cutting is in vain
+PIECES = 8  # that a block with a bad event is divided into, and each such piece again
+PIECE = 64  # frames that are not divided further
+FEW, FEW_BYTES = 8, 1 << 16  # frames that are faster to read one by one
+PROBE = 16  # frames that are tested for whether most of a piece is bad
+TRIES = 3  # pieces of one block with a bad event: after that, bad ones are frequent, and dividing does not help
 
-Read = tuple[pa.Table, pa.Array | None]  # columns, and reasons: NULL where the event is good; None: all are
+Read = tuple[pa.Table, pa.Array | None]  # columns, and reasons: NULL where the event is good; None if all are
 
 
 class ObjectReader:
@@ -31,55 +31,55 @@ class ObjectReader:
         self._columnar = Columnar(fields)
         self._second = SecondParser(fields)
         self.schema = self._columnar.schema
-        self._were_bad = False  # most of the last events that were looked at closer
+        self._were_bad = False  # most of the events that were tested last
 
     def read(self, frames: Frames) -> Read:
         """The columns and the verdicts, in the frames' order; a refused event has NULL in all of them."""
-        read = [self._read_block(frames.slice(at, at + BLOCK)) for at in range(0, len(frames), BLOCK)]
-        return _joined(read) if read else (self.schema.empty_table(), None)
+        parts = [self._read_block(frames.slice(at, at + BLOCK)) for at in range(0, len(frames), BLOCK)]
+        return _concatenate(parts) if parts else (self.schema.empty_table(), None)
 
     def _read_block(self, frames: Frames) -> Read:
         if _are_few(frames) or (self._were_bad and self._are_bad(frames)):
-            return self._judged(frames)
+            return self._judge_each(frames)
         table = self._columnar.read(frames)
         return self._read_closer(frames) if table is None else (table, None)
 
     def _read_closer(self, frames: Frames) -> Read:
-        """Piece by piece: the smaller ones without a bad event are still read columnar."""
+        """Piece by piece: pieces without a bad event are still read columnar."""
         if len(frames) <= PIECE or self._are_bad(frames):
-            return self._judged(frames)
-        read: list[Read] = []
-        step, failed = -(-len(frames) // PIECES), 0
+            return self._judge_each(frames)
+        parts: list[Read] = []
+        step, failures = -(-len(frames) // PIECES), 0
         for at in range(0, len(frames), step):
             piece = frames.slice(at, at + step)
-            table = self._columnar.read(piece) if failed < TRIES else None
+            table = self._columnar.read(piece) if failures < TRIES else None
             if table is not None:
-                read.append((table, None))
-            elif failed < TRIES:
-                failed += 1
-                read.append(self._read_closer(piece))
+                parts.append((table, None))
+            elif failures < TRIES:
+                failures += 1
+                parts.append(self._read_closer(piece))
             else:
-                read.append(self._judged(piece))
-        return _joined(read)
+                parts.append(self._judge_each(piece))
+        return _concatenate(parts)
 
     def _are_bad(self, frames: Frames) -> bool:
-        """Whether most events seem to be bad, by a few of them."""
+        """Whether most events are bad, estimated from a few of them."""
         probe = range(0, len(frames), -(-len(frames) // PROBE))
         bad = sum(self._second.judge(frames[index]) is not None for index in probe)
         self._were_bad = 2 * bad > len(probe)
         return self._were_bad
 
-    def _judged(self, frames: Frames) -> Read:
+    def _judge_each(self, frames: Frames) -> Read:
         """Parse one event at a time; valid events are still read columnar where possible."""
         judge = self._second.judge
         reasons = [judge(frame) for frame in frames]
         good = np.array([reason is None for reason in reasons], dtype=bool)
         if not good.any():
             return self.schema.empty_table().take(pa.nulls(len(frames), pa.int64())), pa.array(reasons, pa.string())
-        accepted = frame_lines(as_lines(frames.take(good)))
-        table = None if _are_few(accepted) else self._columnar.read(accepted)
+        good_frames = frame_lines(as_lines(frames.take(good)))
+        table = None if _are_few(good_frames) else self._columnar.read(good_frames)
         if table is None:
-            table, doubts = self._one_by_one(accepted)
+            table, doubts = self._one_by_one(good_frames)
             for at, doubt in zip(np.flatnonzero(good), doubts, strict=True):
                 reasons[at] = doubt
         if not any(reasons):
@@ -88,22 +88,22 @@ class ObjectReader:
         return table.take(rows), pa.array(reasons, pa.string())
 
     def _one_by_one(self, frames: Frames) -> tuple[pa.Table, list[str | None]]:
-        """Rows of events that were judged to be good. Should reading disagree with that, its word counts."""
+        """Rows of events that were judged good, and the reasons of those that cannot be read after all."""
         rows: list[Sequence[Any]] = []
         doubts: list[str | None] = []
         for frame in frames:
             try:
                 rows.append(self._second.read(frame))
                 doubts.append(None)
-            except Refused as refused:
+            except Refused as error:
                 rows.append([None] * len(self.schema))
-                doubts.append(str(refused))
+                doubts.append(str(error))
         columns = [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(self.schema)]
         return pa.table(columns, schema=self.schema), doubts
 
 
 class LenientReader:
-    """Reads fields of events that came before the fields: what does not fit one is NULL in that one alone."""
+    """Reads fields of events that are older than the fields: a value that does not fit is NULL in its field only."""
 
     def __init__(self, fields: Sequence[Field]) -> None:
         self._all = ObjectReader(fields)
@@ -115,13 +115,13 @@ class LenientReader:
         if reasons is None or not self._each:
             return table
         bad = np.asarray(reasons.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
-        again = frames.take(bad)
-        closer = pa.table([reader.read(again)[0].column(0) for reader in self._each], schema=table.schema)
-        return put_back(table, bad, closer)
+        bad_frames = frames.take(bad)
+        rows = pa.table([reader.read(bad_frames)[0].column(0) for reader in self._each], schema=table.schema)
+        return put_back(table, bad, rows)
 
 
 def put_back(table: pa.Table, where: npt.NDArray[np.bool_], rows: pa.Table) -> pa.Table:
-    """The table with these rows in the place of those where it is true."""
+    """The table with the rows where `where` is true replaced by these."""
     at = np.arange(len(table))
     at[where] = len(table) + np.arange(len(rows))
     return pa.concat_tables([table, rows]).take(pa.array(at))
@@ -131,11 +131,11 @@ def _are_few(frames: Frames) -> bool:
     return len(frames) <= FEW and int((frames.ends - frames.starts).sum()) <= FEW_BYTES
 
 
-def _joined(read: Sequence[Read]) -> Read:
-    if len(read) == 1:
-        return read[0]
-    tables = pa.concat_tables([table for table, _ in read])
-    if all(reasons is None for _, reasons in read):
+def _concatenate(parts: Sequence[Read]) -> Read:
+    if len(parts) == 1:
+        return parts[0]
+    tables = pa.concat_tables([table for table, _ in parts])
+    if all(reasons is None for _, reasons in parts):
         return tables, None
-    said = [pa.nulls(len(table), pa.string()) if reasons is None else reasons for table, reasons in read]
-    return tables, pa.concat_arrays(said)
+    arrays = [pa.nulls(len(table), pa.string()) if reasons is None else reasons for table, reasons in parts]
+    return tables, pa.concat_arrays(arrays)

@@ -16,21 +16,21 @@ from headrace.parse.frames import Frames
 from headrace.parse.objects import LenientReader, ObjectReader, Read
 from headrace.parse.schema import field_schema
 
-LONGEST_SQL = 100  # of an expression that a reason shows
-FUTURE_US = 24 * 3600 * 1_000_000  # an event time this far behind arrival is a broken clock's
+LONGEST_SQL = 100  # characters of an expression in a reason
+FUTURE_US = 24 * 3600 * 1_000_000  # an event time this much later than the arrival comes from a wrong clock
 _BEYOND_ASCII = 0x80
 
 
 @dataclass(frozen=True)
 class Parsed:
-    """The columns of all frames; `reasons` is NULL where the event is good. None: all are."""
+    """The columns of all frames; `reasons` is NULL where the event is good, and None if all are."""
 
     columns: pa.Table
     reasons: pa.Array | None
 
 
 class Parser:
-    """Reads the events of one stream. In its `lenient` fields, what does not fit is NULL and no reason to refuse."""
+    """Reads the events of one stream. In its `lenient` fields, values that do not fit are NULL and not refused."""
 
     def __init__(self, stream: Stream, lenient: Collection[str] = ()) -> None:
         self._stream = stream
@@ -84,7 +84,7 @@ class Parser:
 
 
 def _absent(what: str, field: Field) -> str:
-    """Why there is no value: the event has none, or the expression gives none for what the event has."""
+    """Why there is no value: the event has none, or the expression is NULL for the event."""
     if field.computed is None:
         return f"{what} is missing or null"
     sql = field.computed.sql
@@ -92,26 +92,26 @@ def _absent(what: str, field: Field) -> str:
 
 
 def _add(reasons: pa.Array | None, broken: pa.Array | pa.ChunkedArray, reason: str) -> pa.Array:
-    """The reasons, with this one for the events that are broken and have none yet."""
+    """The reasons, with this one for the broken events that have none yet."""
     broken = pc.fill_null(broken.combine_chunks() if isinstance(broken, pa.ChunkedArray) else broken, False)
     new = pc.if_else(broken, pa.scalar(reason), pa.scalar(None, pa.string()))
     return new if reasons is None else pc.coalesce(reasons, new)
 
 
 def read_text(frames: Frames) -> tuple[pa.Array, pa.Array | None]:
-    """The lines, NULL where one is not UTF-8, and the reasons for that. None: all are good."""
+    """The lines, NULL where one is not UTF-8, and the reasons for that; None if all are good."""
     values = frames.values().view(pa.string())
     try:
         values.validate(full=True)
     except pa.ArrowInvalid:
-        return _judged(frames)
+        return _judge_each(frames)
     return values, None
 
 
-def _judged(frames: Frames) -> tuple[pa.Array, pa.Array]:
+def _judge_each(frames: Frames) -> tuple[pa.Array, pa.Array]:
     reasons: list[str | None] = [None] * len(frames)
-    beyond = np.maximum.reduceat(frames.data, frames.starts) >= _BEYOND_ASCII
-    for index in np.flatnonzero(beyond).tolist():
+    not_ascii = np.maximum.reduceat(frames.data, frames.starts) >= _BEYOND_ASCII
+    for index in np.flatnonzero(not_ascii).tolist():
         try:
             frames[index].decode()
         except UnicodeDecodeError as error:

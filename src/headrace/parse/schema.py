@@ -11,7 +11,7 @@ UTC_US = pa.timestamp("us", tz="UTC")
 
 
 def arrow_type(of: Type) -> pa.DataType:
-    """How a value of this type lies in Arrow and in Parquet."""
+    """The type of its values in Arrow and Parquet."""
     match of.name:
         case "STRING":
             return pa.string()
@@ -40,5 +40,5 @@ def arrow_type(of: Type) -> pa.DataType:
 
 
 def field_schema(stream: Stream) -> pa.Schema:
-    """The stream's own columns. All nullable: a dead letter has none of them."""
+    """The stream's own columns. All are nullable: a dead letter has no values."""
     return pa.schema([pa.field(field.name, arrow_type(field.type)) for field in stream.fields])

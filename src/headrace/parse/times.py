@@ -12,7 +12,7 @@ TIMESTAMP_FORM = re.compile(
 
 
 def read_date(text: str) -> date | None:
-    """The date that a text says; None if it says none."""
+    """The date that a text contains; None if it is not a date."""
     if not DATE_FORM.fullmatch(text):
         return None
     try:
@@ -22,18 +22,18 @@ def read_date(text: str) -> date | None:
 
 
 def read_timestamp(text: str) -> datetime | None:
-    """The time in UTC that a text says; None if it says none of the years 1 to 9999."""
+    """The time of a text, in UTC; None if it is not a time of the years 1 to 9999."""
     if not TIMESTAMP_FORM.fullmatch(text):
         return None
     try:
-        read = datetime.fromisoformat(text)
-        return read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
+        time = datetime.fromisoformat(text)
+        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
 
 
 def is_plain_timestamp(text: str) -> bool:
-    """Whether a text says a time that no zone can move out of the years 1 to 9999."""
+    """Whether a text is a time that is in the years 1 to 9999 in every time zone."""
     if not TIMESTAMP_FORM.fullmatch(text):
         return False
     try:

@@ -1,7 +1,7 @@
 """The second parser: one event at a time, with the field and the reason for what it refuses.
 
 It accepts all that the fast one does, with the same values, so an event's verdict never depends on
-its neighbours. It runs only on pieces that the fast parser said nothing of.
+its neighbours. It runs only on pieces for which the fast parser returned no result.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from headrace.types import Type
 
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _CONSTANT = re.compile(r"-?Inf(?!inity)|-NaN")
-# A text that does not end is one, too: else each quote in it would be tried as the begin of another.
+# Also a string without an end: otherwise each quote in it would be tried as the start of another one.
 _CONSTANT_OR_TEXT = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|' + _CONSTANT.pattern, re.DOTALL)
-_SPELLED = {"Inf": "Infinity", "-Inf": "-Infinity", "-NaN": "NaN"}
+_CONSTANTS = {"Inf": "Infinity", "-Inf": "-Infinity", "-NaN": "NaN"}
 _BYTE_ORDER_MARK = "\ufeff"
-_SHOWN = 40
+_MOST_CHARACTERS = 40
 _EXACT = Context(prec=80)  # Python's own has 28 digits, a DECIMAL up to 38
 
 
@@ -35,35 +35,35 @@ class Refused(ValueError):
 
 
 class _Object(dict[str, Any]):
-    """A JSON object that remembers names that came twice."""
+    """A JSON object, and the names that it has twice."""
 
     twice: frozenset[str] = frozenset()
 
 
 def _object(pairs: list[tuple[str, Any]]) -> _Object:
-    made = _Object(pairs)
-    if len(made) != len(pairs):
-        seen: set[str] = set()
+    event = _Object(pairs)
+    if len(event) != len(pairs):
+        names: set[str] = set()
         twice: set[str] = set()
         for name, _ in pairs:
-            (twice if name in seen else seen).add(name)
-        made.twice = frozenset(twice)
-    return made
+            (twice if name in names else names).add(name)
+        event.twice = frozenset(twice)
+    return event
 
 
 _Scan = Callable[[str, int], tuple[Any, int]]
 
 
 def _scanner(**hooks: Any) -> _Scan:
-    # Frames are trimmed already: the scanner alone is a good deal quicker than a decoder.
+    # Frames are trimmed already: the scanner alone is much faster than a decoder.
     decoder: Any = json.JSONDecoder(**hooks)
     scan: _Scan = decoder.scan_once
     return scan
 
 
 _scan = _scanner(object_pairs_hook=_object, parse_float=Number, parse_int=Number, parse_constant=Number)
-_scan_plain = _scanner(parse_float=Number, parse_constant=Number)  # of events without names that come twice
-_scan_only = _scanner(parse_float=len, parse_int=len, parse_constant=len)  # whether it is JSON; len costs least
+_scan_plain = _scanner(parse_float=Number, parse_constant=Number)  # for events without duplicate names
+_scan_only = _scanner(parse_float=len, parse_int=len, parse_constant=len)  # whether it is JSON; len is cheapest
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -84,19 +84,19 @@ class SecondParser:
                 self.read(frame)
             else:
                 self._look_closer(frame, event)
-        except Refused as refused:
-            return str(refused).encode("utf-8", "replace").decode()
+        except Refused as error:
+            return str(error).encode("utf-8", "replace").decode()
         return None
 
     def _look_closer(self, frame: bytes, event: dict[str, Any]) -> None:
-        spelled = False
+        has_numbers = False
         for name, of, is_good, reader in self._looks:
             value = event.get(name)
             if value is None or is_good(value):
                 continue
-            if not spelled and (type(value) is float or of.is_nested):
+            if not has_numbers and (type(value) is float or of.is_nested):
                 try:
-                    event, spelled = _scan_plain(frame.decode(), 0)[0], True
+                    event, has_numbers = _scan_plain(frame.decode(), 0)[0], True
                 except ValueError:  # Python limits the digits of an int
                     self.read(frame)
                     return
@@ -106,7 +106,7 @@ class SecondParser:
             reader(name, of, value)
 
     def read(self, frame: bytes, *, in_doubt: bool = False) -> list[Any]:
-        """The values of all fields; raises Refused, all the quicker for what is no JSON if that is in doubt."""
+        """The values of all fields; raises Refused. `in_doubt` makes this faster for what is not JSON."""
         event = _decode(frame, in_doubt=in_doubt)
         for name, _, _ in self._fields if event.twice else ():
             _check_once(event, name, name)
@@ -144,15 +144,15 @@ def _loads(text: str, scan: _Scan) -> Any:
         if end == len(text):
             return event
         message, at = "extra characters after it", end
-    except StopIteration as stopped:
-        message, at = "expecting value", stopped.value
+    except StopIteration as stop:
+        message, at = "expecting value", stop.value
     except json.JSONDecodeError as error:
         message, at = error.msg, error.pos
     if not _CONSTANT.match(text, at):
-        said = message[0].lower() + message[1:].removesuffix(" at")
-        raise Refused(f"not JSON: {said} at character {at + 1}")
-    # The fast parser skips Inf and -NaN as it does Infinity and NaN, in fields that nobody declared.
-    return _loads(_CONSTANT_OR_TEXT.sub(lambda found: _SPELLED.get(found[0], found[0]), text), scan)
+        problem = message[0].lower() + message[1:].removesuffix(" at")
+        raise Refused(f"not JSON: {problem} at character {at + 1}")
+    # The fast parser skips Inf and -NaN like Infinity and NaN, in undeclared fields.
+    return _loads(_CONSTANT_OR_TEXT.sub(lambda match: _CONSTANTS.get(match[0], match[0]), text), scan)
 
 
 def _check_once(event: dict[str, Any], name: str, path: str) -> None:
@@ -177,7 +177,7 @@ def _kind(value: Any) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+    return text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + "…"
 
 
 def _wrong(name: str, of: Type, value: Any, hint: str = "") -> Refused:
@@ -203,7 +203,7 @@ def _boolean(name: str, of: Type, value: Any) -> bool:
 def _integer(name: str, of: Type, value: Any) -> int:
     if type(value) is int:
         number = value
-    elif not isinstance(value, Number) or not value.lstrip("-").isdigit() or len(value) > _SHOWN:
+    elif not isinstance(value, Number) or not value.lstrip("-").isdigit() or len(value) > _MOST_CHARACTERS:
         raise _wrong(name, of, value, " (a whole number)")
     else:
         number = int(value)
@@ -229,28 +229,28 @@ def _decimal(name: str, of: Type, value: Any) -> Decimal:
         raise _wrong(name, of, value)
     try:
         number = Decimal(value)
-        fitted = number.quantize(Decimal(1).scaleb(-of.scale), context=_EXACT) if abs(number.adjusted()) < 100 else None
+        scaled = number.quantize(Decimal(1).scaleb(-of.scale), context=_EXACT) if abs(number.adjusted()) < 100 else None
     except InvalidOperation:
-        fitted = None
-    if fitted is None or fitted != number or len(fitted.as_tuple().digits) > of.precision:
+        scaled = None
+    if scaled is None or scaled != number or len(scaled.as_tuple().digits) > of.precision:
         raise _wrong(name, of, value)
-    return fitted
+    return scaled
 
 
 def _date(name: str, of: Type, value: Any) -> date:
-    read = read_date(value) if isinstance(value, str) and not isinstance(value, Number) else None
-    if read is None:
+    day = read_date(value) if isinstance(value, str) and not isinstance(value, Number) else None
+    if day is None:
         raise _wrong(name, of, value, ' (as "2024-05-17")')
-    return read
+    return day
 
 
 def _timestamp(name: str, of: Type, value: Any) -> datetime:
     if isinstance(value, Number) or type(value) is int:
         raise _wrong(name, of, value, " in ISO 8601; an epoch number needs a computed field")
-    read = read_timestamp(value) if isinstance(value, str) else None
-    if read is None:
+    time = read_timestamp(value) if isinstance(value, str) else None
+    if time is None:
         raise _wrong(name, of, value, ' in ISO 8601 (as "2024-05-17T10:05:03Z")')
-    return read
+    return time
 
 
 def _array(name: str, of: Type, value: Any) -> list[Any]:
@@ -263,25 +263,25 @@ def _array(name: str, of: Type, value: Any) -> list[Any]:
 def _struct(name: str, of: Type, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _wrong(name, of, value)
-    read: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for part, inner in of.parts:
         path = f"{name}.{part}"
         _check_once(value, part, path)
         item = value.get(part)
-        read[part] = None if item is None else _READERS[inner.name](path, inner, item)
-    return read
+        values[part] = None if item is None else _READERS[inner.name](path, inner, item)
+    return values
 
 
 def _map(name: str, of: Type, value: Any) -> list[tuple[str, Any]]:
     if not isinstance(value, dict):
         raise _wrong(name, of, value)
     inner, reader = of.inner, _READERS[of.inner.name]
-    read: list[tuple[str, Any]] = []
+    pairs: list[tuple[str, Any]] = []
     for key, item in value.items():
         path = f"{name}['{_short(key)}']"
         _check_once(value, key, path)
-        read.append((_string(path, of, key), None if item is None else reader(path, inner, item)))
-    return read
+        pairs.append((_string(path, of, key), None if item is None else reader(path, inner, item)))
+    return pairs
 
 
 _READERS: dict[str, Callable[[str, Type, Any], Any]] = {

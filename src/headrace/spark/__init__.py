@@ -1,1 +1,1 @@
-"""The one place where Spark is started: sessions, the process behind them, the workers, jobs with progress."""
+"""The only package that starts Spark: sessions, their Java process, the workers, jobs with progress."""

@@ -1,4 +1,4 @@
-"""Spark's Python daemon with all imports done, so that forked workers start at once and share its memory."""
+"""Spark's Python daemon, which Spark runs by name. It imports modules first, so that forked workers start at once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib import import_module
 
 from pyspark import daemon
 
-# By name, since what workers run lies above this room. Arrow loads pandas with its first array.
+# By name, since this package may not import `lake`. Arrow loads pandas with its first array.
 PRELOADED = ("pandas", "headrace.lake.range")
 
 for _module in PRELOADED:

@@ -7,11 +7,11 @@ import re
 from headrace import errors
 from headrace.errors import HeadraceError, chain
 
-_OURS = re.compile(r"headrace\.errors\.(\w+): (.+)")
-_CALL = "An error occurred while calling "  # Py4J's first line, which says nothing
+_HEADRACE_ERROR = re.compile(r"headrace\.errors\.(\w+): (.+)")
+_CALL = "An error occurred while calling "  # Py4J's first line, which has no information
 _CAUSE = re.compile(r"(?:^Caused by: |^: |executor \w+\): )([\w.$]+(?:Error|Exception)\b[^\n]*)", re.MULTILINE)
 _UNREADABLE = re.compile(r"while reading file (?:file://)?(\S+?\.parquet)")
-# On a busy machine a Python worker may start later than Spark waits for it; the next one is in time.
+# On a busy machine a Python worker may start after Spark's timeout; the next one usually does not.
 _TRANSIENT = re.compile(r"Python worker failed to connect back|waiting for the Python worker to connect back")
 
 
@@ -25,10 +25,10 @@ def from_spark(error: BaseException) -> HeadraceError | None:
     for each in chain(error):
         if isinstance(each, HeadraceError):
             return each
-        found = _OURS.search(str(each))
-        made = getattr(errors, found.group(1), None) if found else None
-        if found and isinstance(made, type) and issubclass(made, HeadraceError):
-            return made(found.group(2).strip())
+        match = _HEADRACE_ERROR.search(str(each))
+        error_class = getattr(errors, match.group(1), None) if match else None
+        if match and isinstance(error_class, type) and issubclass(error_class, HeadraceError):
+            return error_class(match.group(2).strip())
     return None
 
 
@@ -36,7 +36,7 @@ def one_line(error: BaseException) -> str:
     """Any failure as one sentence."""
     if isinstance(error, HeadraceError):
         return str(error)
-    unreadable = _UNREADABLE.search(str(error))  # Spark names it deep within a stack trace
+    unreadable = _UNREADABLE.search(str(error))  # Spark names the file inside a stack trace
     if unreadable:
         return f"file '{unreadable.group(1)}' cannot be read; restore it from a backup"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

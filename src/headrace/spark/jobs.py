@@ -1,4 +1,4 @@
-"""The Spark jobs of one request: in the pool below the speed layer, counted for progress, cancelled together."""
+"""The Spark jobs of one request: in the pool of batch jobs, counted for progress, cancelled together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far it is, in events where their number is known, else in tasks."""
+    """How much is done, in events if their number is known, else in tasks."""
 
     done: int
     known: int  # 0: nothing is known yet
@@ -36,20 +36,20 @@ class Job:
         self._lock = threading.Lock()
         self._group = ""
         self._events = self._events_done = self._running_events = 0
-        self._told: Progress | None = None
+        self._reported: Progress | None = None
         self.cancelled = False
 
     def expect(self, events: int) -> None:
-        """So many events are to be read."""
+        """Set the number of events that will be read."""
         self._events, self._events_done = events, 0
 
     def tell(self, progress: Progress) -> None:
-        """What a server says of the job that it runs for us."""
-        self._told = progress
+        """Set the progress that a server reports for the job that it runs."""
+        self._reported = progress
 
     @contextmanager
     def running(self, spark: SparkSession, what: str, events: int = 0) -> Iterator[None]:
-        """Jobs that this thread starts within the block are this one's, and read so many events."""
+        """Spark jobs that this thread starts within the block belong to this job, and read this many events."""
         context = spark.sparkContext
         with self._lock:
             if self.cancelled:
@@ -69,24 +69,24 @@ class Job:
                 self._events_done += events
             if is_alive(spark):
                 for name in ("spark.scheduler.pool", "spark.jobGroup.id", "spark.job.description"):
-                    # The thread serves others next. Spark's annotation leaves out that None unsets a property.
+                    # The thread is used again. Spark's annotation does not say that None unsets a property.
                     context.setLocalProperty(name, None)  # type: ignore[arg-type]
 
     def cancel(self) -> None:
-        """Nobody waits any more."""
+        """Cancel the job: no caller waits for it."""
         with self._lock:
             self.cancelled = True
             if self._spark is not None and is_alive(self._spark):
                 self._spark.sparkContext.cancelJobGroup(self._group)
 
     def progress(self) -> Progress:
-        """How far it is."""
-        if self._told is not None:
-            return self._told
-        done, known = self._tasks()
+        """The progress so far."""
+        if self._reported is not None:
+            return self._reported
+        done, total = self._tasks()
         if not self._events:
-            return Progress(done, known, "tasks")
-        running = self._running_events * done // known if known else 0
+            return Progress(done, total, "tasks")
+        running = self._running_events * done // total if total else 0
         return Progress(min(self._events, self._events_done + running), self._events, "events")
 
     def _tasks(self) -> tuple[int, int]:

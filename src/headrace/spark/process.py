@@ -1,4 +1,4 @@
-"""The Spark of a server: one session at a time, started again whenever its Java process ends."""
+"""The Spark session of a server: one at a time, restarted whenever its Java process ends."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 POLL_S = 0.2
-BACKOFF_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0)  # before a start, by how many came shortly before it
-CALM_S = 10.0  # a session that was used for longer than this is not held against the next start
+BACKOFF_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0)  # before a start, by the number of recent starts
+CALM_S = 10.0  # a session that ran for longer than this does not count as a recent start
 
 log = structlog.get_logger("headrace.spark")
 
@@ -39,8 +39,8 @@ class SparkProcess:
         self._stopped = stopped
         self._session: SparkSession | None = None
         self.starting: threading.Thread | None = None  # runs `on_start`, for the session that was started last
-        self.starts = 0  # that went well
-        self.failed_starts = 0  # since the last that went well
+        self.starts = 0  # that succeeded
+        self.failed_starts = 0  # since the last one that succeeded
         self.trouble: str | None = None  # why there is no session now, after there was one
 
     @property
@@ -56,7 +56,7 @@ class SparkProcess:
         return session
 
     def run(self) -> None:
-        """Start Spark, and again each time that Java ends. Raises only if the very first start fails."""
+        """Start Spark, and restart it each time that Java ends. Raises only if the first start fails."""
         recent = 0
         attempts = 0
         while not self._stopped.wait(BACKOFF_S[min(recent, len(BACKOFF_S) - 1)]):
@@ -68,20 +68,20 @@ class SparkProcess:
                     raise
                 self._note_failed_start(error)
             else:
-                began = time.monotonic()
+                start_s = time.monotonic()
                 self._serve(session)
-                used_s = time.monotonic() - began
+                used_s = time.monotonic() - start_s
             attempts += 1
             recent = 1 if used_s > CALM_S else recent + 1
 
     def stop(self) -> None:
-        """Stop the session that runs, if there is one."""
+        """Stop the running session, if there is one."""
         session, self._session = self._session, None
         if session is not None and is_alive(session):
             session.stop()
 
     def cancel_all_jobs(self) -> None:
-        """End what the session works on."""
+        """Cancel the jobs of the session."""
         session = self._session
         if session is not None and is_alive(session):
             session.sparkContext.cancelAllJobs()
@@ -93,7 +93,7 @@ class SparkProcess:
         log.error("spark cannot be restarted", error=reason)
 
     def _serve(self, session: SparkSession) -> None:
-        """Let a session be used until its Java ends or the server stops."""
+        """Offer a session until its Java process ends or the server stops."""
         if self._stopped.is_set():
             session.stop()
             return

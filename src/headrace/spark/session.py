@@ -17,18 +17,18 @@ from headrace.errors import MachineError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Session = Callable[[], "SparkSession"]  # the session of now; a server's raises NotReadyError while Java starts
+Session = Callable[[], "SparkSession"]  # the current session; NotReadyError while a server starts Java
 
 OLDEST_JAVA = 17
 JAVA_NICENESS = 5
-LARGEST_OUTPUT = 1_000_000  # bytes of Java's own messages that are kept from one start to the next
-# Java's thorough compiler for loops over events, as ever, but later for all that is merely called often: planning many
-# small jobs would otherwise keep it busy for minutes.
+LARGEST_OUTPUT = 1_000_000  # bytes of Java's messages that are kept at the next start
+# Java's optimizing compiler as usual for loops over events, but later for methods that are only called often: planning
+# many small jobs would otherwise keep it busy for minutes.
 QUICK_JAVA = "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000"
 _JAVA_FIX = "install a JDK 17 or newer (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
 
-# New commits before history: a core that comes free goes to the speed layer while it has a task that waits. Builds
-# take the rest. Names are those that append, maintain and the batch layer set for their jobs.
+# New commits before history: a free core goes to the speed layer while that has a waiting task. Builds take the rest.
+# The names are those that append, maintain and the batch layer set for their jobs.
 SPEED_POOLS = ("append", "maintain")
 SPEED_WEIGHT = 8
 BATCH_POOL = "batch"
@@ -61,11 +61,11 @@ def java_command() -> str:
             expected="Java 17 or newer",
             fix=_JAVA_FIX,
         )
-    said = subprocess.run([command, "-version"], capture_output=True, text=True, check=False).stderr
-    version = re.search(r'version "(\d+)', said)
+    output = subprocess.run([command, "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(\d+)', output)
     if not version or int(version.group(1)) < OLDEST_JAVA:
-        found = version.group(0) if version else said.strip().splitlines()[:1]
-        raise MachineError("Java is too old", found=f"{found}", expected="Java 17 or newer", fix=_JAVA_FIX)
+        line = version.group(0) if version else output.strip().splitlines()[:1]
+        raise MachineError("Java is too old", found=f"{line}", expected="Java 17 or newer", fix=_JAVA_FIX)
     return command
 
 
@@ -78,10 +78,10 @@ def build_session(
     log: Path | None = None,
     app: str = "headrace",
 ) -> SparkSession:
-    """A session with the settings that the rest relies on. `scratch` takes Spark's temporary files."""
+    """A session with the settings that Headrace relies on. `scratch` is for Spark's temporary files."""
     java_command()
     scratch.mkdir(parents=True, exist_ok=True)
-    # Workers must run the interpreter, and so the packages, that the driver runs.
+    # Workers must run the same interpreter, and so the same packages, as the driver.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     properties = scratch / "log4j2.properties"
     properties.write_text(_LOG4J.format(log=log or scratch / "spark.log"))
@@ -89,7 +89,7 @@ def build_session(
     pools.write_text(_pools(os.cpu_count() or 2))
     from pyspark.sql import SparkSession
 
-    # After an OutOfMemoryError a JVM may go on without some of its threads: better ended and started again.
+    # After an OutOfMemoryError a JVM may continue without some of its threads: it is better to restart it.
     options = f"{java_options} -XX:+UseSerialGC -XX:+ExitOnOutOfMemoryError -Xss4m -Djava.io.tmpdir={scratch}"
     options += f" -Dlog4j2.configurationFile=file:{properties}"
     settings = {"spark.app.name": app, "spark.master": master, **_settings(scratch, driver_memory, options, pools)}
@@ -107,12 +107,12 @@ def build_session(
 
 
 def _output_file(log: Path) -> Path:
-    """Where Java's own messages go, which Log4j does not see, and those of the Python workers."""
+    """The file for messages of Java that do not go through Log4j, and for those of the Python workers."""
     return log.with_name(f"{log.stem}-java.log")
 
 
 def _start_java(settings: Mapping[str, str], output: Path) -> None:
-    """Start the JVM as PySpark would, its messages in a file: it warns of a module at every start."""
+    """Start the JVM as PySpark does, but with its messages in a file: it prints a warning at every start."""
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
@@ -122,13 +122,13 @@ def _start_java(settings: Mapping[str, str], output: Path) -> None:
     output.parent.mkdir(parents=True, exist_ok=True)
     large = output.exists() and output.stat().st_size > LARGEST_OUTPUT
     with output.open("wb" if large else "ab") as messages:
-        began = messages.tell()
+        start = messages.tell()
         try:
             conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
             gateway = launch_gateway(conf, {"stdout": messages, "stderr": messages})  # type: ignore[no-untyped-call]
         except PySparkRuntimeError as error:
-            said = output.read_bytes()[began:].decode(errors="replace").split("\n")
-            errors = [line for line in said if line.strip() and not line.startswith("WARNING")]
+            lines = output.read_bytes()[start:].decode(errors="replace").split("\n")
+            errors = [line for line in lines if line.strip() and not line.startswith("WARNING")]
             raise MachineError(
                 "Java did not start", found="; ".join(errors[:2]) or None, fix=f"{output} has what it printed"
             ) from error
@@ -144,7 +144,7 @@ def _silence_pyspark() -> None:
 
 
 def java_process(session: SparkSession) -> subprocess.Popen[bytes] | None:
-    """The Java process that this process started for a session; None if it is another one's."""
+    """The Java process that this process started for a session; None if another process started it."""
     return getattr(session.sparkContext._gateway, "proc", None)
 
 
@@ -155,7 +155,7 @@ def is_alive(session: SparkSession) -> bool:
         return False
     try:
         return not session.sparkContext._jsc.sc().isStopped()
-    except Exception:  # Py4J's and the system's have no common base; a context that was discarded has no _jsc
+    except Exception:  # errors of Py4J and of the system have no common base; a discarded context has no _jsc
         return False
 
 
@@ -171,7 +171,7 @@ def discard(session: SparkSession) -> None:
     context._jsc = None  # there is nothing left to stop
     context.stop()
     if gateway is not None:
-        with suppress(Exception):  # its sockets are closed already, or close now
+        with suppress(Exception):  # its sockets may be closed already
             gateway.shutdown()
     SparkContext._gateway = SparkContext._jvm = None
     SparkSession._instantiatedSession = None
@@ -183,10 +183,10 @@ def discard(session: SparkSession) -> None:
 
 
 def _yield_to_answers(session: SparkSession) -> None:
-    """Let Java, and the workers that it starts, wait for this process: answers are to be quick while jobs run."""
+    """Give Java and its workers a lower priority than this process: answers stay fast while jobs run."""
     java = java_process(session)
     if java is not None:
-        for thread in Path(f"/proc/{java.pid}/task").glob("*"):  # Linux gives each thread a priority of its own
+        for thread in Path(f"/proc/{java.pid}/task").glob("*"):  # on Linux each thread has its own priority
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, int(thread.name), JAVA_NICENESS)
 
@@ -194,15 +194,15 @@ def _yield_to_answers(session: SparkSession) -> None:
 def _settings(scratch: Path, driver_memory: str, java_options: str, pools: Path) -> dict[str, str]:
     cores = str(os.cpu_count() or 2)
     return {
-        # Right answers
+        # Correct results
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.legacy.sizeOfNull": "false",  # size(NULL) is NULL, not -1
-        "spark.sql.ansi.enabled": "false",  # one x/0 must not stall a view for ever
+        "spark.sql.ansi.enabled": "false",  # one x/0 must not stall a view forever
         "spark.sql.legacy.timeParserPolicy": "CORRECTED",
-        "spark.hadoop.parquet.page.verify-checksum.enabled": "true",  # of the lake's files: they carry them
-        # A stack overflow fails its job, and so stalls one view; by default Spark would end the whole JVM for it
+        "spark.hadoop.parquet.page.verify-checksum.enabled": "true",  # the files of the lake have them
+        # A stack overflow fails its job, and so stalls one view; by default it would end the whole JVM
         "spark.executor.killOnFatalError.depth": "0",
-        # Small jobs, often: no listener, page or second plan that they do not need
+        # Many small jobs: no listener, web UI or second plan that they do not need
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.adaptive.enabled": "false",
@@ -217,7 +217,7 @@ def _settings(scratch: Path, driver_memory: str, java_options: str, pools: Path)
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),  # of texts that workers match: they may be long
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),  # of strings that workers match: they may be long
         "spark.python.worker.reuse": "true",
         "spark.python.daemon.module": "headrace.spark.daemon",
         "spark.sql.codegen.cache.maxEntries": "1000",
@@ -247,7 +247,7 @@ def _pools(cores: int) -> str:
 
 
 def warm_up(spark: SparkSession) -> None:
-    """Start the Python workers, so that the first events do not wait for it. Their daemon loads what they use."""
+    """Start the Python workers, so that the first events do not wait for them. Their daemon imports what they use."""
     tasks = spark.sparkContext.defaultParallelism
 
     def pass_on(batches: Iterator[Any]) -> Iterator[Any]:

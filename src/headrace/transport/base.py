@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from headrace.transport.position import Position, Range
 
-if TYPE_CHECKING:  # loaded where events are read; commands that only look at positions do without
+if TYPE_CHECKING:  # commands that only look at positions do not load them
     import numpy as np
     import numpy.typing as npt
 
@@ -22,7 +22,7 @@ LONGEST_KEY = 255  # characters of an idempotency key
 
 @dataclass(frozen=True)
 class Receipt:
-    """What was accepted. Whoever has read everything before `end` has read this request."""
+    """What was accepted. A reader that has read everything before `end` has read this request."""
 
     end: Position
     accepted: int
@@ -34,8 +34,8 @@ class Receipt:
 class Events:
     """Some events of one range: `positions[i]` and `arrived_us[i]` are those of `frames[i]`.
 
-    A position is `event_base(partition)` plus the offset of the event: every event of a transport has another one, and
-    it is the same whenever the event is read. Offsets of one partition ascend in the order of its events; they may
+    A position is `event_base(partition)` plus the offset of the event: it is unique within the transport,
+    and the same whenever the event is read. Offsets of one partition ascend in the order of its events; they may
     have gaps.
     """
 
@@ -58,7 +58,7 @@ class Reader(Protocol):
         """
 
     def bytes_between(self, start: Position, end: Position) -> int:
-        """About how many bytes lie from one position to another: exact or estimated, and quick to say."""
+        """About how many bytes lie from one position to another: exact or estimated, and quick to compute."""
 
     def ranges(
         self, start: Position, end: Position, *, target_bytes: int, most_bytes: int | None = None
@@ -66,8 +66,8 @@ class Reader(Protocol):
         """Ranges of whole records that begin at `start`: what a micro-batch takes, one task for each.
 
         In each partition they follow one another without a gap. Without `most_bytes` they end at `end`; with it they
-        end where about so many bytes are reached, but hold at least one record if there is one, and calls that
-        go on from there reach the end of every partition. A range is of about `target_bytes`, or one record if that is
+        end where about so many bytes are reached, but hold at least one record if there is one, and further
+        calls from there reach the end of every partition. A range is of about `target_bytes`, or one record if that is
         larger. Raises CorruptionError if something in between is missing.
         """
 
@@ -83,15 +83,15 @@ class Transport(Protocol):
 
     It is opened with the position that the lake ends at, and continues at the later of that and its own end: no
     position is ever used twice, even if the transport lost what it held. It is also given a check that raises when
-    another process has taken over. It calls that between the moment when a request is durable and its
-    acknowledgement: what was acknowledged is seen by the process that takes over.
+    another process has taken over. It calls that after a request is durable and before it is acknowledged, so that
+    the process that takes over reads all that was acknowledged.
 
     Several threads call it.
     """
 
     name: str  # `NAME:PARTITION` identifies the offset of a partition in the lake's log, so it is never changed
 
-    # Called by the door of the stream (`ingest/door.py`), for each request
+    # Called by `ingest/door.py`, for each request
 
     @property
     def end(self) -> Position:
@@ -116,22 +116,22 @@ class Transport(Protocol):
     ) -> Future[Receipt]:
         """Queue a request of `accepted` events, each on a line; the future is done when it is durable.
 
-        It is kept whole or not at all. With a key, `recall` knows it from then on, even if it has no events; with a
+        It is stored whole or not at all. With a key, `recall` finds it from then on, even if it has no events; with a
         piece of a file, `sent` does. All pieces of one file go to one partition. Raises UnavailableError once closed.
         """
 
     def recall(self, key: str) -> Receipt | None:
-        """The receipt of an earlier request with this idempotency key, if it came within a day."""
+        """The receipt of an earlier request with this idempotency key, if it arrived within a day."""
 
-    # Called by the server (`server/pipeline.py`)
+    # Called by `server/pipeline.py`
 
     @property
     def reader(self) -> Reader:
-        """What the append reads this transport by."""
+        """How the append reads this transport."""
 
     @property
     def start(self) -> Position:
-        """The first position that is still held: what lies before it is in the lake only."""
+        """The first position that is still stored: what lies before it is in the lake only."""
 
     @property
     def trouble(self) -> HeadraceError | None:
@@ -140,20 +140,20 @@ class Transport(Protocol):
     def age_ms(self, position: Position) -> int | None:
         """How long ago the oldest event that the position does not cover arrived: the freshness of a view there.
 
-        0 if it covers all of them; None if that cannot be told.
+        0 if it covers all of them; None if that is not known.
         """
 
     def mend(self) -> None:
-        """See whether a transport in trouble can write again; called every second or so."""
+        """Check whether a transport in trouble can write again; called about every second."""
 
     def close(self) -> None:
-        """Make durable what is queued, then stop."""
+        """Make the queued requests durable, then stop."""
 
-    # Called by the upkeep of the lake (`lake/upkeep.py`), now and then
+    # Called by `lake/upkeep.py`, periodically
 
     def reclaim(self, lake_end: Position) -> int:
-        """Delete what is no longer needed; how many bytes that were.
+        """Delete what is no longer needed; returns how many bytes.
 
-        Needed is what `lake_end` does not cover, and a request whose key came within a day. The position that
-        is passed is on disk: what lies before it is never asked for again, but by `recall`.
+        Needed are events that `lake_end` does not cover, and requests whose key arrived within a day. The lake has
+        `lake_end` on disk: what lies before it is never read again, except by `recall`.
         """

@@ -31,18 +31,18 @@ class Position:
     def __post_init__(self) -> None:
         if any(offset < 0 for offset in self.offsets):
             raise ValueError(f"an offset is negative: {self.offsets}")
-        kept = len(self.offsets)
-        while kept and not self.offsets[kept - 1]:  # so that equal positions are equal values
-            kept -= 1
-        object.__setattr__(self, "offsets", self.offsets[:kept])
+        count = len(self.offsets)
+        while count and not self.offsets[count - 1]:  # so that equal positions are equal values
+            count -= 1
+        object.__setattr__(self, "offsets", self.offsets[:count])
 
     @classmethod
     def at(cls, offset: int, partition: int = 0) -> Self:
-        """A place in one partition, with nothing of the others."""
+        """A place in one partition, at offset 0 of the others."""
         return cls((*[0] * partition, offset))
 
     def offset(self, partition: int = 0) -> int:
-        """The offset at which a partition continues."""
+        """The offset in one partition."""
         return self.offsets[partition] if partition < len(self.offsets) else 0
 
     def covers(self, other: Position) -> bool:
@@ -56,12 +56,12 @@ class Position:
     # As data: one partition, the usual case, is a plain number.
 
     def to_json(self) -> JsonPosition:
-        """As files and tables keep it."""
+        """As it is stored in files and tables."""
         return list(self.offsets) if len(self.offsets) > 1 else self.offset()
 
     @classmethod
     def from_json(cls, value: Any) -> Self:
-        """The position that `to_json` wrote; ValueError or TypeError if it is none."""
+        """The position that `to_json` wrote; ValueError or TypeError if it is not one."""
         return cls(tuple(int(offset) for offset in (value if isinstance(value, list) else [value])))
 
     def to_text(self) -> str:
@@ -72,15 +72,15 @@ class Position:
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """The position that `to_text` wrote; ValueError if it is none."""
+        """The position that `to_text` wrote; ValueError if it is not one."""
         if _OFFSET.fullmatch(text):
             return cls((int(text, 16),))
         offsets: dict[int, int] = {}
         for part in text.split("_"):
-            found = _PART.fullmatch(part)
-            if found is None or (partition := int(found[1], 16)) >= MAX_PARTITIONS:
+            match = _PART.fullmatch(part)
+            if match is None or (partition := int(match[1], 16)) >= MAX_PARTITIONS:
                 raise ValueError(f"not a position: '{text}'")
-            offsets[partition] = int(found[2], 16)
+            offsets[partition] = int(match[2], 16)
         return cls(tuple(offsets.get(partition, 0) for partition in range(max(offsets) + 1)))
 
 

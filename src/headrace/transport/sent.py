@@ -1,9 +1,9 @@
 """Which files were sent to a stream, and up to where: one small entry for each, which outlives the journal's records.
 
-A piece of a file is taken only if the file stands where the piece begins: compare-and-set. What a mark says of a
-file's content is the sender's business; here marks are only compared. Each accepted piece is written in the journal's
-record of its events, so that both are kept or neither is; before a journal file is deleted, all entries are written
-to a file of their own.
+A piece of a file is accepted only if the stored mark of the file is the one where the piece begins: compare-and-set.
+Only senders interpret marks; here they are compared. Each accepted piece is written in the journal's record of its
+events, so that both are stored or neither is; before a journal file is deleted, all entries are written to a file of
+their own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headrace.disk import replace_file, sync
 from headrace.errors import CorruptionError, StaleMarkError
 from headrace.transport.position import Position
 
-MOST_SAME = 10  # names that are told of one content
+MOST_SAME = 10  # names that are returned for one content
 _PATTERN = "sent-*.json"
 
 
@@ -29,11 +29,11 @@ class FilePiece:
     """Which part of which file a request holds."""
 
     name: str
-    mark: str  # where the file stands with this piece
-    after: str = ""  # where it must stand before it; empty: the first piece of a content that is not known yet
-    seen: int = 0  # without `after`: the version of the name that the sender has seen
-    first: str = ""  # stands for the file's first event
-    start: bool = False  # its events are counted anew from here
+    mark: str  # of the file after this piece
+    after: str = ""  # the mark that it must have before; empty: the first piece of a new content
+    seen: int = 0  # without `after`: the version of the name that the sender has read
+    first: str = ""  # identifies the file's first event
+    start: bool = False  # the count of its events restarts with this piece
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Self:
@@ -46,7 +46,7 @@ class FilePiece:
 
 @dataclass(frozen=True)
 class Sent:
-    """One content that was sent under a name: up to which mark, how many events, the position behind the last."""
+    """One content that was sent under a name: up to which mark, how many events, the end position of the last."""
 
     mark: str
     first: str
@@ -82,7 +82,7 @@ class SentFiles:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """What was written to a folder, by whichever process."""
+        """What any process wrote to a folder."""
         files = cls()
         for path in sorted(folder.glob(_PATTERN)):
             try:
@@ -99,7 +99,7 @@ class SentFiles:
         return files
 
     def write(self, folder: Path, fence: int) -> None:
-        """Have all entries on disk. The fence keeps a process that lost its lease off the file of the next."""
+        """Write all entries to disk. The fence in the name separates it from the file of a process that took over."""
         with self._lock:
             if not self._changed:
                 return
@@ -120,7 +120,7 @@ class SentFiles:
                 other.unlink(missing_ok=True)
 
     def version(self, name: str) -> int:
-        """Changes with each piece that is kept under the name; 0 if there is none."""
+        """Changes with each piece that is stored under the name; 0 if there is none."""
         with self._lock:
             entry = self._names.get(name)
             return entry.version if entry else 0
@@ -132,13 +132,13 @@ class SentFiles:
             return sorted(entry.contents.values(), key=lambda sent: _version(sent.end)) if entry else []
 
     def beginning_with(self, first: str, but: str) -> list[tuple[str, Sent]]:
-        """What was sent under other names and begins with the same event, some of it."""
+        """Some of what was sent under other names and begins with the same event."""
         with self._lock:
             names = sorted(self._by_first.get(first, set()) - {but})[:MOST_SAME]
             return [(name, sent) for name in names for sent in self._names[name].contents.values()]
 
     def check(self, piece: FilePiece) -> None:
-        """Refuse a piece that does not begin where its file stands."""
+        """Raise StaleMarkError for a piece that does not begin at the stored mark of its file."""
         with self._lock:
             entry = self._names.get(piece.name) or _Name()
             fits = piece.after in entry.contents if piece.after else piece.seen == entry.version
@@ -146,7 +146,7 @@ class SentFiles:
             raise stale(piece.name)
 
     def note(self, piece: FilePiece, events: int, end: Position, arrived_us: int) -> None:
-        """A piece whose record ends at a position is kept. What is known already changes nothing."""
+        """Store a piece whose record ends at this position. A piece that is stored already changes nothing."""
         with self._lock:
             entry = self._names.get(piece.name) or _Name()
             if _version(end) <= entry.version:
@@ -165,12 +165,12 @@ class SentFiles:
 
 
 def _version(end: Position) -> int:
-    """Ascends with each piece of a name: they are all in one partition, and `end` names no other."""
+    """Ascends with each piece of a name: they are all in one partition, the only one in `end`."""
     return sum(end.offsets)
 
 
 def stale(name: str) -> StaleMarkError:
-    """The error for a piece that does not begin where its file stands."""
+    """The error for a piece that does not begin at the stored mark of its file."""
     return StaleMarkError(
         f"file '{name}': this part does not begin at the stored mark",
         fix="nothing of this request was stored; read the stored mark and continue from there",

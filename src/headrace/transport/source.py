@@ -1,6 +1,6 @@
 """A transport as a source of Spark Structured Streaming: one row per range of records.
 
-Spark plans with it in a process of its own: it asks for the durable end and for ranges, and reads no events.
+Spark runs it in a separate planning process, which calls for the durable end and for ranges, and reads no events.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Offset = dict[str, Any]
 
 
 def source_options(reader: Reader, start: Position, *, most_bytes: int, tasks: int) -> dict[str, str]:
-    """What `spark.readStream` needs to know; options are texts."""
+    """The options of `spark.readStream`, which are strings."""
     return {
         "reader": base64.b64encode(pickle.dumps(reader)).decode(),
         "start": start.to_text(),

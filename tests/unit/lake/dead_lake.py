@@ -29,7 +29,7 @@ def stream_of(sql: str) -> Stream:
 
 
 class DeadLake:
-    """Lines in, commits made when the test says so."""
+    """Accepts lines; the test decides when they are committed."""
 
     def __init__(
         self, folder: Path, stream: Stream, *, fence: int = 0, lake: Path | None = None, journal: Path | None = None
@@ -54,13 +54,13 @@ class DeadLake:
         return self.ingest.take(b"\n".join(lines), layout=Layout(self.format), key=None, keep_bad=keep_bad).result()
 
     def redefine(self, stream: Stream) -> None:
-        """Go on by a changed definition, as a pipeline does."""
+        """Continue with a changed definition, as a pipeline does."""
         self.table.redefine(stream, self.ingest.redefine(strictest(self.stream, stream)))
         self.ingest.redefine(stream)
         self.stream = stream
 
     def commit(self) -> None:
-        """All that waits in the journal becomes one commit."""
+        """Make one commit of all that the journal holds."""
         at, end = self.table.state, self.journal.end
         work = Work(
             self.stream,
@@ -72,9 +72,9 @@ class DeadLake:
             self.table.since,
         )
         batch = pa.RecordBatch.from_pylist([{"partition": 0, "start": at.position.offset(), "end": end.offset()}])
-        (told,) = [row for batch in range_writer(work)(iter([batch])) for row in batch.to_pylist()]
-        files = [NewFile(**file) for file in orjson.loads(told["files"])]
-        newest = max((us for us in (told["newest_us"], at.newest_us) if us is not None), default=None)
+        (result,) = [row for batch in range_writer(work)(iter([batch])) for row in batch.to_pylist()]
+        files = [NewFile(**file) for file in orjson.loads(result["files"])]
+        newest = max((us for us in (result["newest_us"], at.newest_us) if us is not None), default=None)
         self.table.commit(at, end, newest, files)
 
     def rows(self, *, dead: bool) -> list[dict[str, Any]]:
@@ -82,10 +82,10 @@ class DeadLake:
         files = self.table.files(0, self.table.state.next_commit, dead=dead)
         if not files:
             return []
-        found = pa.concat_tables(
+        rows = pa.concat_tables(
             [ds.dataset(str(self.table.folder / file.path)).to_table() for file in files], promote_options="permissive"
         )
-        return sorted(found.to_pylist(), key=lambda row: row["_position"])
+        return sorted(rows.to_pylist(), key=lambda row: row["_position"])
 
     def close(self) -> None:
         self.journal.close()

@@ -1,4 +1,4 @@
-"""The tables of docs/parsing.md and what each parser says of a line; run as a module, it prints the first table."""
+"""The tables of docs/parsing.md and each parser's result for a line; run as a module, it prints the first table."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def line(form: str) -> bytes:
 
 
 def fast(stream: Stream, frame: bytes) -> dict[str, Any] | None:
-    """The fast parser's values; None where it says nothing."""
+    """The fast parser's values; None where it has no result."""
     table = parsers(stream)[0].read(frame_lines(frame))
     return None if table is None else comparable(table.to_pylist()[0])
 
@@ -92,23 +92,23 @@ def comparable(value: Any) -> Any:
 
 
 def cell(stream: Stream, form: str) -> str:
-    """What the table says of a form."""
-    said = second(stream, line(form))
-    if isinstance(said, str):
+    """The cell of the table for a form."""
+    outcome = second(stream, line(form))
+    if isinstance(outcome, str):
         return REFUSED
     value = _in_arrow(stream, parsers(stream)[1].read(line(form)))["v"]
-    return "NULL" if value is None else f"`{shown(value)}`"
+    return "NULL" if value is None else f"`{as_text(value)}`"
 
 
-def shown(value: Any) -> str:
+def as_text(value: Any) -> str:
     """A value as the table writes it."""
     if isinstance(value, datetime):
         return value.isoformat(sep=" ").replace("+00:00", "")
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{name}: {shown(item)}" for name, item in value.items()) + "}"
+        return "{" + ", ".join(f"{name}: {as_text(item)}" for name, item in value.items()) + "}"
     if isinstance(value, list):
         keyed = bool(value) and isinstance(value[0], tuple)
-        items = [f"{item[0]} → {shown(item[1])}" if keyed else shown(item) for item in value]
+        items = [f"{item[0]} → {as_text(item[1])}" if keyed else as_text(item) for item in value]
         return f"[{', '.join(items)}]"
     if isinstance(value, bool):
         return str(value).lower()
@@ -133,8 +133,8 @@ def table_of(title: str) -> list[list[str]]:
 
 def unescaped(text: str) -> bytes:
     """The bytes that a table writes as `…`."""
-    written: bytes = ast.literal_eval("b'''" + text.strip("`") + "'''")
-    return written
+    content: bytes = ast.literal_eval("b'''" + text.strip("`") + "'''")
+    return content
 
 
 if __name__ == "__main__":

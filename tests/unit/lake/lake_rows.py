@@ -26,12 +26,12 @@ def small_lake(folder: Path, commits: int, *, rows: int = 5, dead: int = 0, stre
 
 def read(table: LakeTable, files: list[LakeFile], commits: tuple[int, int]) -> list[tuple[int, int]]:
     """(commit, position) of the rows of these commits, in the order of the files."""
-    found = [pq.read_table(table.folder / file.path, partitioning=None) for file in files]
-    if not found:
+    tables = [pq.read_table(table.folder / file.path, partitioning=None) for file in files]
+    if not tables:
         return []
-    rows = pa.concat_tables(found)
-    wanted = pc.and_(pc.greater_equal(rows["_commit"], commits[0]), pc.less(rows["_commit"], commits[1]))
-    rows = rows.filter(wanted)
+    rows = pa.concat_tables(tables)
+    in_range = pc.and_(pc.greater_equal(rows["_commit"], commits[0]), pc.less(rows["_commit"], commits[1]))
+    rows = rows.filter(in_range)
     return list(zip(rows["_commit"].to_pylist(), rows["_position"].to_pylist(), strict=True))
 
 

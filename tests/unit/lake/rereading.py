@@ -1,4 +1,4 @@
-"""Dead letters read again without Spark, by definitions of the same stream that are looser and looser."""
+"""Dead letters read again without Spark, with looser and looser definitions of the same stream."""
 
 from __future__ import annotations
 
@@ -20,4 +20,4 @@ LOOSER = stream_of("CREATE STREAM s (id INT, x DOUBLE, at TIMESTAMP, WATERMARK F
 def in_this_process(work: Reread, paths: Sequence[str]) -> list[Any]:
     """What Spark's workers do, without Spark."""
     batch = pa.RecordBatch.from_pydict({"path": list(paths)})
-    return [SimpleNamespace(**row) for told in dead_file_reader(work)(iter([batch])) for row in told.to_pylist()]
+    return [SimpleNamespace(**row) for result in dead_file_reader(work)(iter([batch])) for row in result.to_pylist()]

@@ -1,4 +1,4 @@
-"""Tables of a lake whose files are made up: what counts is the log."""
+"""Tables of a lake with empty files: these tests are about the log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def new_file(name: str, commit: int, *, dead: bool = False, rows: int = 5, last:
 
 
 class Table(LakeTable):
-    """Makes the files that it is told of: empty, but there. Its transport has one partition."""
+    """Creates the files of each commit, empty. Its transport has one partition."""
 
     def commit(  # type: ignore[override]
         self,

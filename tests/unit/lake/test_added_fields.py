@@ -1,4 +1,4 @@
-"""A field that is added to a stream: events that came before are kept, and read as if it had been there all along."""
+"""A field that is added to a stream: earlier events are kept, and read as if the field had always existed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def filled(table: LakeTable, stream: Stream) -> list[dict[str, Any]]:
     return [{**row, "_position": None} for row in sorted(rows, key=lambda row: row["_position"])]
 
 
-def seen(lake: DeadLake, *names: str) -> list[tuple[Any, ...]]:
+def fields_of(lake: DeadLake, *names: str) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in names) for row in filled(lake.table, lake.stream)]
 
 
@@ -80,42 +80,42 @@ def test_what_does_not_fit_is_null_in_that_field_alone() -> None:
 def test_events_that_wait_in_the_journal_are_not_refused_for_it(lake: DeadLake) -> None:
     assert lake.post(*EVENTS, keep_bad=False).accepted == 3
     lake.redefine(NEW)
-    assert [refused["index"] for refused in lake.post(*EVENTS, keep_bad=False).refused] == [1]
+    assert [refusal["index"] for refusal in lake.post(*EVENTS, keep_bad=False).refused] == [1]
     lake.commit()
-    assert seen(lake, "id", "country", "twice") == [
+    assert fields_of(lake, "id", "country", "twice") == [
         (1, "de", 2),
         (2, None, 4),
         (3, None, 6),
         (1, "de", 2),
         (3, None, 6),
     ]
-    lake.post(*EVENTS)  # to be kept, however bad
+    lake.post(*EVENTS)  # bad events become dead letters
     lake.redefine(NEWER)
     lake.commit()
     (dead,) = lake.rows(dead=True)
     assert dead["_reason"] == "field 'country' takes STRING, found the number 5"
-    assert seen(lake, "country", "n")[5:] == [("de", 1), (None, None)]
+    assert fields_of(lake, "country", "n")[5:] == [("de", 1), (None, None)]
     assert [name for name, _ in lake.table.since] == ["country", "twice", "n"]
 
 
-def test_older_files_are_read_from_the_events_as_they_came_also_when_compacted(lake: DeadLake) -> None:
+def test_older_files_are_filled_from_the_stored_events_also_when_compacted(lake: DeadLake) -> None:
     for stream in (OLD, NEW, NEWER):
         if stream is not OLD:
             lake.redefine(stream)
         for event in EVENTS if stream is OLD else EVENTS[:1]:
             lake.add(event)
     expected = [("de", 1, 2, 1), (None, 2, 4, 2), (None, 3, 6, None), *([("de", 1, 2, 1)] * 2)]
-    assert seen(lake, "country", "id", "twice", "n") == expected
+    assert fields_of(lake, "country", "id", "twice", "n") == expected
     while Compaction(lake.table, gather=2).run_once():
         pass
     shapes = [shape_of(str(lake.table.folder / file.path)) for file in lake.table.files(0, 9)]
-    assert [sum(shape.groups) for shape in shapes] == [3, 1, 1]  # a NULL is never written for what nobody looked at
+    assert [sum(shape.groups) for shape in shapes] == [3, 1, 1]  # NULL is never written for a field that was not parsed
     assert [{"country", "n"} & shape.names for shape in shapes] == [set(), {"country"}, {"country", "n"}]
-    assert seen(lake, "country", "id", "twice", "n") == expected
+    assert fields_of(lake, "country", "id", "twice", "n") == expected
 
 
 def test_a_start_finishes_a_change_that_a_kill_left(lake: DeadLake) -> None:
-    """The catalog has the new definition, the lake not yet: what the journal holds was judged by the old one."""
+    """The catalog has the new definition, the lake does not yet: the journal's events were judged by the old one."""
     lake.add(EVENTS[1])
     lake.post(EVENTS[1])
     again = LakeTable(lake.table.folder, NEW, fence=1)
@@ -124,7 +124,7 @@ def test_a_start_finishes_a_change_that_a_kill_left(lake: DeadLake) -> None:
     lake.table, lake.stream = again, NEW
     lake.commit()
     assert not lake.rows(dead=True)
-    assert seen(lake, "id", "country") == [(2, None), (2, None)]
+    assert fields_of(lake, "id", "country") == [(2, None), (2, None)]
     again.redefine(NEW, Position.at(lake.journal.end.offset() + 100))  # and the next start has nothing to do
     again.log.tidy(every=1)
     again.log.tidy(every=0)
@@ -132,12 +132,12 @@ def test_a_start_finishes_a_change_that_a_kill_left(lake: DeadLake) -> None:
     assert LakeTable(lake.table.folder, NEW, fence=None).since == again.since
 
 
-def test_dead_letters_that_came_before_are_not_held_back_by_it(lake: DeadLake, tmp_path: Path) -> None:
+def test_earlier_dead_letters_are_not_refused_for_it(lake: DeadLake, tmp_path: Path) -> None:
     lake.add(b'{"country":5,"n":1}', b'{"country":"de"}')
     lake.redefine(NEWER)
     lake.add(b'{"country":5,"id":1}')
     assert Replay(in_this_process, lake.table, tmp_path).step(NEWER).readable == 2
-    assert seen(lake, "id", "country", "n") == [(None, None, 1), (None, "de", None)]
+    assert fields_of(lake, "id", "country", "n") == [(None, None, 1), (None, "de", None)]
     assert len(lake.rows(dead=True)) == 1
 
 
@@ -147,18 +147,18 @@ def test_lines_of_text_have_computed_fields_only(tmp_path: Path) -> None:
     lake.add(b"one two", b"three")
     lake.redefine(stream_of(text.format(", word STRING AS split(value, ' ')[0]")))
     lake.add(b"four five")
-    assert seen(lake, "word") == [("one",), ("three",), ("four",)]
+    assert fields_of(lake, "word") == [("one",), ("three",), ("four",)]
     lake.close()
 
 
 def test_the_new_definition_applies_from_a_known_position(lake: DeadLake) -> None:
-    """Requests come all the while; none that the old definition let in lies behind that position."""
-    started, ends, refused = threading.Event(), list[int](), list[Any]()
+    """Requests arrive all the time; none that the old definition accepted lies after that position."""
+    started, ends, refusals = threading.Event(), list[int](), list[Any]()
 
     def send() -> None:
-        while not refused:
+        while not refusals:
             reply = lake.post(b'{"id":1,"country":5}' + b" " * 100_000, keep_bad=False)
-            refused.extend(reply.refused)
+            refusals.extend(reply.refused)
             ends.extend([int(reply.token.rpartition(".")[2], 16)] if reply.accepted else [])
             started.set()
 
@@ -174,9 +174,9 @@ def test_the_new_definition_applies_from_a_known_position(lake: DeadLake) -> Non
     assert position == lake.journal.end
 
 
-def test_events_as_they_came_are_lines_again() -> None:
-    kept = pa.array([b"{}", b'{\n"a":\r1}', b'{"b":2}', b'{"c":3}'], pa.binary())
-    assert list(frame_values(JSON, kept)) == [b"{}", b'{ "a": 1}', b'{"b":2}', b'{"c":3}']
-    assert list(frame_values(JSON, kept.slice(2))) == [b'{"b":2}', b'{"c":3}']
-    assert list(frame_values(TEXT, kept.slice(1, 2))) == [b'{\n"a":\r1}', b'{"b":2}']
-    assert not len(frame_values(JSON, kept.slice(4)))
+def test_stored_events_are_framed_again() -> None:
+    values = pa.array([b"{}", b'{\n"a":\r1}', b'{"b":2}', b'{"c":3}'], pa.binary())
+    assert list(frame_values(JSON, values)) == [b"{}", b'{ "a": 1}', b'{"b":2}', b'{"c":3}']
+    assert list(frame_values(JSON, values.slice(2))) == [b'{"b":2}', b'{"c":3}']
+    assert list(frame_values(TEXT, values.slice(1, 2))) == [b'{\n"a":\r1}', b'{"b":2}']
+    assert not len(frame_values(JSON, values.slice(4)))

@@ -45,8 +45,8 @@ PIECES = (
 
 @cache
 def stream(name: str) -> Stream:
-    (made,) = parse(f"CREATE STREAM s ({STREAMS[name]})").streams.values()
-    return made
+    (definition,) = parse(f"CREATE STREAM s ({STREAMS[name]})").streams.values()
+    return definition
 
 
 def generate(of: Stream, seed: int) -> Iterator[bytes]:
@@ -82,11 +82,11 @@ def test_the_parsers_agree(name: str) -> None:
     of, accepted, silent = stream(name), 0, 0
     lines = list(islice(generate(of, 4), FRAMES[name]))
     for line in lines:
-        said, sure = second(of, line), fast(of, line)
-        accepted += not isinstance(said, str)
-        silent += not isinstance(said, str) and sure is None
-        assert sure is None or sure == said, line
-    # The test would be idle if most frames were refused, or the fast parser were seldom sure.
+        verdict, fast_verdict = second(of, line), fast(of, line)
+        accepted += not isinstance(verdict, str)
+        silent += not isinstance(verdict, str) and fast_verdict is None
+        assert fast_verdict is None or fast_verdict == verdict, line
+    # The test would be pointless if most frames were refused, or the fast parser rarely had a result.
     assert 0.3 < accepted / len(lines) < 0.9
     assert silent < accepted * 0.1 or name == "deep maps"
 
@@ -96,11 +96,11 @@ def test_neighbours_do_not_matter(name: str) -> None:
     of = stream(name)
     parser = parsers(of)[2]
     lines = list(islice(generate(of, 5), 2_000))
-    for chosen in (lines, lines[::-1]):
-        parsed = parser.parse(frame_lines(b"\n".join(chosen)), ARRIVED_US)
+    for batch in (lines, lines[::-1]):
+        parsed = parser.parse(frame_lines(b"\n".join(batch)), ARRIVED_US)
         assert parsed.reasons is not None
         rows = parsed.columns.to_pylist()
-        for line, row, reason in zip(chosen, rows, parsed.reasons.to_pylist(), strict=True):
-            said = second(of, line)
-            assert reason == (said if isinstance(said, str) else None), line
-            assert reason is not None or comparable(row) == said, line
+        for line, row, reason in zip(batch, rows, parsed.reasons.to_pylist(), strict=True):
+            verdict = second(of, line)
+            assert reason == (verdict if isinstance(verdict, str) else None), line
+            assert reason is not None or comparable(row) == verdict, line

@@ -25,7 +25,7 @@ from .lake_rows import STREAM, expected, read, rows_of, small_lake
 
 
 def compact_all(table: LakeTable, **options: Any) -> int:
-    """How many times a group was made one."""
+    """How many groups were compacted."""
     compaction, count = Compaction(table, **options), 0
     while compaction.run_once():
         count += 1
@@ -35,16 +35,16 @@ def compact_all(table: LakeTable, **options: Any) -> int:
 def test_small_files_become_one_with_the_same_rows(tmp_path: Path) -> None:
     table = small_lake(tmp_path, 20, dead=2)
     assert compact_all(table) == 2  # live events and dead letters apart
-    for seen in (table, LakeTable(tmp_path, STREAM, fence=None)):
+    for each in (table, LakeTable(tmp_path, STREAM, fence=None)):
         for dead in (False, True):
-            (file,) = seen.files(0, 20, dead=dead)
+            (file,) = each.files(0, 20, dead=dead)
             assert (file.first_commit, file.last_commit) == (0, 19)
-            assert rows_of(seen, dead=dead) == expected((0, 20), dead=2, of_dead=dead)
-        assert rows_of(seen, (7, 9)) == expected((7, 9), dead=2)
+            assert rows_of(each, dead=dead) == expected((0, 20), dead=2, of_dead=dead)
+        assert rows_of(each, (7, 9)) == expected((7, 9), dead=2)
     assert compact_all(table) == 0
-    written = pq.ParquetFile(tmp_path / table.files(0, 20)[0].path).metadata.row_group(0)
-    told = {written.column(i).path_in_schema: written.column(i).is_stats_set for i in range(written.num_columns)}
-    assert [name for name, is_set in told.items() if is_set] == ["_commit", "_arrived", "_position", "at"]
+    group = pq.ParquetFile(tmp_path / table.files(0, 20)[0].path).metadata.row_group(0)
+    columns = [column for i in range(group.num_columns) if (column := group.column(i)).is_stats_set]
+    assert [column.path_in_schema for column in columns] == ["_commit", "_arrived", "_position", "at"]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -53,7 +53,7 @@ def test_any_order_of_appends_compactions_and_readers(tmp_path: Path, seed: int)
     table = small_lake(tmp_path, 1, dead=1)
     compaction = Compaction(table, gather=chance.choice([2, 3]), target_bytes=chance.choice([6_000, 1 << 30]))
     with ExitStack() as readers:
-        taken = []
+        reads = []
         for step in range(60):
             match chance.choice(["append", "append", "compact", "read", "open", "check"]):
                 case "append":
@@ -62,7 +62,7 @@ def test_any_order_of_appends_compactions_and_readers(tmp_path: Path, seed: int)
                     compaction.run_once()
                 case "read":
                     span = (chance.randint(0, step), table.state.next_commit)
-                    taken.append((span, readers.enter_context(table.reading(*span))))
+                    reads.append((span, readers.enter_context(table.reading(*span))))
                 case "open":
                     again = LakeTable(tmp_path, STREAM, fence=None)
                     assert again.files(0, 99) == table.files(0, 99)
@@ -71,22 +71,22 @@ def test_any_order_of_appends_compactions_and_readers(tmp_path: Path, seed: int)
                     span = (first, chance.randint(first, table.state.next_commit))
                     for dead in (False, True):
                         assert rows_of(table, span, dead=dead) == expected(span, dead=1, of_dead=dead)
-        for span, files in taken:
+        for span, files in reads:
             assert read(table, files, span) == expected(span, dead=1)
     assert table.rows() == 5 * table.state.next_commit
 
 
-def test_a_row_is_written_again_a_few_times_only(tmp_path: Path) -> None:
-    table, written = small_lake(tmp_path, 0), 0
+def test_a_row_is_rewritten_only_a_few_times(tmp_path: Path) -> None:
+    table, rows = small_lake(tmp_path, 0), 0
     compaction = Compaction(table, gather=4)
     for number in range(1, 129):
         add_commit(table, STREAM, 1)
         before = table.files(0, number)
         while compaction.run_once():
             after = table.files(0, number)
-            written += sum(file.rows for file in after if file not in before)
+            rows += sum(file.rows for file in after if file not in before)
             before = after
-    assert written <= 128 * 4  # log of 128 to base 4, rounded up
+    assert rows <= 128 * 4  # log of 128 to base 4, rounded up
     assert len(table.files(0, 128)) <= 3 * 4
     assert rows_of(table) == expected((0, 128), rows=1)
 
@@ -124,7 +124,7 @@ def test_a_file_that_cannot_be_read_changes_nothing(tmp_path: Path) -> None:
     assert len(list((tmp_path / "_dead=false").iterdir())) == 9
 
 
-def test_rows_that_got_lost_on_the_way_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_rows_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file that was written is read back: here the writer drops a row."""
     table = small_lake(tmp_path, 9)
     whole = compact.LakeFileWriter.write
@@ -135,13 +135,13 @@ def test_rows_that_got_lost_on_the_way_are_noticed(tmp_path: Path, monkeypatch: 
 
 
 def test_it_stops_half_way_and_leaves_nothing(tmp_path: Path) -> None:
-    table, asked = small_lake(tmp_path, 9), iter([False, False, True])
-    assert not Compaction(table, group_rows=10).run_once(stopping=lambda: next(asked, True))
+    table, answers = small_lake(tmp_path, 9), iter([False, False, True])
+    assert not Compaction(table, group_rows=10).run_once(stopping=lambda: next(answers, True))
     assert len(list((tmp_path / "_dead=false").iterdir())) == 9
     assert rows_of(table) == expected((0, 9))
 
 
-def test_who_was_taken_over_compacts_nothing(tmp_path: Path) -> None:
+def test_a_process_that_was_taken_over_compacts_nothing(tmp_path: Path) -> None:
     old = small_lake(tmp_path, 9)
     new = LakeTable(tmp_path, STREAM, fence=2)
     assert compact_all(new) == 1
@@ -150,7 +150,7 @@ def test_who_was_taken_over_compacts_nothing(tmp_path: Path) -> None:
     assert rows_of(LakeTable(tmp_path, STREAM, fence=None)) == expected((0, 9))
 
 
-def test_a_rewrite_that_lies_about_its_rows_is_refused(tmp_path: Path) -> None:
+def test_a_rewrite_with_wrong_row_counts_is_refused(tmp_path: Path) -> None:
     table = small_lake(tmp_path, 9)
     compaction = Compaction(table)
     files = table.files(0, 9)

@@ -43,7 +43,7 @@ def test_pages_from_the_newest(lake: DeadLake) -> None:
     ]  # fmt: skip
     newest = lake.dead.page(1)["dead_letters"][0]
     assert not newest["whole"]
-    assert newest["value"] == '{"id":"' + "ä" * ((SHOWN_BYTES - 7) // 2)  # half a character is left out
+    assert newest["value"] == '{"id":"' + "ä" * ((SHOWN_BYTES - 7) // 2)  # half a character is omitted
     assert newest["bytes"] == 7 + 2 * SHOWN_BYTES + 2
     assert newest["base64"] is None
 
@@ -59,9 +59,9 @@ def test_reasons_are_counted_without_their_values(lake: DeadLake) -> None:
 
 def test_one_is_shown_whole(lake: DeadLake) -> None:
     (hostile,) = [row for row in lake.dead.page()["dead_letters"] if row["base64"]]
-    shown = lake.dead.show(hostile["position"])
-    assert base64.b64decode(shown["base64"]) == HOSTILE
-    assert shown["arrived"].endswith("Z")
+    letter = lake.dead.show(hostile["position"])
+    assert base64.b64decode(letter["base64"]) == HOSTILE
+    assert letter["arrived"].endswith("Z")
     newest = lake.dead.page(1)["dead_letters"][0]["position"]
     assert lake.dead.show(newest)["value"] == '{"id":"' + "ä" * SHOWN_BYTES + '"}'
     with pytest.raises(NotFoundError, match="no dead letter at position 3"):

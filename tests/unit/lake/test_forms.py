@@ -23,7 +23,7 @@ from tests.unit.lake.forms import (
 )
 
 FIRST = table_of("Types and JSON")
-CELLS = [(type_, row[0], said) for row in FIRST for type_, said in zip(TYPES, row[1:], strict=True)]
+CELLS = [(type_, row[0], text) for row in FIRST for type_, text in zip(TYPES, row[1:], strict=True)]
 (LINES,) = parse("CREATE STREAM s (id BIGINT NOT NULL, word STRING)").streams.values()
 (TIMED,) = parse("CREATE STREAM s (at TIMESTAMP, WATERMARK FOR at)").streams.values()
 
@@ -32,17 +32,17 @@ def test_every_form_is_in_the_table() -> None:
     assert [row[0] for row in FIRST] == [f"`{form}`" if form else "missing" for form in FORMS]
 
 
-@pytest.mark.parametrize(("type_", "title", "said"), CELLS)
-def test_a_cell_is_what_both_parsers_say(type_: str, title: str, said: str) -> None:
+@pytest.mark.parametrize(("type_", "title", "text"), CELLS)
+def test_a_cell_is_what_both_parsers_say(type_: str, title: str, text: str) -> None:
     form = "" if title == "missing" else title.strip("`")
     stream, frame = stream_of(type_), line(form)
-    assert cell(stream, form) == said
-    assert fast(stream, frame) == (None if said == REFUSED else second(stream, frame))
+    assert cell(stream, form) == text
+    assert fast(stream, frame) == (None if text == REFUSED else second(stream, frame))
 
 
-@pytest.mark.parametrize(("written", "outcome"), table_of("Lines"))
-def test_a_line_becomes_what_the_table_says(written: str, outcome: str) -> None:
-    frame = unescaped(written)
+@pytest.mark.parametrize(("source", "outcome"), table_of("Lines"))
+def test_a_line_becomes_what_the_table_says(source: str, outcome: str) -> None:
+    frame = unescaped(source)
     for lines in ([frame], [frame] * 20, [b'{"id":7}', frame, b"{"] * 9):
         parsed = parsers(LINES)[2].parse(frame_lines(b"\n".join(lines)), ARRIVED_US)
         at = lines.index(frame)
@@ -50,9 +50,9 @@ def test_a_line_becomes_what_the_table_says(written: str, outcome: str) -> None:
         assert outcome == ("accepted" if reason is None else f"refused: {reason}")
 
 
-@pytest.mark.parametrize(("written", "outcome"), table_of("Event times"))
-def test_an_event_time_must_make_sense(written: str, outcome: str) -> None:
-    frame = b'{"at":%b}' % written.strip("`").encode()
+@pytest.mark.parametrize(("source", "outcome"), table_of("Event times"))
+def test_an_event_time_must_make_sense(source: str, outcome: str) -> None:
+    frame = b'{"at":%b}' % source.strip("`").encode()
     for lines in ([frame], [b'{"at":"2026-01-01"}'] * 20 + [frame]):
         reasons = parsers(TIMED)[2].parse(frame_lines(b"\n".join(lines)), ARRIVED_US).reasons
         reason = reasons[-1].as_py() if reasons is not None else None

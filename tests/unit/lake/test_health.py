@@ -80,18 +80,18 @@ def zero(path: Path) -> None:
 def test_a_lost_or_damaged_log_entry_is_named(lake: Path, damage: Callable[[Path], None], which: int) -> None:
     entry = entries(lake)[which]
     damage(entry)
-    # An entry without its lines is well-formed; the rows of all commits tell that some are gone.
-    named = "events and dead letters where 5,000 were written" if damage is drop_a_line and which else "_delta_log"
-    with pytest.raises(CorruptionError, match=named):
+    # An entry without its lines is well-formed; the row count of all commits shows that some are missing.
+    message = "events and dead letters where 5,000 were written" if damage is drop_a_line and which else "_delta_log"
+    with pytest.raises(CorruptionError, match=message):
         reopen(lake)
 
 
 def test_a_lost_newest_entry_is_a_lake_that_was_cut_back(lake: Path) -> None:
     entries(lake)[-1].unlink()
-    assert reopen(lake).state.next_commit == COMMITS - 1  # whether anything is missing, store and journal tell
+    assert reopen(lake).state.next_commit == COMMITS - 1  # store and journal show whether anything is missing
 
 
-def test_a_lake_without_its_log_is_not_made_anew(lake: Path) -> None:
+def test_a_lake_without_its_log_is_not_created_again(lake: Path) -> None:
     shutil.rmtree(lake / "_delta_log")
     for fence in (None, 2):
         with pytest.raises(CorruptionError, match=r"'.*_delta_log' is gone or empty; nothing was changed"):
@@ -123,30 +123,30 @@ def test_a_garbled_hint_at_the_checkpoint_does_not_matter(lake: Path) -> None:
 def test_a_lost_or_shortened_file_is_named(lake: Path, damage: Callable[[Path], None], what: str) -> None:
     files = reopen(lake).files(0, COMMITS)
     damage(lake / files[2].path)
-    (found,) = check_files(LocalStorage(lake), files)
-    assert found.file == str(lake / files[2].path)
-    assert what in found.what
-    assert "restore it from a backup" in str(found)
-    assert [each.file for each in check_contents(LocalStorage(lake), files)] == [found.file]
+    (finding,) = check_files(LocalStorage(lake), files)
+    assert finding.file == str(lake / files[2].path)
+    assert what in finding.what
+    assert "restore it from a backup" in str(finding)
+    assert [each.file for each in check_contents(LocalStorage(lake), files)] == [finding.file]
 
 
 def test_a_flipped_bit_never_gives_another_value(lake: Path) -> None:
     files = reopen(lake).files(0, COMMITS)
     path = lake / files[1].path
     whole, rows = path.read_bytes(), pq.read_table(path)
-    unseen = 0
+    harmless = 0
     for at in range(4, len(whole), 3):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
         assert check_files(LocalStorage(lake), files) == []
-        found = [each.file for each in check_contents(LocalStorage(lake), files)]
-        assert found in ([], [str(path)])
-        if not found:
-            unseen += 1
+        paths = [each.file for each in check_contents(LocalStorage(lake), files)]
+        assert paths in ([], [str(path)])
+        if not paths:
+            harmless += 1
             assert pq.read_table(path) == rows
-    assert unseen < len(whole) / 100  # bits that nothing depends on
+    assert harmless < len(whole) / 100  # bits that nothing depends on
 
 
-def test_a_full_disk_commits_nothing_and_goes_on(small_disk: Callable[[int], Path]) -> None:
+def test_a_full_disk_commits_nothing_and_the_next_commit_succeeds(small_disk: Callable[[int], Path]) -> None:
     disk = small_disk(1 << 20)
     table = LakeTable(disk / "s", STREAM, fence=1)
     for commit in range(3):

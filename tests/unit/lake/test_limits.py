@@ -15,7 +15,7 @@ from headrace.parse.parser import Parser
 from tests.unit.lake.forms import ARRIVED_US, fast, second
 
 SIZE = 10 << 20
-MOST_MB, MOST_CPU_S = 150, 2.0  # it takes half a second on a core that is busy otherwise
+MOST_MB, MOST_CPU_S = 150, 2.0  # it takes half a second on a busy core
 FULL = f"more than {MOST_VALUES:,} values in one event"
 TWICE = "field 'id' appears twice"
 (LINES,) = parse("CREATE STREAM s (id BIGINT NOT NULL, word STRING)").streams.values()
@@ -62,12 +62,12 @@ def test_values_have_one_limit_for_both_parsers(filler: str) -> None:
 
 
 @pytest.mark.parametrize("shape", HOSTILE)
-def test_no_event_is_dear_to_judge(shape: str) -> None:
+def test_no_event_is_expensive_to_judge(shape: str) -> None:
     make, reason = HOSTILE[shape]
     parser = Parser(STREAM)
     parser.parse(frame_lines(b'{"id":1,"counts":{"a":1}}\n' * 70 + b"{"), ARRIVED_US)
     frames = frame_lines(b'{"id":1,' + make() + b"}")
-    Path("/proc/self/clear_refs").write_text("5")  # the most memory so far is counted anew
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak memory
     before_mb, began_s = most_mb(), time.process_time()
     reasons = parser.parse(frames, ARRIVED_US).reasons
     took_s = time.process_time() - began_s

@@ -1,4 +1,4 @@
-"""The log: entries once, checkpoints, clean-up; who is overtaken finds out, even when all traces are cleaned up."""
+"""The log: entries once, checkpoints, clean-up; a process that was taken over notices it, even after a clean-up."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_log_stays_short_and_says_the_same(tmp_path: Path) -> None:
     assert again.state == table.state
     assert again.files(0, 10_000) == table.files(0, 10_000)
     assert again.rows() == 5 * (4 * EVERY + 1)
-    # Others read it as they read any Delta table.
+    # Other readers read it like any Delta table.
     assert len(DeltaTable(tmp_path).file_uris()) == len(table.files(0, 10_000))
     append(Table(tmp_path, STREAM, fence=2), 3)
 
@@ -84,7 +84,7 @@ def test_what_a_fenced_writer_left_is_not_read(tmp_path: Path) -> None:
     assert LAST_CHECKPOINT in names(tmp_path)
 
 
-def test_a_table_opened_again_by_the_same_process_takes_over_from_the_one_before(tmp_path: Path) -> None:
+def test_a_table_opened_again_by_the_same_process_takes_over_from_the_previous_one(tmp_path: Path) -> None:
     old = table_of(tmp_path, 1)
     new = Table(tmp_path, STREAM, fence=1)  # a stream that was dropped and created again
     with pytest.raises(FencedError):
@@ -93,7 +93,7 @@ def test_a_table_opened_again_by_the_same_process_takes_over_from_the_one_before
     assert Table(tmp_path, STREAM, fence=None).state == new.state
 
 
-def test_a_draft_that_a_killed_process_left_is_in_nobodys_way(tmp_path: Path) -> None:
+def test_a_draft_of_a_killed_process_does_no_harm(tmp_path: Path) -> None:
     table = table_of(tmp_path, 1)
     (tmp_path / ".entry-00000001").write_bytes(b"half an en")
     append(table, 1)

@@ -57,10 +57,10 @@ def verdict(lines: list[bytes]) -> list[tuple[Any, ...]]:
 def test_neighbours_do_not_matter(lines: list[bytes]) -> None:
     lines = [line for line in lines if line.strip() and b"\n" not in line]
     together = verdict(lines)
-    for line, said in zip(lines, together, strict=True):
-        assert repr(verdict([line])) == repr([said])  # alone
-        assert repr(verdict([line, GOOD])[0]) == repr(said)  # beside a good one
-        assert repr(verdict([line, b"{"])[0]) == repr(said)  # where the second parser reads it for sure
+    for line, row in zip(lines, together, strict=True):
+        assert repr(verdict([line])) == repr([row])  # alone
+        assert repr(verdict([line, GOOD])[0]) == repr(row)  # beside a good one
+        assert repr(verdict([line, b"{"])[0]) == repr(row)  # where the second parser reads it for sure
 
 
 @pytest.mark.parametrize(
@@ -121,12 +121,12 @@ def test_decimals_of_any_digits_are_judged_alike_alone_and_together(digits: str)
     frames_of = frame_lines(b"\n".join(f'{{"x":{number}}}'.encode() for number in numbers))
     parser = Parser(stream)
 
-    def said(start: int, stop: int) -> list[tuple[Any, bool]]:
+    def verdicts(start: int, stop: int) -> list[tuple[Any, bool]]:
         parsed = parser.parse(frames_of.slice(start, stop), ARRIVED_US)
         reasons = parsed.reasons.to_pylist() if parsed.reasons is not None else [None] * (stop - start)
         return [(v, r is None) for v, r in zip(parsed.columns["x"].to_pylist(), reasons, strict=True)]
 
-    together = said(0, len(numbers))
-    assert together == [said(i, i + 1)[0] for i in range(len(numbers))]
+    together = verdicts(0, len(numbers))
+    assert together == [verdicts(i, i + 1)[0] for i in range(len(numbers))]
     assert any(good for _, good in together)
     assert not all(good for _, good in together)

@@ -1,4 +1,4 @@
-"""Replay makes events of what is readable now, each once, whatever is killed, compacted or appended meanwhile."""
+"""Replay turns readable dead letters into events, each once, whatever is killed, compacted or appended meanwhile."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_what_is_readable_becomes_events_of_the_next_commit(lake: DeadLake, tmp_
         (b"broken", 0),
         (b'{"x":4.5,"at":"2026-03-01T12:04:00Z"}', 1),
     ]
-    # The second was refused for x before; what stands in its way now is the missing id.
+    # The second was refused for x before; now it is refused for the missing id.
     assert rest[1]["_reason"] == "field 'id' is missing or null"
     assert (lake.table.rows(), lake.table.rows(dead=True)) == (4, 2)
     assert lake.table.state.position == state.position
@@ -85,7 +85,7 @@ def test_again_it_finds_nothing_and_leaves_the_files_alone(lake: DeadLake, tmp_p
 
 
 def test_new_reasons_alone_are_written_without_a_commit(lake: DeadLake, tmp_path: Path) -> None:
-    """A stricter reading than before stands for a parser that words its reasons in another way."""
+    """A stricter definition stands for a parser with other texts of reasons."""
     (other,) = [stream_of("CREATE STREAM s (id STRING NOT NULL, x STRING, at TIMESTAMP NOT NULL, WATERMARK FOR at)")]
     state = lake.table.state
     assert Replay(in_this_process, lake.table, tmp_path).step(other) == ReplayStep(4, 0, 0, 3, None)
@@ -94,26 +94,26 @@ def test_new_reasons_alone_are_written_without_a_commit(lake: DeadLake, tmp_path
     assert lake.table.rows(dead=True) == 4
 
 
-def test_compaction_in_the_middle_is_met_by_another_try(lake: DeadLake, tmp_path: Path) -> None:
+def test_a_step_is_retried_after_compaction(lake: DeadLake, tmp_path: Path) -> None:
     compacted = []
 
     def disturbed(work: Reread, paths: Sequence[str]) -> list[Any]:
-        told = in_this_process(work, paths)
+        results = in_this_process(work, paths)
         if not compacted:
             compact(lake)
             compacted.append(paths)
-        return told
+        return results
 
     assert Replay(disturbed, lake.table, tmp_path).step(LOOSER).readable == 3
     assert [row["id"] for row in lake.rows(dead=False)] == [1, 2, 3, None, 5]
 
     def hopeless(work: Reread, paths: Sequence[str]) -> list[Any]:
-        told = in_this_process(work, paths)
+        results = in_this_process(work, paths)
         compact(lake)
-        return told
+        return results
 
     lake.add(b'{"id":7,"x":7.5,%s}' % (AT % 7))
-    with pytest.raises(ConflictError, match="does not hold file"):
+    with pytest.raises(ConflictError, match="no longer has file"):
         Replay(hopeless, lake.table, tmp_path).step(LOOSER)
     assert lake.table.rows(dead=True) == 2
 
@@ -122,9 +122,9 @@ def compact(lake: DeadLake) -> None:
     """All dead letters in one file, as upkeep does it."""
     files = lake.table.files(0, lake.table.state.next_commit, dead=True)
     writer = LakeFileWriter(lake.table.storage, files[0].first_commit, dead=True)
-    ours = ["_commit", "_committed_at", "_arrived", "_newest", "_position", "_reason", "_value"]
+    reserved = ["_commit", "_committed_at", "_arrived", "_newest", "_position", "_reason", "_value"]
     for file in files:
-        writer.write(pq.read_table(lake.table.folder / file.path, columns=ours, partitioning=None))
+        writer.write(pq.read_table(lake.table.folder / file.path, columns=reserved, partitioning=None))
     new = writer.close()
     assert new is not None
     lake.table.rewrite(files, [new])
@@ -152,7 +152,7 @@ def test_any_mix_any_groups_any_halves_give_each_event_once(tmp_path: Path, seed
         everything = lake.table.rows() + lake.table.rows(dead=True)
         replay = Replay(in_this_process, lake.table, tmp_path, most_rows=chance.choice([1, 10, 1000]))
         step = replay.step(stream, dry_run=chance.random() < 0.5)
-        if chance.random() < 0.5:  # it dies behind some step, and another process goes on
+        if chance.random() < 0.5:  # it dies after some step, and another process continues
             fence += 1
             lake.table = LakeTable(lake.table.folder, stream, fence=fence)
             replay = Replay(in_this_process, lake.table, tmp_path, most_rows=chance.choice([1, 10, 1000]))
@@ -212,13 +212,13 @@ def test_failures_say_what_to_do(lake: DeadLake, tmp_path: Path) -> None:
         running.step(LOOSE)
 
 
-def test_a_step_never_parts_a_commit() -> None:
-    """The next step begins behind the last commit of this one: what it left of that commit would be passed over."""
+def test_a_step_never_splits_a_commit() -> None:
+    """The next step begins after the last commit of this one: files of that commit that are left would be skipped."""
     files = [
         LakeFile(f"f{n}", 1, 10, True, *commits) for n, commits in enumerate([(0, 0), (0, 0), (0, 3), (2, 2), (4, 4)])
     ]
-    for most_rows, taken in ((1, 4), (15, 4), (45, 4), (50, 5)):
-        assert len(_group(files, most_rows)) == taken
+    for most_rows, count in ((1, 4), (15, 4), (45, 4), (50, 5)):
+        assert len(_group(files, most_rows)) == count
     assert list(_group(files[3:], 1)) == files[3:4]
     assert not _group([], 1)
 

@@ -1,4 +1,4 @@
-"""What bad lines cost, as ratios within one run and in CPU time: a machine that is busy otherwise does not matter."""
+"""What bad lines cost, as ratios within one run and in CPU time: a busy machine does not matter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lake commit is compare-and-set: who is late, or fenced, writes nothing."""
+"""A lake commit is compare-and-set: a stale or fenced process writes nothing."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def test_a_commit_adds_and_removes_at_once(tmp_path: Path) -> None:
     table.commit(table.state, 10, None, [new_file("a", 0), new_file("bad", 0, dead=True)])
     (bad,) = table.files(0, 1, dead=True)
     table.commit(table.state, 10, None, [new_file("good", 1, rows=4), new_file("b2", 0, dead=True, rows=1)], [bad])
-    for seen in (table, Table(tmp_path, STREAM, fence=None)):
-        assert seen.state == LakeState(2, Position.at(10), None)
-        assert (seen.rows(), seen.rows(dead=True)) == (9, 1)
-        assert [file.path for file in seen.files(0, 2, dead=True)] == ["_dead=true/b2.parquet"]
-    with pytest.raises(ConflictError, match=r"does not hold file '_dead=true/bad\.parquet' any more"):
+    for each in (table, Table(tmp_path, STREAM, fence=None)):
+        assert each.state == LakeState(2, Position.at(10), None)
+        assert (each.rows(), each.rows(dead=True)) == (9, 1)
+        assert [file.path for file in each.files(0, 2, dead=True)] == ["_dead=true/b2.parquet"]
+    with pytest.raises(ConflictError, match=r"no longer has file '_dead=true/bad\.parquet'"):
         table.commit(table.state, 10, None, [new_file("c", 2)], [bad])
     assert Table(tmp_path, STREAM, fence=None).state == table.state == LakeState(2, Position.at(10), None)
 
@@ -65,17 +65,17 @@ def test_a_rewrite_moves_no_commit_and_keeps_the_rows(tmp_path: Path) -> None:
     table = table_of(tmp_path, 4)
     state, old = table.state, table.files(0, 3)
     table.rewrite(old, [new_file("all", 0, rows=15, last=2)])
-    table.commit(state, 50, None, [new_file("f4", 4)])  # an append that began before is not in its way
-    for seen in (table, Table(tmp_path, STREAM, fence=None)):
-        assert seen.rows() == 25
-        assert [(f.first_commit, f.last_commit) for f in seen.files(0, 9)] == [(0, 2), (3, 3), (4, 4)]
-        assert [(f.first_commit, f.last_commit) for f in seen.files(1, 2)] == [(0, 2)]
-    with pytest.raises(ConflictError, match="any more"):
+    table.commit(state, 50, None, [new_file("f4", 4)])  # an append that started before is not affected
+    for each in (table, Table(tmp_path, STREAM, fence=None)):
+        assert each.rows() == 25
+        assert [(f.first_commit, f.last_commit) for f in each.files(0, 9)] == [(0, 2), (3, 3), (4, 4)]
+        assert [(f.first_commit, f.last_commit) for f in each.files(1, 2)] == [(0, 2)]
+    with pytest.raises(ConflictError, match="no longer has"):
         table.rewrite(old, [new_file("again", 0, rows=15, last=2)])
-    left = table.files(3, 5)
+    rest = table.files(3, 5)
     for wrong in ([], [new_file("w", 3, rows=9, last=4)], [new_file("w", 2, rows=10, last=4)]):
         with pytest.raises(CorruptionError, match="would change the log"):
-            table.rewrite(left, wrong)
+            table.rewrite(rest, wrong)
     assert Table(tmp_path, STREAM, fence=None).files(0, 9) == table.files(0, 9)
 
 

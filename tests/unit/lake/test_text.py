@@ -1,4 +1,4 @@
-"""A stream of format TEXT: a line is an event, as it came."""
+"""A stream of format TEXT: a line is an event, unchanged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def lines_of(buffer: bytes) -> list[bytes]:
     return [framed[i] for i in range(len(framed))]
 
 
-def test_only_the_line_end_is_taken_off() -> None:
+def test_only_the_line_end_is_removed() -> None:
     assert lines_of(b"  a  \r\n\n   \n\tb\rc\t\r\n\r\nlast ") == [b"  a  ", b"\tb\rc\t", b"last "]
     assert lines_of(b"") == lines_of(b"\n\r\n \n") == []
 

@@ -60,7 +60,7 @@ def in_table(table: LakeTable) -> set[str]:
     "point",
     ["compact.before_commit", "compact.after_commit:2", "upkeep.before_delete:3", "upkeep.before_reclaim:2"],
 )
-def test_killed_anywhere_it_goes_on(tmp_path: Path, point: str) -> None:
+def test_it_continues_after_a_kill_at_any_point(tmp_path: Path, point: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", CHILD, str(tmp_path)],
         env={**os.environ, VARIABLE: point},
@@ -105,23 +105,23 @@ def attempt(table: LakeTable, commit: int, age_s: float) -> Path:
     return path
 
 
-def test_files_of_failed_attempts_go_when_nobody_can_commit_them(tmp_path: Path) -> None:
+def test_files_of_failed_attempts_are_deleted_when_no_process_can_commit_them(tmp_path: Path) -> None:
     table = small_lake(tmp_path / "lake", 2)
     upkeep = upkeep_of(table, tmp_path)
     young, next_one = attempt(table, 0, GRACE_S / 2), attempt(table, 2, ATTEMPT_S * 2)
     old, running = attempt(table, 1, GRACE_S * 2), attempt(table, 3, ATTEMPT_S / 2)
-    done = threading.Thread(target=upkeep.delete_unused)
-    with table.turn:  # a micro-batch is under way: its file may be any of these
-        done.start()
-        done.join(0.2)
-        assert done.is_alive()
+    deletion = threading.Thread(target=upkeep.delete_unused)
+    with table.turn:  # a micro-batch is running: its file may be any of these
+        deletion.start()
+        deletion.join(0.2)
+        assert deletion.is_alive()
         assert all(path.exists() for path in (young, next_one, old, running))
-    done.join()
+    deletion.join()
     assert [path.exists() for path in (young, next_one, old, running)] == [True, False, False, True]
     assert rows_of(table) == expected((0, 2))
 
 
-def test_who_was_taken_over_deletes_nothing(tmp_path: Path) -> None:
+def test_a_process_that_was_taken_over_deletes_nothing(tmp_path: Path) -> None:
     old = small_lake(tmp_path / "lake", 2)
     new = LakeTable(tmp_path / "lake", STREAM, fence=2)
     add_commit(new, STREAM, 5)
@@ -147,7 +147,7 @@ def test_the_journal_deletes_what_is_in_the_lake_and_needed_by_no_key(tmp_path: 
         tmp_path / "j", fence=1, segment_bytes=1, clock_us=lambda: clock[0], monotonic_s=lambda: clock[0] / 1e6
     )
     ends = [journal.submit(b"x" * 30, 1, [], key=f"k{n}").result().end.offset() for n in range(4)]
-    assert journal.reclaim(journal.end) == 0  # a retry may still come
+    assert journal.reclaim(journal.end) == 0  # a retry may still arrive
     clock[0] += WINDOW_US + 2
     assert journal.reclaim(Position.at(ends[1] - 1)) == ends[0]
     assert (journal.start, journal.recall("k0")) == (Position.at(ends[0]), None)

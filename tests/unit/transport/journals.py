@@ -1,4 +1,4 @@
-"""Journals with a clock of the test's, and the lines that a journal holds."""
+"""Journals with a clock that tests set, and the lines of a journal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LINE = b'{"a":1}\n'
 
 
 class Clock:
-    """A wall clock that can be set, and the monotonic one beside it."""
+    """A wall clock that can be set, and a monotonic one."""
 
     def __init__(self) -> None:
         self.wall_us, self.passed_us = 10**15, 0
@@ -32,9 +32,9 @@ class Clock:
 
 
 def lines_of(folder: Path, end: Position) -> bytes:
-    found = b""
+    lines = b""
     for segment in list_segments(folder):
         for record in walk(segment, segment.start, min(end.offset(), segment.end)):
             data = segment.path.read_bytes()
-            found += data[record.payload_position - segment.start : record.end - segment.start]
-    return found
+            lines += data[record.payload_position - segment.start : record.end - segment.start]
+    return lines

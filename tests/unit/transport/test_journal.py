@@ -64,7 +64,7 @@ def test_damage_before_the_durable_end_is_named_not_cut(tmp_path: Path) -> None:
         Journal(tmp_path, fence=2)
 
 
-def test_a_lost_journal_goes_on_behind_the_lake(tmp_path: Path) -> None:
+def test_a_lost_journal_continues_after_the_lake(tmp_path: Path) -> None:
     journal = Journal(tmp_path, fence=1, lake_end=Position.at(12345))
     assert journal.end == Position.at(12345)
     assert journal.submit(LINE, 1, []).result().end.offset() > 12345
@@ -85,10 +85,10 @@ def test_a_retried_key_gives_its_receipt_after_a_restart_and_for_a_day(tmp_path:
 
 
 def test_a_writer_that_lost_its_lease_acknowledges_nothing(tmp_path: Path) -> None:
-    def taken() -> None:
+    def raise_fenced() -> None:
         raise FencedError("taken over")
 
-    journal = Journal(tmp_path, fence=1, still_mine=taken)
+    journal = Journal(tmp_path, fence=1, still_mine=raise_fenced)
     with pytest.raises(FencedError):
         journal.submit(LINE, 1, []).result()
     with pytest.raises(FencedError):
@@ -101,7 +101,7 @@ def test_what_a_fenced_writer_left_behind_is_not_read(tmp_path: Path) -> None:
     old = Journal(tmp_path, fence=1)
     old.submit(LINE, 1, []).result()
     new = Journal(tmp_path, fence=2)
-    old.submit(LINE * 9, 9, []).result()  # written into its own segment, behind where the new one begins
+    old.submit(LINE * 9, 9, []).result()  # written to its own segment, after the start of the new one
     new.submit(LINE * 2, 2, []).result()
     assert lines_of(tmp_path, new.end) == LINE * 3
     old.close()
@@ -131,7 +131,7 @@ def test_ranges_tile_the_journal(
 
 
 @pytest.mark.parametrize("jump_days", [400, -400])
-def test_a_clock_that_is_set_lets_no_retried_request_in_twice(tmp_path: Path, jump_days: int) -> None:
+def test_a_retried_request_is_stored_once_even_if_the_clock_is_set(tmp_path: Path, jump_days: int) -> None:
     clock = Clock()
     journal = clock.open(tmp_path, 1)
     first = journal.submit(LINE, 1, [], key="k", digest="d").result()
@@ -158,7 +158,7 @@ def test_ages_do_not_jump_with_the_clock(tmp_path: Path) -> None:
     journal.close()
 
 
-def test_an_age_that_no_clock_can_tell_is_not_told(tmp_path: Path) -> None:
+def test_an_age_that_no_clock_can_tell_is_none(tmp_path: Path) -> None:
     clock = Clock()
     journal = clock.open(tmp_path, 1)
     journal.submit(LINE, 1, []).result()
@@ -175,17 +175,17 @@ def test_an_age_that_no_clock_can_tell_is_not_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("point", ["journal.before_write", "journal.before_fsync", "journal.after_fsync"])
-def test_a_full_disk_refuses_keeps_nothing_and_goes_on(
+def test_a_full_disk_refuses_stores_nothing_and_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     journal = Journal(tmp_path, fence=1)
-    kept = journal.submit(LINE, 1, [], key="a", digest="d").result()
+    receipt = journal.submit(LINE, 1, [], key="a", digest="d").result()
     monkeypatch.setenv(VARIABLE, f"{point}=ENOSPC")
     with pytest.raises(DiskFullError, match=f"the disk of '{tmp_path}' is full.*nothing of this request was stored"):
         journal.submit(LINE * 9, 9, [], key="b", digest="d").result()
     assert isinstance(journal.trouble, DiskFullError)
     assert journal.recall("b") is None
-    assert (journal.end, journal.reader.end()) == (kept.end, kept.end)
+    assert (journal.end, journal.reader.end()) == (receipt.end, receipt.end)
     journal.mend()
     with pytest.raises(DiskFullError):
         journal.submit(LINE, 1, []).result()
@@ -198,14 +198,14 @@ def test_a_full_disk_refuses_keeps_nothing_and_goes_on(
     again.close()
 
 
-def test_trouble_is_over_when_the_disk_takes_a_write_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trouble_ends_when_the_disk_accepts_a_write_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal(tmp_path, fence=1)
     monkeypatch.setenv(VARIABLE, "journal.before_write=ENOSPC")
     with pytest.raises(DiskFullError):
         journal.submit(LINE, 1, []).result()
     monkeypatch.delenv(VARIABLE)
     journal.mend()
-    journal.close()  # after all that was asked for
+    journal.close()  # after the queued requests
     assert journal.trouble is None
     assert list_segments(tmp_path)[-1].path.stat().st_size == 0
 
@@ -247,7 +247,7 @@ def end_of(segment: Path) -> int:
 
 
 @pytest.mark.parametrize("lost", [0, 1])
-def test_a_lost_segment_that_the_lake_has_not_is_named(tmp_path: Path, lost: int) -> None:
+def test_a_lost_segment_that_the_lake_does_not_have_is_named(tmp_path: Path, lost: int) -> None:
     segments = filled(tmp_path)
     start, end = int(segments[lost].name[:20]), int(segments[lost + 1].name[:20])
     segments[lost].unlink()
@@ -258,7 +258,7 @@ def test_a_lost_segment_that_the_lake_has_not_is_named(tmp_path: Path, lost: int
     Journal(tmp_path, fence=2, lake_end=Position.at(end)).close()  # the lake has it: nothing is lost
 
 
-def test_a_shortened_segment_that_the_lake_has_not_is_named(tmp_path: Path) -> None:
+def test_a_shortened_segment_that_the_lake_does_not_have_is_named(tmp_path: Path) -> None:
     segments = filled(tmp_path)
     os.truncate(segments[1], 20)
     with pytest.raises(CorruptionError, match=f"journal file '{segments[1]}' is damaged|are missing before"):

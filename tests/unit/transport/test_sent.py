@@ -1,4 +1,4 @@
-"""How far files were sent: compare-and-set, kept with the events, and longer than the journal keeps them."""
+"""How far files were sent: compare-and-set, stored with the events, and longer than these are in the journal."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def counts(files: SentFiles, name: str) -> dict[str, int]:
     return {sent.mark: sent.events for sent in files.contents(name)}
 
 
-def test_a_piece_is_taken_only_where_its_file_stands(tmp_path: Path) -> None:
+def test_a_piece_is_accepted_only_at_the_stored_mark(tmp_path: Path) -> None:
     journal = Journal(tmp_path, fence=1)
     first = put(journal, FilePiece("a", "m1", start=True), 3)
     with pytest.raises(StaleMarkError, match="file 'a': this part does not begin at the stored mark"):
-        put(journal, FilePiece("a", "m1", start=True), 3)  # another sender, that saw nothing either
+        put(journal, FilePiece("a", "m1", start=True), 3)  # another sender that knows no mark either
     put(journal, FilePiece("a", "m2", after="m1"), 2)
     with pytest.raises(StaleMarkError):
         put(journal, FilePiece("a", "m2", after="m1"), 2)
     assert counts(journal.sent, "a") == {"m2": 5}
     with pytest.raises(StaleMarkError):
-        put(journal, FilePiece("a", "n1", seen=first, start=True))  # m2 has come since
+        put(journal, FilePiece("a", "n1", seen=first, start=True))  # m2 was stored since
     journal.close()
 
 
@@ -63,7 +63,7 @@ def test_marks_of_files_are_read_from_the_journal_after_a_restart(tmp_path: Path
     again.close()
 
 
-def test_a_torn_piece_is_not_known_either(tmp_path: Path) -> None:
+def test_an_incomplete_piece_is_not_known(tmp_path: Path) -> None:
     journal = Journal(tmp_path, fence=1)
     put(journal, FilePiece("a", "m1", start=True), 3)
     put(journal, FilePiece("a", "m2", after="m1"), 2)
@@ -110,7 +110,7 @@ def test_damage_to_what_is_known_of_files_is_named(tmp_path: Path) -> None:
         Journal(tmp_path, fence=2)
 
 
-def test_a_journal_of_before_opens(tmp_path: Path) -> None:
+def test_an_older_journal_opens(tmp_path: Path) -> None:
     journal = Journal(tmp_path, fence=1)
     journal.submit(LINE, 1, [], key="k", digest="d").result()
     journal.close()

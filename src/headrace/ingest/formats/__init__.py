@@ -1,1 +1,1 @@
-"""The formats that events come in, each turned into the lines that the journal keeps."""
+"""The formats of events, each converted to the lines that a transport stores."""

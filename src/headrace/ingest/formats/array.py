@@ -1,6 +1,6 @@
 """A JSON array as NDJSON lines, block by block: where its elements end, whatever its size.
 
-What lies between the commas is not judged here: that is the parser's.
+The elements themselves are not parsed here.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def array_lines(
 
 
 class _Scan:
-    """What is known at the end of a block: depth, and whether it ended in a string or behind a backslash."""
+    """The state at the end of a block: depth, and whether it ended in a string or after a backslash."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -66,7 +66,7 @@ class _Scan:
         self._escaped = False
 
     def breaks(self, data: Bytes) -> npt.NDArray[np.int64]:
-        """Where elements end: at each comma between them and at the closing bracket; none lies behind that."""
+        """Where elements end: at each comma between them and at the closing bracket; none after that."""
         at = np.flatnonzero(_MATTERS[data])
         kind = _KINDS[data[at]]
         self._drop_escaped(data, at, kind)
@@ -87,7 +87,7 @@ class _Scan:
         return np.append(commas, at[last])
 
     def _drop_escaped(self, data: Bytes, at: npt.NDArray[np.int64], kind: Bytes) -> None:
-        """A quote behind an odd run of backslashes ends no string; a run may have begun in the last block."""
+        """A quote after an odd run of backslashes ends no string; a run may have begun in the last block."""
         slashes = np.flatnonzero(data == _BACKSLASH)
         escaped = np.zeros(0, dtype=np.int64)
         if self._escaped:
@@ -116,7 +116,7 @@ def _skip_opening(source: ByteSource) -> None:
 
 
 def _checked(piece: bytes, *, first: bool, closed: bool) -> bytes:
-    """The lines; an empty element is refused, but for the one of an empty array."""
+    """The lines; an empty element is refused, except in an empty array."""
     if closed and first and not piece.strip(_BLANK) and piece.count(b"\n") == 1:
         return b""
     if piece.lstrip(b" \t").startswith(b"\n") or _EMPTY_LINE.search(piece):
@@ -140,5 +140,5 @@ def _has_more(source: ByteSource) -> bool:
     return False
 
 
-def _broken(found: str) -> IngestError:
-    return IngestError("not a valid JSON array", found=found, expected="[{...}, {...}]")
+def _broken(problem: str) -> IngestError:
+    return IngestError("not a valid JSON array", found=problem, expected="[{...}, {...}]")

@@ -48,11 +48,11 @@ def json_text(name: str, column: pa.Array) -> Text:
 def quote(column: pa.Array) -> Text:
     """Strings as JSON strings."""
     text = column.cast(_TEXT) if column.type != _TEXT else column
-    used = _bytes(text)
-    if len(used) and _NEEDS_ESCAPE[used].any():
-        found = np.unique(used[_NEEDS_ESCAPE[used]])
-        # The backslash first: the others' escapes bring new ones.
-        for code in sorted(found.tolist(), key=lambda code: code != ord("\\")):
+    characters = _bytes(text)
+    if len(characters) and _NEEDS_ESCAPE[characters].any():
+        codes = np.unique(characters[_NEEDS_ESCAPE[characters]])
+        # The backslash first: the other escapes contain it.
+        for code in sorted(codes.tolist(), key=lambda code: code != ord("\\")):
             text = pc.replace_substring(text, chr(code), orjson.dumps(chr(code)).decode()[1:-1])
     return _join('"', text, '"')
 
@@ -78,15 +78,15 @@ def _key(name: str) -> str:
 
 def _join(*parts: Text | str) -> Text:
     """The parts of each row, one after the other; NULL where one is."""
-    made = [_text(part) if isinstance(part, str) else part for part in parts]
-    return pc.binary_join_element_wise(*made, _text(""))
+    values = [_text(part) if isinstance(part, str) else part for part in parts]
+    return pc.binary_join_element_wise(*values, _text(""))
 
 
 def _pairs(names: list[str], texts: list[Text]) -> Text:
     """The members of each row's object, those that are not NULL."""
     pairs = [_join(_key(name), text) for name, text in zip(names, texts, strict=True)]
     if all(pair.null_count for pair in pairs):
-        # binary_join_element_wise loses rows in which all is skipped (seen in pyarrow 26).
+        # binary_join_element_wise drops rows in which all values are skipped (pyarrow 26).
         nothing = pairs[0].is_null()
         for pair in pairs[1:]:
             nothing = pc.and_(nothing, pair.is_null())
@@ -106,13 +106,13 @@ def _floating(name: str, column: pa.Array) -> Text:
     text = column.cast(_TEXT)
     if pc.all(pc.is_finite(column)).as_py() is not False:
         return text
-    for written, shown in _NOT_FINITE.items():
-        text = pc.if_else(pc.equal(text, _text(written)), _text(shown), text)
+    for arrow_name, json_name in _NOT_FINITE.items():
+        text = pc.if_else(pc.equal(text, _text(arrow_name)), _text(json_name), text)
     return text
 
 
 def _binary(name: str, column: pa.Array) -> Text:
-    """Bytes that are text, as older writers left it; JSON has no others."""
+    """Bytes that are UTF-8, as older writers store text; JSON cannot hold others."""
     try:
         return quote(column.cast(pa.large_binary()).cast(_TEXT))
     except pa.ArrowInvalid as error:
@@ -124,7 +124,7 @@ def _binary(name: str, column: pa.Array) -> Text:
 
 
 def _timestamp(name: str, column: pa.Array) -> Text:
-    """ISO 8601 in UTC. What the parser refuses in JSON it refuses here: nanoseconds, and years past 9999."""
+    """ISO 8601 in UTC. Nanoseconds and years after 9999 are written so that the parser refuses them."""
     per_second = _PER_SECOND[column.type.unit]
     valid, count = np.asarray(column.is_valid()), np.asarray(column.cast(pa.int64()).fill_null(0))
     seconds, rest = np.divmod(count, per_second)
@@ -139,7 +139,7 @@ def _timestamp(name: str, column: pa.Array) -> Text:
 
 
 def _iso(seconds: Numbers, part: Numbers, digits: int, valid: npt.NDArray[np.bool_]) -> Text:
-    """Times as quoted text, with so many digits of a second; NULL where they are not valid."""
+    """Times as quoted text, with this many digits of a second; NULL where they are not valid."""
     days, second = np.divmod(seconds, 86_400)
     day = days.astype("datetime64[D]")
     month = day.astype("datetime64[M]")
@@ -156,7 +156,7 @@ def _iso(seconds: Numbers, part: Numbers, digits: int, valid: npt.NDArray[np.boo
 
 
 def _fixed_width(fields: list[tuple[Numbers, int, str]], valid: npt.NDArray[np.bool_]) -> Text:
-    """Numbers with leading zeros, each followed by its mark, behind an opening quote."""
+    """Numbers with leading zeros, each followed by its mark, after an opening quote."""
     rows, width = len(valid), 1 + sum(digits + len(mark) for _, digits, mark in fields)
     out = np.empty((rows, width), dtype=np.uint8)
     out[:, 0] = ord('"')
@@ -169,8 +169,8 @@ def _fixed_width(fields: list[tuple[Numbers, int, str]], valid: npt.NDArray[np.b
         out[:, at : at + len(mark)] = np.frombuffer(mark.encode(), dtype=np.uint8)
         at += len(mark)
     offsets = pa.array(np.arange(0, (rows + 1) * width, width, dtype=np.int64))
-    made = pa.LargeStringArray.from_buffers(rows, offsets.buffers()[1], pa.py_buffer(out.tobytes()))
-    return made if valid.all() else pc.if_else(pa.array(valid), made, pa.scalar(None, _TEXT))
+    texts = pa.LargeStringArray.from_buffers(rows, offsets.buffers()[1], pa.py_buffer(out.tobytes()))
+    return texts if valid.all() else pc.if_else(pa.array(valid), texts, pa.scalar(None, _TEXT))
 
 
 def _list(name: str, column: pa.Array) -> Text:
@@ -180,11 +180,11 @@ def _list(name: str, column: pa.Array) -> Text:
 
 
 def _map(name: str, column: pa.Array) -> Text:
-    of = column.type
-    items = column.cast(pa.large_list(pa.struct([("key", of.key_type), ("value", of.item_type)])))
+    map_type = column.type
+    items = column.cast(pa.large_list(pa.struct([("key", map_type.key_type), ("value", map_type.item_type)])))
     key, value = items.flatten().flatten()
     keys = json_text(name, key)
-    if not _is_text(of.key_type):
+    if not _is_text(map_type.key_type):
         keys = quote(pc.replace_substring(keys, '"', ""))
     pairs = _join(keys, ":", pc.fill_null(json_text(name, value), _text("null")))
     return _join("{", _join_items(items, pairs), "}")
@@ -194,8 +194,8 @@ def _join_items(items: pa.Array, text: Text) -> Text:
     """The items' text joined by commas, as the lists hold them; an empty list gives an empty text."""
     lengths = pc.fill_null(pc.list_value_length(items), 0)
     offsets = pa.array(np.concatenate(([0], np.cumsum(np.asarray(lengths)))))
-    joined = pc.binary_join(pa.LargeListArray.from_arrays(offsets, text), _text(","))
-    return pc.if_else(items.is_valid(), joined, pa.scalar(None, _TEXT)) if items.null_count else joined
+    texts = pc.binary_join(pa.LargeListArray.from_arrays(offsets, text), _text(","))
+    return pc.if_else(items.is_valid(), texts, pa.scalar(None, _TEXT)) if items.null_count else texts
 
 
 def _struct(name: str, column: pa.Array) -> Text:
@@ -207,21 +207,21 @@ def _struct(name: str, column: pa.Array) -> Text:
     return pc.if_else(column.is_valid(), text, pa.scalar(None, _TEXT)) if column.null_count else text
 
 
-def _is_text(of: pa.DataType) -> bool:
-    return bool(pa.types.is_string(of) or pa.types.is_large_string(of) or pa.types.is_string_view(of))
+def _is_text(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_))
 
 
-def _is_bytes(of: pa.DataType) -> bool:
+def _is_bytes(type_: pa.DataType) -> bool:
     return bool(
-        pa.types.is_binary(of)
-        or pa.types.is_large_binary(of)
-        or pa.types.is_fixed_size_binary(of)
-        or pa.types.is_binary_view(of)
+        pa.types.is_binary(type_)
+        or pa.types.is_large_binary(type_)
+        or pa.types.is_fixed_size_binary(type_)
+        or pa.types.is_binary_view(type_)
     )
 
 
-def _is_list(of: pa.DataType) -> bool:
-    return bool(pa.types.is_list(of) or pa.types.is_large_list(of) or pa.types.is_fixed_size_list(of))
+def _is_list(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_))
 
 
 _CONVERTERS: list[tuple[Callable[[pa.DataType], bool], Callable[[str, pa.Array], Text]]] = [

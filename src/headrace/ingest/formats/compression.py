@@ -13,7 +13,7 @@ from headrace.ingest.formats.source import ByteSource
 
 
 class Compression(StrEnum):
-    """How bytes are packed, by the names that HTTP gives them."""
+    """How bytes are compressed, by the names of HTTP."""
 
     GZIP = "gzip"
     ZSTD = "zstd"
@@ -23,12 +23,12 @@ _MAGIC = {Compression.GZIP: b"\x1f\x8b", Compression.ZSTD: b"\x28\xb5\x2f\xfd"}
 
 
 def compression_of(head: bytes) -> Compression | None:
-    """What the first bytes say; names of files often lie."""
+    """By the first bytes; the names of files are not reliable."""
     return next((packing for packing, magic in _MAGIC.items() if head.startswith(magic)), None)
 
 
 class Unpacked:
-    """Reads what is packed in a source. Damage is an error that says so."""
+    """Reads compressed data; damage raises IngestError."""
 
     def __init__(self, source: ByteSource, compression: Compression) -> None:
         self._compression = compression
@@ -47,6 +47,6 @@ class Unpacked:
 
 
 def unpack(source: ByteSource) -> ByteSource:
-    """The source, unpacked if it is packed."""
+    """The source, decompressed if it is compressed."""
     packing = compression_of(source.look(4))
     return ByteSource(Unpacked(source, packing)) if packing else source

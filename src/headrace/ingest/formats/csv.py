@@ -1,4 +1,4 @@
-"""CSV as NDJSON lines, whole columns at a time. What a cell means is decided by the stream's fields.
+"""CSV as NDJSON lines, whole columns at a time. The stream's fields decide how a cell is read.
 
 A row with more or fewer cells than the header becomes an array of its cells, which the parser refuses.
 """
@@ -24,7 +24,7 @@ from headrace.ingest.formats.titles import match_titles
 from headrace.ingest.formats.unicode import Utf8, restore_bytes
 
 BLOCK_BYTES = 4 << 20  # read at once; no row may be longer
-MOST_BAD_ROWS = 200_000  # held until a good one comes: a file without one has another delimiter
+MOST_BAD_ROWS = 200_000  # buffered until a good one: a file without any has another delimiter
 DELIMITERS = ",;\t|"
 
 _NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
@@ -37,7 +37,7 @@ _NO_HEADER = "CSV without a header needs the names of its columns: `headrace sen
 
 
 class _Bad(deque[tuple[int, bytes]]):
-    """Rows of another width, by number; so many are held until a good one comes."""
+    """Rows of another width, by number; at most `most` are buffered until a good row."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -64,13 +64,13 @@ def csv_lines(
         return
     bad = _Bad(most_bad_rows)
     convert = [_converter(types.get(name, "STRING")) for name in header]
-    done = 0
+    row = 0
     for batch in _batches(text, header, delimiter, bad, block_bytes):
         cells = [change(column) for change, column in zip(convert, batch.columns, strict=True)]
-        pieces, done = _in_order(json_lines(header, cells, len(batch)), bad, done)
+        pieces, row = _in_order(json_lines(header, cells, len(batch)), bad, row)
         if pieces:
             yield restore_bytes(b"".join(pieces))
-    if bad:  # pyarrow gives no batch before the first good row
+    if bad:  # pyarrow returns no batch before the first good row
         yield restore_bytes(b"".join(line for _, line in bad))
 
 
@@ -100,7 +100,7 @@ def _batches(source: ByteSource, header: list[str], delimiter: str, bad: _Bad, b
             parse_options=pcsv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=keep),
             convert_options=pcsv.ConvertOptions(
                 column_types=dict.fromkeys(header, pa.large_string()),
-                check_utf8=False,  # it was read as such
+                check_utf8=False,  # `Utf8` has checked it
                 null_values=[""],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
@@ -118,24 +118,24 @@ def _batches(source: ByteSource, header: list[str], delimiter: str, bad: _Bad, b
 def _cells(row: str, delimiter: str) -> list[str]:
     try:
         return next(csv.reader(io.StringIO(row, newline=""), delimiter=delimiter), [])
-    except csv.Error:  # a cell beyond Python's limit, most often behind a quote that does not close
+    except csv.Error:  # a cell above Python's limit, usually after a quote that does not close
         return [row]
 
 
-def _in_order(lines: Text, bad: _Bad, done: int) -> tuple[list[bytes], int]:
-    """Good lines and bad ones as the rows came; `done` counts the rows before them, and then with them."""
+def _in_order(lines: Text, bad: _Bad, row: int) -> tuple[list[bytes], int]:
+    """Good lines and bad ones as the rows came; `row` is the number of the next row, before and after."""
     pieces: list[bytes] = []
-    taken = 0
+    start = 0
     while True:
-        while bad and bad[0][0] == done:
+        while bad and bad[0][0] == row:
             pieces.append(bad.popleft()[1])
-            done += 1
-        if taken == len(lines):
-            return pieces, done
-        left = len(lines) - taken
-        count = min(left, bad[0][0] - done) if bad else left
-        pieces.append(line_bytes(lines.slice(taken, count)).to_pybytes())
-        taken, done = taken + count, done + count
+            row += 1
+        if start == len(lines):
+            return pieces, row
+        rest = len(lines) - start
+        count = min(rest, bad[0][0] - row) if bad else rest
+        pieces.append(line_bytes(lines.slice(start, count)).to_pybytes())
+        start, row = start + count, row + count
 
 
 # The header
@@ -148,7 +148,7 @@ def sniff_delimiter(head: bytes) -> str:
 
 
 def read_titles(source: ByteSource, delimiter: str) -> list[str]:
-    """The titles of the columns; the source goes on behind them."""
+    """The titles of the columns; the source continues after them."""
     head = source.look()
     consumed = 0
 
@@ -168,19 +168,19 @@ def read_titles(source: ByteSource, delimiter: str) -> list[str]:
 
 
 def _check_header(names: list[str], types: Mapping[str, str]) -> None:
-    shown = ", ".join(repr(name) for name in names[:10])
+    columns = ", ".join(repr(name) for name in names[:10])
     twice = sorted({name for name in names if names.count(name) > 1})
     if not all(names) or twice:
         raise IngestError(
             "the header of the CSV cannot be used",
-            found=f"the column '{twice[0]}' twice" if all(names) else f"a column without a name, in {shown}",
+            found=f"the column '{twice[0]}' twice" if all(names) else f"a column without a name, in {columns}",
             expected="a first row that names each column once",
             fix=_NO_HEADER,
         )
     if not set(names) & set(types):
         raise IngestError(
             "the header of the CSV contains no field of the stream",
-            found=shown,
+            found=columns,
             expected=f"some of {', '.join(types)}",
             fix=_NO_HEADER,
         )
@@ -189,15 +189,15 @@ def _check_header(names: list[str], types: Mapping[str, str]) -> None:
 # Cells
 
 
-def _converter(of: str) -> Callable[[Text], Text]:
+def _converter(type_: str) -> Callable[[Text], Text]:
     """From the text of cells to JSON, for a field of this type."""
-    if of.startswith(_NUMERIC):
+    if type_.startswith(_NUMERIC):
         return lambda cells: _bare(_without_empty(cells), _NUMBER)
-    if of == "BOOLEAN":
+    if type_ == "BOOLEAN":
         return lambda cells: _bare(_without_empty(cells), _BOOLEAN, lower=True)
-    if of.startswith(_NESTED):
+    if type_.startswith(_NESTED):
         return lambda cells: _nested(_without_empty(cells))
-    return quote if of == "STRING" else lambda cells: quote(_without_empty(cells))
+    return quote if type_ == "STRING" else lambda cells: quote(_without_empty(cells))
 
 
 def _without_empty(cells: Text) -> Text:
@@ -207,17 +207,17 @@ def _without_empty(cells: Text) -> Text:
 
 
 def _bare(cells: Text, pattern: str, *, lower: bool = False) -> Text:
-    """As they are where they fit the pattern; else as a string, which the parser refuses with its reason."""
+    """Unchanged if they match the pattern; else as a string, which the parser refuses with a reason."""
     fits = pc.match_substring_regex(cells, pattern)
     if pc.all(fits).as_py() is False:
         cells = pc.ascii_trim_whitespace(cells)
         fits = pc.match_substring_regex(cells, pattern)
-    written = pc.ascii_lower(cells) if lower else cells
-    return written if pc.all(fits).as_py() is not False else pc.if_else(fits, written, quote(cells))
+    texts = pc.ascii_lower(cells) if lower else cells
+    return texts if pc.all(fits).as_py() is not False else pc.if_else(fits, texts, quote(cells))
 
 
 def _nested(cells: Text) -> Text:
-    """JSON in a cell, if it is JSON: else it could add fields that are not the cell's."""
+    """JSON in a cell, if it is valid: other text could add fields to the row."""
     import duckdb  # few streams need it
 
     with duckdb.connect() as connection:

@@ -22,7 +22,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True)
 class Layout:
-    """A format (None: by the looks) and, for CSV, what its first row does not say."""
+    """A format (None: detect it) and, for CSV, what its first row does not contain."""
 
     format: Format | None = None
     delimiter: str | None = None
@@ -33,7 +33,7 @@ ANY = Layout()
 
 
 class LayoutError(IngestError):
-    """What a user says of a layout cannot be taken."""
+    """An invalid layout from a user."""
 
     exit_code = 2
 
@@ -56,13 +56,13 @@ _WORDS = re.compile(rb'[,;\t|\r\n"]+')
 def make_layout(format: Format | None, delimiter: str | None = None, fields: str | None = None) -> Layout:
     """A layout from what a user wrote; `fields` are names with commas between them."""
     if delimiter is not None and delimiter not in _DELIMITERS:
-        raise LayoutError(f"delimiter '{delimiter}' is not taken", expected="one of , ; | tab")
+        raise LayoutError(f"delimiter '{delimiter}' is not supported", expected="one of , ; | tab")
     names = tuple(name.strip() for name in (fields or "").split(",")) if fields else ()
     return Layout(format, _DELIMITERS[delimiter] if delimiter else None, names)
 
 
 def format_of_name(name: str) -> Format | None:
-    """By the ending of a file's name, below that of its compression."""
+    """By the suffix of a file's name, before that of its compression."""
     name = name.lower()
     for packed in PACKED_SUFFIXES:
         name = name.removesuffix(packed)
@@ -86,23 +86,23 @@ def format_by_looks(head: bytes, fields: Collection[str]) -> Format:
 
 
 def format_of(name: str, head: bytes, stream_format: str, fields: Collection[str]) -> Format:
-    """By the stream, the name and the first bytes of what is sent to it; the bytes of Parquet leave no doubt."""
-    looks = format_by_looks(head, fields)
-    if looks is Format.PARQUET:
-        return looks
-    if b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):  # UTF-16 is told apart where it is read
+    """By the stream, the name and the first bytes of what is sent to it; Parquet by its bytes alone."""
+    by_content = format_by_looks(head, fields)
+    if by_content is Format.PARQUET:
+        return by_content
+    if b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):  # UTF-16 is detected by its reader
         raise IngestError(
             "the content is not text", found="NUL bytes", expected=", ".join(Format), fix="nothing was sent"
         )
     if stream_format == Format.TEXT:
         return Format.TEXT
-    named = format_of_name(name)
-    # Many a .json holds one object per line; .txt and .log say nothing about what is on the lines.
-    return looks if named in (None, Format.JSON, Format.TEXT) else named
+    by_name = format_of_name(name)
+    # Many .json files hold one object per line; .txt and .log do not determine the content of lines.
+    return by_content if by_name in (None, Format.JSON, Format.TEXT) else by_name
 
 
 def check_format(stream: str, stream_format: str, format: Format) -> None:
-    """Refuse what the stream's events cannot be made from."""
+    """Refuse a format that the stream's events cannot be in."""
     wants_text = stream_format == Format.TEXT
     if wants_text == (format is Format.TEXT):
         return
@@ -115,6 +115,6 @@ def check_format(stream: str, stream_format: str, format: Format) -> None:
     raise IngestError(
         f"stream '{stream}' takes JSON events",
         found="lines of text",
-        expected=", ".join(known for known in Format if known is not Format.TEXT),
+        expected=", ".join(each for each in Format if each is not Format.TEXT),
         fix="a stream of lines is declared with FORMAT TEXT",
     )

@@ -1,4 +1,4 @@
-"""Every format as the lines that the journal keeps, in pieces that fit in memory."""
+"""Every format as the lines that a transport stores, in pieces that fit in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.ingest.formats.source import ByteSource
 
 PIECE_BYTES = 1 << 20
 LONGEST_EVENT_BYTES = 64 << 20
-_MARK = b"\xef\xbb\xbf"  # some programs begin UTF-8 with it
+_MARK = b"\xef\xbb\xbf"  # some programs write it at the start of UTF-8
 
 
 def read_lines(
@@ -47,9 +47,9 @@ def _json(source: ByteSource) -> Iterator[bytes]:
 
 
 def _parquet(source: ByteSource) -> Iterator[bytes]:
-    """Parquet is read from its end: what can only be read on goes to a file without a name first."""
-    if (sought := source.sought()) is not None:
-        yield from parquet_lines(sought)
+    """Parquet is read from its end: input that is not seekable is copied to a temporary file first."""
+    if (seekable := source.seekable_file()) is not None:
+        yield from parquet_lines(seekable)
         return
     with tempfile.TemporaryFile(prefix="headrace-") as file:
         while block := source.read(PIECE_BYTES):
@@ -63,16 +63,16 @@ def _whole_lines(source: ByteSource, size: int) -> Iterator[bytes]:
     if source.look(3) == _MARK:
         source.skip(3)
     rest: list[bytes] = []  # of a line that is longer than a piece
-    held = 0
+    rest_bytes = 0
     while block := source.read(size):
         cut = block.rfind(b"\n") + 1
         if cut:
             yield b"".join((*rest, block[:cut]))
-            rest, held = [block[cut:]], len(block) - cut
+            rest, rest_bytes = [block[cut:]], len(block) - cut
         else:
             rest.append(block)
-            held += len(block)
-        if held > LONGEST_EVENT_BYTES:
+            rest_bytes += len(block)
+        if rest_bytes > LONGEST_EVENT_BYTES:
             raise _too_long()
     if (last := b"".join(rest)).strip():
         yield last + b"\n"

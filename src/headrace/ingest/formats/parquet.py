@@ -1,4 +1,4 @@
-"""Parquet as NDJSON lines, by batches of rows: a file is never in memory as a whole."""
+"""Parquet as NDJSON lines, by batches of rows: a file is never in memory as a whole. Each format has its module."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from headrace.errors import IngestError
 from headrace.ingest.formats.columns import json_lines, json_text, line_bytes
 
 ROWS = 8192  # read at once
-PIECE_BYTES = 4 << 20  # of text that is written at once, as far as rows can be told apart
+PIECE_BYTES = 4 << 20  # of text that is written at once, or one row
 
 
 def parquet_lines(file: Any, rows: int = ROWS, piece_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
-    """Lines in pieces, from a file that can be sought in."""
+    """Lines in pieces, from a seekable file."""
     try:
         reader = pq.ParquetFile(file, pre_buffer=False)
-        # Repeated strings stay one until they are written: a small file may stand for very long text.
+        # Repeated strings stay dictionaries until they are written: a small file may hold very long text.
         strings = [name for name in reader.schema_arrow.names if _is_text(reader.schema_arrow.field(name).type)]
         reader = pq.ParquetFile(file, pre_buffer=False, read_dictionary=strings)
         names = reader.schema_arrow.names
@@ -39,7 +39,7 @@ def parquet_lines(file: Any, rows: int = ROWS, piece_bytes: int = PIECE_BYTES) -
 
 
 def _in_pieces(batch: pa.RecordBatch, piece_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The rows, so few at once that their strings fit a piece."""
+    """The rows, in parts whose strings fit a piece."""
     sizes = np.zeros(len(batch), dtype=np.int64)
     for column in batch.columns:
         if pa.types.is_dictionary(column.type):
@@ -54,8 +54,8 @@ def _in_pieces(batch: pa.RecordBatch, piece_bytes: int) -> Iterator[pa.RecordBat
         start = stop
 
 
-def _is_text(of: pa.DataType) -> bool:
-    return bool(pa.types.is_string(of) or pa.types.is_large_string(of) or pa.types.is_binary(of))
+def _is_text(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_binary(type_))
 
 
 def _check_names(names: list[str]) -> None:

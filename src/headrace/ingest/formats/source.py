@@ -1,4 +1,4 @@
-"""Bytes to read from, whose beginning can be looked at before they are read."""
+"""A source of bytes whose beginning can be inspected before it is read."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Readable(Protocol):
 
 
 class ByteSource(io.RawIOBase):
-    """A readable thing, read once from its beginning to its end."""
+    """A readable object, read once from its beginning to its end."""
 
     def __init__(self, source: Readable | bytes) -> None:
         self._whole = source if isinstance(source, bytes) else None
         self._source: Readable = io.BytesIO(source) if isinstance(source, bytes) else source
         self._ahead = b""
 
-    def sought(self) -> Any:
+    def seekable_file(self) -> Any:
         """The whole input as a seekable file; None if it can only be read forward."""
         if self._whole is not None:
             return pa.BufferReader(self._whole)
@@ -35,13 +35,13 @@ class ByteSource(io.RawIOBase):
         return None
 
     def look(self, size: int = LOOK_BYTES) -> bytes:
-        """The next `size` bytes, fewer only at the end; they are still there to be read."""
+        """The next `size` bytes, fewer only at the end; `read` still returns them."""
         while len(self._ahead) < size and (block := self._source.read(size - len(self._ahead))):
             self._ahead += block
         return self._ahead[:size]
 
     def skip(self, size: int) -> None:
-        """Leave out bytes that were looked at."""
+        """Skip bytes that `look` returned."""
         self._ahead = self._ahead[size:]
 
     def readable(self) -> bool:
@@ -52,7 +52,7 @@ class ByteSource(io.RawIOBase):
         if size is None or size < 0:
             return self.readall()
         block = self._ahead or self._source.read(size) or b""
-        self._ahead = block[size:]  # a decoder may give more than it was asked for
+        self._ahead = block[size:]  # a decoder may return more than `size`
         return block[:size] if self._ahead else block
 
     def read_at_most(self, size: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Which field a column of CSV is for, where its title cannot name one: "Order ID" is for order_id."""
+"""The field of a CSV column whose title is not a valid name: "Order ID" is order_id."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def field_names(titles: Sequence[str]) -> list[str]:
     names: list[str] = []
     for number, title in enumerate(titles, 1):
         name = title if _can_name(title) else _nearest(title, number)
-        if name.lower() in (taken.lower() for taken in names):
+        if name.lower() in (other.lower() for other in names):
             name = f"{name[: LONGEST_NAME - 4]}_{number}"
         names.append(name)
     return names
 
 
 def match_titles(titles: Sequence[str], fields: Container[str]) -> list[str]:
-    """The field of the stream that each title is for; a title that is for none stays as it is."""
+    """The field of the stream that each title is for; a title without a field stays as it is."""
     return [
         title if title in fields or name not in fields else name
         for title, name in zip(titles, field_names(titles), strict=True)

@@ -1,4 +1,4 @@
-"""Text that should be UTF-8: bytes that are not are carried through, so that the parser can refuse their event."""
+"""Text that should be UTF-8. Other bytes pass through unchanged, so that the parser can refuse their event."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ codecs.register_error("headrace.mark", _mark)
 
 
 class Utf8:
-    """Reads UTF-8 without its byte order mark; bytes that are none are marked until `restore_bytes`."""
+    """Reads UTF-8 without its byte order mark; other bytes are marked until `restore_bytes`."""
 
     def __init__(self, source: ByteSource) -> None:
         head = source.look(4)
@@ -48,5 +48,5 @@ class Utf8:
 
 
 def restore_bytes(lines: bytes) -> bytes:
-    """The bytes that were marked, as they came: not UTF-8."""
-    return _MARKED.sub(lambda found: bytes.fromhex(found[1].decode()), lines) if _MARK.encode() in lines else lines
+    """Replaces marks by the bytes that they stand for."""
+    return _MARKED.sub(lambda match: bytes.fromhex(match[1].decode()), lines) if _MARK.encode() in lines else lines

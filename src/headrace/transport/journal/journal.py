@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
 import time
-import zlib
+from bisect import bisect_right
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -16,51 +15,39 @@ from pathlib import Path
 
 import orjson
 
-from headrace.disk import disk_full, is_disk_full, read_format, refuse_newer, sync, write_format
+from headrace.disk import disk_full, is_disk_full, read_format, refuse_newer, write_format
 from headrace.errors import FencedError, HeadraceError, UnavailableError
 from headrace.faults import fault_point
 from headrace.transport.base import Receipt
-from headrace.transport.journal.ages import Ages
 from headrace.transport.journal.keys import Keys
 from headrace.transport.journal.reader import JournalReader
-from headrace.transport.journal.record import (
-    DURABLE,
-    DURABLE_FILE,
-    HEADER,
-    Record,
-    Segment,
-    damaged,
-    list_segments,
-    pack,
-    read_durable,
-    segment_name,
-    unpack,
-)
-from headrace.transport.journal.recover import look, recover
+from headrace.transport.journal.record import HEADER, Record, Segment, damaged
+from headrace.transport.journal.recover import recover, visit_records
+from headrace.transport.journal.segments import NewRecord, Segments
 from headrace.transport.position import START, Position
 from headrace.transport.sent import FilePiece, SentFiles
 
 FORMAT = 1  # of a journal's folder: segments and their names, the durable end, the files that were sent
 SEGMENT_BYTES = 256 << 20
-MOST_GROUP = 16 << 20
+MOST_GROUP = 16 << 20  # bytes of the requests that are written at once
+AGE_STEP_S = 0.005  # groups that arrive closer together than this share an entry of `_Ages`
+MOST_AGES = 20_000
 
 
 @dataclass(frozen=True)
 class _Request:
-    payload: bytes
-    meta: bytes
-    arrived_us: int
-    came_s: float  # the same moment by the monotonic clock
+    record: NewRecord
+    arrived_s: float  # the arrival by the monotonic clock
     key: str | None
     accepted: int
     refused: list[dict[str, object]]
     digest: str
     file: FilePiece | None
-    done: Future[Receipt]
+    receipt: Future[Receipt]
 
 
-class _Order(Enum):
-    """What else the writing thread may be told."""
+class _Command(Enum):
+    """What the queue of the writing thread holds besides requests."""
 
     MEND = "mend"
     STOP = "stop"
@@ -71,12 +58,12 @@ class Journal:
 
     One thread writes; a group of waiting requests shares one fsync.
 
-    `still_mine` raises when another process has taken the workspace over. It is asked after the
-    fsync and before the acknowledgement: the taker reads the journal after it took the lease, so it
-    sees every record that was acknowledged, and none that it did not see was.
+    `still_mine` raises when another process has taken over the workspace. It is called after the
+    fsync and before the acknowledgement. The other process reads the journal after it has taken the lease,
+    so it reads every record that was acknowledged.
 
-    Arrival is what the wall clock says, also when it was set back: nothing rests on its order. Ages and
-    the window of keys go by the monotonic clock as far as this process can know.
+    The arrival is the time of the wall clock, even if that was set back: nothing depends on its order. Ages and
+    the window of keys use the monotonic clock as far as possible.
     """
 
     name = "journal"
@@ -97,39 +84,34 @@ class Journal:
         write_format(folder, FORMAT)
         self.folder = folder
         self._fence = fence
-        self._still_mine = still_mine
         self._clock_us = clock_us
         self._monotonic_s = monotonic_s
-        self._segment_bytes = segment_bytes
         self.keys = Keys(clock_us, monotonic_s)
         self.sent = SentFiles.read(folder)
-        self._ages = Ages()
-        self._failed: HeadraceError | None = None
-        self._closing = threading.Lock()  # held while a request is queued: none comes behind the order to stop
+        self._ages = _Ages()
+        self._failure: HeadraceError | None = None
+        self._closing = threading.Lock()  # held while a request is queued, so that none is queued after STOP
         self._closed = False
-        self._torn = False  # bytes of a refused group may lie behind the end
-        self._wanted = 0  # bytes of the group that was refused last
+        self._group_bytes = 0  # of the group that was written last
         self.trouble: HeadraceError | None = None  # why the last write failed, until one succeeds
-        # A journal that was lost restarts behind the lake: a position is never used twice.
-        self._end = max(recover(folder, lake_end.offset(), self._remember), lake_end.offset())
-        self._fd = self._durable_fd = -1
-        self._open_segment()
-        self._open_durable()
-        self._queue: queue.SimpleQueue[_Request | _Order] = queue.SimpleQueue()
+        # A journal that was lost continues at the end of the lake: a position is never used twice.
+        end = max(recover(folder, lake_end.offset(), self._note_old), lake_end.offset())
+        self._segments = Segments(folder, end, fence=fence, still_mine=still_mine, segment_bytes=segment_bytes)
+        self._queue: queue.SimpleQueue[_Request | _Command] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write_loop, name=f"journal {folder.name}", daemon=True)
         self._thread.start()
 
     @property
     def end(self) -> Position:
-        """The position behind all that is durable."""
-        return Position.at(self._end)
+        """The end of what is durable."""
+        return Position.at(self._segments.end)
 
     @property
     def reader(self) -> JournalReader:
-        """What other processes read it by."""
+        """How other processes read it."""
         return JournalReader(self.folder)
 
-    # Taking in
+    # Accepting requests
 
     def submit(
         self,
@@ -141,16 +123,16 @@ class Journal:
         digest: str = "",
         file: FilePiece | None = None,
     ) -> Future[Receipt]:
-        """Queue one request of NDJSON lines; the future is done when it is on disk, with how far its file was sent."""
-        if self._failed:
-            raise self._failed
-        said: dict[str, object] = {"key": key, "digest": digest, "accepted": accepted, "refused": refused}
+        """Queue one request of NDJSON lines; the future is done when it is on disk, with the mark of its file."""
+        if self._failure:
+            raise self._failure
+        fields: dict[str, object] = {"key": key, "digest": digest, "accepted": accepted, "refused": refused}
         if file:
-            said["file"] = file.as_dict()
-        meta = orjson.dumps(said) if key or file else b""
-        done: Future[Receipt] = Future()
-        now_us, now_s = self._clock_us(), self._monotonic_s()
-        request = _Request(payload, meta, now_us, now_s, key or None, accepted, refused, digest, file, done)
+            fields["file"] = file.as_dict()
+        meta = orjson.dumps(fields) if key or file else b""
+        receipt: Future[Receipt] = Future()
+        record = NewRecord(meta, payload, self._clock_us())
+        request = _Request(record, self._monotonic_s(), key or None, accepted, refused, digest, file, receipt)
         with self._closing:
             if self._closed:
                 raise UnavailableError(
@@ -158,214 +140,179 @@ class Journal:
                     fix="nothing of this request was stored; send it again",
                 )
             self._queue.put(request)
-        return done
+        return receipt
 
     def recall(self, key: str) -> Receipt | None:
-        """The receipt of an earlier request with this idempotency key, if it came within a day."""
+        """The receipt of an earlier request with this idempotency key, if it arrived within a day."""
         position = self.keys.find(key)
-        found = self._read_record(position) if position is not None else None
-        if found is None:
+        entry = self._segments.read_record(position) if position is not None else None
+        if entry is None:
             return None
-        record, meta = found
-        said = orjson.loads(meta)
-        if said["key"] != key:
+        record, meta = entry
+        fields = orjson.loads(meta)
+        if fields["key"] != key:
             return None
-        return Receipt(Position.at(record.end), said["accepted"], said["refused"], said["digest"])
+        return Receipt(Position.at(record.end), fields["accepted"], fields["refused"], fields["digest"])
 
     def now_us(self) -> int:
         """The clock that arrivals are read from."""
         return self._clock_us()
 
     def age_ms(self, position: Position) -> int | None:
-        """How long ago the record at this position came; 0 if all lies before it; None if no clock can tell."""
+        """How long ago the record at this position arrived; 0 if all lies before it; None if no clock can tell."""
         offset = position.offset()
-        if offset >= self._end:
+        if offset >= self._segments.end:
             return 0
-        came_s = self._ages.came_s(offset)
-        if came_s is not None:
-            return int((self._monotonic_s() - came_s) * 1000)
-        found = self._read_record(offset)
-        age_ms = (self._clock_us() - found[0].arrived_us) // 1000 if found else -1
+        arrival_s = self._ages.arrival_s(offset)
+        if arrival_s is not None:
+            return int((self._monotonic_s() - arrival_s) * 1000)
+        entry = self._segments.read_record(offset)
+        age_ms = (self._clock_us() - entry[0].arrived_us) // 1000 if entry else -1
         return age_ms if age_ms >= 0 else None
 
     def reclaim(self, lake_end: Position) -> int:
-        """Delete the files of which all is in the lake, on disk, and no key need be known any more; how many bytes.
+        """Delete the segments that the lake has on disk and whose keys have expired; returns how many bytes.
 
-        The file being written stays, so what comes next to it is known even if all others are gone.
+        The segment that is being written stays, so the end of the journal is known even if all others are deleted.
         """
-        limit, freed = min(lake_end.offset(), self.keys.forgotten_to()), 0
-        for segment in list_segments(self.folder):
-            if segment.end > limit or segment.start >= self._start:
-                break
-            self.sent.write(self.folder, self._fence)  # no record may be the only one that knows of a file
+        limit, size = min(lake_end.offset(), self.keys.forgotten_to()), 0
+        for segment in self._segments.complete_before(limit):
+            self.sent.write(self.folder, self._fence)  # the marks of sent files must outlive their records
             fault_point("upkeep.before_reclaim")
-            freed += segment.path.stat().st_size
+            size += segment.path.stat().st_size
             segment.path.unlink()
-        return freed
+        return size
 
     @property
     def start(self) -> Position:
-        """The first position that is still held: what lies before it is in the lake only."""
-        return Position.at(min((segment.start for segment in list_segments(self.folder)), default=self._end))
+        """The first position that is still stored: what lies before it is in the lake only."""
+        return Position.at(self._segments.start)
 
     def mend(self) -> None:
-        """See whether a disk that was full takes a write again, and that the durable end can be read."""
-        self._queue.put(_Order.MEND)
+        """Check whether a disk that was full accepts writes again, and whether the durable end can be read."""
+        self._queue.put(_Command.MEND)
 
     def close(self) -> None:
-        """Write what is queued, then stop."""
+        """Write the queued requests, then stop."""
         with self._closing:
             if self._closed:
                 return
             self._closed = True
-            self._queue.put(_Order.STOP)
+            self._queue.put(_Command.STOP)
         self._thread.join()
-        os.close(self._fd)
-        os.close(self._durable_fd)
+        self._segments.close()
 
-    # Writing
+    # The writing thread
 
     def _write_loop(self) -> None:
-        while (item := self._queue.get()) is not _Order.STOP:
-            if isinstance(item, _Order):
+        while (item := self._queue.get()) is not _Command.STOP:
+            if isinstance(item, _Command):
                 self._mend()
                 continue
             group = self._gather(item)
             try:
-                if self._failed:
-                    raise self._failed
+                if self._failure:
+                    raise self._failure
                 self._write_group(group)
             except Exception as error:
                 self._refuse(error, group)
 
     def _gather(self, first: _Request) -> list[_Request]:
-        """The requests that wait, as many as one write takes."""
-        group, size = [first], len(first.payload)
+        """The requests that are queued, up to the size of one write."""
+        group, size = [first], len(first.record.payload)
         while size < MOST_GROUP:
             try:
                 item = self._queue.get_nowait()
             except queue.Empty:
                 break
-            if isinstance(item, _Order):
+            if isinstance(item, _Command):
                 self._queue.put(item)  # after this group
                 break
             group.append(item)
-            size += len(item.payload)
+            size += len(item.record.payload)
         return group
 
     def _write_group(self, group: list[_Request]) -> None:
-        self._wanted = sum(len(request.payload) for request in group)
-        fault_point("journal.before_write")
-        self._cut_off()
-        if self._end - self._start >= self._segment_bytes:
-            self._open_segment()
-        position, chunks, ends = self._end, [], []
-        for request in group:
-            head = pack(request.meta, request.payload, request.arrived_us, position)
-            chunks += [head, request.payload]
-            position += len(head) + len(request.payload)
-            ends.append(position)
-        self._torn = True
-        _write_all(self._fd, chunks, self._end - self._start)
-        fault_point("journal.before_fsync")
-        os.fdatasync(self._fd)
-        fault_point("journal.after_fsync")
-        self._still_mine()
-        self._publish(position)
-        self._ages.note(self._end, group[0].came_s)
-        for request, start, end in zip(group, [self._end, *ends], ends, strict=False):
-            self.keys.note(request.key, start, end, request.arrived_us)
+        self._group_bytes = sum(len(request.record.payload) for request in group)
+        start = self._segments.end
+        ends = self._segments.append([request.record for request in group])
+        # The end moves last: a thread that reads it then finds the ages, keys and files of all records before it.
+        self._ages.note(start, group[0].arrived_s)
+        for request, position, end in zip(group, [start, *ends], ends, strict=False):
+            self.keys.note(request.key, position, end, request.record.arrived_us)
             if request.file:
-                self.sent.note(request.file, request.accepted, Position.at(end), request.arrived_us)
-        self._end, self._torn, self.trouble = position, False, None
+                self.sent.note(request.file, request.accepted, Position.at(end), request.record.arrived_us)
+        self._segments.advance(ends[-1])
+        self.trouble = None
         for request, end in zip(group, ends, strict=True):
-            request.done.set_result(Receipt(Position.at(end), request.accepted, request.refused, request.digest))
+            request.receipt.set_result(Receipt(Position.at(end), request.accepted, request.refused, request.digest))
 
     def _refuse(self, error: Exception, group: list[_Request]) -> None:
-        """Refuse these requests. What they left behind is cut off: now, or before the next write."""
-        kept = "nothing of this request was stored"
+        """Refuse these requests. What they left in the file is cut off: now, or before the next write."""
+        outcome = "nothing of this request was stored"
         if not isinstance(error, HeadraceError):
             try:
-                self._cut_off()
+                self._segments.cut_off()
             except FencedError as fenced:
                 error = fenced
             except OSError:
-                kept = "part of this request may be on disk, so send it again under the same Idempotency-Key"
-        self.trouble = self._explain(error, kept)
+                outcome = "part of this request may be on disk, so send it again under the same Idempotency-Key"
+        self.trouble = self._explain(error, outcome)
         if isinstance(error, HeadraceError):
-            self._failed = error
+            self._failure = error
         for request in group:
-            request.done.set_exception(self.trouble)
+            request.receipt.set_exception(self.trouble)
 
-    def _explain(self, error: Exception, kept: str) -> HeadraceError:
+    def _explain(self, error: Exception, outcome: str) -> HeadraceError:
         if isinstance(error, HeadraceError):
             return error
         if is_disk_full(error):
-            fix = f"{kept}; free space there and send it again"
+            fix = f"{outcome}; free space there and send it again"
             return disk_full(f"stream '{self.folder.name}' cannot accept events", self.folder, fix)
         return UnavailableError(
-            f"journal '{self.folder}' cannot be written: {error}", fix=f"{kept}; try again when that is fixed"
+            f"journal '{self.folder}' cannot be written: {error}", fix=f"{outcome}; try again when that is fixed"
         )
-
-    def _cut_off(self) -> None:
-        if self._torn:
-            self._still_mine()  # who took over may have read what lies there, and counts on it
-            os.ftruncate(self._fd, self._end - self._start)
-            self._torn = False
 
     def _mend(self) -> None:
         try:
-            if self.trouble is not None and self._failed is None:
-                fault_point("journal.before_write")
-                self._torn = True
-                os.posix_fallocate(self._fd, self._end - self._start, max(self._wanted, 1 << 16))
+            if self.trouble is not None and self._failure is None:
+                self._segments.reserve(max(self._group_bytes, 1 << 16))
                 self.trouble = None
-            self._cut_off()
-            if read_durable(self.folder) != self._end:
-                self._open_durable()
+            self._segments.cut_off()
+            self._segments.repair_durable()
         except (OSError, FencedError) as error:
             self.trouble = self._explain(error, "nothing is lost")
             with suppress(OSError, FencedError):
-                self._cut_off()
+                self._segments.cut_off()
 
-    def _open_segment(self) -> None:
-        """Go on in a new file. If that cannot be made, nothing has changed."""
-        path = self.folder / segment_name(self._end, self._fence)
-        opened = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        sync(self.folder)
-        if self._fd >= 0:
-            os.close(self._fd)
-        self._fd, self._start = opened, self._end
-        self._files = [(s.start, s.path) for s in list_segments(self.folder) if s.end > s.start]
-        self._files.append((self._end, path))
-
-    def _open_durable(self) -> None:
-        opened = os.open(self.folder / DURABLE_FILE, os.O_RDWR | os.O_CREAT, 0o644)
-        if self._durable_fd >= 0:
-            os.close(self._durable_fd)
-        self._durable_fd = opened
-        self._publish(self._end)
-        os.ftruncate(opened, DURABLE.size)  # it may have been garbage
-
-    def _publish(self, end: int) -> None:
-        raw = DURABLE.pack(end, 0)[:8]
-        os.pwrite(self._durable_fd, DURABLE.pack(end, zlib.crc32(raw)), 0)
-
-    # Reading back
-
-    def _read_record(self, position: int) -> tuple[Record, bytes] | None:
-        for start, path in reversed(self._files):
-            if start <= position:
-                with suppress(FileNotFoundError), path.open("rb") as file:
-                    file.seek(position - start)
-                    record = unpack(file.read(HEADER.size), position)
-                    return (record, file.read(record.meta_bytes)) if record else None
-                break
-        return None
-
-    def _remember(self, segment: Segment, record: Record) -> None:
+    def _note_old(self, segment: Segment, record: Record) -> None:
         key = _note_sent(self.sent, segment, record)
         self.keys.note_old(key, record.position, record.end, record.arrived_us)
+
+
+class _Ages:
+    """When this process accepted the newest some thousand groups, by the monotonic clock. Safe for several threads."""
+
+    def __init__(self) -> None:
+        self._positions: list[int] = []
+        self._times_s: list[float] = []
+        self._lock = threading.Lock()
+
+    def note(self, position: int, arrival_s: float) -> None:
+        """Store the arrival of the group that begins at this position, after all others."""
+        with self._lock:
+            if self._times_s and arrival_s - self._times_s[-1] < AGE_STEP_S:
+                return
+            self._positions.append(position)
+            self._times_s.append(arrival_s)
+            if len(self._positions) > MOST_AGES:
+                del self._positions[: MOST_AGES // 2], self._times_s[: MOST_AGES // 2]
+
+    def arrival_s(self, position: int) -> float | None:
+        """When the record at a position arrived, or a little earlier; None if it is older than all entries."""
+        with self._lock:
+            index = bisect_right(self._positions, position) - 1
+            return self._times_s[index] if index >= 0 else None
 
 
 def check_format(folder: Path) -> int:
@@ -376,38 +323,25 @@ def check_format(folder: Path) -> int:
 
 
 def read_sent(folder: Path) -> SentFiles:
-    """Which files were sent, as a journal that nobody writes says."""
+    """Which files were sent, from a journal that no process writes."""
     check_format(folder)
     sent = SentFiles.read(folder)
-    look(folder, lambda segment, record: _note_sent(sent, segment, record))
+    visit_records(folder, lambda segment, record: _note_sent(sent, segment, record))
     return sent
 
 
 def _note_sent(sent: SentFiles, segment: Segment, record: Record) -> str | None:
-    """Note the file that a record is a piece of; the record's key."""
+    """Note the piece of a file that a record holds; returns the key of the record."""
     if not record.meta_bytes:
         return None
     with segment.path.open("rb") as file:
         file.seek(record.position + HEADER.size - segment.start)
         meta = file.read(record.meta_bytes)
     try:
-        said = orjson.loads(meta)
-        if "file" in said:
-            sent.note(FilePiece.of(said["file"]), said["accepted"], Position.at(record.end), record.arrived_us)
-        key: str | None = said["key"]
+        fields = orjson.loads(meta)
+        if "file" in fields:
+            sent.note(FilePiece.of(fields["file"]), fields["accepted"], Position.at(record.end), record.arrived_us)
+        key: str | None = fields["key"]
     except (orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise damaged(segment, record.position) from error
     return key
-
-
-def _write_all(fd: int, chunks: list[bytes], offset: int) -> None:
-    """Write all chunks at an offset, however many calls the system needs for it."""
-    for batch_start in range(0, len(chunks), 512):
-        views = [memoryview(chunk) for chunk in chunks[batch_start : batch_start + 512]]
-        while views:
-            written = os.pwritev(fd, views, offset)
-            offset += written
-            while views and written >= len(views[0]):
-                written -= len(views.pop(0))
-            if views:
-                views[0] = views[0][written:]

@@ -1,8 +1,8 @@
 """The idempotency keys of a journal: where each one's record is, for at least a day.
 
-A clock that is set must not let a retried request in twice, so a key is forgotten only when two clocks
-agree that it is old: the wall clock, and the journal's own time, which is the newest arrival found at
-start, counted on by the monotonic clock.
+A change of the clock must not let a retried request be accepted twice, so a key expires only when it is old by
+two clocks: the wall clock, and the journal's own time, which is the newest arrival at start plus the time that has
+passed since by the monotonic clock.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 WINDOW_US = 24 * 3600 * 1_000_000  # how long a retried request is recognised, at least
-MARK_US = 60 * 1_000_000  # how exactly the window is kept
+MARK_US = 60 * 1_000_000  # the precision of the window
 
 
 @dataclass
 class _Mark:
-    """What ends at or before a position came no later than this."""
+    """Records that end at or before a position arrived no later than this."""
 
     position: int
     journal_us: int
@@ -33,29 +33,29 @@ class Keys:
         self._clock_us = clock_us
         self._monotonic_s = monotonic_s
         self._started_s = monotonic_s()
-        self._newest_us = 0  # of the arrivals that were there at start
+        self._newest_us = 0  # arrival among the records that existed at start
         self._positions: dict[bytes, int] = {}  # by a hash of the key
         self._marks: deque[_Mark] = deque()
         self._forgotten_to = 0
         self._lock = threading.Lock()
 
     def note_old(self, key: str | None, position: int, end: int, arrived_us: int) -> None:
-        """A record [position, end) that was there at start. One that stands later came later, whatever it says."""
+        """Store the key of a record [position, end) that existed at start. A later position is a later arrival."""
         self._newest_us = max(self._newest_us, arrived_us)
         self._note(key, position, end, self._newest_us, arrived_us)
 
     def note(self, key: str | None, position: int, end: int, arrived_us: int) -> None:
-        """A record that this process has written."""
+        """Store the key of a record that this process has written."""
         self._note(key, position, end, self._journal_us(), arrived_us)
 
     def find(self, key: str) -> int | None:
-        """The position of a key's record, if it came within the window."""
+        """The position of a key's record, if it arrived within the window."""
         self.forgotten_to()
         with self._lock:
             return self._positions.get(_hash(key))
 
     def forgotten_to(self) -> int:
-        """The position before which no key needs to be recognised any more."""
+        """The position before which all keys have expired."""
         now_us = self._journal_us() - WINDOW_US, self._clock_us() - WINDOW_US
         with self._lock:
             before = self._forgotten_to

@@ -1,6 +1,6 @@
 """The journal on disk: segments of records, and how to walk them.
 
-Read by Spark's processes too, so it imports next to nothing.
+Spark's processes import it too, so it imports little.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NAME = re.compile(r"\d{20}-\d{8}\.seg")
 
 @dataclass(frozen=True)
 class Record:
-    """One request that was taken in. It spans positions [position, end) of the journal."""
+    """One request that was accepted. It spans positions [position, end) of the journal."""
 
     position: int
     arrived_us: int
@@ -53,19 +53,19 @@ class Segment:
 
 
 def segment_name(start: int, fence: int) -> str:
-    """Names sort by position; the fence keeps a writer that lost its lease off the new one's file."""
+    """Names sort by position; with the fence, a writer that lost its lease has another file than the new one."""
     return f"{start:020d}-{fence:08d}.seg"
 
 
 def list_segments(folder: Path) -> list[Segment]:
-    """The segments in order. A segment ends where the next begins, whatever was written behind that."""
-    found = sorted(path for path in folder.glob("*.seg") if _NAME.fullmatch(path.name))
-    starts = [tuple(int(part) for part in path.stem.split("-")) for path in found]
+    """The segments in order. A segment ends where the next begins, whatever was written after that."""
+    paths = sorted(path for path in folder.glob("*.seg") if _NAME.fullmatch(path.name))
+    starts = [tuple(int(part) for part in path.stem.split("-")) for path in paths]
     segments = []
-    for index, (path, (start, fence)) in enumerate(zip(found, starts, strict=True)):
+    for index, (path, (start, fence)) in enumerate(zip(paths, starts, strict=True)):
         with suppress(FileNotFoundError):  # it was reclaimed at this moment
-            written = start + path.stat().st_size
-            end = min(written, starts[index + 1][0]) if index + 1 < len(found) else written
+            file_end = start + path.stat().st_size
+            end = min(file_end, starts[index + 1][0]) if index + 1 < len(paths) else file_end
             segments.append(Segment(path, start, fence, end))
     return segments
 
@@ -90,7 +90,7 @@ def pack(meta: bytes, payload: bytes, arrived_us: int, position: int) -> bytes:
 
 
 def unpack(header: bytes, position: int) -> Record | None:
-    """The record that a header speaks of; None if it is not one for this position."""
+    """The record that a header describes; None if it is not one for this position."""
     if len(header) < HEADER.size:
         return None
     magic, crc, meta_bytes, payload_bytes, arrived_us, at = HEADER.unpack_from(header)
@@ -128,7 +128,7 @@ def damaged(segment: Segment, position: int) -> CorruptionError:
 
 
 def spans(folder: Path, start: int, end: int) -> Iterator[tuple[Segment, int, int]]:
-    """The segments that hold [start, end), each with the part of it. What is missing is an error, never left out."""
+    """The segments that hold [start, end), each with the part of it. Raises CorruptionError if one is missing."""
     reached = start
     for segment in list_segments(folder):
         if segment.end <= reached or reached >= end:

@@ -1,4 +1,4 @@
-"""A journal's records read again at start: a torn one is cut off, anything else that is amiss is named."""
+"""A journal's records read again at start: an incomplete last one is removed, other damage is an error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Note = Callable[[Segment, Record], object]
 
 
 def recover(folder: Path, lake_end: int, note: Note) -> int:
-    """The end of a journal whose lake holds all before `lake_end`; tells `note` of each record.
+    """The end of a journal whose lake holds all before `lake_end`; calls `note` with each record.
 
     Raises CorruptionError if something that was acknowledged is in neither.
     """
@@ -49,8 +49,8 @@ def recover(folder: Path, lake_end: int, note: Note) -> int:
     return end
 
 
-def look(folder: Path, note: Note) -> None:
-    """Tell `note` of each record that a start would keep, and change nothing."""
+def visit_records(folder: Path, note: Note) -> None:
+    """Call `note` with each record that `recover` would keep, and change nothing."""
     segments = [segment for segment in list_segments(folder) if segment.end > segment.start]
     for segment in segments:
         _intact_end(segment, 0 if segment is segments[-1] else segment.end, note)
@@ -89,7 +89,7 @@ def _intact_end(segment: Segment, lake_end: int, note: Note) -> int:
             record = unpack(file.read(HEADER.size), position)
             if record is None or record.end > segment.end:
                 return position
-            # What the lake has needs no second look.
+            # Records that the lake has need no check.
             if record.end > lake_end and not is_intact(file.fileno(), segment, record):
                 return position
             note(segment, record)

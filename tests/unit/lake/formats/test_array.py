@@ -49,7 +49,7 @@ def test_elements_are_found_wherever_blocks_end(values: list[Any], indent: int |
         (b"[1,]", "empty element"),
     ],
 )
-def test_what_is_no_array_is_not_guessed_at(body: bytes, words: str) -> None:
+def test_other_input_than_an_array_is_refused(body: bytes, words: str) -> None:
     with pytest.raises(IngestError, match=words):
         list(array_lines(ByteSource(body)))
 

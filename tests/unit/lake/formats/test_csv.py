@@ -84,11 +84,11 @@ def test_a_row_with_a_very_long_cell_is_kept_as_it_is() -> None:
     ]
 
 
-def test_only_bad_rows_are_quick_too() -> None:
+def test_a_file_of_bad_rows_is_fast_too() -> None:
     assert lines("name,n\n" + "short\n" * 50_000) == [b'["short"]'] * 50_000
 
 
-def test_a_file_of_another_delimiter_is_given_up() -> None:
+def test_a_file_with_another_delimiter_is_refused() -> None:
     with pytest.raises(IngestError, match=r"Expected 2 columns, got 1.*is the delimiter right"):
         lines("name,n\n" + "short;1\n" * 100, most_bad_rows=10)
 
@@ -102,7 +102,7 @@ def test_the_delimiter_is_guessed_or_given(delimiter: str) -> None:
     ]
 
 
-def test_bytes_that_are_not_utf8_reach_the_parser_as_they_came() -> None:
+def test_bytes_that_are_not_utf8_reach_the_parser_unchanged() -> None:
     assert lines(b"name,n\n\xe9t\xe9,1\n\xff\nok,2\n") == [
         b'{"name":"\xe9t\xe9","n":1}',
         b'["\xff"]',

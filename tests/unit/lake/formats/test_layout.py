@@ -1,4 +1,4 @@
-"""Which format it is; what is packed; and lines from each."""
+"""Detection of formats and compression, and the lines of each format."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ LINES = b'{"a":1}\n{"a":2}\n'
         ("x.txt", b"PAR1", "text", Format.PARQUET),
     ],
 )
-def test_the_format_by_name_and_looks(name: str, head: bytes, stream: str, format: Format) -> None:
+def test_the_format_by_name_and_content(name: str, head: bytes, stream: str, format: Format) -> None:
     assert format_of(name, head, stream, {"a": "INT"}) is format
 
 
 def test_a_delimiter_is_one_of_four() -> None:
     assert make_layout(Format.CSV, "tab", "a, b") == Layout(Format.CSV, "\t", ("a", "b"))
-    with pytest.raises(IngestError, match="delimiter 'x' is not taken; expected one of"):
+    with pytest.raises(IngestError, match="delimiter 'x' is not supported; expected one of"):
         make_layout(None, "x")
 
 
@@ -55,7 +55,7 @@ def test_a_delimiter_is_one_of_four() -> None:
         pa.compress(LINES[:3], codec="zstd", asbytes=True) + pa.compress(LINES[3:], codec="zstd", asbytes=True),
     ],
 )
-def test_what_is_packed_is_unpacked(packed: bytes) -> None:
+def test_compressed_data_is_decompressed(packed: bytes) -> None:
     assert unpack(ByteSource(packed)).readall() == LINES
     assert unpack(ByteSource(io.BytesIO(packed))).readall() == LINES
 
@@ -64,7 +64,7 @@ def test_what_is_packed_is_unpacked(packed: bytes) -> None:
     "packed",
     [gzip.compress(LINES)[:-9], gzip.compress(LINES) + b"more", pa.compress(LINES, codec="zstd", asbytes=True)[:-3]],
 )
-def test_damage_in_what_is_packed_says_so(packed: bytes) -> None:
+def test_damaged_compressed_data_is_an_error(packed: bytes) -> None:
     with pytest.raises(IngestError, match="cannot be unpacked"):
         unpack(ByteSource(packed)).readall()
 

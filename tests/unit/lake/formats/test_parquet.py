@@ -1,4 +1,4 @@
-"""Parquet as lines: each type as JSON, and what JSON has not so that the parser refuses it."""
+"""Parquet as lines: each type as JSON; values that JSON does not have are refused by the parser."""
 
 from __future__ import annotations
 
@@ -91,6 +91,6 @@ def test_a_column_that_json_cannot_hold_is_named(column: pa.Array, words: str) -
 
 
 @pytest.mark.parametrize("body", [b"", b"PAR1", b"PAR1 and then nothing PAR1"])
-def test_what_is_no_parquet_says_so(body: bytes) -> None:
+def test_other_input_than_parquet_is_refused(body: bytes) -> None:
     with pytest.raises(IngestError, match="the Parquet file cannot be read"):
         list(parquet_lines(pa.BufferReader(body)))
