@@ -46,6 +46,7 @@ check: setup
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check -q .
 	@$(BIN)/mypy
+	@$(BIN)/mypy --scripts-are-modules scripts/met scripts/structure
 
 bench: setup
 	@$(BIN)/headrace bench --write docs/benchmarks.md
