@@ -79,7 +79,7 @@ class ReadPlan:
             return Selection(self.by, self.where, self.bounds, after=self.after, limit=limit)
         first, last = self.windows.panes
         if self.overlapping and self.after is not None:
-            # The page continues in this window: buckets before it are in no remaining window.
+            # The page continues in this window: buckets of earlier pages are in no remaining window.
             if self.newest_first:
                 last = self.after[0] + self.windows.size_ms
             else:
