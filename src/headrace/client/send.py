@@ -63,12 +63,12 @@ def _check_events(events: Any) -> Any:
     """One event, or a list of them; anything else is refused."""
     if isinstance(events, Mapping):
         return events
-    found = f"a {type(events).__name__}"
+    kind = f"a {type(events).__name__}"
     if not isinstance(events, str) and isinstance(events, Iterable):
         many = list(events)
         wrong = next((n for n, event in enumerate(many) if not isinstance(event, Mapping)), None)
         if wrong is None:
             return many
-        found += f" whose item {wrong} is a {type(many[wrong]).__name__}"
+        kind += f" whose item {wrong} is a {type(many[wrong]).__name__}"
     fix = "a file is sent by its Path, JSON text as bytes" if isinstance(events, str) else None
-    raise IngestError("this value cannot be sent", found=found, expected=SENDABLE, fix=fix)
+    raise IngestError("this value cannot be sent", found=kind, expected=SENDABLE, fix=fix)

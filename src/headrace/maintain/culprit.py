@@ -20,7 +20,7 @@ from headrace.maintain.partials import OUR_COLUMNS, read_events, write_partials
 from headrace.store.base import Version
 
 WAYS = 16  # parts that a range is cut into: where each failure ends a Java, few rounds matter more than few attempts
-SHOWN = 80  # characters of an event
+MOST_CHARACTERS = 80  # of an event, in a message
 
 Attempt = Callable[[int, int], str | None]  # computes events with positions in [low, high); the error, or None
 
@@ -46,7 +46,11 @@ class Culprit:
     error: str
 
     def __str__(self) -> str:
-        text = self.value if len(self.value) <= SHOWN else f"{self.value[:SHOWN]}… ({len(self.value):,} characters)"
+        text = (
+            self.value
+            if len(self.value) <= MOST_CHARACTERS
+            else f"{self.value[:MOST_CHARACTERS]}… ({len(self.value):,} characters)"
+        )
         return f"the event at position {self.position} (commit {self.commit}): {text}"
 
 

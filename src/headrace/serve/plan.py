@@ -151,12 +151,12 @@ def _bound(name: str, bound: Bound | None, newest: int, pane: int) -> int | None
         return newest + bound.ms if bound.relative else bound.ms
     if bound.relative:
         near = [f"'-{format_duration(-ms)}'" if ms else "'now'" for ms in (below, below + pane)]
-        found = f"-{format_duration(-bound.ms)}" if bound.ms < 0 else format_duration(bound.ms)
+        text = f"-{format_duration(-bound.ms)}" if bound.ms < 0 else format_duration(bound.ms)
     else:
-        near, found = [f"'{iso_ms(ms)}'" for ms in (below, below + pane)], str(bound)
+        near, text = [f"'{iso_ms(ms)}'" for ms in (below, below + pane)], str(bound)
     raise QuestionError(
         f"{name} is not on a pane start",
-        found=found,
+        found=text,
         expected=f"a multiple of {format_duration(pane)}, the view's pane",
         fix=f"the nearest that work are {near[0]} and {near[1]}",
     )
