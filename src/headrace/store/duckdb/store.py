@@ -33,9 +33,11 @@ from headrace.store.duckdb.snapshot import DuckSnapshot, speed_tables, speed_tab
 from headrace.store.duckdb.tables import create_speed, merge_files, quoted
 from headrace.store.duckdb.versions import (
     FENCED,
+    adopted_base,
     batch_text,
     change,
     change_base,
+    commits_text,
     delete_version,
     gone,
     insert_audit,
@@ -45,6 +47,7 @@ from headrace.store.duckdb.versions import (
     position_text,
     read_version,
     read_versions,
+    starting_base,
 )
 
 MOVE = """
@@ -91,7 +94,7 @@ class DuckStore:
     def register(
         self, view: View, fingerprint: str, patience_ms: Mapping[str, int], at: Mapping[str, Point] = NO_HISTORY
     ) -> Version:
-        bases = tuple(_starting(stream, patience_ms[stream], at.get(stream, START)) for stream in view.streams)
+        bases = tuple(starting_base(stream, patience_ms[stream], at.get(stream, START)) for stream in view.streams)
         history = any(base.horizon for base in bases)
         with self._transaction() as connection:
             own = [v for v in read_versions(connection) if v.view.name == view.name]
@@ -122,7 +125,7 @@ class DuckStore:
                 view=view,
                 number=next_number(connection, view.name),
                 fingerprint=fingerprint,
-                bases=tuple(_adopted(base, patience_ms[base.stream]) for base in source.bases),
+                bases=tuple(adopted_base(base, patience_ms[base.stream]) for base in source.bases),
                 changed_at_us=now_us(),
                 replaces=source.number if source.serving else source.replaces,
             )
@@ -175,7 +178,7 @@ class DuckStore:
             old = _serving(connection, view)
             if old is not None:
                 if version.lags(old):  # answers never lack commits that they have had
-                    raise gone(view, number, f"{_commits(version)}; the serving version has {_commits(old)}")
+                    raise gone(view, number, f"{commits_text(version)}; the serving version has {commits_text(old)}")
                 change(connection, self._fence, old, state="retired")
             change(connection, self._fence, version, state="serving", replaces=old and old.number)
             fault_point("swap.before_commit")
@@ -390,29 +393,6 @@ class DuckStore:
 
 def _serving(connection: duckdb.DuckDBPyConnection, view: str) -> Version | None:
     return next((v for v in read_versions(connection) if v.serving and v.view.name == view), None)
-
-
-def _commits(version: Version) -> str:
-    return " and ".join(f"{commits} commits of {stream}" for stream, commits in version.commits.items())
-
-
-def _starting(stream: str, patience_ms: int, at: Point) -> Base:
-    """A stream that a version reads from here on; what comes before is for a build."""
-    return Base(
-        stream,
-        patience_ms,
-        horizon=at.commit,
-        applied_to=at.commit,
-        position=at.position,
-        newest_us=at.newest_us,
-        applied_at_us=now_us(),
-    )
-
-
-def _adopted(base: Base, patience_ms: int) -> Base:
-    """What a free edit takes over. A stall ends: the edit may have corrected its cause."""
-    since = base.patience_from if patience_ms == base.patience_ms else base.applied_to
-    return replace(base, patience_ms=patience_ms, patience_from=since, stalled=None, quarantined=False)
 
 
 def _merge(connection: duckdb.DuckDBPyConnection, version: Version, stream: str, files: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from functools import lru_cache
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -15,7 +15,7 @@ import orjson
 from headrace.define.fingerprint import from_json, to_json
 from headrace.define.model import View
 from headrace.errors import ConflictError, FencedError
-from headrace.store.base import Audit, Base, BatchTable, Drift, Version
+from headrace.store.base import Audit, Base, BatchTable, Drift, Point, Version
 from headrace.store.duckdb.database import run
 from headrace.transport.position import Position
 
@@ -77,6 +77,30 @@ def gone(view: str, number: int, reason: str = "no such version") -> ConflictErr
     return ConflictError(
         f"view '{view}' version {number} has changed meanwhile", found=reason, fix="nothing was changed; try again"
     )
+
+
+def commits_text(version: Version) -> str:
+    """How many commits a version has, for an error."""
+    return " and ".join(f"{commits} commits of {stream}" for stream, commits in version.commits.items())
+
+
+def starting_base(stream: str, patience_ms: int, at: Point) -> Base:
+    """A stream that a version reads from here on; what comes before is for a build."""
+    return Base(
+        stream,
+        patience_ms,
+        horizon=at.commit,
+        applied_to=at.commit,
+        position=at.position,
+        newest_us=at.newest_us,
+        applied_at_us=now_us(),
+    )
+
+
+def adopted_base(base: Base, patience_ms: int) -> Base:
+    """What a free edit takes over. A stall ends: the edit may have corrected its cause."""
+    since = base.patience_from if patience_ms == base.patience_ms else base.applied_to
+    return replace(base, patience_ms=patience_ms, patience_from=since, stalled=None, quarantined=False)
 
 
 def next_number(connection: Connection, view: str) -> int:
