@@ -10,18 +10,17 @@ from pathlib import Path
 import orjson
 import pytest
 
-from headrace.define.model import JSON
 from headrace.errors import CorruptionError, FencedError, StaleMarkError, UnavailableError
-from headrace.transport.base import Reader, Receipt, Transport
+from headrace.transport.base import Receipt, Transport
 from headrace.transport.journal.journal import Journal
 from headrace.transport.position import START, Position, Range
 from headrace.transport.sent import FilePiece
 
 from .folder_transport import FolderTransport
+from .read_ranges import Read, read
 
 DAY_S = 24 * 3600
 ALL = 1 << 40  # bytes: more than there are
-Read = dict[int, tuple[bytes, int]]  # by position: an event and its arrival
 
 
 class Place:
@@ -86,17 +85,6 @@ def post(transport: Transport, *ids: int, key: str | None = None, file: FilePiec
     """One request of events with these ids."""
     payload = b"".join(b'{"id":%d}\n' % number for number in ids)
     return transport.submit(payload, len(ids), [], key=key, digest="d", file=file).result()
-
-
-def read(reader: Reader, ranges: list[Range]) -> Read:
-    by_position: Read = {}
-    for part in ranges:
-        for events in reader.read(part, JSON):
-            rows = zip(events.positions.tolist(), events.frames, events.arrived_us.tolist(), strict=True)
-            for position, event, arrived_us in rows:
-                assert position not in by_position, "a position is used twice"
-                by_position[position] = event, arrived_us
-    return by_position
 
 
 def read_all(transport: Transport, start: Position = START) -> Read:
@@ -265,7 +253,7 @@ def test_bytes_between_grow_with_what_lies_there(place: Place) -> None:
 READ = """
 import pickle, sys
 from pathlib import Path
-from tests.contracts.test_transport import read
+from tests.contracts.read_ranges import read
 from headrace.transport.position import START
 folder = Path(sys.argv[1])
 reader = pickle.loads((folder / "reader").read_bytes())

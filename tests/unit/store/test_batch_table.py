@@ -137,7 +137,7 @@ def test_sketches_are_folded_in_slices_of_few_bytes(tmp_path: Path) -> None:
     with closing(duckdb.connect()) as connection:
         columns = ", ".join([f"CAST({KEY_ID} AS UUID) AS {KEY_ID}", f"* EXCLUDE ({KEY_ID})"])
         source = f"SELECT {columns} FROM read_parquet({[str(file) for file in files]})"
-        portions = list(cut(connection, VIEW, source, 60_000))
+        portions = list(cut(connection, VIEW, source, 7_500))
         counts = [
             connection.execute(f"SELECT count(*) FROM ({source}) WHERE {part.condition}").fetchall()[0][0]
             for part in portions
@@ -148,11 +148,10 @@ def test_sketches_are_folded_in_slices_of_few_bytes(tmp_path: Path) -> None:
     assert any(part.start_ms is not None for part in portions), "one key alone is cut by days"
 
 
-def test_a_table_made_in_many_slices_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.store.duckdb.portions.SHARE", 40_000)
+def test_a_table_made_in_many_portions_is_the_same(tmp_path: Path) -> None:
     events = events_of(200, keys=3)
     files = [Path(write_partials(tmp_path / f"{i}", VIEW, events[i::2])) for i in range(2)]
-    make_batch_table(VIEW, tmp_path / "table", partials=files, earlier=[])
+    make_batch_table(VIEW, tmp_path / "table", partials=files, earlier=[], portion=13_000)
     assert presented(VIEW, tmp_path / "table") == expected(VIEW, events)
     assert presented(VIEW, tmp_path / "table", "days") == expected(VIEW, events, DAY)
 

@@ -39,13 +39,10 @@ def speed_of(folder: Path, events: Sequence[Event], view: View = VIEW) -> Path:
     return folder / "speed"
 
 
-@pytest.mark.parametrize("share", [8, 400_000])
-def test_rows_are_counted_once_in_one_slice_and_in_many(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: int
-) -> None:
-    monkeypatch.setattr("headrace.store.duckdb.portions.SHARE", share)
+@pytest.mark.parametrize("portion", [None, 1_300])
+def test_rows_are_counted_once_in_one_portion_and_in_many(tmp_path: Path, portion: int | None) -> None:
     events = events_of()
-    found = compare(VIEW, speed_of(tmp_path / "s", events), batch_of(tmp_path / "b", events[::-1]))
+    found = compare(VIEW, speed_of(tmp_path / "s", events), batch_of(tmp_path / "b", events[::-1]), portion=portion)
     assert found == Comparison(12, 60, ())
 
 

@@ -21,7 +21,7 @@ from headrace.faults import fault_point
 from headrace.store.base import EVENTS, KEY_ID, PANE
 from headrace.store.duckdb.database import literal, run
 from headrace.store.duckdb.levels import PANES, floor_to, levels_of
-from headrace.store.duckdb.portions import Portion, cut, stage
+from headrace.store.duckdb.portions import Portion, cut, portion_bytes, stage
 from headrace.store.duckdb.sketches import register_functions
 from headrace.store.duckdb.tables import folded_columns, row_columns, stored_columns
 
@@ -48,6 +48,7 @@ def make_batch_table(
     earlier: Sequence[Path],
     memory_mb: int = MEMORY_MB,
     threads: int = 1,
+    portion: int | None = None,  # bytes; None: by the memory
 ) -> Made:
     """Fold Parquet files of partials and earlier batch tables into the file `target`, whole or not at all."""
     content = write_unfinished(
@@ -57,6 +58,7 @@ def make_batch_table(
         earlier=earlier,
         memory_mb=memory_mb,
         threads=threads,
+        portion=portion,
     )
     put_in_place(view, target)
     return content
@@ -70,6 +72,7 @@ def write_unfinished(
     earlier: Sequence[Path],
     memory_mb: int,
     threads: int,
+    portion: int | None = None,
 ) -> Made:
     """The same, under a name that says that it is not in place; on disk when this returns."""
     unfinished, spill = _unfinished(target), target.with_name(f"{target.name}.spill{UNFINISHED}")
@@ -81,7 +84,7 @@ def write_unfinished(
         ):
             run(connection, f"ATTACH {literal(unfinished)} AS made (TYPE duckdb)")
             source = _source(connection, view, partials, earlier)
-            portions = cut(connection, view, source, memory_mb << 20) if source else []
+            portions = cut(connection, view, source, portion or portion_bytes(memory_mb)) if source else []
             if len(portions) > 1:
                 source = stage(connection, source, spill / "staged")
             content = _fill(connection, view, source, portions)

@@ -18,7 +18,7 @@ from headrace.store.columns import partials_of
 from headrace.store.compare import Judge, Pair
 from headrace.store.duckdb.batch_table import MEMORY_MB, UNFINISHED, connect, explained, read_files
 from headrace.store.duckdb.database import run
-from headrace.store.duckdb.portions import cut, stage
+from headrace.store.duckdb.portions import cut, portion_bytes, stage
 from headrace.store.duckdb.tables import folded_columns, quoted
 
 PIECE = 2_000  # rows that are looked at at once: sketches have up to 4 kB each
@@ -32,6 +32,7 @@ def compare(
     corrections: bool = True,
     memory_mb: int = MEMORY_MB,
     threads: int = 1,
+    portion: int | None = None,  # bytes; None: by the memory
 ) -> Comparison:
     """Compare the speed layer's rows, a Parquet file with one for each (key, pane), with files of partials.
 
@@ -48,7 +49,8 @@ def compare(
             explained(f"view '{view.name}': its two layers cannot be compared", speed, [speed, *partials]),
             closing(connect(spill, memory_mb, threads)) as connection,
         ):
-            portions = cut(connection, view, f"{batch} UNION ALL {speed_rows}", memory_mb << 20)
+            most = portion or portion_bytes(memory_mb)
+            portions = cut(connection, view, f"{batch} UNION ALL {speed_rows}", most)
             if len(portions) > 1:
                 batch, speed_rows = (
                     stage(connection, batch, spill / "batch"),

@@ -57,8 +57,13 @@ def stage(connection: duckdb.DuckDBPyConnection, source: str, file: Path) -> str
     return f"SELECT * FROM {quoted(file.name)}.staged"
 
 
-def cut(connection: duckdb.DuckDBPyConnection, view: View, source: str, memory: int) -> list[Portion]:
-    """Portions of the rows that the query `source` gives, in the order of (key id, pane).
+def portion_bytes(memory_mb: int) -> int:
+    """How much a portion may hold where so much memory may be used."""
+    return (memory_mb << 20) // SHARE
+
+
+def cut(connection: duckdb.DuckDBPyConnection, view: View, source: str, most: int) -> list[Portion]:
+    """Portions of at most so many bytes, of the rows that the query `source` gives, in the order of (key id, pane).
 
     DuckDB folds and sorts what it knows beyond its memory, but it keeps lists of sketches within: only
     where there are some, rows are cut. Days are kept whole, so that hours and days can be folded portion by portion.
@@ -67,7 +72,6 @@ def cut(connection: duckdb.DuckDBPyConnection, view: View, source: str, memory: 
     if not sketches:
         return [ALL]
     weight = " + ".join([str(ROW_BYTES), *(f"coalesce(octet_length({name}), 0)" for name in sketches)])
-    most = memory // SHARE
     prefix = f"left(CAST({KEY_ID} AS VARCHAR), {PREFIX_DIGITS})"
     query = f"SELECT {prefix}, CAST(sum({weight}) AS BIGINT) FROM ({source}) GROUP BY ALL ORDER BY ALL"
     portions = []
