@@ -59,7 +59,7 @@ def test_ties_are_broken_by_time_and_position_in_both_layers(
         assert row["above"] == sum(event["ratio"] == 2.0 for _, event in own)
         assert row["n"] == len(own)
     with bench.table.reading(0, 6) as files:
-        behind = read_events(spark, bench.table.folder, bench.stream, files, (0, 6), COLUMNS)
+        behind = read_events(spark, bench.table.storage, bench.stream, files, (0, 6), COLUMNS)
         (first,) = read_page(behind, bench.stream, version, None, 1)
     word, small = ("null" if events[0][name] is None else events[0][name] for name in ("word", "small"))
     assert (first["a0"], first["a3"]) == (f"{{{word}, {small}}}", 1)  # the arguments of the aggregates

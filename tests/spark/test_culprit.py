@@ -82,7 +82,7 @@ def test_the_first_event_that_fails_alone_is_found(bench: Bench, bad: list[int])
     case = Case(
         bench.stream,
         Version(view_with("true"), 1, "", "ready", (Base(bench.stream.name),)),
-        bench.table.folder,
+        bench.table.storage,
         bench.table.files(0, 3),
         (0, 3),
     )
@@ -106,7 +106,7 @@ def read_positions(bench: Bench) -> list[int]:
 def test_no_event_is_blamed_for_what_fails_without_events(bench: Bench) -> None:
     fill(bench, "ab")
     version = Version(view_with("true"), 1, "", "ready", (Base(bench.stream.name),))
-    case = Case(bench.stream, version, bench.table.folder, bench.table.files(0, COMMITS), (0, COMMITS))
+    case = Case(bench.stream, version, bench.table.storage, bench.table.files(0, COMMITS), (0, COMMITS))
     assert find_culprit(case, lambda low, high: "it cannot be planned") is None
 
 

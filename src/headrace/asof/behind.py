@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -14,6 +13,7 @@ from headrace.aggregate import Aggregate
 from headrace.define.expression.spark_face import spark_face
 from headrace.define.model import Stream, View
 from headrace.lake.schema import ARRIVED, COMMIT, NEWEST, POSITION, VALUE
+from headrace.lake.storage import Storage
 from headrace.lake.table import LakeFile
 from headrace.maintain.matches import with_matches
 from headrace.maintain.partials import OUR_COLUMNS, read_events, settled_when
@@ -36,11 +36,17 @@ class Counts:
 
 
 def key_events(
-    spark: SparkSession, folder: Path, stream: Stream, files: Sequence[LakeFile], commits: int, view: View, cell: Cell
+    spark: SparkSession,
+    storage: Storage,
+    stream: Stream,
+    files: Sequence[LakeFile],
+    commits: int,
+    view: View,
+    cell: Cell,
 ) -> DataFrame:
     """The events of a cell's key, at any time, in commits [0, commits) of a lake's files."""
     names = [name for name, _ in view.reads]
-    events = read_events(spark, folder, stream, files, (0, commits), columns=COLUMNS, names=names)
+    events = read_events(spark, storage, stream, files, (0, commits), columns=COLUMNS, names=names)
     face = spark_face(stream, view)
     events = with_matches(events, face.matches)
     if face.view.where is not None:

@@ -90,7 +90,7 @@ def _compute(spark: SparkSession, part: Part, version: Version, folder: Path, jo
             with job.running(spark, f"{version.view.name} as of commit {commits}", rows):
                 if slice_files:
                     paths += batch.write(
-                        table.folder, part.stream, version, slice_files, (start, end), folder / f"{start}-{end}"
+                        table.storage, part.stream, version, slice_files, (start, end), folder / f"{start}-{end}"
                     )
             start = end
     return [Path(file) for file in paths]

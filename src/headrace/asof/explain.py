@@ -83,12 +83,12 @@ class Explainer:
         with self._table.reading(0, commits) as files, job.running(self._spark, f"explain {question.view}"):
             if not files:
                 return Counts(), [], []
-            folder = self._table.folder
-            damage = damage_of(self._table.storage, files)
+            storage = self._table.storage
+            damage = damage_of(storage, files)
             if damage:
                 raise CorruptionError(damage)
             try:
-                all_times = key_events(self._spark, folder, self._stream, files, commits, self._version.view, cell)
+                all_times = key_events(self._spark, storage, self._stream, files, commits, self._version.view, cell)
                 events = in_window(all_times, self._stream, cell)
                 counts = count_events(events, self._stream, self._version)
                 if not counts.events:

@@ -109,7 +109,7 @@ class Layers:
         commits = (first, first + 1)
         at = self._point(commits[1])
         folder = self._scratch / "step"
-        events = read_events(self.spark, self.table.folder, VISITS, self.table.files(*commits), commits)
+        events = read_events(self.spark, self.table.storage, VISITS, self.table.files(*commits), commits)
         files = write_partials(events, VISITS, version, folder)
         step = Step(VISITS.name, *commits, at.position, at.newest_us, int(time.time() * 1e6))
         self.store.apply(step, {version.id: files})

@@ -61,7 +61,7 @@ class Judge:
     def __init__(self, table: LakeTable, definition: Definition) -> None:
         self._names = [name for name, _ in definition.columns]
         self._hours: dict[str, dict[str, tuple[list[int], list[tuple[Any, ...]]]]] = {}
-        files = [str(table.folder / file.path) for file in table.files(0, table.state.next_commit)]
+        files = [table.storage.locate(file.path) for file in table.files(0, table.state.next_commit)]
         with duckdb.connect() as connection:
             connection.execute("SET TimeZone = 'UTC'")
             for page, hour_ms, commit, *values in connection.execute(_query(definition), {"files": files}).fetchall():

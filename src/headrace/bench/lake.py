@@ -120,7 +120,7 @@ def scan_ratio(many: LakeTable, once: LakeTable) -> float:
 
 def scan_s(table: LakeTable) -> float:
     """The time to read some columns of all events."""
-    files = [str(table.folder / file.path) for file in table.files(0, table.state.next_commit)]
+    files = [table.storage.locate(file.path) for file in table.files(0, table.state.next_commit)]
     query = 'SELECT count(*), sum(bytes), count(DISTINCT visitor), max("at") FROM read_parquet($files)'
     with duckdb.connect() as connection:
         connection.execute("SET threads = 1")

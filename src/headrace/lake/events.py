@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -12,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from headrace.define.model import Stream
 from headrace.lake.fill import Fill, piece_reader, shape_of
 from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, NEWEST, POSITION, VALUE
-from headrace.lake.storage import LocalStorage
+from headrace.lake.storage import Storage
 from headrace.lake.table import LakeFile
 
 TASK_ROWS = 100_000  # that one task fills: a few tenths of a second
@@ -34,7 +33,7 @@ def event_columns(stream: Stream, reserved: Sequence[str], fields: Collection[st
 
 def read_files(
     spark: SparkSession,
-    folder: Path,
+    storage: Storage,
     stream: Stream,
     files: Sequence[LakeFile],
     reserved: Sequence[str],
@@ -45,7 +44,6 @@ def read_files(
     """The rows of these files. Spark reads files that have all columns; workers fill the others from `_value`."""
     columns = event_columns(stream, reserved, fields)
     names = [field.name for field in stream.fields if fields is None or field.name in fields]
-    storage = LocalStorage(folder)
     paths = [storage.locate(file.path) for file in files]
     lacking = {path for path in paths if _lacks(path, names)}
     if commits and all(commits[0] <= file.first_commit and file.last_commit < commits[1] for file in files):

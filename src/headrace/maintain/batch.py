@@ -254,7 +254,7 @@ class Batch:
             return []
         spark = self._session()
         try:
-            written = self._job.write(self._table.folder, self._stream, version, files, commits, target)
+            written = self._job.write(self._table.storage, self._stream, version, files, commits, target)
         except Exception as error:
             if self.stopping.is_set() or self._suspects is None or is_transient(error) or is_disk_full(error):
                 raise

@@ -12,6 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from headrace.define.model import Stream
+from headrace.lake.storage import Storage
 from headrace.lake.table import LakeFile
 from headrace.maintain.partials import columns_for, read_events, write_partials
 from headrace.plan.cost import DEFAULT_EVENTS_PER_S
@@ -46,7 +47,7 @@ class BatchJob:
 
     def write(
         self,
-        folder: Path,
+        storage: Storage,
         stream: Stream,
         version: Version,
         files: Sequence[LakeFile],
@@ -61,7 +62,7 @@ class BatchJob:
         spark.conf.set("spark.sql.files.maxPartitionBytes", str(task_bytes))
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
         fields = [name for name, _ in version.view.reads]
-        events = read_events(spark, folder, stream, files, commits, columns_for([version.view]), fields)
+        events = read_events(spark, storage, stream, files, commits, columns_for([version.view]), fields)
         written = write_partials(events, stream, version, target)
         if rows >= WORTH_MEASURING:
             self.rate = rows / (time.monotonic() - began)

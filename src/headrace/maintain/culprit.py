@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from headrace.define.model import Stream
 from headrace.lake.schema import COMMIT, POSITION, VALUE
+from headrace.lake.storage import Storage
 from headrace.lake.table import LakeFile
 from headrace.maintain.partials import OUR_COLUMNS, read_events, write_partials
 from headrace.store.base import Version
@@ -31,7 +32,7 @@ class Case:
 
     stream: Stream
     version: Version
-    folder: Path  # of the lake
+    storage: Storage  # of the lake
     files: Sequence[LakeFile]
     commits: tuple[int, int]
 
@@ -82,7 +83,7 @@ def attempt_on(spark: SparkSession, case: Case, scratch: Path) -> Callable[[int,
         target = scratch / f"{low}-{high}"
         columns = (*OUR_COLUMNS, POSITION)
         fields = [name for name, _ in case.version.view.reads]
-        events = read_events(spark, case.folder, case.stream, case.files, case.commits, columns, fields)
+        events = read_events(spark, case.storage, case.stream, case.files, case.commits, columns, fields)
         try:
             some = events.where(F.col(POSITION).between(low, high - 1))
             write_partials(some, case.stream, case.version, target)
@@ -105,4 +106,4 @@ def _value_of(case: Case, position: int) -> str:
 
 
 def _dataset(case: Case) -> ds.Dataset:
-    return ds.dataset([str(case.folder / file.path) for file in case.files], format="parquet")
+    return ds.dataset([case.storage.locate(file.path) for file in case.files], format="parquet")

@@ -34,7 +34,7 @@ def columns_for(views: Iterable[View]) -> tuple[str, ...]:
 
 def read_events(
     spark: SparkSession,
-    folder: Path,
+    storage: Storage,
     stream: Stream,
     files: Sequence[LakeFile],
     commits: tuple[int, int],
@@ -46,7 +46,7 @@ def read_events(
     `names` are those of the fields to read, None: all. One costs more where files were written before it was added.
     """
     fields = None if names is None else {*names, stream.time_column}
-    events = read_files(spark, folder, stream, files, columns, fields=fields, commits=commits)
+    events = read_files(spark, storage, stream, files, columns, fields=fields, commits=commits)
     return events.coalesce(1) if sum(file.size for file in files) < SMALL_BYTES else events
 
 

@@ -183,7 +183,7 @@ class Speed:
                 return [_Computed(version, [], damage) for version in versions]
             fields = {name for version in versions for name, _ in version.view.reads}
             ours = columns_for(version.view for version in versions)
-            events = read_events(spark, self._table.folder, self._stream, files, commits, ours, fields)
+            events = read_events(spark, self._table.storage, self._stream, files, commits, ours, fields)
             if len(versions) == 1:
                 return [self._compute_one(spark, events, versions[0], folder)]
             return list(self._jobs.map(lambda version: self._compute_one(spark, events, version, folder), versions))

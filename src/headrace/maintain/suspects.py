@@ -140,7 +140,7 @@ class Suspects:
     def _try(self, stream: Stream, version: Version, commits: tuple[int, int]) -> None:
         """Compute what ended Java in a Java of its own; release the version if that goes well."""
         with self._table.reading(*commits) as files:
-            case = Case(stream, version, self._table.folder, files, commits)
+            case = Case(stream, version, self._table.storage, files, commits)
             trial = Trial(case, self._settings, self.stopping.is_set)
             try:
                 error = trial.attempt(0, BEYOND)
@@ -168,7 +168,7 @@ class Suspects:
         spark = self._session()
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", BATCH_POOL)
         with self._table.reading(*commits) as files:
-            case = Case(stream, version, self._table.folder, files, commits)
+            case = Case(stream, version, self._table.storage, files, commits)
             culprit = find_culprit(case, _catching(spark, attempt_on(spark, case, self._settings.scratch)))
         if culprit is None:
             return

@@ -24,6 +24,7 @@ from headrace.define.fingerprint import from_json, to_json
 from headrace.define.model import Stream, View
 from headrace.disk import is_disk_full
 from headrace.errors import UnavailableError
+from headrace.lake.storage import LocalStorage
 from headrace.lake.table import LakeFile
 from headrace.maintain.culprit import Case, attempt_on
 from headrace.spark.failures import one_line
@@ -117,7 +118,7 @@ def _as_json(case: Case, settings: TrialSettings) -> dict[str, Any]:
         "stream": to_json(case.stream),
         "view": to_json(case.version.view),
         "patience_ms": case.version.base(case.stream.name).patience_ms,
-        "folder": str(case.folder),
+        "location": case.storage.location,
         "files": [asdict(file) for file in case.files],
         "commits": case.commits,
         "memory": settings.memory,
@@ -133,7 +134,7 @@ def _from_json(message: dict[str, Any]) -> Case:
     return Case(
         stream,
         Version(view, 0, "", "ready", tuple(Base(name, message["patience_ms"]) for name in view.streams)),
-        Path(message["folder"]),
+        LocalStorage(message["location"]),
         [LakeFile(**file) for file in message["files"]],
         (message["commits"][0], message["commits"][1]),
     )

@@ -16,6 +16,7 @@ from headrace.define.model import Stream
 from headrace.errors import NotReadyError, SqlError, did_you_mean
 from headrace.format import iso
 from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, POSITION, REASON, VALUE
+from headrace.lake.storage import LocalStorage
 from headrace.lake.table import LakeTable
 from headrace.spark.jobs import Progress
 from headrace.sql.answer import SqlAnswer, SqlLimit
@@ -104,9 +105,9 @@ class Events:
         """Create the two tables of a stream, over the current files of the lake."""
         from headrace.lake.events import event_columns, read_files  # loads Spark
 
-        folder = self._workspace.lake(stream.name)
+        storage = LocalStorage(self._workspace.lake(stream.name))
         try:
-            table = LakeTable(folder, stream, fence=None)
+            table = LakeTable(self._workspace.lake(stream.name), stream, fence=None)
         except TableNotFoundError:
             table = None
         commits = table.state.next_commit if table else 0
@@ -116,8 +117,8 @@ class Events:
             self._behind.append(
                 f"{waiting:,} bytes of stream '{stream.name}' are in its journal and not yet in the lake"
             )
-        live = read_files(self._spark, folder, stream, table.files(0, commits) if table else [], SYSTEM_COLUMNS)
-        letters = [str(folder / file.path) for file in table.files(0, commits, dead=True)] if table else []
+        live = read_files(self._spark, storage, stream, table.files(0, commits) if table else [], SYSTEM_COLUMNS)
+        letters = [storage.locate(file.path) for file in table.files(0, commits, dead=True)] if table else []
         columns = f"{event_columns(stream, SYSTEM_COLUMNS, ())}, {REASON} STRING"
         read = self._spark.read.schema(columns)
         dead = read.parquet(*letters) if letters else self._spark.createDataFrame([], columns)
