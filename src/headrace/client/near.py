@@ -59,8 +59,7 @@ from headrace.sql.children import Children
 from headrace.sql.query import run_sql
 from headrace.store.base import Store, Version
 from headrace.store.opening import open_to_read
-from headrace.transport.journal.journal import Journal, check_format
-from headrace.transport.journal.record import read_durable
+from headrace.transport.opening import backlog_bytes, check_transport, open_transport
 from headrace.transport.position import START
 from headrace.transport.sent import FilePiece
 from headrace.workspace.applied import read_running, write_running
@@ -321,18 +320,17 @@ class Offline:
 
     def _describe(self, stream: Stream) -> StreamStatus:
         try:
-            check_format(self.workspace.journal(stream.name))
+            check_transport(self.workspace, stream.name)
             table = self._table(stream)
         except CorruptionError as error:
             return describe_damaged(stream, str(error))
-        position = table.state.position.offset() if table else 0
         figures = lake_figures(table)
         return StreamStatus(
             **vars(describe_definition(stream)),
             events=table.rows() if table else 0,
             dead_letters=table.rows(dead=True) if table else 0,
             commits=table.state.next_commit if table else 0,
-            backlog_bytes=max(0, (read_durable(self.workspace.journal(stream.name)) or 0) - position),
+            backlog_bytes=backlog_bytes(self.workspace, stream.name, table.state.position if table else START),
             newest_event=iso_us(table.state.newest_us) if table else None,
             freshness_ms=None,
             events_per_second=0,
@@ -365,14 +363,12 @@ class Offline:
         if name not in self._ingests:
             lease, stream = self.hold(), self._stream(name)
             table = self._table(stream)
-            journal = Journal(
-                self.workspace.journal(name),
-                fence=lease.fence,
-                lake_end=table.state.position if table else START,
-                still_mine=lease.check,
+            lake_end = table.state.position if table else START
+            transport = open_transport(
+                self.workspace, name, fence=lease.fence, lake_end=lake_end, still_mine=lease.check
             )
-            self._ingests[name] = Ingest(stream, journal, self.workspace.settings.max_body_mb << 20)
-            self._ingests[name].lake_position = table.state.position if table else START
+            self._ingests[name] = Ingest(stream, transport, self.workspace.settings.max_body_mb << 20)
+            self._ingests[name].lake_position = lake_end
         return self._ingests[name]
 
     def hold(self) -> Lease:

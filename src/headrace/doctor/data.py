@@ -19,7 +19,7 @@ from headrace.lake.health import check_contents, check_files, check_footers, che
 from headrace.lake.table import LakeTable
 from headrace.maintain.slices import damaged_slices
 from headrace.store.opening import check_batch_tables, open_to_read, store_format
-from headrace.transport.journal.journal import check_format
+from headrace.transport.opening import check_transport
 from headrace.workspace.applied import read_running
 from headrace.workspace.holder import live_holder
 from headrace.workspace.settings import Workspace
@@ -92,7 +92,7 @@ def _formats(workspace: Workspace, catalog: Catalog, tables: list[LakeTable]) ->
     versions = {"workspace": {workspace.format}, "lake": {table.format for table in tables}, "journal": set[int]()}
     for name in catalog.streams:
         with suppress(CorruptionError):
-            versions["journal"].add(check_format(workspace.journal(name)))
+            versions["journal"].add(check_transport(workspace, name))
     with suppress(HeadraceError):  # a server has it open
         versions["store"] = store_format(workspace)
     texts = (f"{what} {', '.join(map(str, sorted(numbers)))}" for what, numbers in versions.items() if numbers)

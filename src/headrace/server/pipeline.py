@@ -29,8 +29,7 @@ from headrace.server.threads import join_all
 from headrace.spark.failures import one_line
 from headrace.store.base import Base, Store, Version
 from headrace.timing import Rate, Timing
-from headrace.transport.base import Transport
-from headrace.transport.journal.journal import Journal, check_format
+from headrace.transport.opening import check_transport, open_transport
 from headrace.transport.position import Position
 from headrace.workspace.lease import Lease
 from headrace.workspace.settings import Workspace
@@ -65,13 +64,10 @@ class Pipeline:
         self._end_of = end_of
         self._workspace = workspace
         self._store = store
-        check_format(workspace.journal(stream.name))  # before the lake is written
+        check_transport(workspace, stream.name)  # before the lake is written
         self.table = LakeTable(workspace.lake(stream.name), stream, lease.fence)
-        self.transport: Transport = Journal(
-            workspace.journal(stream.name),
-            fence=lease.fence,
-            lake_end=self.table.state.position,
-            still_mine=lease.check,
+        self.transport = open_transport(
+            workspace, stream.name, fence=lease.fence, lake_end=self.table.state.position, still_mine=lease.check
         )
         self.table.redefine(stream, self.transport.end)  # a change that no process has finished
         self._damage = self._look()

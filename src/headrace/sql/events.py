@@ -22,7 +22,8 @@ from headrace.spark.jobs import Progress
 from headrace.sql.answer import SqlAnswer, SqlLimit
 from headrace.sql.query import HIGHEST_LIMIT, check_text
 from headrace.sql.years import within_years
-from headrace.transport.journal.record import read_durable
+from headrace.transport.opening import backlog_bytes
+from headrace.transport.position import START
 from headrace.workspace.applied import read_running
 from headrace.workspace.local_spark import local_session
 from headrace.workspace.settings import Workspace
@@ -111,8 +112,7 @@ class Events:
         except TableNotFoundError:
             table = None
         commits = table.state.next_commit if table else 0
-        position = table.state.position.offset() if table else 0
-        waiting = max(0, (read_durable(self._workspace.journal(stream.name)) or 0) - position)
+        waiting = backlog_bytes(self._workspace, stream.name, table.state.position if table else START)
         if waiting:
             self._behind.append(
                 f"{waiting:,} bytes of stream '{stream.name}' are in its journal and not yet in the lake"
