@@ -186,7 +186,7 @@ def test_only_live_versions_are_tried_again_after_a_restart(bench: Bench, suspec
     for name in ("old", "new"):
         view = replace(view_with("true"), name=name)
         bench.store.register(view, fingerprint(view), {bench.stream.name: bench.stream.patience_ms})
-        bench.store.stall(name, 1, "events", "it ends Java", quarantined=True)
+        bench.store.stall(name, 1, bench.stream.name, "it ends Java", quarantined=True)
 
     def quarantined() -> list[str]:
         with bench.store.snapshot() as snapshot:

@@ -96,7 +96,7 @@ def bench(spark: Any, tmp_path: Path) -> Iterator[Workbench]:
 
 
 def test_events_of_two_partitions_are_appended_once(spark: Any, tmp_path: Path, bench: Workbench) -> None:
-    bench.store.register(VIEW, fingerprint(VIEW), {"events": 0})
+    bench.store.register(VIEW, fingerprint(VIEW), {"s": 0})
     bench.append.start()
     replies = [bench.post(*(b'{"id":%d}' % (n * 10 + i) for i in range(n)), b"bad", key=f"k{n}") for n in range(1, 9)]
     bench.settle()

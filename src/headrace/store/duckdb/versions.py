@@ -164,7 +164,9 @@ def change_base(connection: Connection, fence: int, version: Version, stream: st
     change(connection, fence, version)
     assignments = ", ".join(f"{name} = ?" for name in values)
     parameters = [*values.values(), *version.id, stream]
-    run(connection, f"UPDATE bases SET {assignments} WHERE view = ? AND number = ? AND stream = ?", parameters)
+    of_base = "WHERE view = ? AND number = ? AND stream = ?"
+    if run(connection, f"UPDATE bases SET {assignments} {of_base}", parameters) != [(1,)]:
+        raise gone(*version.id, f"it does not read stream '{stream}'")
 
 
 def change(connection: Connection, fence: int, version: Version, **values: Any) -> None:
