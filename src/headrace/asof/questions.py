@@ -63,7 +63,7 @@ class LakeQuestions:
         with self._store.snapshot() as snapshot:
             find_cell(question, find_serving(snapshot, question.view))  # an invalid question does not wait for Spark
         with self._turn():
-            from headrace.asof.explain import Explainer  # imports PySpark, which is slow
+            from headrace.asof.explain import Explainer  # loads PySpark: the server accepts events before
 
             spark = self._spark()
             with self._store.snapshot() as snapshot:
@@ -105,7 +105,8 @@ class LakeQuestions:
 
         def make(folder: Path) -> Store:
             _refuse_quarantined(version)
-            from headrace.asof.build import Part, build_as_of  # imports PySpark
+            # They load PySpark: the server accepts events before.
+            from headrace.asof.build import Part, build_as_of
             from headrace.maintain.partials import reads
 
             parts = []

@@ -26,8 +26,9 @@ from headrace.disk import is_disk_full
 from headrace.errors import UnavailableError
 from headrace.lake.table import LakeFile
 from headrace.maintain.culprit import Case, attempt_on
+from headrace.spark.build import build_session
 from headrace.spark.failures import one_line
-from headrace.spark.session import build_session, is_alive
+from headrace.spark.session import is_alive
 from headrace.store.base import Base, Version
 
 NICE = 10  # below the server and its Spark
