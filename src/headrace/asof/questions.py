@@ -105,14 +105,12 @@ class LakeQuestions:
 
         def make(folder: Path) -> Store:
             _refuse_quarantined(version)
-            # They load PySpark: the server accepts events before.
-            from headrace.asof.build import Part, build_as_of
-            from headrace.maintain.partials import reads
+            from headrace.asof.build import Part, build_as_of  # loads PySpark: the server accepts events before
 
             parts = []
             for stream, table in lakes:
                 assert table is not None, "only a lake without commits has none"
-                if not reads(stream, version.view):
+                if not version.view.fits(stream):
                     raise NotReadyError(
                         f"view '{version.view.name}' is being rebuilt for the new types of stream '{stream.name}'",
                         fix="ask again when its next version serves",
