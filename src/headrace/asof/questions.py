@@ -63,7 +63,7 @@ class LakeQuestions:
         with self._store.snapshot() as snapshot:
             find_cell(question, find_serving(snapshot, question.view))  # an invalid question does not wait for Spark
         with self._turn():
-            from headrace.asof.explain import Explainer  # loads PySpark: the server accepts events before
+            from headrace.asof.explain import Explainer  # loads PySpark: the server accepts events first
 
             spark = self._spark()
             with self._store.snapshot() as snapshot:
@@ -105,7 +105,7 @@ class LakeQuestions:
 
         def make(folder: Path) -> Store:
             _refuse_quarantined(version)
-            from headrace.asof.build import Part, build_as_of  # loads PySpark: the server accepts events before
+            from headrace.asof.build import Part, build_as_of  # loads PySpark: the server accepts events first
 
             parts = []
             for stream, table in lakes:

@@ -84,7 +84,7 @@ def _ask_events(workspace: str, text: str, limit: SqlLimit) -> SqlAnswer:
             found=f"URL {workspace}",
             expected="the folder of a workspace on this machine",
         )
-    # They load Arrow, DuckDB and PySpark, which only --events needs.
+    # They load DuckDB and PySpark, which only --events needs.
     from headrace.sql.events import open_events
     from headrace.sql.query import check_text
 

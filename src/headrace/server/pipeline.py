@@ -120,7 +120,7 @@ class Pipeline:
         """Start append and maintain, once. When Java ends and `session` gives another, they go on with that."""
         if self._append is not None:
             return
-        # They load PySpark: the server accepts events before.
+        # They load PySpark: the server accepts events first.
         from headrace.lake.append import Append
         from headrace.maintain.batch import Batch, Pace
         from headrace.maintain.speed import Speed

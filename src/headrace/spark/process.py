@@ -108,7 +108,7 @@ class SparkProcess:
                 how = _how_it_ended(java.poll() or 0)
                 self.trouble = f"Spark is restarting: its Java process ended ({how})"
                 log.error("java ended", how=how, pid=java.pid, starts=self.starts)
-                from headrace.spark.build import discard  # loads PySpark: the server accepts events before
+                from headrace.spark.build import discard  # loads PySpark: the server accepts events first
 
                 discard(session)
                 return
