@@ -91,7 +91,7 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The session that the product builds, small."""
-    from headrace.spark.session import build_session
+    from headrace.spark.build import build_session
 
     folder = tmp_path_factory.mktemp("spark")
     session = build_session(folder, master="local[2]", driver_memory="1g", java_options=OPTIONS, app="tests")

@@ -29,7 +29,7 @@ def make_archive() -> None:
     """Run a little of all that tests do with Spark, and archive the classes that it has loaded."""
     from pyspark import SparkContext
 
-    from headrace.spark.session import build_session, warm_up
+    from headrace.spark.build import build_session, warm_up
 
     unfinished = ARCHIVE.with_suffix(f".{os.getpid()}")
     options = f"{QUICK} -XX:ArchiveClassesAtExit={unfinished} -Xlog:disable"

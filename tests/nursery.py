@@ -27,7 +27,7 @@ def load_all() -> None:
     import pyspark.sql.streaming  # noqa: F401
     import uvicorn.protocols.http.auto  # noqa: F401
 
-    import headrace.cli.up
+    import headrace.cli.server
     import headrace.lake.append
     import headrace.lake.replay
     import headrace.maintain.batch
@@ -68,7 +68,7 @@ def join_spark(scratch: Path) -> None:
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
-    from headrace.spark.session import build_session
+    from headrace.spark.build import build_session
 
     os.environ["PYSPARK_PYTHON"] = sys.executable  # as build_session does, which later servers do not call
     gateway = launch_gateway()

@@ -12,7 +12,7 @@ from headrace.aggregate.signature import Argument, Constant, Parameter
 from headrace.types import Expression, Type
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # heavy: not needed for definitions
+    import pyarrow as pa  # takes 0.1 s to import: not for definitions
 
 Value = Any
 Partial = tuple[Any, ...]  # one item per column of the aggregate; None is the identity of every merge

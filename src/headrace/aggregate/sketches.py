@@ -22,7 +22,7 @@ EPOCH = datetime(1970, 1, 1)
 
 def union_sketches(sketches: Sequence[bytes]) -> bytes:
     """The sketch of all sets. In one union: merging in pairs would serialize a sketch at each step."""
-    from datasketches import hll_sketch, hll_union, tgt_hll_type  # imports numpy: not needed for definitions
+    from datasketches import hll_sketch, hll_union, tgt_hll_type  # loads numpy: not for definitions
 
     union = hll_union(LOG2_BUCKETS)
     for sketch in sketches:
@@ -93,7 +93,7 @@ class ApproxCountDistinct(Aggregate):
     def lift(self, x: Value) -> Partial:
         if x is None:
             return (None,)
-        from datasketches import hll_sketch, tgt_hll_type
+        from datasketches import hll_sketch, tgt_hll_type  # loads numpy: not for definitions
 
         sketch = hll_sketch(LOG2_BUCKETS, tgt_hll_type.HLL_8)
         sketch.update(spark_hash(x, self.argument.type))
@@ -102,7 +102,7 @@ class ApproxCountDistinct(Aggregate):
     def present(self, partial: Partial) -> Value:
         if partial[0] is None:
             return 0
-        from datasketches import hll_sketch, hll_union, tgt_hll_type
+        from datasketches import hll_sketch, hll_union, tgt_hll_type  # loads numpy: not for definitions
 
         sketch = hll_sketch.deserialize(partial[0])
         if partial[0][0] < ARRAY_PREAMBLE:  # it still is a list of hashes, in any order

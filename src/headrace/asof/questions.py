@@ -63,7 +63,7 @@ class LakeQuestions:
         with self._store.snapshot() as snapshot:
             find_cell(question, find_serving(snapshot, question.view))  # an invalid question does not wait for Spark
         with self._turn():
-            from headrace.asof.explain import Explainer  # imports PySpark, which is slow
+            from headrace.asof.explain import Explainer  # loads PySpark: the server accepts events first
 
             spark = self._spark()
             with self._store.snapshot() as snapshot:
@@ -105,13 +105,12 @@ class LakeQuestions:
 
         def make(folder: Path) -> Store:
             _refuse_quarantined(version)
-            from headrace.asof.build import Part, build_as_of  # imports PySpark
-            from headrace.maintain.partials import reads
+            from headrace.asof.build import Part, build_as_of  # loads PySpark: the server accepts events first
 
             parts = []
             for stream, table in lakes:
                 assert table is not None, "only a lake without commits has none"
-                if not reads(stream, version.view):
+                if not version.view.fits(stream):
                     raise NotReadyError(
                         f"view '{version.view.name}' is being rebuilt for the new types of stream '{stream.name}'",
                         fix="ask again when its next version serves",

@@ -30,7 +30,7 @@ from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
 from headrace.server.describe import memory_mb
 from headrace.server.reconcile import point_of
-from headrace.spark.session import build_session
+from headrace.spark.build import build_session
 from headrace.store.base import Point, Step, Version
 from headrace.store.opening import open_temporary
 

@@ -6,21 +6,20 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
 
 from headrace.cli.options import JsonOption, WorkspaceOption, complete_view, open_connection
 from headrace.cli.output import cell, console, freshness, key_cell, make_table, plural, print_json
 from headrace.cli.waiting import waiting
 from headrace.errors import QuestionError
-
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-
-    from headrace.serve.answer import Answer
-    from headrace.serve.question import Question
-    from headrace.spark.jobs import Job
+from headrace.serve.answer import Answer
+from headrace.serve.question import Question
+from headrace.spark.jobs import Job
 
 REFRESH_S = 1.0
 SCREENFUL = 50  # rows on a terminal, without --limit
@@ -76,8 +75,6 @@ def ask(
 
     The newest windows are printed first.
     """
-    from headrace.serve.question import Question  # imported late: it is slow to import
-
     whole = limit is not None and limit.strip().lower() == "all"
     if whole and watch:
         raise QuestionError("--watch shows one page", found="--limit all", fix="give a number, or leave one out")
@@ -106,8 +103,6 @@ def ask(
 def _ask_as_of(read: Callable[[Question, Job], Answer], question: Question, watch: bool) -> Answer:
     if watch:
         raise QuestionError("an answer as of the past does not change", found="--watch", fix="leave it out")
-    from headrace.spark.jobs import Job
-
     job = Job()
     with waiting("reading the log") as show:
         show(job.progress)
@@ -116,8 +111,6 @@ def _ask_as_of(read: Callable[[Question, Job], Answer], question: Question, watc
 
 def _watch(answer: Callable[[], Answer], *, as_json: bool) -> None:
     """Show the answer every second; Ctrl-C is the normal end, not a failure."""
-    from rich.live import Live
-
     with suppress(KeyboardInterrupt):
         if as_json:
             while True:
@@ -146,9 +139,6 @@ def read_key_option(text: str) -> tuple[str, str]:
 
 def render(answer: Answer, most: int | None = None) -> RenderableType:
     """At most this many rows as a table, with version and freshness below."""
-    from rich.console import Group
-    from rich.text import Text
-
     names = [name for name, _ in answer.columns]
     keys = names.index("window_start") if "window_start" in names else 0
     rows = answer.values[:most]

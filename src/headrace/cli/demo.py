@@ -22,7 +22,7 @@ def demo(
     as_json: JsonOption = False,
 ) -> None:
     """Run a web shop's traffic and check every row of every view. A view is edited during the run."""
-    from headrace.demo import run  # imported late: the traffic generator, its page and its checks
+    from headrace.demo import run  # loads numpy and an HTTP library: not for --help
 
     raise typer.Exit(run(console(), seconds=seconds, rate=rate, seed=seed, keep=keep, json=as_json, picture=record))
 
@@ -38,6 +38,6 @@ def bench(
     as_json: JsonOption = False,
 ) -> None:
     """Measure this machine. Throughput, memory, freshness, query times, builds and edits; takes some minutes."""
-    from headrace.bench import main  # imported late: numpy, and parts of the demo
+    from headrace.bench import main  # loads PySpark, Arrow and DuckDB: not for --help
 
     raise typer.Exit(main(events=events, seconds=seconds, only=only, write=write, as_json=as_json))

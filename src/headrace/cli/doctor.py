@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from headrace.cli.options import FolderOption, JsonOption
 from headrace.cli.output import console, print_json
@@ -27,7 +28,7 @@ def doctor(
     Checks the machine, folders, settings, definitions, lake, journal and store.
     Changes nothing, does not start Spark, and works while a server is running. Exits with 1 if there is a problem.
     """
-    from headrace.doctor import examine  # imports the readers of all data, which --help does not need
+    from headrace.doctor import examine  # the readers of all data take 0.5 s to import: not for --help
 
     findings = examine(workspace, deep=deep)
     errors, warnings = (sum(f.level == level for f in findings) for level in ("error", "warning"))
@@ -40,8 +41,6 @@ def doctor(
 
 
 def _print(findings: list[Finding], errors: int, warnings: int) -> None:
-    from rich.text import Text
-
     out = console()
     width = min(WIDEST, max(len(finding.check) for finding in findings))
     for finding in findings:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from headrace.cli.ask import read_key_option
 from headrace.cli.options import JsonOption, WorkspaceOption, complete_view, open_connection
 from headrace.cli.output import cell, console, count, key_cell, make_table, plural, print_json, printable, size, span
 from headrace.cli.waiting import waiting
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from headrace.serve.explanation import ExplainedEvent, Explanation
+from headrace.serve.cell_question import CellQuestion
+from headrace.serve.explanation import ExplainedEvent, Explanation
+from headrace.spark.jobs import Job
 
 SHOWN_CHARACTERS = 120
 
@@ -55,9 +55,6 @@ def explain(
     Shows arrival, delay and contribution of each event, and whether it is late or a correction. Spark reads the events
     from the lake: in the running server, else in the command itself, where it takes some seconds to start.
     """
-    from headrace.serve.cell_question import CellQuestion
-    from headrace.spark.jobs import Job
-
     options = {"at": at, "window": window, "every": every, "limit": limit, "cursor": cursor}
     parameters = [read_key_option(text) for text in key or []]
     parameters += [(name, value) for name, value in options.items() if value is not None]
@@ -73,9 +70,6 @@ def explain(
 
 def render(explanation: Explanation) -> RenderableType:
     """The cell, its events, and their totals."""
-    from rich.console import Group
-    from rich.text import Text
-
     parts: list[Any] = [Text(_title(explanation), style="bold")]
     answer = explanation.cell
     if answer.values:

@@ -119,7 +119,7 @@ def _places(places: list[Path], sources: list[Path]) -> tuple[Path, list[Path]]:
 
 
 def _infer(files: list[Path], folder: Path, fields: str | None) -> list[InferredStream]:
-    from headrace.cli.inferred import infer  # imports the parser, which is slow and not needed for --help
+    from headrace.cli.inferred import infer  # loads Arrow: not for --help, nor without --from
 
     return infer(files, folder, fields)
 

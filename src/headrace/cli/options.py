@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from headrace.cli.waiting import say_waits
-
-if TYPE_CHECKING:
-    from headrace.client.connect import Connection
+from headrace.client.connect import Connection, connect
+from headrace.errors import HeadraceError
+from headrace.workspace.settings import Workspace
 
 WorkspaceOption = Annotated[
     str,
@@ -43,11 +44,6 @@ def complete_stream(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def _applied_names(context: typer.Context, kind: str, incomplete: str) -> list[str]:
-    import json
-
-    from headrace.errors import HeadraceError
-    from headrace.workspace.settings import Workspace  # its settings have the path of the data folder
-
     try:
         workspace = Workspace.open(context.params.get("workspace") or ".")
         definitions = json.loads(workspace.catalog_file.read_text())["definitions"]
@@ -58,8 +54,6 @@ def _applied_names(context: typer.Context, kind: str, incomplete: str) -> list[s
 
 def open_connection(workspace: str) -> Connection:
     """A connection to the workspace of `--workspace`."""
-    from headrace.client.connect import connect  # slow to import, and not needed for --help
-
     connection = connect(workspace)
     connection.on_wait(say_waits())
     return connection

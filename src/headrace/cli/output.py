@@ -1,17 +1,19 @@
-"""Output of commands: tables, JSON, and one line for an error."""
+"""Output of commands: tables and JSON."""
 
 from __future__ import annotations
 
-import os
 import sys
-import traceback
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from headrace.disk import from_system
-from headrace.errors import DefinitionErrors, HeadraceError
+import orjson
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
 from headrace.format import count as count
 from headrace.format import digits, number
 from headrace.format import freshness as freshness
@@ -19,34 +21,22 @@ from headrace.format import plural as plural
 from headrace.format import size as size
 from headrace.format import span as span
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
 PIPED_WIDTH = 400  # without a terminal: lines must not be truncated
 
 
 def console(*, stderr: bool = False) -> Console:
     """The console; without a terminal it has no colours and does not truncate."""
-    from rich.console import Console  # takes 0.1 s to import; not needed for --json and --help
-
     stream = sys.stderr if stderr else sys.stdout
     return Console(file=stream, highlight=False, width=None if stream.isatty() else PIPED_WIDTH)
 
 
 def print_json(content: Any) -> None:
     """One JSON value on standard output."""
-    import orjson
-
     sys.stdout.write(orjson.dumps(content, option=orjson.OPT_INDENT_2).decode() + "\n")
 
 
 def make_table(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = ()) -> Table:
     """A table without frames; columns with titles in `right` are right-aligned."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", padding=(0, 1))
     numbers = set(right)
     for title in titles:
@@ -75,34 +65,6 @@ def cell(value: Any) -> str:
         time = value.astimezone(UTC) if value.tzinfo else value
         return time.replace(tzinfo=None).isoformat(sep=" ")  # strftime would drop the zeros of early years
     return value.hex() if isinstance(value, bytes) else str(value)
-
-
-def print_error(error: BaseException, *, as_json: bool) -> int:
-    """Print an error to standard error; returns the exit code."""
-    if os.environ.get("HEADRACE_DEBUG") == "1":
-        traceback.print_exception(error, file=sys.stderr)
-    if isinstance(error, OSError):
-        error = from_system(error) or error
-    if isinstance(error, HeadraceError):
-        reported, code = error, error.exit_code
-    else:
-        lines = str(error).strip().splitlines()
-        name = type(error).__name__
-        reported = HeadraceError(
-            f"{name}: {lines[0]}" if lines else name, fix="HEADRACE_DEBUG=1 shows the stack trace; please report it"
-        )
-        code = 1
-    if as_json:
-        import orjson
-
-        sys.stderr.write(orjson.dumps({"error": reported.as_dict()}).decode() + "\n")
-        return code
-    sentences = (
-        [str(e) for e in reported.errors] if isinstance(reported, DefinitionErrors) else str(reported).splitlines()
-    )
-    for sentence in sentences:
-        sys.stderr.write(f"error: {sentence}\n")
-    return code
 
 
 def printable(text: str) -> str:

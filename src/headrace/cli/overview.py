@@ -7,17 +7,18 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
 from headrace.cli.output import console, count, make_table, print_json, size, span
+from headrace.cli.watch import watch_json, watch_status
 from headrace.define.durations import format_duration
 from headrace.format import freshness
 from headrace.server.layers import alarm, building, checked, shares
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table
-
     from headrace.server.state import FieldStatus, StreamStatus, ViewStatus, WorkspaceStatus
 
 EVERY_S = 1.0
@@ -48,8 +49,6 @@ def status(
 
 
 def _watch(workspace: str, every_s: float, *, as_json: bool) -> None:
-    from headrace.cli.watch import watch_json, watch_status
-
     if as_json:
         watch_json(workspace, every_s)
     else:
@@ -59,9 +58,6 @@ def _watch(workspace: str, every_s: float, *, as_json: bool) -> None:
 
 def render_status(status: WorkspaceStatus, width: int) -> RenderableType:
     """The status of the workspace for a screen of this width."""
-    from rich.console import Group
-    from rich.text import Text
-
     where = f" at {status.url}" if status.url else ""
     memory = f", {status.memory_mb:,} MB of memory" if status.memory_mb else ""
     heartbeat = f", heartbeat {span(status.heartbeat_ms)} ago" if status.heartbeat_ms is not None else ""

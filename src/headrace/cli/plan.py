@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from headrace.cli.options import JsonOption, NoWaitOption, WorkspaceOption, open_connection
 from headrace.cli.output import console, print_json
 from headrace.cli.until import wait_until_serving
 from headrace.errors import DefinitionError, UsageError
+from headrace.plan.cost import sum_up
 
 if TYPE_CHECKING:
     from headrace.client.connect import Connection
@@ -122,8 +124,6 @@ def confirm(command: str, question: str, *, yes: bool, as_json: bool) -> None:
 
 def print_plan(plan_: Plan, *, stderr: bool = False) -> None:
     """Print a plan."""
-    from rich.text import Text
-
     out = console(stderr=stderr)
     if plan_.empty:
         out.print("No changes: all definitions are applied.")
@@ -139,8 +139,6 @@ def print_plan(plan_: Plan, *, stderr: bool = False) -> None:
 
 
 def _summary(plan_: Plan) -> str:
-    from headrace.plan.cost import sum_up
-
     labels = {"create": "to create", "change": "to change", "drop": "to drop", "refuse": "refused"}
     counts = {kind: sum(change.kind == kind for change in plan_.changes) for kind in labels}
     kinds = ", ".join(f"{number} {labels[kind]}" for kind, number in counts.items() if number)

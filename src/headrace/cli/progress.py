@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from headrace.cli.output import console
 from headrace.format import many
@@ -104,8 +105,6 @@ def show_progress(files: list[Path], *, endless: bool) -> Iterator[SendProgress]
         finally:
             lines.close()
         return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
     columns: list[Any] = [BarColumn(), DownloadColumn(), TextColumn("{task.fields[note]}"), TimeRemainingColumn()]
     with Progress(*columns, console=console(stderr=True), transient=True) as bar:
         yield _Bar(bar, total)

@@ -9,6 +9,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
 from headrace.cli.output import console, count
 from headrace.errors import NotReadyError
@@ -77,8 +78,6 @@ def _progress(*, enabled: bool) -> Iterator[Callable[[int, int], None]]:
     if not enabled or not sys.stderr.isatty():
         yield lambda read, of: None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
     with Progress(
         BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console(stderr=True), transient=True
     ) as progress:

@@ -14,12 +14,13 @@ import typer
 
 from headrace.cli.options import JsonOption, WorkspaceOption, complete_stream, open_connection
 from headrace.cli.output import console, print_json
+from headrace.cli.progress import WaitLines, show_progress
 from headrace.errors import IngestError, NotReadyError, UsageError
 from headrace.format import plural
+from headrace.ingest.formats.layout import Format, Layout, check_format, format_of, make_layout
 
 if TYPE_CHECKING:
     from headrace.client.connect import Connection
-    from headrace.ingest.formats.layout import Layout
     from headrace.ingest.receiver import TokenState
     from headrace.ingest.sending import SendProgress, SendReply
 
@@ -65,9 +66,7 @@ def send(
     Events that cannot be parsed are stored as dead letters. If a file was sent before, only new events are sent; after
     an interruption, the same command continues where it stopped.
     """
-    from headrace.cli.progress import WaitLines, show_progress
-    from headrace.ingest.files import find_files
-    from headrace.ingest.formats.layout import Format, make_layout
+    from headrace.ingest.files import find_files  # loads Arrow: not for --help
 
     layout = make_layout(None if format is FileFormat.AUTO else Format(format.value), delimiter, fields)
     files = find_files(paths)
@@ -127,9 +126,9 @@ def _follow(
     again: bool,
 ) -> SendReply:
     """Send the content of a file and what is appended to it, until the command is interrupted or terminated."""
+    # They load Arrow: not for --help.
     from headrace.ingest.files import STANDARD_INPUT, SourceFile
     from headrace.ingest.follow import follow
-    from headrace.ingest.formats.layout import Format, check_format, format_of
 
     if len(files) != 1 or files[0] == STANDARD_INPUT:
         raise UsageError("--follow takes one file", found=f"{len(files)} files" if len(files) > 1 else "-")

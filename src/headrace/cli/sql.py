@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Group
+from rich.text import Text
 
 from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
 from headrace.cli.output import console, freshness, key_cell, make_table, plural, print_json, span
 from headrace.cli.waiting import waiting
 from headrace.errors import HeadraceError, UsageError
+from headrace.spark.jobs import Job
+from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
     from headrace.sql.answer import SqlAnswer, SqlLimit
@@ -53,8 +57,6 @@ def sql(
     if events:
         answer = _ask_events(workspace, text, most)
     else:
-        from headrace.spark.jobs import Job
-
         job = Job()
         with open_connection(workspace) as connection, waiting("running the query") as show:
             show(job.progress)
@@ -82,9 +84,9 @@ def _ask_events(workspace: str, text: str, limit: SqlLimit) -> SqlAnswer:
             found=f"URL {workspace}",
             expected="the folder of a workspace on this machine",
         )
+    # They load DuckDB and PySpark, which only --events needs.
     from headrace.sql.events import open_events
     from headrace.sql.query import check_text
-    from headrace.workspace.settings import Workspace
 
     check_text(text, limit)  # before Spark is started
     with waiting("Spark is starting") as show, open_events(Workspace.open(workspace)) as events:
@@ -118,9 +120,6 @@ def _print(answer: SqlAnswer, *, as_csv: bool, as_json: bool) -> None:
         if answer.truncated:
             sys.stderr.write(f"note: {_more_rows(answer)}\n")
         return
-    from rich.console import Group
-    from rich.text import Text
-
     titles = [name for name, _ in answer.columns]
     numbers = [name for name, of in answer.columns if of.startswith(NUMBERS)]
     rows = [[key_cell(value) for value in row.values()] for row in answer.rows()]  # keys are not known here

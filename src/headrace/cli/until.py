@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import typer
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from headrace.cli.output import console, count
 from headrace.errors import ConflictError, NotReadyError
@@ -96,8 +97,6 @@ def _progress() -> Iterator[Show]:
     if not sys.stderr.isatty():
         yield lambda view, completed, total, description: None
         return
-    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[of]}"), TimeRemainingColumn())
     tasks: dict[str, TaskID] = {}
     with Progress(*columns, console=console(stderr=True), transient=True) as progress:

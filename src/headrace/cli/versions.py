@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from headrace.cli.options import JsonOption, NoWaitOption, WorkspaceOption, complete_view, open_connection
 from headrace.cli.output import console, count, print_json
@@ -96,8 +97,6 @@ def rollback(
 
 
 def _print(step: RollbackStep) -> None:
-    from rich.text import Text
-
     out = console()
     head = f"~ view {step.view}, version {step.serving} → {step.to}"
     out.print(Text.assemble((head, "yellow"), f"  {step.change.reason}"), soft_wrap=True)

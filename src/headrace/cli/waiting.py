@@ -6,21 +6,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
 
 import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from headrace.cli.output import console
-
-if TYPE_CHECKING:
-    from headrace.errors import HeadraceError
-    from headrace.spark.jobs import Progress
+from headrace.errors import HeadraceError
+from headrace.spark import jobs
 
 MOMENT_S = 1.0
 SAY_EVERY_S = 10.0
 REFRESH_S = 0.2
 
-Follow = Callable[[], "Progress"]
+Follow = Callable[[], jobs.Progress]
 
 
 def say_waits() -> Callable[[HeadraceError, float], None]:
@@ -43,8 +41,6 @@ def waiting(what: str) -> Iterator[Callable[[Follow], None]]:
     if not out.is_terminal:
         yield lambda follow: None
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
     sources: list[Follow] = []
     ended = threading.Event()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())

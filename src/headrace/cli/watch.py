@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import select
 import sys
+import termios
 import time
+import tty
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
+import orjson
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from headrace.client.connect import connect
 from headrace.errors import UnavailableError
-
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-
-    from headrace.server.state import WorkspaceStatus
+from headrace.server.state import WorkspaceStatus
+from headrace.workspace.holder import live_holder
+from headrace.workspace.settings import Workspace
 
 Wait = Callable[[float], bool]  # waits this many seconds; returns whether to continue
-Render = Callable[["WorkspaceStatus"], "RenderableType"]
+Render = Callable[[WorkspaceStatus], RenderableType]
 
 
 def watch_json(workspace: str, every_s: float) -> None:
     """One JSON value per line and interval; a line also while no server is running."""
-    import orjson
-
     with suppress(KeyboardInterrupt):
         while True:
             try:
@@ -37,8 +41,6 @@ def watch_json(workspace: str, every_s: float) -> None:
 
 def watch_status(workspace: str, every_s: float, out: Console, render: Render) -> None:
     """A live screen on a terminal, else one block of text per interval."""
-    from rich.live import Live
-
     look = _Watch(workspace, render)
     with suppress(KeyboardInterrupt):
         if not out.is_terminal:
@@ -56,10 +58,6 @@ def read_status(workspace: str) -> WorkspaceStatus:
 
     A folder without a server is not opened: an open store would keep a server from starting.
     """
-    from headrace.client.connect import connect
-    from headrace.workspace.holder import live_holder
-    from headrace.workspace.settings import Workspace
-
     if not workspace.startswith(("http://", "https://")):
         folder = Workspace.open(workspace)
         holder = live_holder(folder.lease_file)
@@ -81,9 +79,6 @@ class _Watch:
         self._at: datetime | None = None
 
     def __call__(self) -> RenderableType:
-        from rich.console import Group
-        from rich.text import Text
-
         now = datetime.now(UTC)
         try:
             self._last, self._at = read_status(self._workspace), now
@@ -98,13 +93,9 @@ class _Watch:
 def _keys() -> Iterator[Wait]:
     """A wait that the key q ends, if the terminal supports it."""
     try:
-        import select
-        import termios
-        import tty
-
         before = termios.tcgetattr(sys.stdin)
         tty.setcbreak(sys.stdin)
-    except (ImportError, OSError, ValueError, termios.error):  # not supported: Ctrl-C still works
+    except (OSError, ValueError, termios.error):  # not supported: Ctrl-C still works
         yield _sleep
         return
 

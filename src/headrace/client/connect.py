@@ -140,7 +140,7 @@ class Connection:
         return self._sender(progress).sending(stream, progress, again=again)
 
     def _sender(self, progress: SendProgress | None = None) -> Sender:
-        from headrace.client.send import Sender  # imports Arrow, which takes half a second
+        from headrace.client.send import Sender  # loads Arrow, which most commands do not need
 
         if progress:
             self._backend.on_wait = progress.waits
@@ -243,7 +243,6 @@ def connect(target: str | Path | None = None, *, token: str | None = None) -> Co
     running = server()
     if running:
         return Connection(running)
-    # Imported here, since only a folder without a server needs the parts that read and write its files.
-    from headrace.client.near import Offline
+    from headrace.client.near import Offline  # loads Arrow and DuckDB, which a client of a server does not need
 
     return Connection(Offline.open(workspace), server)

@@ -94,7 +94,7 @@ class Remote(Calls):
         """The stored events of a file by mark, if the server has ended and its folder is on this machine."""
         if self._workspace is None or live_holder(self._workspace.lease_file):
             return None
-        from headrace.transport.journal.journal import read_sent  # needed only when the server was lost
+        from headrace.transport.journal.journal import read_sent  # loads Arrow, for the rare case of a lost server
 
         try:
             return {entry.mark: entry.events for entry in read_sent(self._workspace.journal(stream)).contents(name)}
@@ -135,7 +135,7 @@ class Remote(Calls):
 
     def sql(self, query: str, limit: SqlLimit = None, job: Job | None = None) -> SqlAnswer:
         """Run a SELECT; the reply is Arrow, which keeps all types. The server has a deadline for it."""
-        from headrace.sql.answer import ARROW_STREAM, SqlAnswer  # imports Arrow, which only this method needs
+        from headrace.sql.answer import ARROW_STREAM, SqlAnswer  # loads Arrow, which only this method needs
 
         body = orjson.dumps({"query": query, "limit": limit})
         return SqlAnswer.from_arrow(self.when_ready(lambda: self._sql(body, ARROW_STREAM)))

@@ -102,3 +102,12 @@ class View:
     where: Expression | None = None
     schedule_ms: int | None = None
     reads: Reads = ()
+
+    def fits(self, stream: Stream) -> bool:
+        """Whether it was made for the types that the stream has now.
+
+        One made for narrower types must not be updated: it would round or lose wider values. It is served unchanged
+        until its next version serves.
+        """
+        types = stream.types()
+        return all(types.get(name) == of for name, of in self.reads)

@@ -23,7 +23,7 @@ from headrace.errors import ConflictError, HeadraceError, JavaEndedError, NotRea
 from headrace.faults import fault_point
 from headrace.lake.table import LakeFile, LakeTable
 from headrace.maintain.batch_job import SLICE_ROWS, BatchJob
-from headrace.maintain.partials import damage_of, reads
+from headrace.maintain.partials import damage_of
 from headrace.maintain.slices import DRIFT, Slices, remove_unneeded, slices_folder
 from headrace.maintain.speed import MOST_ROWS, next_step, step_end
 from headrace.maintain.suspects import Suspects
@@ -300,7 +300,7 @@ class Batch:
             if base.horizon < self._refreshes[name]:
                 return True
             del self._refreshes[name]
-        if base.alarm or not reads(self._stream, version.view):
+        if base.alarm or not version.view.fits(self._stream):
             return False  # drift is kept for somebody to look at
         if base.next_horizon is not None:
             return True

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import duckdb
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.pandas.functions import arrow_udf
 
 from headrace.define.expression.spark_face import TEXT, Match
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 
 def with_matches(events: DataFrame, matches: Sequence[Match]) -> DataFrame:
@@ -34,15 +32,13 @@ def _matcher(match: Match) -> Any:
 
 def run(sql: str, texts: pa.Array) -> pa.Array:
     """The value of DuckDB's SQL for each text."""
-    duckdb = _duckdb()
-    duckdb.register("texts", pa.table({TEXT: texts}))
-    values: pa.ChunkedArray = duckdb.sql(f"SELECT {sql} AS value FROM texts").to_arrow_table().column("value")
-    duckdb.unregister("texts")
+    connection = _connection()
+    connection.register("texts", pa.table({TEXT: texts}))
+    values: pa.ChunkedArray = connection.sql(f"SELECT {sql} AS value FROM texts").to_arrow_table().column("value")
+    connection.unregister("texts")
     return values.combine_chunks()
 
 
 @lru_cache(maxsize=1)
-def _duckdb() -> DuckDBPyConnection:
-    import duckdb  # heavy, and few views have a pattern
-
+def _connection() -> duckdb.DuckDBPyConnection:
     return duckdb.connect(config={"threads": 1, "autoload_known_extensions": False})

@@ -50,16 +50,6 @@ def read_events(
     return events.coalesce(1) if sum(file.size for file in files) < SMALL_BYTES else events
 
 
-def reads(stream: Stream, view: View) -> bool:
-    """Whether a view was made for the types that the stream has now.
-
-    One made for narrower ones must not go on: it would round or lose what they could not hold. It answers
-    as it is until its successor is there.
-    """
-    types = stream.types()
-    return all(types.get(name) == of for name, of in view.reads)
-
-
 def damage_of(storage: Storage, files: Sequence[LakeFile]) -> str | None:
     """What is wrong with files that are about to be read: a number made of them would be wrong."""
     damage = next(iter(check_files(storage, files) or check_footers(storage, files)), None)

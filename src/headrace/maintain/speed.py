@@ -18,7 +18,7 @@ from headrace.disk import disk_full, is_disk_full
 from headrace.errors import ConflictError, JavaEndedError
 from headrace.faults import fault_point
 from headrace.lake.table import LakeFile, LakeTable
-from headrace.maintain.partials import columns_for, damage_of, read_events, reads, write_partials
+from headrace.maintain.partials import columns_for, damage_of, read_events, write_partials
 from headrace.maintain.suspects import Suspects
 from headrace.spark.failures import is_transient, one_line
 from headrace.spark.session import Session, is_alive
@@ -84,7 +84,7 @@ class Speed:
             if self.stopping.is_set():
                 return False
             with self.between_steps():
-                readable = [version for version in group if reads(self._stream, version.view)]
+                readable = [version for version in group if version.view.fits(self._stream)]
                 progressed = bool(readable and self._step(readable, most_rows)) or progressed
         return progressed
 

@@ -27,8 +27,9 @@ from headrace.errors import UnavailableError
 from headrace.lake.storage import LocalStorage
 from headrace.lake.table import LakeFile
 from headrace.maintain.culprit import Case, attempt_on
+from headrace.spark.build import build_session
 from headrace.spark.failures import one_line
-from headrace.spark.session import build_session, is_alive
+from headrace.spark.session import is_alive
 from headrace.store.base import Base, Version
 
 NICE = 10  # below the server and its Spark

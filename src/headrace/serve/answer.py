@@ -46,7 +46,8 @@ class Answer:
 
     def arrow(self) -> pa.Table:
         """The rows as an Arrow table."""
-        import pyarrow as pa  # takes 0.1 s to import, and only this method needs it
+        # They load Arrow, which takes 0.1 s, and only this method needs it.
+        import pyarrow as pa
 
         from headrace.parse.schema import arrow_type
 

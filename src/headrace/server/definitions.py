@@ -114,7 +114,7 @@ class Definitions:
         spark = self._spark()
         if spark is None:
             return  # a view that Spark cannot run will be stalled with its reason
-        from headrace.maintain.partials import analyse
+        from headrace.maintain.partials import analyse  # loads PySpark: the server accepts events first
 
         for view in catalog.views.values():
             self._refuse_if_stopping("nothing was changed; apply again when it runs")

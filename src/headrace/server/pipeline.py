@@ -19,6 +19,7 @@ from headrace.format import iso_us
 from headrace.ingest.door import Ingest
 from headrace.lake.dead import DeadLetters
 from headrace.lake.health import check_files, check_log
+from headrace.lake.replay import Replay, on_spark
 from headrace.lake.table import LakeState, LakeTable
 from headrace.lake.upkeep import Upkeep, lake_figures
 from headrace.plan.cost import DEFAULT_EVENTS_PER_S
@@ -36,7 +37,6 @@ from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
     from headrace.lake.append import Append
-    from headrace.lake.replay import Replay
     from headrace.maintain.batch import Batch
     from headrace.maintain.speed import Speed
     from headrace.maintain.suspects import Suspects
@@ -116,8 +116,8 @@ class Pipeline:
         """Start append and maintain, once. When Java ends and `session` gives another, they go on with that."""
         if self._append is not None:
             return
+        # They load PySpark: the server accepts events first.
         from headrace.lake.append import Append
-        from headrace.lake.replay import Replay, on_spark
         from headrace.maintain.batch import Batch, Pace
         from headrace.maintain.speed import Speed
         from headrace.maintain.suspects import Suspects

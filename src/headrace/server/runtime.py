@@ -162,7 +162,8 @@ class Runtime:
 
     def _start_session(self, restart: int) -> SparkSession:
         """A new session. What the Java before it left in its scratch folder is removed."""
-        from headrace.spark.session import build_session, warm_up
+        # It loads PySpark: the server accepts events first.
+        from headrace.spark.build import build_session, warm_up
 
         if restart == 0:
             _clear(self._scratch.parent)
@@ -227,7 +228,7 @@ class Runtime:
         if not self.workspace.settings.rehearse:
             return
         self.monitor.warming_up = "Spark has started and processes a test event"
-        from headrace.server.rehearsal import rehearse
+        from headrace.server.rehearsal import rehearse  # loads PySpark: the server accepts events first
 
         began = time.monotonic()
         try:

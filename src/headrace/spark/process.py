@@ -12,7 +12,7 @@ import structlog
 
 from headrace.errors import HeadraceError, StartingError
 from headrace.spark.failures import one_line
-from headrace.spark.session import discard, is_alive, java_process
+from headrace.spark.session import is_alive, java_process
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,6 +108,8 @@ class SparkProcess:
                 how = _how_it_ended(java.poll() or 0)
                 self.trouble = f"Spark is restarting: its Java process ended ({how})"
                 log.error("java ended", how=how, pid=java.pid, starts=self.starts)
+                from headrace.spark.build import discard  # loads PySpark: the server accepts events first
+
                 discard(session)
                 return
 

@@ -7,14 +7,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deltalake.exceptions import TableNotFoundError
+from pyspark.sql import SparkSession
 
 from headrace.define.catalog import Catalog
 from headrace.define.model import Stream
 from headrace.errors import NotReadyError, SqlError, did_you_mean
 from headrace.format import iso
+from headrace.lake.events import event_columns, read_files
 from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, POSITION, REASON, VALUE
 from headrace.lake.storage import LocalStorage
 from headrace.lake.table import LakeTable
@@ -27,9 +29,6 @@ from headrace.transport.position import START
 from headrace.workspace.applied import read_running
 from headrace.workspace.local_spark import local_session
 from headrace.workspace.settings import Workspace
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 DEAD_LETTERS = "_dead_letters"  # behind a stream's name: its other table
 SYSTEM_COLUMNS = (COMMIT, COMMITTED_AT, ARRIVED, POSITION, VALUE)
@@ -104,8 +103,6 @@ class Events:
 
     def _add(self, stream: Stream) -> None:
         """Create the two tables of a stream, over the current files of the lake."""
-        from headrace.lake.events import event_columns, read_files  # loads Spark
-
         storage = LocalStorage(self._workspace.lake(stream.name))
         try:
             table = LakeTable(self._workspace.lake(stream.name), stream, fence=None)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @contextmanager
 def local_session(workspace: Workspace) -> Iterator[SparkSession]:
     """A Spark session with the settings of the workspace; stopped at the end of the block."""
-    from headrace.spark.session import build_session
+    from headrace.spark.build import build_session  # loads PySpark, which most commands do not need
 
     scratch = Path(tempfile.mkdtemp(prefix="headrace-events-"))
     settings = workspace.settings
