@@ -1,11 +1,13 @@
-"""Numbers, times, durations and sizes as text for display."""
+"""Numbers, times, durations and sizes as text for display, and values as JSON."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import overload
+from typing import Any, ClassVar, Self, overload
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HOUR_MS, DAY_MS, YEAR_MS = 3_600_000, 86_400_000, 31_557_600_000
@@ -105,3 +107,37 @@ def freshness(ms: int | None, reason: str | None) -> str:
     if ms is None:
         return reason or "unknown"
     return "up to date" if ms == 0 else f"{span(ms)} behind"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A value that HTTP and `--json` show as JSON, with its fields in their order, and that clients read from it again.
+
+    `holds` names the class of fields that are such values themselves, or tuples of them.
+    """
+
+    holds: ClassVar[Mapping[str, type[Shown]]] = {}
+
+    def as_dict(self) -> dict[str, Any]:
+        """As HTTP and `--json` show it."""
+        return {name: _plain(value) for name, value in vars(self).items()}
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """The value that `as_dict` shows. What only a newer server tells is left out."""
+        known = {name: value for name, value in value.items() if name in cls.__dataclass_fields__}
+        return cls(**{name: _read(cls.holds.get(name), value) for name, value in known.items()})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Shown):
+        return value.as_dict()
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return {key: _plain(item) for key, item in value.items()} if isinstance(value, Mapping) else value
+
+
+def _read(inner: type[Shown] | None, value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(inner.from_dict(item) for item in value) if inner else tuple(value)
+    return inner.from_dict(value) if inner and value is not None else value

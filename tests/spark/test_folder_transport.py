@@ -120,7 +120,7 @@ def test_events_of_two_partitions_are_appended_once(spark: Any, tmp_path: Path, 
     # A dead letter is found by its one number, in whichever partition it is.
     letters = DeadLetters("s", bench.table)
     for row in bench.rows(dead=True):
-        assert letters.show(row["_position"])["value"] == "bad"
+        assert letters.show(row["_position"]).value == "bad"
 
     # The next process continues where the lake ends, also if the transport was lost.
     bench.close()

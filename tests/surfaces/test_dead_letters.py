@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.client.connect import connect
 from headrace.define.catalog import load
 from headrace.workspace.settings import Workspace
 
@@ -29,12 +30,12 @@ def dead_letter_folder(applied: Path) -> Path:
 
 
 def check(headrace: Callable[..., Ran], folder: Path) -> None:
-    letters = headrace("dead-letters", "visits", "-w", folder)
-    assert letters.code == 0, letters.err
-    assert "\x1b" not in letters.out
-    assert r"\x1b[31mred" in letters.out
-    assert letters.out.splitlines()[-1] == "3 of 3 dead letters"
-    assert letters.out.index('visitor":null') < letters.out.index("<html>")
+    listing = headrace("dead-letters", "visits", "-w", folder)
+    assert listing.code == 0, listing.err
+    assert "\x1b" not in listing.out
+    assert r"\x1b[31mred" in listing.out
+    assert listing.out.splitlines()[-1] == "3 of 3 dead letters"
+    assert listing.out.index('visitor":null') < listing.out.index("<html>")
     page = headrace("dead-letters", "visits", "--limit", 2, "--json", "-w", folder).json
     first = headrace("dead-letters", "visits", "--cursor", page["next_cursor"], "--json", "-w", folder).json
     assert len(page["dead_letters"]) == 2
@@ -48,6 +49,12 @@ def check(headrace: Callable[..., Ran], folder: Path) -> None:
 
     letter = headrace("dead-letters", "visits", "show", row["position"], "-w", folder).out
     assert letter.splitlines()[-1] == r'{"visitor":"ann","status":"\x1b[31mred"}'
+
+    with connect(folder) as connection:
+        letters = connection.dead_letters("visits")
+        assert letters.page(limit=2) == page
+        assert letters.reasons() == reasons
+        assert letters.show(row["position"]) == row
 
 
 def test_directly_from_the_folder(dead_letter_folder: Path, headrace: Callable[..., Ran]) -> None:

@@ -23,7 +23,7 @@ from headrace.errors import ChangedFileError, HeadraceError, StaleMarkError, Too
 from headrace.ingest.door import Ingest
 from headrace.ingest.files import SourceFile, StreamShape
 from headrace.ingest.formats.layout import Layout
-from headrace.ingest.receiver import IngestReply
+from headrace.ingest.receiver import IngestReply, SameContent, SentStatus
 from headrace.ingest.sending import Sending, SendReply, send_all
 from headrace.transport.journal.journal import Journal
 from headrace.transport.sent import FilePiece
@@ -72,7 +72,7 @@ class Receiver:
         failed.set_exception(UnavailableError("gone"))
         return failed
 
-    def sent(self, stream: str, name: str, first: str) -> dict[str, Any]:
+    def sent(self, stream: str, name: str, first: str) -> SentStatus:
         return self.door.sent(name, first)
 
     def sent_on_disk(self, stream: str, name: str) -> None: ...
@@ -338,3 +338,15 @@ def test_two_that_send_it_again_at_once_do_not_mix(receive: Callable[..., Receiv
     receiver.sent = lambda *_: stale  # type: ignore[method-assign]
     with pytest.raises(StaleMarkError, match="another process is sending this file"):
         receiver.send(file, again=True)
+
+
+def test_how_far_a_file_was_sent_is_read_back_from_json(receive: Callable[..., Receiver], tmp_path: Path) -> None:
+    receiver, file = receive(), tmp_path / "events.ndjson"
+    file.write_bytes(ndjson(100))
+    receiver.send(file)
+    content = receiver.sent("s", str(file), "").contents[0]
+    status = receiver.sent("s", "other.ndjson", content.first)
+    assert status == SentStatus(0, (), (SameContent.of(str(file), content),))
+    assert SentStatus.from_dict(orjson.loads(orjson.dumps(status))) == status
+    assert list(status.as_dict()["same"][0]) == ["name", "mark", "first", "events", "token", "arrived"]
+    assert list(content.as_dict()) == ["mark", "first", "events", "token", "arrived"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,9 @@ from headrace.cli.options import JsonOption, WorkspaceOption, complete_stream, o
 from headrace.cli.output import console, count, make_table, print_json, printable, size
 from headrace.cli.replay import print_replay, replay_all
 from headrace.errors import UsageError
+
+if TYPE_CHECKING:
+    from headrace.lake.letters import DeadLetter, DeadLetterPage, DeadLetterReason
 
 SHOWN_CHARACTERS = 100
 
@@ -58,7 +61,7 @@ def dead_letters(
             fix="`list` shows positions",
         )
     with open_connection(workspace) as connection:
-        letters = connection.dead_letters(stream)
+        letters = connection.verbs.dead_letters(stream)
         result: Any
         if position is not None:
             result = letters.show(position)
@@ -74,36 +77,35 @@ def dead_letters(
         _PRINTERS[action](result, stream)
 
 
-def _print_page(page: dict[str, Any], stream: str) -> None:
-    rows = page["dead_letters"]
-    if not rows:
-        total = page["total"]
+def _print_page(page: DeadLetterPage, stream: str) -> None:
+    letters, total = page.dead_letters, page.total
+    if not letters:
         typer.echo(f"none of {count(total)} dead letters matches" if total else f"stream {stream} has no dead letters")
         return
     out = console()
-    cells = [[str(row["position"]), row["arrived"][:19], printable(row["reason"]), _event_start(row)] for row in rows]
-    out.print(make_table(["position", "arrived", "reason", "event"], cells, ["position"]))
-    more = f"; --cursor {page['next_cursor']} shows those before" if page["next_cursor"] is not None else ""
-    typer.echo(f"{count(len(rows))} of {count(page['total'])} dead letters{more}")
+    rows = [[str(each.position), each.arrived[:19], printable(each.reason), _event_start(each)] for each in letters]
+    out.print(make_table(["position", "arrived", "reason", "event"], rows, ["position"]))
+    more = f"; --cursor {page.next_cursor} shows those before" if page.next_cursor is not None else ""
+    typer.echo(f"{count(len(letters))} of {count(total)} dead letters{more}")
 
 
-def _event_start(row: dict[str, Any]) -> str:
-    text = printable(row["value"][:SHOWN_CHARACTERS])
-    return text if row["whole"] and len(row["value"]) <= SHOWN_CHARACTERS else f"{text}… ({size(row['bytes'])})"
+def _event_start(letter: DeadLetter) -> str:
+    text = printable(letter.value[:SHOWN_CHARACTERS])
+    return text if letter.whole and len(letter.value) <= SHOWN_CHARACTERS else f"{text}… ({size(letter.bytes)})"
 
 
-def _print_reasons(reasons: list[dict[str, Any]], stream: str) -> None:
+def _print_reasons(reasons: list[DeadLetterReason], stream: str) -> None:
     if not reasons:
         typer.echo(f"stream {stream} has no dead letters")
         return
-    rows = [[count(r["count"]), printable(r["reason"]), printable(r["newest"]), str(r["position"])] for r in reasons]
+    rows = [[count(why.count), printable(why.reason), printable(why.newest), str(why.position)] for why in reasons]
     console().print(make_table(["count", "reason", "newest", "at position"], rows, ["count", "at position"]))
 
 
-def _print_one(row: dict[str, Any], stream: str) -> None:
-    typer.echo(f"position {row['position']}, arrived {row['arrived']}, {count(row['bytes'])} bytes")
-    typer.echo(f"reason: {printable(row['reason'])}")
-    typer.echo(printable(row["value"]))
+def _print_one(letter: DeadLetter, stream: str) -> None:
+    typer.echo(f"position {letter.position}, arrived {letter.arrived}, {count(letter.bytes)} bytes")
+    typer.echo(f"reason: {printable(letter.reason)}")
+    typer.echo(printable(letter.value))
 
 
 _PRINTERS: dict[Action, Callable[[Any, str], None]] = {

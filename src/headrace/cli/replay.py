@@ -6,13 +6,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
 from headrace.cli.output import console, count
 from headrace.errors import NotReadyError
+from headrace.format import Shown
 
 if TYPE_CHECKING:
     from headrace.client.connect import Connection
@@ -21,33 +23,43 @@ POLL_S = 0.2
 LONGEST_WAIT_S = 600.0
 
 
-def replay_all(connection: Connection, stream: str, *, dry_run: bool, wait: bool, quiet: bool) -> dict[str, Any]:
+@dataclass(frozen=True)
+class ReplayTotals(Shown):
+    """How many dead letters all steps of a replay have read, and how many of them can be parsed."""
+
+    stream: str
+    dry_run: bool
+    read: int
+    readable: int
+
+
+def replay_all(connection: Connection, stream: str, *, dry_run: bool, wait: bool, quiet: bool) -> ReplayTotals:
     """Run all steps; returns their totals."""
-    letters = connection.dead_letters(stream)
-    result: dict[str, Any] = {"stream": stream, "dry_run": dry_run, "read": 0, "readable": 0}
+    letters = connection.verbs.dead_letters(stream)
+    read = readable = 0
     cursor, first = None, True
     with _progress(enabled=not quiet) as show:
         while first or cursor:
             step = letters.replay(cursor, dry_run=dry_run)
-            result["read"] += step["read"]
-            result["readable"] += step["readable"]
-            cursor, first = step["cursor"], False
-            show(result["read"], result["read"] + step["left"])
+            read += step.read
+            readable += step.readable
+            cursor, first = step.cursor, False
+            show(read, read + step.left)
     if wait and not dry_run:
-        _wait(connection, stream, step["commits"], quiet=quiet)
-    return result
+        _wait(connection, stream, step.commits, quiet=quiet)
+    return ReplayTotals(stream, dry_run, read, readable)
 
 
-def print_replay(result: dict[str, Any], stream: str) -> None:
+def print_replay(totals: ReplayTotals, stream: str) -> None:
     """Print the totals of a replay."""
-    read, readable = result["read"], result["readable"]
+    read, readable = totals.read, totals.readable
     why = f"`headrace dead-letters {stream} count` shows why"
     if not read:
         typer.echo(f"stream {stream} has no dead letters")
     elif not readable:
         typer.echo(f"none of {count(read)} dead letters can be parsed with the applied definition; {why}")
         typer.echo("An edited definition has to be applied first: see `headrace plan`.")
-    elif result["dry_run"]:
+    elif totals.dry_run:
         typer.echo(f"{count(readable)} of {count(read)} dead letters can be parsed now; nothing was changed")
     else:
         rest = f"; {count(read - readable)} remain dead letters: {why}" if read > readable else ""

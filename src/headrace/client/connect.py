@@ -10,11 +10,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from headrace.client.far import Remote
-from headrace.client.verbs import Backend, DeadLetterVerbs, Verbs
+from headrace.client.verbs import Backend, DeadLetterBackend, Verbs
 from headrace.client.whole import read_whole
 from headrace.errors import HeadraceError, InUseError
 from headrace.ingest.formats.layout import ANY, Layout
 from headrace.ingest.receiver import IngestReply, TokenState
+from headrace.lake.letters import DEFAULT_LIMIT
 from headrace.plan.change import Plan
 from headrace.serve.answer import Answer
 from headrace.serve.cell_question import CellQuestion
@@ -184,7 +185,7 @@ class Connection:
 
     def dead_letters(self, stream: str) -> DeadLetterVerbs:
         """The dead letters of a stream: `page()`, `reasons()`, `show(position)`, `replay()`."""
-        return self._backend.dead_letters(stream)
+        return DeadLetterVerbs(self._backend.dead_letters(stream))
 
     def versions(self, view: str) -> list[dict[str, Any]]:
         """The versions of a view, newest first: state, progress, and changes from the version it replaced."""
@@ -226,6 +227,29 @@ class Connection:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+class DeadLetterVerbs:
+    """The dead letters of a stream, as JSON shows them."""
+
+    def __init__(self, backend: DeadLetterBackend) -> None:
+        self._backend = backend
+
+    def page(self, limit: int = DEFAULT_LIMIT, cursor: int | None = None, reason: str | None = None) -> dict[str, Any]:
+        """A page of dead letters, newest first; `reason` filters by text."""
+        return self._backend.page(limit, cursor, reason).as_dict()
+
+    def reasons(self) -> list[dict[str, Any]]:
+        """Number of dead letters per reason."""
+        return [reason.as_dict() for reason in self._backend.reasons()]
+
+    def show(self, position: int) -> dict[str, Any]:
+        """The complete dead letter at a position."""
+        return self._backend.show(position).as_dict()
+
+    def replay(self, cursor: str | None = None, *, dry_run: bool = False) -> dict[str, Any]:
+        """Parse a batch of them again; the `cursor` of the reply continues."""
+        return self._backend.replay(cursor, dry_run=dry_run).as_dict()
 
 
 def connect(target: str | Path | None = None, *, token: str | None = None) -> Connection:

@@ -21,7 +21,8 @@ from headrace.errors import (
     did_you_mean,
 )
 from headrace.ingest.formats.layout import Format, Layout
-from headrace.ingest.receiver import IngestReply, TokenState
+from headrace.ingest.receiver import IngestReply, SentStatus, TokenState
+from headrace.lake.letters import DEFAULT_LIMIT, DeadLetter, DeadLetterPage, DeadLetterReason, ReplayStep
 from headrace.plan.change import Change, Plan, RollbackStep
 from headrace.serve.answer import Answer
 from headrace.serve.cell_question import CellQuestion
@@ -86,9 +87,10 @@ class Remote(Calls):
         reply = self.until_replied("POST", f"{_stream(stream)}/events", params=params, content=body, headers=headers)
         return IngestReply(reply["accepted"], reply["refused"], reply["token"])
 
-    def sent(self, stream: str, name: str, first: str) -> dict[str, Any]:
+    def sent(self, stream: str, name: str, first: str) -> SentStatus:
         """How far a file was sent to a stream."""
-        return dict(self.until_replied("GET", f"{_stream(stream)}/files", params={"name": name, "first": first}))
+        params = {"name": name, "first": first}
+        return SentStatus.from_dict(self.until_replied("GET", f"{_stream(stream)}/files", params=params))
 
     def sent_on_disk(self, stream: str, name: str) -> dict[str, int] | None:
         """The stored events of a file by mark, if the server has ended and its folder is on this machine."""
@@ -209,26 +211,28 @@ class RemoteDeadLetters:
         self._remote = remote
         self._path = f"/v1/streams/{_quote(stream)}/dead-letters"
 
-    def page(self, limit: int | None = None, cursor: int | None = None, reason: str | None = None) -> dict[str, Any]:
+    def page(self, limit: int = DEFAULT_LIMIT, cursor: int | None = None, reason: str | None = None) -> DeadLetterPage:
         """A page of dead letters, newest first."""
         options = {"limit": limit, "cursor": cursor, "reason": reason}
         params = {name: value for name, value in options.items() if value is not None}
-        return dict(self._remote.call("GET", self._path, params=params))
+        return DeadLetterPage.from_dict(self._remote.call("GET", self._path, params=params))
 
-    def reasons(self) -> list[dict[str, Any]]:
+    def reasons(self) -> list[DeadLetterReason]:
         """Number of dead letters per reason."""
-        return list(self._remote.call("GET", f"{self._path}/reasons")["reasons"])
+        reply = self._remote.call("GET", f"{self._path}/reasons")
+        return [DeadLetterReason.from_dict(reason) for reason in reply["reasons"]]
 
-    def show(self, position: int) -> dict[str, Any]:
+    def show(self, position: int) -> DeadLetter:
         """The complete dead letter at a position."""
-        return dict(self._remote.call("GET", f"{self._path}/{position}"))
+        return DeadLetter.from_dict(self._remote.call("GET", f"{self._path}/{position}"))
 
-    def replay(self, cursor: str | None = None, *, dry_run: bool = False) -> dict[str, Any]:
+    def replay(self, cursor: str | None = None, *, dry_run: bool = False) -> ReplayStep:
         """Parse a batch of them again; the `cursor` of the reply continues."""
         options = {"cursor": cursor, "dry_run": "true" if dry_run else None}
         params = {name: value for name, value in options.items() if value is not None}
         path, remote = f"{self._path}/replay", self._remote
-        return dict(remote.when_ready(lambda: remote.call("POST", path, params=params, timeout=REPLAY_S)))
+        reply = remote.when_ready(lambda: remote.call("POST", path, params=params, timeout=REPLAY_S))
+        return ReplayStep.from_dict(reply)
 
 
 def _in_background(send: Callable[[], IngestReply]) -> Future[IngestReply]:

@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deltalake.exceptions import TableNotFoundError
 
@@ -20,7 +20,7 @@ from headrace.errors import CorruptionError, HeadraceError, NotFoundError, NotRe
 from headrace.format import iso_us
 from headrace.ingest.door import Ingest
 from headrace.ingest.formats.layout import Layout
-from headrace.ingest.receiver import IngestReply, TokenState
+from headrace.ingest.receiver import IngestReply, SentStatus, TokenState
 from headrace.lake.dead import DeadLetters
 from headrace.lake.table import LakeTable
 from headrace.lake.upkeep import lake_figures
@@ -240,7 +240,7 @@ class Offline:
         """Write to the journal; the events reach the views when the server runs."""
         return self._ingest(stream).take(body, layout=layout, key=key, keep_bad=keep_bad, file=file)
 
-    def sent(self, stream: str, name: str, first: str) -> dict[str, Any]:
+    def sent(self, stream: str, name: str, first: str) -> SentStatus:
         """How far a file was sent to a stream."""
         return self._ingest(stream).sent(name, first)
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from headrace.errors import HeadraceError
-from headrace.ingest.receiver import IngestReply, Receiver, TokenState
+from headrace.ingest.receiver import IngestReply, Receiver, SentStatus, TokenState
 
 if TYPE_CHECKING:
     from headrace.client.far import Remote
     from headrace.client.near import Offline
     from headrace.ingest.formats.layout import Layout
+    from headrace.lake.letters import DeadLetter, DeadLetterPage, DeadLetterReason, ReplayStep
     from headrace.plan.change import Plan, RollbackStep
     from headrace.serve.answer import Answer
     from headrace.serve.cell_question import CellQuestion
@@ -33,19 +34,19 @@ if TYPE_CHECKING:
     from headrace.transport.sent import FilePiece
 
 
-class DeadLetterVerbs(Protocol):
-    """The methods for the dead letters of a stream; the replies are JSON."""
+class DeadLetterBackend(Protocol):
+    """The methods for the dead letters of a stream."""
 
-    def page(self, limit: int = ..., cursor: int | None = None, reason: str | None = None) -> dict[str, Any]:
+    def page(self, limit: int = ..., cursor: int | None = None, reason: str | None = None) -> DeadLetterPage:
         """A page of dead letters, newest first."""
 
-    def reasons(self) -> list[dict[str, Any]]:
+    def reasons(self) -> list[DeadLetterReason]:
         """Number of dead letters per reason."""
 
-    def show(self, position: int) -> dict[str, Any]:
+    def show(self, position: int) -> DeadLetter:
         """The complete dead letter at a position."""
 
-    def replay(self, cursor: str | None = None, *, dry_run: bool = False) -> dict[str, Any]:
+    def replay(self, cursor: str | None = None, *, dry_run: bool = False) -> ReplayStep:
         """Parse a batch of them again; the `cursor` of the reply continues."""
 
 
@@ -64,7 +65,7 @@ class Verbs(Protocol):
     ) -> Future[IngestReply]:
         """Ingest a body, which may be a piece of a file."""
 
-    def sent(self, stream: str, name: str, first: str) -> dict[str, Any]:
+    def sent(self, stream: str, name: str, first: str) -> SentStatus:
         """How far a file was sent to a stream."""
 
     def wait_token(self, token: str, timeout_s: float) -> TokenState:
@@ -85,7 +86,7 @@ class Verbs(Protocol):
     def apply(self, expect: str | None = None) -> Plan:
         """Apply the definitions folder."""
 
-    def dead_letters(self, stream: str) -> DeadLetterVerbs:
+    def dead_letters(self, stream: str) -> DeadLetterBackend:
         """The dead letters of a stream."""
 
     def versions(self, view: str) -> list[VersionStatus]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from headrace.errors import HeadraceError
+from headrace.format import Shown
 
 Level = Literal["ok", "warning", "error"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(Shown):
     """The result of one check. `said` is its message, named as in JSON; `fix` is what to do, if anything."""
 
     check: str
@@ -27,10 +28,6 @@ class Finding:
         return cls(
             check, level, where + message, error.fix or (f"expected {error.expected}" if error.expected else None)
         )
-
-    def as_dict(self) -> dict[str, Any]:
-        """The finding as `--json` shows it."""
-        return {"check": self.check, "level": self.level, "said": self.said, "fix": self.fix}
 
 
 def good(check: str, message: str) -> Finding:

@@ -14,7 +14,7 @@ from headrace.errors import ConflictError, IngestError, OverloadError
 from headrace.format import iso_us
 from headrace.ingest.formats.layout import Layout
 from headrace.ingest.judge import Judge
-from headrace.ingest.receiver import IngestReply, make_token
+from headrace.ingest.receiver import IngestReply, SameContent, SentContent, SentStatus, make_token
 from headrace.transport.base import LONGEST_KEY, Receipt, Transport
 from headrace.transport.position import START, Position
 from headrace.transport.sent import FilePiece, Sent, stale
@@ -73,21 +73,15 @@ class Ingest:
             )
         return self._once(body, layout, key or uuid.uuid4().hex, keep_bad, file)
 
-    def sent(self, name: str, first: str) -> dict[str, Any]:
+    def sent(self, name: str, first: str) -> SentStatus:
         """What was sent under a file's name, and what was sent under other names and begins with the same event."""
         files = self.transport.sent
         version = files.version(name)  # read first: a piece that arrives meanwhile makes it stale
-        same = [{"name": other, **self._describe(sent)} for other, sent in files.beginning_with(first, name)]
-        return {"version": version, "contents": [self._describe(sent) for sent in files.contents(name)], "same": same}
+        same = [SameContent.of(other, self._describe(sent)) for other, sent in files.beginning_with(first, name)]
+        return SentStatus(version, tuple(self._describe(sent) for sent in files.contents(name)), tuple(same))
 
-    def _describe(self, sent: Sent) -> dict[str, Any]:
-        return {
-            "mark": sent.mark,
-            "first": sent.first,
-            "events": sent.events,
-            "token": self._token(sent.end),
-            "arrived": iso_us(sent.arrived_us),
-        }
+    def _describe(self, sent: Sent) -> SentContent:
+        return SentContent(sent.mark, sent.first, sent.events, self._token(sent.end), iso_us(sent.arrived_us))
 
     def _once(
         self, body: bytes, layout: Layout, key: str, keep_bad: bool, file: FilePiece | None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
+from headrace.format import Shown
 from headrace.transport.position import Position
 
 if TYPE_CHECKING:
@@ -36,6 +38,45 @@ class TokenState:
         return {"complete": self.complete, "stalled": self.stalled}
 
 
+@dataclass(frozen=True)
+class SentContent(Shown):
+    """A content that was sent under the name of a file: up to which mark, and how many events."""
+
+    mark: str
+    first: str
+    events: int
+    token: str
+    arrived: str
+
+
+@dataclass(frozen=True)
+class SameContent(Shown):
+    """A content that was sent under another name and begins with the same event."""
+
+    name: str
+    mark: str
+    first: str
+    events: int
+    token: str
+    arrived: str
+
+    @classmethod
+    def of(cls, name: str, content: SentContent) -> Self:
+        """The content of this name."""
+        return cls(name, **vars(content))
+
+
+@dataclass(frozen=True)
+class SentStatus(Shown):
+    """How far a file was sent to a stream. The version changes with each piece that is stored under its name."""
+
+    holds: ClassVar[Mapping[str, type[Shown]]] = {"contents": SentContent, "same": SameContent}
+
+    version: int
+    contents: tuple[SentContent, ...]  # the newest last
+    same: tuple[SameContent, ...]
+
+
 class Receiver(Protocol):
     """What accepts pieces: a server in this process or another, or the folder of a workspace."""
 
@@ -44,7 +85,7 @@ class Receiver(Protocol):
     ) -> Future[IngestReply]:
         """Accept a piece."""
 
-    def sent(self, stream: str, name: str, first: str) -> dict[str, Any]:
+    def sent(self, stream: str, name: str, first: str) -> SentStatus:
         """How far a file was sent."""
 
     def give_up(self) -> None:

@@ -26,7 +26,7 @@ from headrace.format import many
 from headrace.ingest.content import Mark, hash_of_event
 from headrace.ingest.files import Piece, SourceFile, StreamShape
 from headrace.ingest.formats.layout import Format, Layout
-from headrace.ingest.receiver import IngestReply, Receiver, merge_tokens
+from headrace.ingest.receiver import IngestReply, Receiver, SameContent, SentContent, SentStatus, merge_tokens
 from headrace.transport.sent import FilePiece
 
 STALE_PAUSE_S = 0.2  # before the next attempt, if another process is sending the same file
@@ -144,7 +144,7 @@ class Sending:
         course = self._course
         assert course is not None, "only a file with a name is followed"
         self._end_course()
-        version = self._receiver.sent(self._stream, course.name, "")["version"]
+        version = self._receiver.sent(self._stream, course.name, "").version
         self._course = _Course(course.name, "", version, "", start=True)
 
     def add(self, piece: Piece) -> None:
@@ -202,14 +202,14 @@ class Sending:
 
     # The stored mark of a file
 
-    def _plan(self, file: SourceFile, first: str, standing: dict[str, Any]) -> _Course:
+    def _plan(self, file: SourceFile, first: str, standing: SentStatus) -> _Course:
         assert file.name is not None
-        version, contents = standing["version"], standing["contents"]
-        by_mark = {mark: content for content in contents if (mark := Mark.read(content["mark"]))}
+        version, contents = standing.version, standing.contents
+        by_mark = {mark: content for content in contents if (mark := Mark.read(content.mark))}
         match = file.match(by_mark)
         if self._again:
             content = by_mark[match.mark] if match else contents[-1] if contents else None
-            return _Course(file.name, content["mark"] if content else "", version, first, start=True)
+            return _Course(file.name, content.mark if content else "", version, first, start=True)
         if match:
             content = by_mark[match.mark]
             if match.line_grew:
@@ -218,31 +218,31 @@ class Sending:
                 )
             return _Course(
                 file.name,
-                content["mark"],
+                content.mark,
                 version,
-                content["first"],
+                content.first,
                 start=False,
                 lines=match.lines,
-                before=content["events"],
-                token=content["token"],
+                before=content.events,
+                token=content.token,
                 nothing_new=match.nothing_new,
             )
-        earlier = next((content for content in reversed(contents) if first and content["first"] == first), None)
+        earlier = next((content for content in reversed(contents) if first and content.first == first), None)
         if earlier:
             raise _changed(file, earlier)
         if contents:
-            events = many(sum(content["events"] for content in contents), "event")
+            events = many(sum(content.events for content in contents), "event")
             difference = f"'{file.path}' is not the file that was sent under this name before ({events})"
             self._note(f"{difference}: it is sent as a new file")
-        self._hint_same(file, standing["same"])
+        self._hint_same(file, standing.same)
         return _Course(file.name, "", version, first, start=True)
 
-    def _hint_same(self, file: SourceFile, same: list[dict[str, Any]]) -> None:
-        by_mark = {mark: content for content in same if (mark := Mark.read(content["mark"]))}
+    def _hint_same(self, file: SourceFile, same: Iterable[SameContent]) -> None:
+        by_mark = {mark: content for content in same if (mark := Mark.read(content.mark))}
         match = file.match(by_mark)
         if match:
             other = by_mark[match.mark]
-            overlap = f"'{file.path}' begins with what was sent as '{other['name']}' ({many(other['events'], 'event')})"
+            overlap = f"'{file.path}' begins with what was sent as '{other.name}' ({many(other.events, 'event')})"
             self._note(f"{overlap}: under another name its events count again")
 
     # Pieces in flight
@@ -308,8 +308,8 @@ class Sending:
         if course is None or piece.mark is None:
             return events
         try:
-            contents = self._receiver.sent(self._stream, course.name, "")["contents"]
-            counts = {content["mark"]: int(content["events"]) for content in contents}
+            contents = self._receiver.sent(self._stream, course.name, "").contents
+            counts = {content.mark: content.events for content in contents}
         except HeadraceError:
             on_disk = self._receiver.sent_on_disk(self._stream, course.name)
             if on_disk is None:
@@ -352,9 +352,9 @@ def send_all(sending: Sending, files: Iterable[SourceFile]) -> SendReply:
     return sending.reply
 
 
-def _changed(file: SourceFile, earlier: dict[str, Any]) -> ChangedFileError:
+def _changed(file: SourceFile, earlier: SentContent) -> ChangedFileError:
     return ChangedFileError(
-        f"file '{file.path}' has changed since {many(earlier['events'], 'event')} of it were sent",
+        f"file '{file.path}' has changed since {many(earlier.events, 'event')} of it were sent",
         found="different content in the part that was already sent",
         expected="the same content, with new events at the end",
         fix="send new events in a file of their own; to send all of this one as well: `--again` with this file",

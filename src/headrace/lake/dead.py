@@ -15,11 +15,10 @@ import pyarrow as pa
 from headrace.errors import NotFoundError, NotReadyError
 from headrace.format import iso_us
 from headrace.lake.batches import rows_at
+from headrace.lake.letters import DEFAULT_LIMIT, DeadLetter, DeadLetterPage, DeadLetterReason, ReplayStep
 from headrace.lake.schema import ARRIVED, COMMIT, POSITION, REASON, VALUE
 from headrace.lake.table import LakeTable
 
-DEFAULT_LIMIT = 20
-MOST_LIMIT = 1000
 MOST_REASONS = 1000
 SHOWN_BYTES = 400  # of an event on a page; `show` has the whole of it
 # The parts of a reason that differ between events with the same mistake: the value, and where it is.
@@ -30,32 +29,28 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
 }
-ReplayNext = Callable[[str | None, bool], dict[str, Any]]  # cursor, whether to count only
+ReplayNext = Callable[[str | None, bool], ReplayStep]  # cursor, whether to count only
 
 
 class DeadLetters:
-    """Reads them, as plain values for CLI and HTTP. A stream whose table does not exist yet has none."""
+    """Reads them. A stream whose table does not exist yet has none."""
 
     def __init__(self, stream: str, table: LakeTable | None, replay: ReplayNext | None = None) -> None:
         self._stream = stream
         self._table = table
         self._replay = replay
 
-    def page(self, limit: int = DEFAULT_LIMIT, cursor: int | None = None, reason: str | None = None) -> dict[str, Any]:
+    def page(self, limit: int = DEFAULT_LIMIT, cursor: int | None = None, reason: str | None = None) -> DeadLetterPage:
         """The newest first: those before `cursor`, whose reason has the words of `reason`."""
         total = self._table.rows(dead=True) if self._table else 0
         with self._files() as files:
             places = _find(files, limit + 1, cursor, reason)
             page, more = places[:limit], len(places) > limit
-            rows = _read({file for _, file in page}, [position for position, _ in page], SHOWN_BYTES)
-        return {
-            "stream": self._stream,
-            "total": total,
-            "dead_letters": sorted(rows, key=lambda row: -row["position"]),
-            "next_cursor": page[-1][0] if more else None,
-        }
+            letters = _read({file for _, file in page}, [position for position, _ in page], SHOWN_BYTES)
+        newest_first = sorted(letters, key=lambda letter: -letter.position)
+        return DeadLetterPage(self._stream, total, tuple(newest_first), page[-1][0] if more else None)
 
-    def reasons(self) -> list[dict[str, Any]]:
+    def reasons(self) -> list[DeadLetterReason]:
         """How many there are of each kind, the most frequent first. A kind is a reason without its values."""
         query = f"""
         SELECT regexp_replace({REASON}, $values, '', 'gs') AS kind, count(*), arg_max({REASON}, {POSITION}),
@@ -64,20 +59,20 @@ class DeadLetters:
         """
         with self._files() as files:
             rows = _run(query, files, values=_VALUES)
-        return [{"reason": kind, "count": count, "newest": newest, "position": at} for kind, count, newest, at in rows]
+        return [DeadLetterReason(*row) for row in rows]
 
-    def show(self, position: int) -> dict[str, Any]:
+    def show(self, position: int) -> DeadLetter:
         """The one at a position, whole."""
         with self._files() as files:
-            rows = _read(files, [position], None)
-        if not rows:
+            letters = _read(files, [position], None)
+        if not letters:
             raise NotFoundError(
                 f"stream '{self._stream}' has no dead letter at position {position}",
                 fix=f"`headrace dead-letters {self._stream}` lists them",
             )
-        return rows[0]
+        return letters[0]
 
-    def replay(self, cursor: str | None = None, *, dry_run: bool = False) -> dict[str, Any]:
+    def replay(self, cursor: str | None = None, *, dry_run: bool = False) -> ReplayStep:
         """Read some of them again with the current definition: those that are readable become events, exactly once.
 
         The `cursor` of the reply is for the next step; None if all were read. `dry_run` only counts.
@@ -109,7 +104,7 @@ def _find(files: Iterable[str], count: int, before: int | None, reason: str | No
     return _run(query, files, before=1 << 62 if before is None else before, reason=reason or "")
 
 
-def _read(files: Iterable[str], positions: list[int], most_bytes: int | None) -> list[dict[str, Any]]:
+def _read(files: Iterable[str], positions: list[int], most_bytes: int | None) -> list[DeadLetter]:
     """With pyarrow, row group by row group: DuckDB would hold two thousand events in memory, of any size."""
     letters = []
     for file in files:
@@ -123,19 +118,19 @@ def _read(files: Iterable[str], positions: list[int], most_bytes: int | None) ->
     return letters
 
 
-def _letter(position: int, commit: int, arrived_us: int, reason: str, value: bytes, value_bytes: int) -> dict[str, Any]:
+def _letter(position: int, commit: int, arrived_us: int, reason: str, value: bytes, value_bytes: int) -> DeadLetter:
     whole = len(value) == value_bytes
     text, is_utf8 = decoded(value, whole)
-    return {
-        "position": position,
-        "commit": commit,
-        "arrived": iso_us(arrived_us),
-        "reason": reason,
-        "value": text,
-        "bytes": value_bytes,
-        "whole": whole,
-        "base64": None if is_utf8 else base64.b64encode(value).decode(),
-    }
+    return DeadLetter(
+        position=position,
+        commit=commit,
+        arrived=iso_us(arrived_us),
+        reason=reason,
+        value=text,
+        bytes=value_bytes,
+        whole=whole,
+        base64=None if is_utf8 else base64.b64encode(value).decode(),
+    )
 
 
 def decoded(value: bytes, whole: bool) -> tuple[str, bool]:

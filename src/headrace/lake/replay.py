@@ -12,7 +12,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from headrace.errors import ConflictError, CorruptionError, HeadraceError, Quest
 from headrace.faults import fault_point
 from headrace.lake.batches import MOST_BYTES, batches
 from headrace.lake.file import LakeFileWriter, NewFile
+from headrace.lake.letters import ReplayStep
 from headrace.lake.range import later
 from headrace.lake.reread import REREAD, Reread, dead_file_reader
 from headrace.lake.schema import COMMIT, COMMITTED_AT, NEWEST, RESERVED
@@ -36,20 +36,6 @@ MOST_ROWS = 200_000  # of one step, unless its first commit has more
 MOST_FILES = 2_000
 Rereader = Callable[[Reread, Sequence[str]], list[Any]]  # of these files of the table; a row of REREAD for each
 TRIES = 5  # of a step whose files were compacted meanwhile
-
-
-@dataclass(frozen=True)
-class ReplayStep:
-    """What one step did. `cursor` is for the next step; None: all letters that existed at the start were read."""
-
-    read: int
-    readable: int
-    left: int  # not read yet by this replay
-    commits: int  # of the stream, after it: a view that has applied them all has the events
-    cursor: str | None
-
-    def as_dict(self) -> dict[str, Any]:
-        return dict(vars(self))
 
 
 def on_spark(session: Session) -> Rereader:

@@ -42,7 +42,7 @@ class Change:
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Change:
         """The change that `as_dict` shows."""
-        cost = Cost(**value["cost"]) if value["cost"] else None
+        cost = Cost.from_dict(value["cost"]) if value["cost"] else None
         return cls(**{**value, "details": tuple(value["details"]), "cost": cost})
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from headrace.format import about, count
+from headrace.format import Shown, about, count
 
 if TYPE_CHECKING:
     from headrace.define.model import View
@@ -42,7 +42,7 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Cost:
+class Cost(Shown):
     """What one build reads. `measured` says whether builds of this workspace gave the speed, or our default did."""
 
     events: int
@@ -52,10 +52,6 @@ class Cost:
 
     def __str__(self) -> str:
         return f"{count(self.events)} events, {about(self.seconds)}"
-
-    def as_dict(self) -> dict[str, Any]:
-        """The cost as `--json` shows it."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

@@ -121,11 +121,12 @@ def _build_answer(
     )
 
 
-def _window_bounds(read_plan: ReadPlan) -> dict[str, Any]:
+def _window_bounds(read_plan: ReadPlan) -> dict[str, str | int | None]:
     windows, (start_ms, end_ms) = read_plan.windows, read_plan.bounds
     times = {"start": start_ms, "end": end_ms, "counted_from": read_plan.counted_from_ms}
-    bounds: dict[str, Any] = {name: None if ms is None else iso_ms(ms) for name, ms in times.items()}
-    return {**bounds, "window_ms": windows and windows.size_ms, "every_ms": windows and windows.every_ms}
+    bounds = {name: None if ms is None else iso_ms(ms) for name, ms in times.items()}
+    size_ms, every_ms = (windows.size_ms, windows.every_ms) if windows else (None, None)
+    return {**bounds, "window_ms": size_ms, "every_ms": every_ms}
 
 
 def _progress(version: Version) -> str:

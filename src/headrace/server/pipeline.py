@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -37,6 +37,7 @@ from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
     from headrace.lake.append import Append
+    from headrace.lake.letters import ReplayStep
     from headrace.maintain.batch import Batch
     from headrace.maintain.speed import Speed
     from headrace.maintain.suspects import Suspects
@@ -191,10 +192,10 @@ class Pipeline:
         """What could not be read."""
         return DeadLetters(self.stream.name, self.table, self._replay_next)
 
-    def _replay_next(self, cursor: str | None, dry_run: bool) -> dict[str, Any]:
+    def _replay_next(self, cursor: str | None, dry_run: bool) -> ReplayStep:
         if self._replay is None:
             raise StartingError(f"stream '{self.stream.name}': Spark is starting", fix="replay again in some seconds")
-        return self._replay.step(self.stream, cursor, dry_run=dry_run).as_dict()
+        return self._replay.step(self.stream, cursor, dry_run=dry_run)
 
     def wake(self) -> None:
         """Look for work now: a version was added."""

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -21,7 +21,7 @@ from headrace.define.model import Stream
 from headrace.disk import disk_full, is_disk_full
 from headrace.errors import HeadraceError, NotFoundError, did_you_mean
 from headrace.ingest.formats.layout import Layout
-from headrace.ingest.receiver import IngestReply, TokenState
+from headrace.ingest.receiver import IngestReply, SentStatus, TokenState
 from headrace.lake.dead import DeadLetters
 from headrace.lake.table import LakeTable
 from headrace.plan.change import Plan, RollbackStep
@@ -316,7 +316,7 @@ class Runtime:
         """Take a request in; done when it is on disk."""
         return self._pipeline(stream).ingest.take(body, layout=layout, key=key, keep_bad=keep_bad, file=file)
 
-    def sent(self, stream: str, name: str, first: str) -> dict[str, Any]:
+    def sent(self, stream: str, name: str, first: str) -> SentStatus:
         """How far a file was sent to a stream."""
         return self._pipeline(stream).ingest.sent(name, first)
 

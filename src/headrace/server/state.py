@@ -7,32 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, cast
+from typing import ClassVar
 
-import orjson
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A value that can be shown as JSON and read from it again. `holds` names the class of fields that are values."""
-
-    holds: ClassVar[Mapping[str, type[Shown]]] = {}
-
-    def as_dict(self) -> dict[str, Any]:
-        """As HTTP and `--json` show it."""
-        return cast("dict[str, Any]", orjson.loads(orjson.dumps(self)))
-
-    @classmethod
-    def from_dict(cls, value: Mapping[str, Any]) -> Self:
-        """The value that `as_dict` shows. What only a newer server tells is left out."""
-        known = {name: value for name, value in value.items() if name in cls.__dataclass_fields__}
-        return cls(**{name: _read(cls.holds.get(name), value) for name, value in known.items()})
-
-
-def _read(inner: type[Shown] | None, value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(inner.from_dict(item) for item in value) if inner else tuple(value)
-    return inner.from_dict(value) if inner and value is not None else value
+from headrace.format import Shown
 
 
 @dataclass(frozen=True)

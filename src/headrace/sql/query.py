@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import HeadraceError, NotFoundError, SqlError, did_you_mean
-from headrace.format import iso, iso_us
+from headrace.format import Shown, iso, iso_us
 from headrace.serve.as_of import AsOf, read_as_of
 from headrace.serve.evaluate import Freshness, find_serving
 from headrace.sql.answer import ALL_ROWS, SqlAnswer, SqlLimit, make_table
@@ -29,12 +29,25 @@ FindAsOf = Callable[[Version, AsOf], AbstractContextManager[tuple[Store, str]]]
 
 
 @dataclass(frozen=True)
+class _ViewState(Shown):
+    """What an answer tells of a view that was read."""
+
+    version: int
+    commits: Mapping[str, int]
+    newest_event: str | None
+    freshness_ms: int | None
+    freshness_reason: str | None
+    approximate: Mapping[str, str]
+    stalled: str | None
+
+
+@dataclass(frozen=True)
 class _AsOfView:
     """A view as of an earlier commit or time that a query names."""
 
     store: Store
     version: Version
-    description: dict[str, Any]
+    state: _ViewState
 
 
 def check_text(query: Any, limit: Any) -> tuple[str, int | None]:
@@ -84,16 +97,16 @@ def run_sql(
                 _forget(child)
             for as_of_table in reply["as_of"]:
                 as_of_views[as_of_table["table"]] = stores.enter_context(_find(store, as_of_table, find_as_of))
-    descriptions = {version.view.name: _describe(version, freshness) for version in versions}
-    descriptions |= {name: view.description for name, view in as_of_views.items()}
+    states = {version.view.name: _describe(version, freshness) for version in versions}
+    states |= {name: view.state for name, view in as_of_views.items()}
     versions += [view.version for view in as_of_views.values()]
-    fresh_ms, reason = _least_fresh(descriptions)
+    fresh_ms, reason = _least_fresh(states.values())
     return SqlAnswer(
         columns=tuple(zip(table.column_names, types, strict=True)),
         table=table,
         truncated=counts["truncated"],
         more_rows=counts["more_rows"],
-        views=descriptions,
+        views={name: state.as_dict() for name, state in states.items()},
         commits=_commits(versions),
         at=iso(now),
         freshness_ms=fresh_ms,
@@ -154,8 +167,8 @@ def _find(store: Store, table: dict[str, Any], find_as_of: FindAsOf) -> Iterator
     with find_as_of(serving, as_of) as (as_of_store, reason):
         with as_of_store.snapshot() as snapshot:
             version = find_serving(snapshot, serving.view.name)
-        description = _describe(version, lambda version: (None, reason))
-        yield _AsOfView(as_of_store, version, {**description, "version": serving.number})
+        state = _describe(version, lambda version: (None, reason))
+        yield _AsOfView(as_of_store, version, replace(state, version=serving.number))
 
 
 def _receive(child: Child, children: Children) -> dict[str, Any]:
@@ -233,25 +246,26 @@ def _read_result(child: Child, types: Sequence[str], children: Children) -> tupl
     return make_table(pieces, schema, types)
 
 
-def _describe(version: Version, freshness: Freshness) -> dict[str, Any]:
+def _describe(version: Version, freshness: Freshness) -> _ViewState:
     freshness_ms, reason = freshness(version)
-    columns = version.view.columns
-    return {
-        "version": version.number,
-        "commits": version.commits,
-        "newest_event": iso_us(version.newest_us),
-        "freshness_ms": freshness_ms,
-        "freshness_reason": reason,
-        "approximate": {c.name: c.aggregate.approximate for c in columns if c.aggregate.approximate},
-        "stalled": version.stalled,
-    }
+    return _ViewState(
+        version=version.number,
+        commits=version.commits,
+        newest_event=iso_us(version.newest_us),
+        freshness_ms=freshness_ms,
+        freshness_reason=reason,
+        approximate={c.name: c.aggregate.approximate for c in version.view.columns if c.aggregate.approximate},
+        stalled=version.stalled,
+    )
 
 
-def _least_fresh(views: Mapping[str, Mapping[str, Any]]) -> tuple[int | None, str | None]:
-    for view in views.values():
-        if view["freshness_ms"] is None:
-            return None, view["freshness_reason"]
-    return max((view["freshness_ms"] for view in views.values()), default=0), None
+def _least_fresh(states: Iterable[_ViewState]) -> tuple[int | None, str | None]:
+    ages_ms = []
+    for state in states:
+        if state.freshness_ms is None:
+            return None, state.freshness_reason
+        ages_ms.append(state.freshness_ms)
+    return max(ages_ms, default=0), None
 
 
 def _commits(versions: Sequence[Version]) -> dict[str, int]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
-from headrace.lake.dead import DEFAULT_LIMIT, MOST_LIMIT
+from headrace.lake.letters import DEFAULT_LIMIT, MOST_LIMIT
 from headrace.web.replies import reply_json
 
 if TYPE_CHECKING:

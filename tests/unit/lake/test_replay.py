@@ -18,7 +18,8 @@ from headrace.faults import VARIABLE
 from headrace.lake.batches import batches
 from headrace.lake.dead import DeadLetters
 from headrace.lake.file import LakeFileWriter
-from headrace.lake.replay import Replay, ReplayStep, _group
+from headrace.lake.letters import ReplayStep
+from headrace.lake.replay import Replay, _group
 from headrace.lake.reread import Reread
 from headrace.lake.table import LakeFile, LakeTable
 
@@ -81,7 +82,7 @@ def test_again_it_finds_nothing_and_leaves_the_files_alone(lake: DeadLake, tmp_p
     assert (lake.table.files(0, 9, dead=True), lake.table.state) == (files, state)
     replay_all(replay, LOOSER)
     assert [row["_value"] for row in lake.rows(dead=True)] == [b"broken"]
-    assert lake.dead.page()["total"] == 1
+    assert lake.dead.page().total == 1
 
 
 def test_new_reasons_alone_are_written_without_a_commit(lake: DeadLake, tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ def test_new_reasons_alone_are_written_without_a_commit(lake: DeadLake, tmp_path
     state = lake.table.state
     assert Replay(in_this_process, lake.table, tmp_path).step(other) == ReplayStep(4, 0, 0, 3, None)
     assert lake.table.state == state
-    assert {row["reason"] for row in lake.dead.reasons()} > {"field 'id' takes STRING"}
+    assert {row.reason for row in lake.dead.reasons()} > {"field 'id' takes STRING"}
     assert lake.table.rows(dead=True) == 4
 
 
@@ -241,4 +242,4 @@ def test_events_of_any_size_are_read_a_few_at_a_time(lake: DeadLake, tmp_path: P
     assert replay_all(Replay(in_this_process, lake.table, tmp_path, batch_bytes=1), LOOSER)[0].readable == 3
     file = lake.table.folder / lake.table.files(0, 9)[0].path
     assert [len(rows) for rows in batches(file, most_bytes=1)] == [1]
-    assert lake.dead.page()["dead_letters"][0]["value"] == "broken"
+    assert lake.dead.page().dead_letters[0].value == "broken"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError, NotFoundError, did_you_mean
 from headrace.format import iso
+from headrace.lake.letters import DeadLetterReason
 from headrace.serve.cell_question import CellQuestion
 from headrace.server.state import ViewStatus, WorkspaceStatus
 from headrace.web.page import hints
@@ -48,7 +49,7 @@ class WorkspacePage:
 
     def __init__(self, runtime: Runtime, most_sorted: int = MOST_SORTED) -> None:
         self._runtime = runtime
-        self._reasons: Cache[list[dict[str, Any]]] = Cache(REASONS_S)
+        self._reasons: Cache[list[DeadLetterReason]] = Cache(REASONS_S)
         self._inside: dict[str, tuple[Any, Html]] = {}
         self._few = ContentReader(runtime.ask, rows=ROWS, windows=WINDOWS, most=ROWS * 4)
         self._many = ContentReader(runtime.ask, rows=MORE_ROWS, windows=MORE_WINDOWS, most=most_sorted)
@@ -131,7 +132,7 @@ class WorkspacePage:
         dead = [dead_letters(s.name, s.dead_letters, self._why(s.name)) for s in streams if s.dead_letters]
         return join(streams_table(streams), dead, hint)
 
-    def _why(self, stream: str) -> list[dict[str, Any]]:
+    def _why(self, stream: str) -> list[DeadLetterReason]:
         """Why events of a stream are dead letters; this reads files, so it is cached longer than the rest."""
         try:
             return self._reasons.get(stream, self._runtime.dead_letters(stream).reasons)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
 
 from headrace.define.durations import format_duration
 from headrace.format import count, freshness, plural, size, span
+from headrace.lake.letters import DeadLetterReason
 from headrace.serve.question import key_text
 from headrace.server.layers import alarm
 from headrace.server.state import StreamStatus, ViewStatus, WorkspaceStatus
@@ -88,11 +89,9 @@ def _stream_cells(stream: StreamStatus, titles: Sequence[str]) -> list[Any]:
     return [cells[title] for title in titles]
 
 
-def dead_letters(stream: str, total: int, reasons: Sequence[Mapping[str, Any]]) -> Html:
+def dead_letters(stream: str, total: int, reasons: Sequence[DeadLetterReason]) -> Html:
     """Why events of a stream could not be parsed."""
-    rows = [
-        [count(why["count"]), data(why["reason"], MOST_REASON), data(why["newest"], MOST_REASON)] for why in reasons
-    ]
+    rows = [[count(why.count), data(why.reason, MOST_REASON), data(why.newest, MOST_REASON)] for why in reasons]
     return tag(
         "details",
         tag("summary", f"{plural(total, 'dead letter')} of {stream}: why"),
