@@ -86,7 +86,7 @@ def fill(served: Served) -> None:
     beat(runtime, "traffic")
     beat(runtime, "pages", Drift("hits", 2, f"page {HOSTILE[0]!r}: 1 by the batch layer, 2 by the speed layer"))
     begin_build(runtime, "slowest")
-    runtime._store.stall("broken", 1, "visits", f"[BROKEN] {HOSTILE[1]} {HOSTILE[0]}")
+    runtime._store.stall("broken", 1, "quiet", f"[BROKEN] {HOSTILE[1]} {HOSTILE[0]}")
 
 
 def no_wider_than_the_screen(tab: Tab) -> bool:
