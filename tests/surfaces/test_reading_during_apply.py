@@ -59,11 +59,18 @@ class Editor:
 
     def run(self) -> None:
         file = self._served.runtime.workspace.definitions / "changing.sql"
-        while not self._ended.is_set():
-            for text in ROUND:
-                file.write_text(text)
-                self._served.runtime.apply()
-            self.rounds += 1
+        try:
+            while not self._ended.is_set():
+                for text in ROUND:
+                    file.write_text(text)
+                    self._served.runtime.apply()
+                self.rounds += 1
+        finally:
+            self._ended.set()
+
+    def is_early(self) -> bool:
+        """Whether the definitions have not changed twice yet, and will."""
+        return self.rounds < 2 and not self._ended.is_set()
 
     def end(self) -> None:
         self._ended.set()
@@ -95,7 +102,7 @@ def test_no_request_fails_while_definitions_change(served: Served, editor: Edito
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(read, range(40 * len(requests))))
-        while editor.rounds < 2:  # on a slow machine
+        while editor.is_early():  # on a slow machine
             list(pool.map(read, range(len(requests))))
     assert {status for (path, status) in statuses if path == "/v1/views"} == {200}
     log = (served.runtime.workspace.folder / "test.log").read_text()
@@ -107,7 +114,7 @@ def test_the_state_of_a_server_is_consistent(served: Served, editor: Editor) -> 
     runtime, until = served.runtime, time.monotonic() + 4
 
     def read_state() -> None:
-        while editor.rounds < 2 or time.monotonic() < until:
+        while editor.is_early() or time.monotonic() < until:
             runtime.views()
             runtime.monitor.timings()
             runtime.monitor.health()
