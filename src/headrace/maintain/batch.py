@@ -122,9 +122,8 @@ class Batch:
     def run_once(self) -> bool:
         """One piece of work; whether there was one. Versions take turns: a beat that is always due keeps nobody off."""
         with self._store.snapshot() as snapshot:
-            known = snapshot.versions()
-        versions = [v for v in known if v.reads(self._stream.name)]
-        for version in sorted(versions, key=self._rank):
+            versions = snapshot.versions()
+        for version in sorted(filter(self._reads, versions), key=self._rank):
             if self.stopping.is_set():
                 return False
             if self._is_due(version, versions):
@@ -132,7 +131,7 @@ class Batch:
                 with self._defining, self._noting(version):
                     self._work(version)
                 return True
-        remove_unneeded(self._folder, known)  # an edit may have ended a beat half way
+        remove_unneeded(self._folder, versions)  # an edit may have ended a beat half way
         return False
 
     def _rank(self, version: Version) -> tuple[bool, int, int]:
@@ -181,6 +180,9 @@ class Batch:
                 return self._is_beat_due(version)
             case _:
                 return not self._base(version).built
+
+    def _reads(self, version: Version) -> bool:
+        return version.reads(self._stream.name)
 
     def _base(self, version: Version) -> Base:
         return version.base(self._stream.name)
@@ -272,8 +274,8 @@ class Batch:
         To be called between two steps: in the middle of one it would let that step compute in vain.
         """
         with self._store.snapshot() as snapshot:
-            versions = [v for v in snapshot.versions() if v.reads(self._stream.name)]
-        for version in versions:
+            versions = snapshot.versions()
+        for version in filter(self._reads, versions):
             ready = version.state == "ready" and view in (None, version.view.name)
             if ready and self._is_caught_up(version, versions):
                 with suppress(ConflictError):  # an edit was quicker
