@@ -1,4 +1,4 @@
-"""The quick start of the README, without a server: `init` infers the definition and prints the commands of the README."""
+"""The quick start of the README, without a server: `init` infers the definition and prints the same commands."""
 
 from __future__ import annotations
 
