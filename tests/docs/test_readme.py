@@ -1,4 +1,4 @@
-"""The README's five minutes, without a server: `init` infers the definition and prints the commands of the README."""
+"""The quick start of the README, without a server: `init` infers the definition and prints the same commands."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def test_five_minutes(tmp_path: Path) -> None:
+def test_quick_start(tmp_path: Path) -> None:
     text = (ROOT / "README.md").read_text()
-    first, second, third = re.findall(r"^```bash\n(.*?)^```$", text[text.index("## Five minutes") :], re.M | re.S)[:3]
+    first, second, third = re.findall(r"^```bash\n(.*?)^```$", text[text.index("## Quick start") :], re.M | re.S)[:3]
     make = "\n".join(line for line in first.splitlines() if not line.startswith(("export PATH", "headrace up")))
     output = run(make, tmp_path)
     assert "5 of 5 sampled events fit" in output

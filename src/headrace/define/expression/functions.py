@@ -142,7 +142,7 @@ TABLE = [
         F("nanvl", "x DOUBLE, y DOUBLE", DOUBLE),
     ),
     *_table(
-        "texts",
+        "strings",
         F("lower", "text STRING", STRING, "lower({0})", ("lcase",)),
         F("upper", "text STRING", STRING, "upper({0})", ("ucase",)),
         F("trim", "text STRING", STRING, "trim({0}, ' ')"),
@@ -205,7 +205,7 @@ TABLE = [
         F("width_bucket", "x NUMBER, low NUMBER, high NUMBER, buckets COUNT", BIGINT),
     ),
     *_table(
-        "times",
+        "dates and times",
         F("timestamp_seconds", "x INTEGER", TIMESTAMP, _timestamp(1_000_000)),
         F("timestamp_millis", "x INTEGER", TIMESTAMP, _timestamp(1_000)),
         F("timestamp_micros", "x INTEGER", TIMESTAMP, _timestamp(1)),

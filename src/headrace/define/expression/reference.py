@@ -33,7 +33,7 @@ def render_functions() -> str:
 
 def render_aggregates() -> str:
     """The aggregates as a markdown table."""
-    lines = ["| aggregate | gives | what it is |", "|---|---|---|"]
+    lines = ["| aggregate | returns | description |", "|---|---|---|"]
     for cls in REGISTRY.values():
         calls = ", ".join(f"`{call}`" for call in cls.signatures())
         error = f" Error: {cls.approximate}." if cls.approximate else ""
