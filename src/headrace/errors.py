@@ -324,6 +324,7 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str | None:
-    """A hint with the most similar of these names, if one is similar."""
-    near = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
-    return f"did you mean '{near[0]}'?" if near else None
+    """A hint with the most similar of these names, in any case of letters, if one is similar."""
+    spellings = {each.lower(): each for each in names}
+    near = difflib.get_close_matches(name.lower(), list(spellings), n=1, cutoff=0.6)
+    return f"did you mean '{spellings[near[0]]}'?" if near else None

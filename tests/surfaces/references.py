@@ -73,7 +73,7 @@ header.
 
 ```json
 {"error": {"code": "not_found", "message": "view 'trafic' does not exist", "found": null, "expected": null,
-           "fix": "did you mean 'traffic'?; `headrace views` lists all", "where": null}}
+           "fix": "did you mean 'traffic'? `headrace views` lists all", "where": null}}
 ```
 
 Codes that only HTTP has: @CODES. Replies with 429 and 503 have a `Retry-After` header. `spark_starting` (503) means

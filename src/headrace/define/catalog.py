@@ -122,6 +122,6 @@ def _unknown_stream(definition: Definition, stream: str, streams: dict[str, Stre
     assert not isinstance(what, Stream), "only views read streams"
     return DefinitionError(
         f"view '{what.name}' reads the stream '{stream}', which does not exist",
-        fix=did_you_mean(stream.lower(), streams) or "declare it with CREATE STREAM",
+        fix=did_you_mean(stream, (each.name for each in streams.values())) or "declare it with CREATE STREAM",
         where=what.source.locate(what.stream_at) if isinstance(what, Select) else definition.where,
     )

@@ -143,6 +143,4 @@ def _unknown(view: str, snapshot: Snapshot) -> HeadraceError:
             fix="`headrace versions` shows its progress; ask again when it serves",
         )
     hint = did_you_mean(view, [version.view.name for version in snapshot.versions()])
-    return NotFoundError(
-        f"view '{view}' does not exist", fix="; ".join(filter(None, [hint, "`headrace views` lists all"]))
-    )
+    return NotFoundError(f"view '{view}' does not exist", fix=f"{hint + ' ' if hint else ''}`headrace views` lists all")

@@ -320,7 +320,7 @@ def test_a_cursor_from_before_an_edit_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_unknown_view_is_refused_with_a_suggestion(store: DuckStore) -> None:
-    with pytest.raises(NotFoundError, match=r"view 'page' does not exist; did you mean 'pages'\?; `headrace views`"):
+    with pytest.raises(NotFoundError, match=r"view 'page' does not exist; did you mean 'pages'\? `headrace views`"):
         ask(store, "page")
 
 

@@ -40,7 +40,7 @@ def unknown_function(name: str) -> tuple[str, str | None]:
 
 def similar_name(name: str, spellings: Mapping[str, str]) -> str:
     """The nearest of these names, or all of them; `spellings` are by their lower case."""
-    return did_you_mean(name, spellings) or "it has " + ", ".join(spellings.values())
+    return did_you_mean(name, spellings.values()) or "it has " + ", ".join(spellings.values())
 
 
 def part_of_other_type(value: Term, name: str) -> str | None:
