@@ -187,7 +187,7 @@ def describe_build(version: Version, parts: Sequence[BuildProgress]) -> BuildSta
 
 
 def total(version: Version, counted: Literal["horizon", "applied_to", "built_to"]) -> int:
-    """A number of commits, added up over the streams that a version reads: for people, it is the usual case of one."""
+    """A number of commits, summed over the streams that a version reads."""
     return sum(getattr(base, counted) for base in version.bases)
 
 
