@@ -32,11 +32,6 @@ def count(number: int | float | None) -> str:
     return "–" if number is None else f"{number:,}"
 
 
-def many(number: int, noun: str) -> str:
-    """A number and a noun: 1 event, 2 events."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def number(of: int | float | Decimal) -> str:
     """A number with at most four decimals or six digits; `--json` has all of them."""
     if isinstance(of, int):
@@ -123,9 +118,9 @@ class Shown:
         return {name: _plain(value) for name, value in vars(self).items()}
 
     @classmethod
-    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+    def from_dict(cls, content: Mapping[str, Any]) -> Self:
         """The value that `as_dict` shows. What only a newer server tells is left out."""
-        known = {name: value for name, value in value.items() if name in cls.__dataclass_fields__}
+        known = {name: value for name, value in content.items() if name in cls.__dataclass_fields__}
         return cls(**{name: _read(cls.holds.get(name), value) for name, value in known.items()})
 
 

@@ -14,7 +14,7 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from headrace.cli.output import console
-from headrace.format import many
+from headrace.format import plural
 
 if TYPE_CHECKING:
     from headrace.errors import HeadraceError
@@ -69,7 +69,7 @@ class _Lines(WaitLines):
         while self._news.wait() and not self._ended.is_set():
             self._news.clear()
             share = f", {min(1.0, self._bytes / self._total):.0%} of the files read" if self._total else ""
-            typer.echo(f"{many(self._events, 'event')} sent{share}", err=True)
+            typer.echo(f"{plural(self._events, 'event')} sent{share}", err=True)
             self._ended.wait(LINE_EVERY_S)
 
 

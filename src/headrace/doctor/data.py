@@ -14,7 +14,7 @@ from headrace.define.model import Stream
 from headrace.doctor.finding import Finding, bad, good, warn
 from headrace.doctor.journal import check_journal
 from headrace.errors import CorruptionError, HeadraceError
-from headrace.format import many
+from headrace.format import plural
 from headrace.lake.health import check_contents, check_files, check_footers, check_log
 from headrace.lake.table import LakeTable
 from headrace.maintain.slices import damaged_slices
@@ -81,9 +81,11 @@ def _check_lake(name: str, table: LakeTable, deep: bool) -> Finding:
         return bad(check, f"file '{faults[0].file}' {faults[0].what}{more}", faults[0].fix)
     rows, dead_rows = table.rows(), table.rows(dead=True)
     how = "each read completely" if deep else "all there"
-    summary = f"{many(rows, 'event')} in {many(table.state.next_commit, 'commit')}, {many(len(files), 'file')}, {how}"
+    summary = (
+        f"{plural(rows, 'event')} in {plural(table.state.next_commit, 'commit')}, {plural(len(files), 'file')}, {how}"
+    )
     if dead_rows:
-        return warn(check, f"{summary}; {many(dead_rows, 'dead letter')}", f"`headrace dead-letters {name}` says why")
+        return warn(check, f"{summary}; {plural(dead_rows, 'dead letter')}", f"`headrace dead-letters {name}` says why")
     return good(check, summary)
 
 
@@ -164,15 +166,15 @@ def _check_view(name: str, applied_to: int, commits: int, stalled: str | None) -
     if applied_to > commits:
         return bad(
             check,
-            f"the store has {many(applied_to, 'commit')}, the lake only {commits:,}",
+            f"the store has {plural(applied_to, 'commit')}, the lake only {commits:,}",
             "the lake lost commits: stop the server and move data/store away; `headrace up` computes the views again",
         )
     if stalled:
         return bad(check, f"stalled: {stalled}", "fix its definition, then `headrace apply`")
     if applied_to < commits:
-        message = f"it lacks {commits - applied_to:,} of {many(commits, 'commit')}"
+        message = f"it lacks {commits - applied_to:,} of {plural(commits, 'commit')}"
         return warn(check, message, "a running server catches up automatically: `headrace views` shows how far it is")
-    return good(check, f"has all of its stream: {many(commits, 'commit')}")
+    return good(check, f"has all of its stream: {plural(commits, 'commit')}")
 
 
 def check_batch_layer(workspace: Workspace, *, deep: bool) -> list[Finding]:
@@ -181,7 +183,9 @@ def check_batch_layer(workspace: Workspace, *, deep: bool) -> list[Finding]:
     tables, file_faults = check_batch_tables(workspace, deep=deep)
     findings = [bad("batch tables", fault, AGAIN) for fault in dict.fromkeys([*faults, *file_faults])]
     if not findings and tables:
-        findings = [good("batch tables", f"{many(tables, 'file')}, {'each read completely' if deep else 'all there'}")]
+        findings = [
+            good("batch tables", f"{plural(tables, 'file')}, {'each read completely' if deep else 'all there'}")
+        ]
     slices = damaged_slices(workspace.builds)
     return findings + [
         warn("builds", f"slice '{path}' is not as it was written", "nothing: it is computed again from the lake")

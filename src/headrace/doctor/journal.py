@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headrace.doctor.finding import Finding, bad, good, warn
 from headrace.errors import CorruptionError
-from headrace.format import many
+from headrace.format import plural
 from headrace.transport.journal.journal import check_format
 from headrace.transport.journal.record import HEADER, Segment, is_intact, list_segments, read_durable, unpack, walk
 
@@ -47,7 +47,7 @@ def check_journal(name: str, folder: Path, lake_end: int) -> Finding:
     if damage:
         return bad(check, damage, "restore the file; what the lake has already is safe")
     return good(
-        check, f"{many(len(segments), 'segment')}, intact at both ends; {many(ahead, 'byte')} not in the lake yet"
+        check, f"{plural(len(segments), 'segment')}, intact at both ends; {plural(ahead, 'byte')} not in the lake yet"
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from headrace.define.catalog import Catalog, load
 from headrace.doctor.finding import Finding, bad, good, warn
 from headrace.errors import DefinitionErrors, HeadraceError
-from headrace.format import many
+from headrace.format import plural
 from headrace.plan.differences import compare
 from headrace.workspace.applied import read_running
 from headrace.workspace.holder import live_holder, read_holder
@@ -65,7 +65,7 @@ def check_folders(workspace: Workspace) -> Finding:
                 f"folder '{nearest}' cannot be written: {error.strerror or error}",
                 "make room" if error.errno == errno.ENOSPC else f"change the owner: chown -R $USER '{nearest}'",
             )
-    return good("folders", f"files can be written in {many(len(folders), 'folder')}")
+    return good("folders", f"files can be written in {plural(len(folders), 'folder')}")
 
 
 def _folders(data: Path) -> Iterator[Path]:
@@ -137,7 +137,7 @@ def check_definitions(workspace: Workspace) -> list[Finding]:
         message, fix = f"'{workspace.definitions}' declares nothing", "`headrace init --from FILE` writes a definition"
         return [warn("definitions", message, fix)]
     summary = good(
-        "definitions", f"{many(len(catalog.streams), 'stream')} and {many(len(catalog.views), 'view')} declared"
+        "definitions", f"{plural(len(catalog.streams), 'stream')} and {plural(len(catalog.views), 'view')} declared"
     )
     return [summary, _check_changes(workspace, catalog)]
 
@@ -161,7 +161,7 @@ def _check_changes(workspace: Workspace, catalog: Catalog) -> Finding:
         return good("changes", f"the next `headrace up` applies: {names}")
     return warn(
         "changes",
-        f"{many(len(plan.changes), 'change')} not applied: {names}",
+        f"{plural(len(plan.changes), 'change')} not applied: {names}",
         "`headrace plan` shows them, `headrace apply` applies them",
     )
 

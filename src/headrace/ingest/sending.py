@@ -22,7 +22,7 @@ from headrace.errors import (
     TooLargeError,
     UnavailableError,
 )
-from headrace.format import many
+from headrace.format import plural
 from headrace.ingest.content import Mark, hash_of_event
 from headrace.ingest.files import Piece, SourceFile, StreamShape
 from headrace.ingest.formats.layout import Format, Layout
@@ -231,7 +231,7 @@ class Sending:
         if earlier:
             raise _changed(file, earlier)
         if contents:
-            events = many(sum(content.events for content in contents), "event")
+            events = plural(sum(content.events for content in contents), "event")
             difference = f"'{file.path}' is not the file that was sent under this name before ({events})"
             self._note(f"{difference}: it is sent as a new file")
         self._hint_same(file, standing.same)
@@ -242,7 +242,7 @@ class Sending:
         match = file.match(by_mark)
         if match:
             other = by_mark[match.mark]
-            overlap = f"'{file.path}' begins with what was sent as '{other.name}' ({many(other.events, 'event')})"
+            overlap = f"'{file.path}' begins with what was sent as '{other.name}' ({plural(other.events, 'event')})"
             self._note(f"{overlap}: under another name its events count again")
 
     # Pieces in flight
@@ -322,7 +322,7 @@ class Sending:
     def _describe_stored(self, stored: int, unsure: int) -> str | None:
         if not stored and not unsure:
             return None
-        events = f"{many(stored, 'event')} {'is' if stored == 1 else 'are'} kept"
+        events = f"{plural(stored, 'event')} {'is' if stored == 1 else 'are'} kept"
         if unsure:
             events = f"at least {events}, and {unsure:,} more may be"
         if self._course is None:
@@ -354,7 +354,7 @@ def send_all(sending: Sending, files: Iterable[SourceFile]) -> SendReply:
 
 def _changed(file: SourceFile, earlier: SentContent) -> ChangedFileError:
     return ChangedFileError(
-        f"file '{file.path}' has changed since {many(earlier.events, 'event')} of it were sent",
+        f"file '{file.path}' has changed since {plural(earlier.events, 'event')} of it were sent",
         found="different content in the part that was already sent",
         expected="the same content, with new events at the end",
         fix="send new events in a file of their own; to send all of this one as well: `--again` with this file",

@@ -129,17 +129,12 @@ def _window_bounds(read_plan: ReadPlan) -> dict[str, str | int | None]:
     return {**bounds, "window_ms": size_ms, "every_ms": every_ms}
 
 
-def _progress(version: Version) -> str:
-    done, whole = sum(base.built_to for base in version.bases), sum(base.horizon for base in version.bases)
-    return f"{done:,} of {whole:,} commits read"
-
-
 def _unknown(view: str, snapshot: Snapshot) -> HeadraceError:
     building = next((version for version in snapshot.versions() if version.view.name == view and version.live), None)
     if building is not None:
         return NotReadyError(
             f"view '{view}' is being built",
-            found=building.stalled or _progress(building),
+            found=building.stalled or f"{building.total('built_to'):,} of {building.total('horizon'):,} commits read",
             fix="`headrace versions` shows its progress; ask again when it serves",
         )
     hint = did_you_mean(view, [version.view.name for version in snapshot.versions()])

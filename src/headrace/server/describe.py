@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Literal, TypeVar, get_args
+from typing import TypeVar, get_args
 
 from headrace.define.model import Stream, View
 from headrace.format import iso_us
@@ -100,14 +100,14 @@ def describe_view(
         every_ms=view.window.slide_ms if view.window else None,
         where=view.where.sql if view.where else None,
         version=serving.number if serving else None,
-        applied_to=total(serving, "applied_to") if serving else None,
+        applied_to=serving.total("applied_to") if serving else None,
         rows=sum(layers.rows) if layers else None,
         batch_rows=layers.rows[0] if layers else None,
         speed_rows=layers.rows[1] if layers else None,
         batch_events=layers.events[0] if layers else None,
         speed_events=layers.events[1] if layers else None,
         batch_tables=len(serving.batch) if serving else None,
-        horizon=total(serving, "horizon") if serving else None,
+        horizon=serving.total("horizon") if serving else None,
         newest_event=iso_us(serving.newest_us) if serving else None,
         settled_until=iso_us(serving.settled_us) if serving and view.window else None,
         commits=commits,
@@ -154,10 +154,10 @@ def _describe_version(
         replaces=version.replaces,
         changed_from=earlier.number if earlier else None,
         changes=tuple(edit.texts) if edit else (),
-        horizon=total(version, "horizon"),
+        horizon=version.total("horizon"),
         next_horizon=_next_horizon(version),
-        built_to=total(version, "built_to"),
-        applied_to=total(version, "applied_to"),
+        built_to=version.total("built_to"),
+        applied_to=version.total("applied_to"),
         batch_tables=len(version.batch),
         batch_events=sum(table.events for table in version.batch),
         speed_events=snapshot.speed_events(version),
@@ -175,20 +175,15 @@ def describe_build(version: Version, parts: Sequence[BuildProgress]) -> BuildSta
     return BuildStatus(
         version=version.number,
         state=version.state,
-        applied_to=total(version, "applied_to"),
-        commits_done=total(version, "built_to"),
-        commits=total(version, "horizon"),
+        applied_to=version.total("applied_to"),
+        commits_done=version.total("built_to"),
+        commits=version.total("horizon"),
         events_done=add_up(part.events_done for part in parts),
         events=add_up(part.events for part in parts),
         eta_s=add_up(part.eta_s for part in parts),
         stalled=version.stalled,
         error=next((part.error for part in parts if part.error), None),
     )
-
-
-def total(version: Version, counted: Literal["horizon", "applied_to", "built_to"]) -> int:
-    """A number of commits, summed over the streams that a version reads."""
-    return sum(getattr(base, counted) for base in version.bases)
 
 
 def _next_horizon(version: Version) -> int | None:

@@ -10,7 +10,7 @@ from headrace.errors import NotFoundError, NotReadyError, StartingError, did_you
 from headrace.plan.cost import Costs, Size, lake_size, unread_size
 from headrace.plan.rollback import Rollback, plan_rollback
 from headrace.plan.ways import choose_way
-from headrace.server.describe import describe_audit, describe_versions, total
+from headrace.server.describe import describe_audit, describe_versions
 from headrace.server.reconcile import point_of
 from headrace.server.state import AuditStatus, RefreshStatus, VersionStatus
 from headrace.server.stream import RunningStream
@@ -83,7 +83,7 @@ class Versions:
         else:
             for batch in batches:
                 batch.refresh(view)
-        return RefreshStatus(view, version.number, total(version, "horizon"), total(version, "applied_to"))
+        return RefreshStatus(view, version.number, version.total("horizon"), version.total("applied_to"))
 
     def _all(self) -> list[Version]:
         with self._store.snapshot() as snapshot:

@@ -124,6 +124,10 @@ class Version:
         """How many commits of each stream are in it."""
         return {base.stream: base.applied_to for base in self.bases}
 
+    def total(self, counted: Literal["horizon", "applied_to", "built_to"]) -> int:
+        """A number of commits, summed over its streams."""
+        return sum(getattr(base, counted) for base in self.bases)
+
     @property
     def patience_ms(self) -> dict[str, int]:
         """The patience that it was computed with, by stream."""
