@@ -20,6 +20,7 @@ from headrace.lake.append import Append
 from headrace.lake.table import LakeTable
 from headrace.maintain.batch import _ORDER as ORDER
 from headrace.maintain.batch import Batch
+from headrace.maintain.fused import Fused
 from headrace.maintain.speed import Speed
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
@@ -36,17 +37,27 @@ class Bench:
     """Journal, append, lake, maintain and store of one stream, advanced by the test; streams may share a store."""
 
     def __init__(
-        self, spark: Any, folder: Path, stream_sql: str, *, store: DuckStore | None = None, **batch: Any
+        self,
+        spark: Any,
+        folder: Path,
+        stream_sql: str,
+        *,
+        store: DuckStore | None = None,
+        fused: bool = True,
+        **batch: Any,
     ) -> None:
+        """`fused`: versions that the fused lane can compute go through it, the others by Spark."""
         self.spark = spark
         self.catalog = parse(stream_sql)
         (self.stream,) = self.catalog.streams.values()
         self.table = LakeTable(folder / "lake", self.stream, fence=1)
         self.journal = Journal(folder / "journal", fence=1)
         self.ingest = Ingest(self.stream, self.journal)
-        self.append = Append(lambda: spark, self.stream, self.journal.reader, self.table, folder)
         self.store = store or DuckStore.open(folder / "views.duckdb", 1)
-        self.speed = Speed(lambda: spark, self.stream, self.table, self.store, folder)
+        self.fused = Fused(self.stream.name, self.table, self.store, folder)
+        companion = self.fused if fused else None
+        self.append = Append(lambda: spark, self.stream, self.journal.reader, self.table, folder, companion=companion)
+        self.speed = Speed(lambda: spark, self.stream, self.table, self.store, folder, fused=self.fused)
         self.batch = Batch(lambda: spark, self.stream, self.table, self.store, folder / "builds", **batch)
 
     def redefine(self, stream_sql: str) -> None:
@@ -119,7 +130,7 @@ class Bench:
 
     def maintain(self) -> None:
         """Bring all views up to the lake."""
-        while self.speed.run_once():
+        while self.fused.run_once() or self.speed.run_once():
             pass
 
     def ask(self, view: str, chance: random.Random, **options: Any) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,6 +28,15 @@ class PartialColumn:
 
 
 @dataclass(frozen=True)
+class Lift:
+    """A function that makes BINARY partials of lists of values, for DuckDB."""
+
+    name: str
+    of: Type  # of the values
+    run: Callable[[pa.Array], pa.Array]  # lists of values, none NULL, to partials
+
+
+@dataclass(frozen=True)
 class Example:
     """Events, each as the arguments of `lift`, and the value that is presented for them."""
 
@@ -47,6 +56,7 @@ class Aggregate(ABC):
     - definitions: `name`, `takes`, `constants`, `refuse`, `instead_of_distinct`, `other_names`;
     - reference pages: `summary`, `gives`, `signatures`, `approximate`;
     - Spark jobs of both layers: `spark_sql`, and `ordered`, which decides what they read of the lake;
+    - the fused lane of the speed layer: `duckdb_sql` and `lifts`;
     - a store: `columns` with their merges, `functions`; the audit of the two layers: `agrees`;
     - answers: `type`, `present`, `present_arrow`, `narrow_type`, `empty`, `approximate`;
     - tests: `lift`, `merge`, `subtract`, which are the reference for Spark and the store, and `examples`.
@@ -69,6 +79,7 @@ class Aggregate(ABC):
     # the event time in microseconds and the position in the log, which no two events of a stream share.
     ordered: ClassVar[bool] = False
     functions: ClassVar[tuple[Merge, ...]] = ()  # its merges whose `fold` is None
+    has_duckdb_face: ClassVar[bool] = False  # whether `duckdb_columns` is there; else Spark computes all its partials
 
     # Definitions and reference pages
 
@@ -158,9 +169,23 @@ class Aggregate(ABC):
         order = (event_time_us, position) if self.ordered else ()
         return self.spark_columns(*(expression.sql for expression in self.arguments), *order)
 
-    def filtered(self, spark_aggregate: str) -> str:
-        """The Spark aggregate over the events that satisfy `where`."""
-        return f"{spark_aggregate} FILTER (WHERE {self.where.sql})" if self.where else spark_aggregate
+    def duckdb_columns(self, *arguments: Any, **_: Any) -> tuple[str, ...]:
+        """The same in DuckDB's SQL, of an aggregate that `has_duckdb_face`. Each argument is SQL."""
+        raise NotImplementedError(f"{self.name} has no DuckDB face")
+
+    def duckdb_sql(self, event_time_us: str, position: str) -> tuple[str, ...]:
+        """`duckdb_columns` with its arguments, as in `spark_sql`."""
+        order = (event_time_us, position) if self.ordered else ()
+        return self.duckdb_columns(*(expression.sql for expression in self.arguments), *order)
+
+    @property
+    def lifts(self) -> tuple[Lift, ...]:
+        """The functions that `duckdb_columns` calls and DuckDB does not have."""
+        return ()
+
+    def filtered(self, sql_aggregate: str) -> str:
+        """The SQL aggregate over the events that satisfy `where`."""
+        return f"{sql_aggregate} FILTER (WHERE {self.where.sql})" if self.where else sql_aggregate
 
     @abstractmethod
     def lift(self, *arguments: Any, **_: Any) -> Partial:

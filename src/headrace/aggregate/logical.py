@@ -21,6 +21,7 @@ class _Logical(Aggregate):
     takes = (Argument("expression", CONDITION),)
     gives = "BOOLEAN"
     column_merge: ClassVar[Merge]
+    has_duckdb_face = True
 
     @property
     def type(self) -> Type:
@@ -32,6 +33,8 @@ class _Logical(Aggregate):
 
     def spark_columns(self, x: str) -> tuple[str, ...]:
         return (self.filtered(f"{self.name}({x})"),)
+
+    duckdb_columns = spark_columns
 
     def lift(self, x: Value) -> Partial:
         return (x,)

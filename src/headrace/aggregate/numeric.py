@@ -31,6 +31,7 @@ class Count(Aggregate):
     gives = "BIGINT"
     examples = (Example((), ((), ()), 2), Example((STRING,), (("a",), (None,), ("a",)), 2))
     empty = 0
+    has_duckdb_face = True
 
     @classmethod
     def instead_of_distinct(cls) -> str:
@@ -46,6 +47,8 @@ class Count(Aggregate):
 
     def spark_columns(self, x: str = "*") -> tuple[str, ...]:
         return (self.filtered(f"count({x})"),)
+
+    duckdb_columns = spark_columns
 
     def lift(self, x: Value = True) -> Partial:
         return (0 if x is None else 1,)
@@ -70,6 +73,7 @@ class _Total(Aggregate):
     """What sum and avg share: an exact sum of integers and DECIMALs, a bounded one of DOUBLEs."""
 
     takes = (Argument("expression", NUMBER),)
+    has_duckdb_face = True
 
     @classmethod
     def refuse(cls, arguments: Sequence[Expression], parameters: Sequence[Constant] = ()) -> str | None:
@@ -102,6 +106,12 @@ class _Total(Aggregate):
         if self._is_double:
             return self.filtered(f"sum({x})"), count, self.filtered(f"sum(abs({x}))")
         return f"CAST({self._spark_exact_sum(x)} AS {self._sum_type})", count
+
+    def duckdb_columns(self, x: str) -> tuple[str, ...]:
+        if self._is_double:
+            return self.spark_columns(x)
+        # DuckDB adds integers up in 128 bits, which no number of events can overflow.
+        return f"CAST({self.filtered(f'sum({x})')} AS {self._sum_type})", self.filtered(f"count({x})")
 
     def _spark_exact_sum(self, x: str) -> str:
         if self.argument.type.name == "INT":

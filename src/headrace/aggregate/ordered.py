@@ -20,6 +20,7 @@ class _Extreme(Aggregate):
 
     takes = (Argument("expression", SINGLE),)
     gives = "the type of the expression"
+    has_duckdb_face = True
 
     @property
     def type(self) -> Type:
@@ -28,6 +29,10 @@ class _Extreme(Aggregate):
     def spark_columns(self, x: str) -> tuple[str, ...]:
         # NaN has no place in an order that every engine shares; + 0.0 makes -0.0 and 0.0 one value.
         value = f"nanvl({x}, NULL) + 0.0D" if self.type == DOUBLE else x
+        return (self.filtered(f"{self.name}({value})"),)
+
+    def duckdb_columns(self, x: str) -> tuple[str, ...]:
+        value = f"CASE WHEN NOT isnan({x}) THEN {x} + CAST(0 AS DOUBLE) END" if self.type == DOUBLE else x
         return (self.filtered(f"{self.name}({value})"),)
 
     def lift(self, x: Value) -> Partial:

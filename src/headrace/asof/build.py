@@ -14,7 +14,7 @@ from headrace.lake.commits import newest_before
 from headrace.lake.table import LakeTable
 from headrace.maintain.batch_job import SLICE_ROWS, BatchJob
 from headrace.maintain.partials import damage_of
-from headrace.maintain.speed import step_end
+from headrace.maintain.step import step_end
 from headrace.spark.failures import from_spark, one_line
 from headrace.spark.jobs import Job
 from headrace.store.base import Point, Store, Version

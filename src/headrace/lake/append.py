@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 from pyspark.sql import DataFrame, SparkSession
@@ -17,7 +17,7 @@ from headrace.disk import disk_full, is_disk_full
 from headrace.errors import CorruptionError, DiskFullError, HeadraceError, JavaEndedError, UnavailableError
 from headrace.faults import fault_point
 from headrace.lake.file import NewFile
-from headrace.lake.range import RESULT_COLUMNS, Work, range_writer
+from headrace.lake.range import RESULT_COLUMNS, Derivation, Work, range_writer
 from headrace.lake.table import LakeState, LakeTable
 from headrace.spark.failures import from_spark, is_transient, one_line
 from headrace.spark.session import Session, is_alive
@@ -28,6 +28,19 @@ from headrace.transport.source import NAME, TransportSource, source_options
 
 MOST_BYTES = 96 << 20  # of the transport in one micro-batch
 POOL = "append"
+
+
+class Companion(Protocol):
+    """What makes use of the events of a commit while workers have them in memory. It never fails a commit."""
+
+    def plan(self, stream: Stream, at: LakeState) -> Derivation | None:
+        """What the workers shall derive of the commit after `at`; None: nothing."""
+
+    def offer(self, commit: int, derived: Sequence[str]) -> None:
+        """What they derived, one text for each range, before the commit is made."""
+
+    def withdraw(self, commit: int) -> None:
+        """The commit was not made."""
 
 
 class Append:
@@ -44,6 +57,7 @@ class Append:
         table: LakeTable,
         scratch: Path,
         *,
+        companion: Companion | None = None,
         on_commit: Callable[[], None] = lambda: None,
         most_bytes: int = MOST_BYTES,
         every_ms: int = 0,
@@ -53,6 +67,7 @@ class Append:
         self._reader = reader
         self._table = table
         self._scratch = scratch
+        self._companion = companion
         self._on_commit = on_commit
         self._most_bytes = most_bytes
         self._every_ms = every_ms
@@ -146,13 +161,23 @@ class Append:
             time.time_ns() // 1000,
             at.newest_us,
             self._table.since,
+            self._companion.plan(self._stream, at) if self._companion else None,
         )
-        results = sorted(ranges.mapInArrow(range_writer(work), RESULT_COLUMNS).collect())
+        try:
+            self._commit(at, sorted(ranges.mapInArrow(range_writer(work), RESULT_COLUMNS).collect()))
+        except BaseException:
+            if self._companion:
+                self._companion.withdraw(at.next_commit)
+            raise
+
+    def _commit(self, at: LakeState, results: list[Any]) -> None:
         if not results:
             return
         end = _tiled_end(at, results)
         newest = max((result.newest_us for result in results if result.newest_us is not None), default=None)
         files = [NewFile(**file) for result in results for file in orjson.loads(result.files)]
+        if self._companion:
+            self._companion.offer(at.next_commit, [result.derived for result in results if result.derived])
         fault_point("append.before_commit")
         newest = at.newest_us if newest is None else max(newest, at.newest_us or newest)
         try:

@@ -5,9 +5,10 @@ What it writes is not part of the table until the driver commits it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Protocol
 
 import orjson
 import pyarrow as pa
@@ -25,7 +26,7 @@ from headrace.parse.schema import UTC_US
 from headrace.transport.base import Events, Reader
 from headrace.transport.position import Range
 
-RESULT_COLUMNS = "partition INT, start BIGINT, end BIGINT, newest_us BIGINT, files STRING"
+RESULT_COLUMNS = "partition INT, start BIGINT, end BIGINT, newest_us BIGINT, files STRING, derived STRING"
 _RESULT_SCHEMA = pa.schema(
     [
         ("partition", pa.int32()),
@@ -33,8 +34,20 @@ _RESULT_SCHEMA = pa.schema(
         ("end", pa.int64()),
         ("newest_us", pa.int64()),
         ("files", pa.string()),
+        ("derived", pa.string()),
     ]
 )
+
+
+class Derivation(Protocol):
+    """What else a worker makes of the good events of a range, while it has them in memory."""
+
+    @property
+    def reads(self) -> Sequence[str]:
+        """The columns that it needs."""
+
+    def run(self, events: pa.Table) -> str:
+        """Its result, for the driver. It raises nothing: the events are in the lake's file either way."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +61,7 @@ class Work:
     committed_at_us: int
     newest_us: int | None
     since: Since = ()
+    derivation: Derivation | None = None
 
 
 def range_writer(work: Work) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -76,6 +90,8 @@ def _write_range(work: Work, part: Range) -> dict[str, object]:
 
 def _write_files(work: Work, part: Range, live: LakeFileWriter, dead: LakeFileWriter) -> dict[str, object]:
     newest: int | None = None
+    derivation = work.derivation
+    inputs: list[pa.Table] = []
     for events in work.reader.read(part, work.stream.format):
         parsed = parse_since(work.stream, work.since, events.frames, events.positions, events.arrived_us)
         table = _rows(work, events, parsed)
@@ -86,10 +102,13 @@ def _write_files(work: Work, part: Range, live: LakeFileWriter, dead: LakeFileWr
             good = table.filter(is_good)
             dead.write(table.filter(pc.invert(is_good)))
         live.write(good)
+        if derivation:
+            inputs.append(good.select(derivation.reads))
         newest = later(newest, newest_of(work.stream, good))
     fault_point("append.in_worker")
     files = [asdict(file) for file in (live.close(), dead.close()) if file]
-    return {**asdict(part), "newest_us": newest, "files": orjson.dumps(files).decode()}
+    derived = derivation.run(pa.concat_tables(inputs)) if derivation and inputs else None
+    return {**asdict(part), "newest_us": newest, "files": orjson.dumps(files).decode(), "derived": derived}
 
 
 def _rows(work: Work, events: Events, parsed: Parsed) -> pa.Table:

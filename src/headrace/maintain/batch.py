@@ -25,7 +25,8 @@ from headrace.lake.table import LakeFile, LakeTable
 from headrace.maintain.batch_job import SLICE_ROWS, BatchJob
 from headrace.maintain.partials import damage_of
 from headrace.maintain.slices import DRIFT, Slices, remove_unneeded, slices_folder
-from headrace.maintain.speed import MOST_ROWS, next_step, step_end
+from headrace.maintain.speed import MOST_ROWS
+from headrace.maintain.step import next_step, step_end
 from headrace.maintain.suspects import Suspects
 from headrace.spark.failures import is_transient, one_line
 from headrace.spark.session import Session, is_alive

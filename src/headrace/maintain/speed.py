@@ -1,4 +1,7 @@
-"""The speed layer of one stream: brings every version up to the lake, some commits at a time."""
+"""The speed layer of one stream, by Spark: brings versions up to the lake, some commits at a time.
+
+It takes those that the fused lane does not: see `fused.py`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,8 +20,10 @@ from headrace.define.model import Stream
 from headrace.disk import disk_full, is_disk_full
 from headrace.errors import ConflictError, JavaEndedError
 from headrace.faults import fault_point
-from headrace.lake.table import LakeFile, LakeTable
+from headrace.lake.table import LakeTable
+from headrace.maintain.fused import Fused
 from headrace.maintain.partials import columns_for, damage_of, read_events, write_partials
+from headrace.maintain.step import next_step
 from headrace.maintain.suspects import Suspects
 from headrace.spark.failures import is_transient, one_line
 from headrace.spark.session import Session, is_alive
@@ -40,6 +45,15 @@ class _Computed:
     by_event: bool = False  # one of the events may be the cause of the error
 
 
+@dataclass(frozen=True)
+class _Group:
+    """Versions that go on together."""
+
+    versions: list[Version]
+    end: int  # the commit that they go up to at most
+    most_rows: int
+
+
 class Speed:
     """Keeps the versions of one stream's views up to date with its lake.
 
@@ -55,6 +69,7 @@ class Speed:
         scratch: Path,
         *,
         suspects: Suspects | None = None,
+        fused: Fused | None = None,
         most_rows: int = MOST_ROWS,
         lagging_rows: int = LAGGING_ROWS,
         now: Callable[[], float] = time.time,
@@ -68,6 +83,7 @@ class Speed:
         self._lagging_rows = min(most_rows, lagging_rows)
         self._now = now
         self._suspects = suspects
+        self._fused = fused
         self._retry_at: dict[VersionId, float] = {}
         self._jobs = ThreadPoolExecutor(JOBS, thread_name_prefix=f"maintain {stream.name}")
         self._runs = 0
@@ -80,12 +96,12 @@ class Speed:
     def run_once(self) -> bool:
         """Bring each group of versions one step on, the most advanced first; whether there was one to bring on."""
         progressed = False
-        for group, most_rows in self._groups():
+        for group in self._groups():
             if self.stopping.is_set():
                 return False
             with self.between_steps():
-                readable = [version for version in group if version.view.fits(self._stream)]
-                progressed = bool(readable and self._step(readable, most_rows)) or progressed
+                readable = [version for version in group.versions if version.view.fits(self._stream)]
+                progressed = bool(readable and self._step(readable, group)) or progressed
         return progressed
 
     def redefine(self, stream: Stream) -> None:
@@ -109,13 +125,17 @@ class Speed:
         self.stopping.set()
         self._jobs.shutdown(wait=False, cancel_futures=True)
 
-    def _groups(self) -> list[tuple[list[Version], int]]:
+    def _groups(self) -> list[_Group]:
         """Versions that stand at the same commit, and behind the lake, go on together, by so many events at most.
 
         Suspects come last, each alone.
         """
-        by_commit: dict[int, list[Version]] = {}
-        alone: list[Version] = []
+        with self._fused.between_merges() if self._fused else nullcontext():
+            return self._groups_now()
+
+    def _groups_now(self) -> list[_Group]:
+        together: dict[tuple[int, int], list[Version]] = {}
+        alone: list[_Group] = []
         with self._store.snapshot() as snapshot:
             versions = snapshot.versions()
         for version in versions:
@@ -123,25 +143,33 @@ class Speed:
                 continue
             base = self._base(version)
             due = not base.stalled or self._retry_at.get(version.id, 0.0) <= self._now()
-            if base.quarantined or not due:
+            end = self._end(version)
+            if base.quarantined or not due or base.applied_to >= end:
                 continue
             if self._suspects is not None and version in self._suspects:
-                alone.append(version)
+                alone.append(_Group([version], end, self._lagging_rows))
             else:
-                by_commit.setdefault(base.applied_to, []).append(version)
-        at, furthest = self._table.state.next_commit, max(by_commit, default=0)
+                together.setdefault((base.applied_to, end), []).append(version)
+        furthest = max(together, default=(0, 0))[0]
         return [
-            (by_commit[commit], self._most_rows if commit == furthest else self._lagging_rows)
-            for commit in sorted(by_commit, reverse=True)
-            if commit < at
-        ] + [([version], self._lagging_rows) for version in alone if self._base(version).applied_to < at]
+            _Group(together[commit, end], end, self._most_rows if commit == furthest else self._lagging_rows)
+            for commit, end in sorted(together, reverse=True)
+        ] + alone
+
+    def _end(self, version: Version) -> int:
+        """The commit up to which Spark computes a version: where its partials of the fused lane begin."""
+        # Read before the partials: those of a commit are there before the commit is.
+        end = self._table.state.next_commit
+        fused = self._fused.next_commit(version, self._base(version).applied_to) if self._fused else None
+        return end if fused is None else min(end, fused)
 
     def _base(self, version: Version) -> Base:
         return version.base(self._stream.name)
 
-    def _step(self, versions: list[Version], most_rows: int) -> bool:
+    def _step(self, versions: list[Version], group: _Group) -> bool:
         began = time.monotonic()
-        step = next_step(self._stream.name, self._table, self._base(versions[0]).applied_to, most_rows, self._now())
+        start = self._base(versions[0]).applied_to
+        step = next_step(self._stream.name, self._table, start, group.most_rows, self._now(), group.end)
         self._runs += 1
         folder = self._scratch / str(self._runs)
         try:
@@ -215,29 +243,3 @@ class Speed:
             self._suspects.computed(version)
         if self._base(version).stalled:
             self._store.stall(*version.id, self._stream.name, None)
-
-
-def next_step(stream: str, table: LakeTable, from_commit: int, most_rows: int, now: float) -> Step:
-    """As many of the commits from here on as fit."""
-    end = table.state.next_commit
-    to_commit = step_end(table.files(from_commit, end), from_commit, end, most_rows)
-    state = table.state_at(to_commit)
-    # Between old commits the position is not known: the version says that it is catching up.
-    position, newest_us = (state.position, state.newest_us) if state else (None, None)
-    return Step(stream, from_commit, to_commit, position, newest_us, int(now * 1e6))
-
-
-def step_end(files: Sequence[LakeFile], from_commit: int, to_commit: int, most_rows: int) -> int:
-    """Where a step from here ends: behind as many commits as fit, at least one.
-
-    A file of several commits is taken to hold equally many rows of each, so a step can end inside of it.
-    """
-    room = float(most_rows)
-    for file in files:
-        each = file.rows / (file.last_commit + 1 - file.first_commit)
-        first = max(from_commit, file.first_commit)
-        rows = each * (file.last_commit + 1 - first)
-        if rows > room:
-            return min(to_commit, max(from_commit + 1, first + int(room / each)))  # the file may reach beyond
-        room -= rows
-    return to_commit

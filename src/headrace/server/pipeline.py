@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from headrace.lake.append import Append
     from headrace.lake.letters import ReplayStep
     from headrace.maintain.batch import Batch
+    from headrace.maintain.fused import Fused
     from headrace.maintain.speed import Speed
     from headrace.maintain.suspects import Suspects
     from headrace.spark.session import Session
@@ -80,16 +81,18 @@ class Pipeline:
         self.batch: Batch | None = None
         self._speed: Speed | None = None
         self._suspects: Suspects | None = None
-        self._thread: threading.Thread | None = None
+        self._fused: Fused | None = None
+        self._threads: list[threading.Thread] = []
         self._closing = threading.Lock()  # held while the append starts again: not behind the back of `close`
         self._closed = False
         self._mending: threading.Thread | None = None  # starts the append again
-        self._news = threading.Event()
+        self._commits = threading.Event()  # wakes the fused lane
+        self._news = threading.Event()  # wakes the other one
         self._failures = 0
         self._restart_at = 0.0
         self._rate = Rate(self.table.rows())
         self._append_error: str | None = None
-        self._maintain_error: str | None = None
+        self._lane_errors: dict[str, str] = {}  # by the name of the lane
         self._upkeep_error: str | None = None
 
     @property
@@ -97,7 +100,7 @@ class Pipeline:
         """What keeps it from taking events in or bringing them on, until that is over."""
         if self.transport.trouble:
             return str(self.transport.trouble)
-        return self._append_error or self._maintain_error or self._damage
+        return self._append_error or next(iter(self._lane_errors.values()), None) or self._damage
 
     @property
     def lake(self) -> LakeState | None:
@@ -120,17 +123,22 @@ class Pipeline:
         # They load PySpark: the server accepts events first.
         from headrace.lake.append import Append
         from headrace.maintain.batch import Batch, Pace
+        from headrace.maintain.fused import Fused
         from headrace.maintain.speed import Speed
         from headrace.maintain.suspects import Suspects
         from headrace.maintain.trial import TrialSettings
 
         settings = self._workspace.settings
+        fused = Fused(
+            self.stream.name, self.table, self._store, scratch, is_suspect=lambda version: self._is_suspect(version)
+        )
         append = Append(
             session,
             self.stream,
             self.transport.reader,
             self.table,
             scratch,
+            companion=fused if settings.fused_lane else None,
             on_commit=self._on_commit,
             most_bytes=settings.append_mb << 20,
             every_ms=settings.append_every_ms,
@@ -143,7 +151,10 @@ class Pipeline:
         self._suspects = Suspects(session, self.table, self._store, trials, self.wake)
         with self._store.snapshot() as snapshot:
             self._suspects.review(self.stream, snapshot.versions())
-        self._speed = Speed(session, self.stream, self.table, self._store, scratch, suspects=self._suspects)
+        self._speed = Speed(
+            session, self.stream, self.table, self._store, scratch, suspects=self._suspects, fused=fused
+        )
+        self._fused = fused
         pace = Pace(settings.refresh_every_s, settings.retire_after_s)
         self.batch = Batch(
             session,
@@ -156,13 +167,15 @@ class Pipeline:
             between_steps=self.between_steps,
             end_of=self._end_of,
         )
-        self._thread = threading.Thread(
-            target=self._maintain,
-            args=(self._speed, self.batch, on_applied),
-            name=f"speed {self.stream.name}",
-            daemon=True,
-        )
-        self._thread.start()
+        lanes = [("fused", fused.run_once, self._commits), ("speed", self._speed.run_once, self._news)]
+        self._threads = [
+            threading.Thread(
+                target=self._maintain, args=(*lane, on_applied), name=f"{lane[0]} {self.stream.name}", daemon=True
+            )
+            for lane in lanes
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def redefine(self, stream: Stream) -> None:
         """Go on by a changed definition: first what reads the lake's files, then what writes them, then the door.
@@ -286,6 +299,7 @@ class Pipeline:
             self._suspects.close()
         if self._append is not None:
             self._append.stop()
+        self._commits.set()
         self._news.set()
 
     def close(self) -> None:
@@ -293,7 +307,7 @@ class Pipeline:
         with self._closing:
             self._closed = True
         self.stop_spark()
-        join_all([self._thread, self._mending], THREADS_END_S)
+        join_all([*self._threads, self._mending], THREADS_END_S)
         if self._suspects is not None:
             self._suspects.join(THREADS_END_S)
         if self._speed is not None:
@@ -367,25 +381,34 @@ class Pipeline:
     def _on_commit(self) -> None:
         self.ingest.lake_position = self.table.state.position
         self._failures, self._append_error = 0, None
+        self._commits.set()
         self._news.set()
 
-    def _maintain(self, speed: Speed, batch: Batch, on_applied: Callable[[], None]) -> None:
+    def _is_suspect(self, version: Version) -> bool:
+        return self._suspects is not None and version in self._suspects
+
+    def _maintain(
+        self, lane: str, run_once: Callable[[], bool], news: threading.Event, on_applied: Callable[[], None]
+    ) -> None:
+        speed, batch = self._speed, self.batch
+        assert speed is not None, "it is there before its threads"
+        assert batch is not None, "it is there before its threads"
         while not speed.stopping.is_set():
-            self._news.clear()
+            news.clear()
             try:
-                while speed.run_once():
+                while run_once():
                     batch.swap()  # here, since while events flow there is always a step: nobody else finds the moment
                     on_applied()
-                self._maintain_error = None
+                self._lane_errors.pop(lane, None)
             except (NotReadyError, JavaEndedError):
-                self._news.wait(RETRY_S)  # Java is starting again
+                news.wait(RETRY_S)  # Java is starting again
                 continue
             except HeadraceError as error:
-                self._maintain_error = str(error)
-                log.error("maintain failed", stream=self.stream.name, error=str(error))
+                self._lane_errors[lane] = str(error)
+                log.error("maintain failed", stream=self.stream.name, lane=lane, error=str(error))
             except Exception as error:  # Spark's: the next round tries again
                 if not speed.stopping.is_set():
                     full = disk_full("views cannot be updated", self._workspace.data) if is_disk_full(error) else None
-                    self._maintain_error = one_line(full or error)
-                    log.exception("maintain failed", stream=self.stream.name)
-            self._news.wait(RETRY_S if self._maintain_error else IDLE_S)
+                    self._lane_errors[lane] = one_line(full or error)
+                    log.exception("maintain failed", stream=self.stream.name, lane=lane)
+            news.wait(RETRY_S if lane in self._lane_errors else IDLE_S)

@@ -7,7 +7,7 @@ from importlib import import_module
 from pyspark import daemon
 
 # By name, since this package may not import `lake`. Arrow loads pandas with its first array.
-PRELOADED = ("pandas", "headrace.lake.range")
+PRELOADED = ("pandas", "headrace.lake.range", "headrace.maintain.lift")
 
 for _module in PRELOADED:
     import_module(_module)

@@ -35,6 +35,7 @@ COUNTED = (EVENTS, CORRECTIONS, BATCH_EVENTS)  # what precedes the partials in a
 BUCKET = "_bucket"  # start of the bucket of a folded row, in ms since the epoch
 
 VersionId = tuple[str, int]  # the name of a view, and the number of one of its versions
+Partials = Sequence[str] | pa.Table  # rows of (key, pane), each in one row or several: names of Parquet files, or rows
 
 State = Literal["registered", "building", "ready", "serving", "retired"]
 
@@ -327,8 +328,8 @@ class Store(Protocol):
         Over those of the one that serves it takes the place of any that does not serve yet.
         """
 
-    def apply(self, step: Step, partials: Mapping[VersionId, Sequence[str]]) -> Changes:
-        """Merge each version's Parquet files and move it from step.from_commit to step.to_commit of the stream.
+    def apply(self, step: Step, partials: Mapping[VersionId, Partials]) -> Changes:
+        """Merge each version's partials and move it from step.from_commit to step.to_commit of the stream.
 
         Raises FencedError, with nothing changed, if a version is not where the step starts or another
         writer has fenced this one.

@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.parse.schema import arrow_type
-from headrace.store.base import KEY_ID, PANE, Step, Version, VersionId
+from headrace.store.base import KEY_ID, PANE, Partials, Step, Version, VersionId
 
 
 @dataclass(frozen=True)
 class Changes:
     """The versions that a step moved over commits [step.from_commit, step.to_commit), and what was merged into each.
 
-    It holds only the names of the step's files, so it costs nothing if nobody looks. Whoever applied the step may
-    remove these: `cells` is to be read before.
+    It holds only the rows of the step or the names of its files, so it costs nothing if nobody looks. Whoever applied
+    the step may remove these: `cells` is to be read before.
     """
 
     step: Step
-    partials: Mapping[VersionId, Sequence[str]]
+    partials: Mapping[VersionId, Partials]
 
     def cells(self, version: Version) -> pa.Table:
         """The cells of a version that have other numbers now, each once: KEY_ID, PANE and its keys, in any order."""
         keys = [key.name for key in version.view.keys]
         types = [pa.string(), pa.int64(), *(arrow_type(key.expression.type) for key in version.view.keys)]
         schema = pa.schema(list(zip([KEY_ID, PANE, *keys], types, strict=True)))
-        parts = [
-            pq.read_table(file, columns=schema.names, coerce_int96_timestamp_unit="us").cast(schema)
-            for file in self.partials[version.id]
-        ]
-        rows = pa.concat_tables([schema.empty_table(), *parts])
+        rows = pa.concat_tables([schema.empty_table(), *self._parts(version, schema)])
         # Groups by the id: it is the same for NaN and NaN, and for NULL and NULL.
         cells = rows.group_by([KEY_ID, PANE], use_threads=False).aggregate([(key, "first") for key in keys])
         return cells.rename_columns(schema.names)
+
+    def _parts(self, version: Version, schema: pa.Schema) -> list[pa.Table]:
+        partials = self.partials[version.id]
+        if isinstance(partials, pa.Table):
+            return [partials.select(schema.names).cast(schema)] if len(partials) else []
+        return [
+            pq.read_table(file, columns=schema.names, coerce_int96_timestamp_unit="us").cast(schema)
+            for file in partials
+        ]

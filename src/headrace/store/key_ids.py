@@ -23,6 +23,21 @@ def key_id_sql(view: View) -> str:
     return f"md5(concat({', '.join(parts)}))" if parts else "md5('')"
 
 
+def key_id_duckdb(view: View) -> str | None:
+    """The same in DuckDB's SQL; None if a key has a type whose text DuckDB writes differently."""
+    if not all(_is_plain(key.expression.type) for key in view.keys):
+        return None
+    names = ['"' + key.name.replace('"', '""') + '"' for key in view.keys]
+    texts = [f"CAST({name} AS VARCHAR)" for name in names]
+    parts = [f"coalesce(length({text}) || ':' || {text}, '{NULL}')" for text in texts]
+    return f"md5({' || '.join(parts)})" if parts else "md5('')"
+
+
+def _is_plain(of: Type) -> bool:
+    # Spark writes DECIMALs of a larger scale with an exponent.
+    return of.name in ("STRING", "BOOLEAN", "INT", "BIGINT", "DATE") or (of.name == "DECIMAL" and of.scale <= 6)
+
+
 def _canonical_sql(name: str, of: Type) -> str:
     # Adding 0.0 makes -0.0 and 0.0 one key, as grouping has done already. NaN is one text.
     text = f"CAST({name} + 0.0D AS STRING)" if of == DOUBLE else f"CAST({name} AS STRING)"

@@ -39,8 +39,11 @@ class Settings:
     max_body_mb: int = _setting(64, "maximum request body, also decompressed and as JSON", least=1, most=1024)
     bodies_mb: int = _setting(96, "maximum memory for request bodies (at least `max_body_mb`); above it 429", least=1)
     max_connections: int = _setting(2000, "maximum number of connections; above it 429", least=10)
-    append_every_ms: int = _setting(700, "minimum time between two commits of a stream", least=0)
+    append_every_ms: int = _setting(200, "minimum time between two commits of a stream", least=0)
     append_mb: int = _setting(96, "maximum journal bytes in one commit", least=1)
+    fused_lane: bool = _setting(
+        True, "update views while events are appended; false: always by Spark jobs of their own"
+    )
     upkeep_every_s: float = _setting(30.0, "pause between two runs of lake upkeep", least=0.1)
     lake_grace_s: float = _setting(
         3600.0, "how long files replaced by compaction are kept for readers in other processes", least=0

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.lake.table import LakeFile
-from headrace.maintain.speed import step_end
+from headrace.maintain.step import step_end
 
 
 def files_of(spans: list[tuple[int, int]]) -> list[LakeFile]:

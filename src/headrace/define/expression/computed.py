@@ -23,6 +23,8 @@ from headrace.types import Expression, Type
 
 PATTERNS = ("RLIKE", "regexp_like", "regexp_extract", "regexp_replace", "split")
 ALLOWED = tuple(sorted(function.name for function in TABLE if function.duckdb))
+# Of the fused lane, which has to compute what Spark does (`duckdb_face.py`): they fail where DuckDB would differ.
+OR_FAIL, ASCII_ONLY = "CAST or fail", "ASCII "
 
 
 def duckdb_type(type_: Type) -> str:
@@ -90,6 +92,12 @@ def _translate(term: Term) -> str:
         return f"struct_extract({args[0]}, {_text(term.text)})"
     if term.op == "item":
         return _item(term, args)
+    if term.op == OR_FAIL:
+        whole = args[0] if term.args[0].type.is_integer else f"trunc({args[0]})"
+        return f"CAST({whole} AS {duckdb_type(term.type)})"
+    if term.op.startswith(ASCII_ONLY):
+        same = f"{term.op.removeprefix(ASCII_ONLY)}({args[0]})"
+        return f"CASE WHEN strlen({args[0]}) = length({args[0]}) THEN {same} ELSE error('not ASCII') END"
     if term.op in ("CAST", "TRY_CAST"):
         return cast_sql(args[0], term.args[0], term)
     if term.op == "CASE":

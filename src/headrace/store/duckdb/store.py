@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 
 from headrace.define.model import View
 from headrace.errors import FencedError
@@ -20,6 +21,7 @@ from headrace.store.base import (
     Base,
     BatchTable,
     Comparison,
+    Partials,
     Point,
     Step,
     Version,
@@ -30,7 +32,7 @@ from headrace.store.changes import Changes
 from headrace.store.duckdb.database import Database, run
 from headrace.store.duckdb.folder import clean, compare_layers, faults_of, make_table
 from headrace.store.duckdb.snapshot import DuckSnapshot, speed_tables, speed_tables_of
-from headrace.store.duckdb.tables import create_speed, merge_files, quoted
+from headrace.store.duckdb.tables import ROWS, create_speed, merge_partials, quoted
 from headrace.store.duckdb.versions import (
     FENCED,
     adopted_base,
@@ -197,14 +199,14 @@ class DuckStore:
 
     # The speed layer
 
-    def apply(self, step: Step, partials: Mapping[VersionId, Sequence[str]]) -> Changes:
+    def apply(self, step: Step, partials: Mapping[VersionId, Partials]) -> Changes:
         with self._transaction() as connection:
             for view, number in partials:
                 self._move(connection, step, view, number)
             fault_point("store.before_merge")
-            for (view, number), files in partials.items():
-                if files:
-                    _merge(connection, read_version(connection, view, number), step.stream, files)
+            for (view, number), rows in partials.items():
+                if len(rows):
+                    _merge(connection, read_version(connection, view, number), step.stream, rows)
             fault_point("store.before_commit")
         fault_point("store.after_commit")
         return Changes(step, partials)
@@ -395,8 +397,15 @@ def _serving(connection: duckdb.DuckDBPyConnection, view: str) -> Version | None
     return next((v for v in read_versions(connection) if v.serving and v.view.name == view), None)
 
 
-def _merge(connection: duckdb.DuckDBPyConnection, version: Version, stream: str, files: Sequence[str]) -> None:
-    stage, *writes = merge_files(version.view, speed_tables_of(version, stream)[-1])
-    run(connection, stage, {"files": [str(file) for file in files]})
+def _merge(connection: duckdb.DuckDBPyConnection, version: Version, stream: str, partials: Partials) -> None:
+    table = speed_tables_of(version, stream)[-1]
+    if isinstance(partials, pa.Table):
+        connection.register(ROWS, partials)
+        stage, *writes = merge_partials(version.view, table, ROWS)
+        run(connection, stage)
+        connection.unregister(ROWS)
+    else:
+        stage, *writes = merge_partials(version.view, table, "read_parquet($files)")
+        run(connection, stage, {"files": [str(file) for file in partials]})
     for write in writes:
         run(connection, write)

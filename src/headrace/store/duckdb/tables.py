@@ -23,6 +23,7 @@ STAND_INS = {
     "TIMESTAMP": "TIMESTAMPTZ '1970-01-01 00:00:00+00'",
 }
 
+ROWS = "_partials"  # the partials of a step, if they are not in files
 STAGED, ROW = "_staged", "_row"  # the merged rows of a step, and where each one lies in its table
 
 
@@ -95,8 +96,8 @@ def folded_columns(view: View, pane: str = PANE) -> str:
     return ", ".join(columns)
 
 
-def merge_files(view: View, table_name: str) -> list[str]:
-    """The statements that merge the Parquet files of parameter `files` into a speed table.
+def merge_partials(view: View, table_name: str, source: str) -> list[str]:
+    """The statements that merge partials, which are a table or a table function, into a speed table.
 
     Rows are updated in place, since deleting and inserting them would leave tombstones, and in the
     order of their row ids: in any other order DuckDB takes ten times as long (MERGE does, when the
@@ -112,7 +113,7 @@ def merge_files(view: View, table_name: str) -> list[str]:
     selected = [f"t.rowid AS {ROW}", *(f"s.{name}" for name in fixed)]
     selected += [f"{value} AS {name}" for name, value in merged.items()]
     # Tasks do not exchange rows, so the files may hold several of a (key, pane).
-    rows = f"SELECT {stored_columns(view)} FROM read_parquet($files)"
+    rows = f"SELECT {stored_columns(view)} FROM {source}"
     folded = f"SELECT {folded_columns(view)} FROM ({rows}) GROUP BY {KEY_ID}, {PANE}"
     return [
         f"CREATE OR REPLACE TEMP TABLE {STAGED} AS SELECT {', '.join(selected)} FROM ({folded}) AS s "

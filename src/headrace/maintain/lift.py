@@ -1,0 +1,215 @@
+"""Partials of the events that a worker has in memory, by DuckDB: what the fused lane runs beside the append.
+
+A file holds the partials of one range: for each version an Arrow stream, one after the other. It is not made durable:
+a version whose partials are lost catches up from the lake.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Self
+
+import duckdb
+import orjson
+import pyarrow as pa
+import xxhash
+from duckdb.func import ARROW
+
+from headrace.aggregate import Lift
+from headrace.define.expression.computed import duckdb_type
+from headrace.define.expression.duckdb_face import duckdb_face
+from headrace.define.model import Stream, View
+from headrace.errors import DefinitionError
+from headrace.faults import fault_point
+from headrace.lake.schema import POSITION
+from headrace.spark.failures import one_line
+from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE, VersionId
+from headrace.store.columns import partial_columns
+from headrace.store.key_ids import key_id_duckdb
+
+EVENTS_TABLE = "events"
+MEMORY = "1GB"  # that DuckDB may use in a worker: beyond it, Spark computes the view
+
+
+@dataclass(frozen=True)
+class LiftedView:
+    """How DuckDB computes the partials of one version."""
+
+    home: VersionId  # the name of the view, and the number that the version's tables were made under
+    sql: str
+    reads: tuple[str, ...]  # columns of the events
+    lifts: tuple[Lift, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """The partials of a version of one range, or why there are none."""
+
+    home: VersionId
+    path: str = ""
+    start: int = 0
+    size: int = 0
+    digest: int = 0
+    error: str | None = None
+
+    @classmethod
+    def of(cls, fields: dict[str, Any]) -> Self:
+        """The part that `asdict` wrote as JSON."""
+        return cls(**{**fields, "home": tuple(fields["home"])})
+
+    def read(self) -> pa.Table | None:
+        """The partials; None if the file is lost or is not as it was written."""
+        try:
+            with Path(self.path).open("rb") as file:
+                file.seek(self.start)
+                content = file.read(self.size)
+        except OSError:
+            return None
+        if len(content) != self.size or xxhash.xxh3_64_intdigest(content) != self.digest:
+            return None
+        return pa.ipc.open_stream(content).read_all()
+
+
+@dataclass(frozen=True)
+class Lifting:
+    """What a worker does with the events of a range once they are in the lake's file."""
+
+    views: tuple[LiftedView, ...]
+    folder: str
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Columns that it needs of the events."""
+        return tuple(dict.fromkeys(name for view in self.views for name in view.reads))
+
+    def run(self, events: pa.Table) -> str:
+        """The parts, as JSON. A view that fails has an error; the others have their partials."""
+        path = Path(self.folder) / f"{uuid.uuid4().hex}.partials"
+        connection = _connection()
+        connection.register(EVENTS_TABLE, events)
+        parts: list[Part] = []
+        try:
+            with path.open("wb") as file:
+                for view in self.views:
+                    fault_point("fused.in_worker")
+                    try:
+                        content = _lift(connection, view)
+                    except Exception as error:  # of DuckDB, Arrow or a function of an aggregate: only this view fails
+                        parts.append(Part(view.home, error=one_line(error)))
+                        continue
+                    digest = xxhash.xxh3_64_intdigest(content)
+                    parts.append(Part(view.home, str(path), file.tell(), len(content), digest))
+                    file.write(content)
+        except OSError as error:  # a full disk, for example: the lake's file is what counts
+            parts = [Part(view.home, error=str(error)) for view in self.views]
+        finally:
+            connection.unregister(EVENTS_TABLE)
+        return orjson.dumps([asdict(part) for part in parts]).decode()
+
+
+def _lift(connection: duckdb.DuckDBPyConnection, view: LiftedView) -> pa.Buffer:
+    for lift in view.lifts:
+        _register(lift)
+    table = connection.sql(view.sql).to_arrow_table()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return sink.getvalue()
+
+
+@lru_cache(maxsize=1)
+def _connection() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(config={"threads": 1, "autoload_known_extensions": False, "memory_limit": MEMORY})
+    connection.execute("SET TimeZone = 'UTC'; SET temp_directory = ''; SET preserve_insertion_order = false")
+    return connection
+
+
+_functions: set[str] = set()  # names of those that the connection has
+
+
+def _register(lift: Lift) -> None:
+    if lift.name not in _functions:
+        _functions.add(lift.name)
+        _connection().create_function(lift.name, lift.run, [f"{duckdb_type(lift.of)}[]"], "BLOB", type=ARROW)
+
+
+def lift_view(stream: Stream, view: View, home: int, patience_ms: int, newest_us: int | None) -> LiftedView:
+    """How DuckDB computes the partials of a version of events that came after one with the time `newest_us`.
+
+    Raises DefinitionError if an expression, an aggregate or the type of a key has no DuckDB face.
+    """
+    face = _face(stream, view)
+    corrections = _corrections(view, patience_ms, newest_us)
+    sql = f"SELECT {face.key_id} AS {KEY_ID}, *, {corrections} AS {CORRECTIONS} FROM ({face.groups})"
+    return LiftedView((view.name, home), sql, face.reads, face.lifts)
+
+
+@dataclass(frozen=True)
+class _Face:
+    """What is the same for every commit."""
+
+    key_id: str
+    groups: str  # a query: a row for each key and pane, but for its id and its corrections
+    reads: tuple[str, ...]
+    lifts: tuple[Lift, ...]
+
+
+@lru_cache(maxsize=1024)
+def _face(stream: Stream, view: View) -> _Face:
+    for column in view.columns:
+        if not column.aggregate.has_duckdb_face:
+            raise DefinitionError(f"{column.aggregate.name} has no DuckDB face", fix="Spark computes the view")
+    key_id = key_id_duckdb(view)
+    if key_id is None:
+        raise DefinitionError("a key of this type has no DuckDB face", fix="Spark computes the view")
+    written = duckdb_face(stream, view)
+    time_us = f"epoch_us({_quoted(stream.time_column)})"
+    partials: dict[str, str] = {}  # equal aggregates are computed once
+    for column, face in zip(view.columns, written.columns, strict=True):
+        names = [name for name, _ in partial_columns(column.aggregate)]
+        partials.update(zip(names, face.aggregate.duckdb_sql(time_us, POSITION), strict=True))
+    size_us = view.window.pane_ms * 1000 if view.window else 0
+    pane = f"({time_us} - {time_us} % {size_us}) // 1000" if size_us else "CAST(0 AS BIGINT)"
+    columns = [f"{key.expression.sql} AS {_quoted(key.name)}" for key in written.keys]
+    columns += [f"{pane} AS {PANE}", f"count(*) AS {EVENTS}"]
+    columns += [f"{sql} AS {_quoted(name)}" for name, sql in partials.items()]
+    where = f" WHERE {written.where.sql}" if written.where else ""
+    places = ", ".join(str(place + 1) for place in range(len(view.keys) + 1))
+    ordered = any(column.aggregate.ordered for column in view.columns)
+    reads = [*(name for name, _ in view.reads), stream.time_column, *([POSITION] if ordered else [])]
+    return _Face(
+        key_id,
+        f"SELECT {', '.join(columns)} FROM {EVENTS_TABLE}{where} GROUP BY {places}",
+        tuple(dict.fromkeys(reads)),
+        tuple(lift for column in view.columns for lift in column.aggregate.lifts),
+    )
+
+
+def _corrections(view: View, patience_ms: int, newest_us: int | None) -> str:
+    """SQL for how many events of a row came when their pane was settled: all of them, or none."""
+    if view.window is None or newest_us is None:
+        return "CAST(0 AS BIGINT)"
+    settled_ms = view.window.pane_ms + patience_ms
+    return f"CASE WHEN ({PANE} + {settled_ms}) * 1000 <= {newest_us} THEN {EVENTS} ELSE 0 END"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def refuse_lift(stream: Stream, view: View) -> str | None:
+    """Why the fused lane cannot compute a view; None if it can."""
+    try:
+        _face(stream, view)
+    except DefinitionError as error:
+        return error.message
+    return None
+
+
+def parts_of(texts: Sequence[str]) -> list[Part]:
+    """The parts of all ranges of a commit, from what `Lifting.run` returned for each."""
+    return [Part.of(fields) for text in texts for fields in orjson.loads(text)]

@@ -1,0 +1,41 @@
+"""Steps of the speed layer: which commits one covers, and where they end in the transport."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.lake.table import LakeFile, LakeTable
+from headrace.store.base import Step
+
+
+def next_step(
+    stream: str, table: LakeTable, from_commit: int, most_rows: int, now: float, end: int | None = None
+) -> Step:
+    """As many of the commits from here on, up to `end` or the end of the log, as fit."""
+    end = table.state.next_commit if end is None else end
+    to_commit = step_end(table.files(from_commit, end), from_commit, end, most_rows)
+    return make_step(stream, table, from_commit, to_commit, now)
+
+
+def make_step(stream: str, table: LakeTable, from_commit: int, to_commit: int, now: float) -> Step:
+    """The step over commits [from_commit, to_commit)."""
+    state = table.state_at(to_commit)
+    # Between old commits the position is not known: the version says that it is catching up.
+    position, newest_us = (state.position, state.newest_us) if state else (None, None)
+    return Step(stream, from_commit, to_commit, position, newest_us, int(now * 1e6))
+
+
+def step_end(files: Sequence[LakeFile], from_commit: int, to_commit: int, most_rows: int) -> int:
+    """Where a step from here ends: behind as many commits as fit, at least one.
+
+    A file of several commits is taken to hold equally many rows of each, so a step can end inside of it.
+    """
+    room = float(most_rows)
+    for file in files:
+        each = file.rows / (file.last_commit + 1 - file.first_commit)
+        first = max(from_commit, file.first_commit)
+        rows = each * (file.last_commit + 1 - first)
+        if rows > room:
+            return min(to_commit, max(from_commit + 1, first + int(room / each)))  # the file may reach beyond
+        room -= rows
+    return to_commit
