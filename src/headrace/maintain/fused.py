@@ -79,7 +79,6 @@ class Fused:
         self._plan: _Plan | None = None
         self._retry_at: dict[VersionId, float] = {}
         self._paused_until = 0.0
-        self.last_merge_ms: float | None = None
         self.merge_times = Timing()
 
     # The append
@@ -191,8 +190,7 @@ class Fused:
         for version in versions:
             if version.id in good:
                 self._forget(version, commits)
-        self.last_merge_ms = (time.monotonic() - began) * 1000
-        self.merge_times.note(self.last_merge_ms / 1000)
+        self.merge_times.note(time.monotonic() - began)
         return True
 
     def _read(self, version: Version, commits: tuple[int, int]) -> pa.Table | None:

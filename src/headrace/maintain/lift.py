@@ -134,7 +134,10 @@ _functions: set[str] = set()  # names of those that the connection has
 def _register(lift: Lift) -> None:
     if lift.name not in _functions:
         _functions.add(lift.name)
-        _connection().create_function(lift.name, lift.run, [f"{duckdb_type(lift.of)}[]"], "BLOB", type=ARROW)
+        # DuckDB would read the annotations of the function itself, some of which only type checkers can resolve.
+        _connection().create_function(
+            lift.name, lambda lists: lift.run(lists), [f"{duckdb_type(lift.of)}[]"], "BLOB", type=ARROW
+        )
 
 
 def lift_view(stream: Stream, view: View, home: int, patience_ms: int, newest_us: int | None) -> LiftedView:

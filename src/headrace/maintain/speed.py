@@ -90,7 +90,6 @@ class Speed:
         self._stepping = threading.Lock()  # held by a step: its definition is one, and nobody edits its versions
         self._entering = threading.Lock()  # held by whoever waits for it, so that the next step comes behind them
         self.stopping = threading.Event()
-        self.last_step_ms: float | None = None
         self.step_times = Timing()
 
     def run_once(self) -> bool:
@@ -184,8 +183,7 @@ class Speed:
             return True  # a version was edited meanwhile: nothing was merged, and the next round sees it
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        self.last_step_ms = (time.monotonic() - began) * 1000
-        self.step_times.note(self.last_step_ms / 1000)
+        self.step_times.note(time.monotonic() - began)
         return bool(good)
 
     def _compute_all(self, step: Step, versions: Sequence[Version], folder: Path) -> list[_Computed]:

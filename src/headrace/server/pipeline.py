@@ -88,6 +88,7 @@ class Pipeline:
         self._mending: threading.Thread | None = None  # starts the append again
         self._commits = threading.Event()  # wakes the fused lane
         self._news = threading.Event()  # wakes the other one
+        self._maintain_ms: float | None = None  # how long the last merge or step took
         self._failures = 0
         self._restart_at = 0.0
         self._rate = Rate(self.table.rows())
@@ -344,10 +345,14 @@ class Pipeline:
         return sum(file.rows for file in self.table.files(0, commit)) if commit else 0
 
     def timings(self) -> dict[str, Timing]:
-        """How long its lake commits and its steps of maintain took, once Spark has joined."""
-        if self._append is None or self._speed is None:
+        """How long its lake commits, merges and steps of maintain took, once Spark has joined."""
+        if self._append is None or self._speed is None or self._fused is None:
             return {}
-        return {"commit": self._append.commit_times, "maintain": self._speed.step_times}
+        return {
+            "commit": self._append.commit_times,
+            "merge": self._fused.merge_times,
+            "maintain": self._speed.step_times,
+        }
 
     def lag_bytes(self, base: Base) -> int | None:
         """How many bytes of the transport a version does not have; None while that is not known."""
@@ -369,7 +374,7 @@ class Pipeline:
             freshness_ms=self.transport.age_ms(state.position),
             events_per_second=round(self._rate.per_second()),
             commit_ms=self._append.last_commit_ms if self._append else None,
-            maintain_ms=self._speed.last_step_ms if self._speed else None,
+            maintain_ms=self._maintain_ms,
             lake_files=figures.files,
             lake_bytes=figures.bytes,
             small_files=figures.small,
@@ -387,6 +392,13 @@ class Pipeline:
     def _is_suspect(self, version: Version) -> bool:
         return self._suspects is not None and version in self._suspects
 
+    def _run(self, run_once: Callable[[], bool]) -> bool:
+        start_s = time.monotonic()
+        progressed = run_once()
+        if progressed:
+            self._maintain_ms = (time.monotonic() - start_s) * 1000
+        return progressed
+
     def _maintain(
         self, lane: str, run_once: Callable[[], bool], news: threading.Event, on_applied: Callable[[], None]
     ) -> None:
@@ -396,7 +408,7 @@ class Pipeline:
         while not speed.stopping.is_set():
             news.clear()
             try:
-                while run_once():
+                while self._run(run_once):
                     batch.swap()  # here, since while events flow there is always a step: nobody else finds the moment
                     on_applied()
                 self._lane_errors.pop(lane, None)

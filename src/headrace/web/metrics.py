@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 STATES = ("ok", "starting", "restarting", "failing")
 TIMES = {
     "commit": ("headrace_commit_seconds", "Time of one lake commit: read, parse, write, commit."),
-    "maintain": ("headrace_maintain_seconds", "Time to apply new commits to the views."),
+    "merge": ("headrace_merge_seconds", "Time to merge into the views what was computed while a commit was appended."),
+    "maintain": ("headrace_maintain_seconds", "Time of a Spark step that applies commits to views."),
 }
 
 Of = TypeVar("Of", StreamStatus, ViewStatus)
