@@ -193,14 +193,12 @@ class Fused:
         self.merge_times.note(time.monotonic() - began)
         return True
 
-    def _read(self, version: Version, commits: tuple[int, int]) -> pa.Table | None:
+    def _read(self, version: Version, commits: tuple[int, int]) -> list[pa.Table] | None:
         with self._lock:
             parts = [part for commit in range(*commits) for part in self._commits[commit].parts[_home(version)]]
-        tables = [part.read() for part in parts]
         names = {name for name, _ in partials_of(version.view)}
-        if any(table is None or not names.issubset(table.column_names) for table in tables):
-            return None
-        return pa.concat_tables([table for table in tables if table is not None]) if tables else pa.table({})
+        tables = [table for part in parts if (table := part.read()) is not None and names.issubset(table.column_names)]
+        return tables if len(tables) == len(parts) else None
 
     def _versions(self) -> list[Version]:
         with self._store.snapshot() as snapshot:

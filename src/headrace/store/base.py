@@ -35,7 +35,8 @@ COUNTED = (EVENTS, CORRECTIONS, BATCH_EVENTS)  # what precedes the partials in a
 BUCKET = "_bucket"  # start of the bucket of a folded row, in ms since the epoch
 
 VersionId = tuple[str, int]  # the name of a view, and the number of one of its versions
-Partials = Sequence[str] | pa.Table  # rows of (key, pane), each in one row or several: names of Parquet files, or rows
+# Partials of a version: names of Parquet files, or tables, each of which has a (key, pane) once at most.
+Partials = Sequence[str] | Sequence[pa.Table]
 
 State = Literal["registered", "building", "ready", "serving", "retired"]
 

@@ -34,10 +34,9 @@ class Changes:
         return cells.rename_columns(schema.names)
 
     def _parts(self, version: Version, schema: pa.Schema) -> list[pa.Table]:
-        partials = self.partials[version.id]
-        if isinstance(partials, pa.Table):
-            return [partials.select(schema.names).cast(schema)] if len(partials) else []
         return [
-            pq.read_table(file, columns=schema.names, coerce_int96_timestamp_unit="us").cast(schema)
-            for file in partials
+            part.select(schema.names).cast(schema)
+            if isinstance(part, pa.Table)
+            else pq.read_table(part, columns=schema.names, coerce_int96_timestamp_unit="us").cast(schema)
+            for part in self.partials[version.id]
         ]

@@ -32,7 +32,7 @@ from headrace.store.changes import Changes
 from headrace.store.duckdb.database import Database, run
 from headrace.store.duckdb.folder import clean, compare_layers, faults_of, make_table
 from headrace.store.duckdb.snapshot import DuckSnapshot, speed_tables, speed_tables_of
-from headrace.store.duckdb.tables import ROWS, create_speed, merge_partials, quoted
+from headrace.store.duckdb.tables import ROWS, create_speed, merge_few, merge_many, quoted
 from headrace.store.duckdb.versions import (
     FENCED,
     adopted_base,
@@ -54,10 +54,11 @@ from headrace.store.duckdb.versions import (
 
 MOVE = """
 UPDATE bases SET applied_to = $to, position = $position, newest_us = $newest, applied_at_us = $at
-WHERE view = $view AND number = $number AND stream = $stream AND applied_to = $from AND EXISTS (
-    FROM versions WHERE view = $view AND number = $number AND fence = $fence AND state <> 'retired')
+WHERE stream = $stream AND applied_to = $from AND list_contains($ids, {'view': view, 'number': number}) AND EXISTS (
+    FROM versions AS v WHERE v.view = bases.view AND v.number = bases.number AND fence = $fence AND state <> 'retired')
 """
 UNSERVED = ("registered", "building", "ready")
+FEW_ROWS = 2_000  # of partials: one MERGE takes less time than statements that are faster for many
 
 
 class DuckStore:
@@ -201,45 +202,46 @@ class DuckStore:
 
     def apply(self, step: Step, partials: Mapping[VersionId, Partials]) -> Changes:
         with self._transaction() as connection:
+            versions = {version.id: version for version in read_versions(connection)}
             for view, number in partials:
-                self._move(connection, step, view, number)
+                if (view, number) not in versions:
+                    raise gone(view, number)
+            self._move(connection, step, [versions[id] for id in partials])
             fault_point("store.before_merge")
-            for (view, number), rows in partials.items():
-                if len(rows):
-                    _merge(connection, read_version(connection, view, number), step.stream, rows)
+            for id, parts in partials.items():
+                _merge(connection, versions[id], step.stream, parts)
             fault_point("store.before_commit")
         fault_point("store.after_commit")
         return Changes(step, partials)
 
-    def _move(self, connection: duckdb.DuckDBPyConnection, step: Step, view: str, number: int) -> None:
-        count = run(
-            connection,
-            MOVE,
-            {
-                "to": step.to_commit,
-                "position": position_text(step.position),
-                "newest": step.newest_us,
-                "at": step.at_us,
-                "view": view,
-                "number": number,
-                "stream": step.stream,
-                "from": step.from_commit,
-                "fence": self._fence,
-            },
-        )
-        if count == [(1,)]:
+    def _move(self, connection: duckdb.DuckDBPyConnection, step: Step, versions: Sequence[Version]) -> None:
+        """Compare and set, of all versions at once."""
+        values = {
+            "to": step.to_commit,
+            "position": position_text(step.position),
+            "newest": step.newest_us,
+            "at": step.at_us,
+            "ids": [{"view": view, "number": number} for view, number in (version.id for version in versions)],
+            "stream": step.stream,
+            "from": step.from_commit,
+            "fence": self._fence,
+        }
+        if run(connection, MOVE, values) == [(len(versions),)]:
             return
-        version = read_version(connection, view, number)
-        if not version.live:
-            raise gone(view, number, "an edit took its rows, or another version serves")
-        ((fence,),) = run(connection, "SELECT fence FROM versions WHERE view = ? AND number = ?", [view, number])
-        raise FencedError(
-            f"view '{view}' version {number}: commits [{step.from_commit}, {step.to_commit}) of stream "
-            f"'{step.stream}' were not merged",
-            found=f"commit {version.base(step.stream).applied_to} and fence {fence} in the store",
-            expected=f"commit {step.from_commit} and fence {self._fence}",
-            fix=FENCED,
-        )
+        for version in versions:
+            view, number = version.id
+            if not version.live:
+                raise gone(view, number, "an edit took its rows, or another version serves")
+            ((fence,),) = run(connection, "SELECT fence FROM versions WHERE view = ? AND number = ?", [view, number])
+            applied_to = version.base(step.stream).applied_to
+            if (applied_to, fence) != (step.from_commit, self._fence):
+                raise FencedError(
+                    f"view '{view}' version {number}: commits [{step.from_commit}, {step.to_commit}) of stream "
+                    f"'{step.stream}' were not merged",
+                    found=f"commit {applied_to} and fence {fence} in the store",
+                    expected=f"commit {step.from_commit} and fence {self._fence}",
+                    fix=FENCED,
+                )
 
     def stall(self, view: str, number: int, stream: str, error: str | None, *, quarantined: bool = False) -> None:
         with self._transaction() as connection:
@@ -397,15 +399,19 @@ def _serving(connection: duckdb.DuckDBPyConnection, view: str) -> Version | None
     return next((v for v in read_versions(connection) if v.serving and v.view.name == view), None)
 
 
-def _merge(connection: duckdb.DuckDBPyConnection, version: Version, stream: str, partials: Partials) -> None:
-    table = speed_tables_of(version, stream)[-1]
-    if isinstance(partials, pa.Table):
-        connection.register(ROWS, partials)
-        stage, *writes = merge_partials(version.view, table, ROWS)
-        run(connection, stage)
+def _merge(connection: duckdb.DuckDBPyConnection, version: Version, stream: str, parts: Partials) -> None:
+    view, table = version.view, speed_tables_of(version, stream)[-1]
+    files = [part for part in parts if isinstance(part, str)]
+    tables = [part for part in parts if isinstance(part, pa.Table) and len(part)]
+    if files:
+        stage, *writes = merge_many(view, table, "read_parquet($files)")
+        run(connection, stage, {"files": files})
+        for write in writes:
+            run(connection, write)
+    elif tables:
+        rows = pa.concat_tables(tables)
+        connection.register(ROWS, rows)
+        few = merge_few(view, table, ROWS, once=len(tables) == 1)
+        for statement in [few] if len(rows) <= FEW_ROWS else merge_many(view, table, ROWS):
+            run(connection, statement)
         connection.unregister(ROWS)
-    else:
-        stage, *writes = merge_partials(version.view, table, "read_parquet($files)")
-        run(connection, stage, {"files": [str(file) for file in partials]})
-    for write in writes:
-        run(connection, write)
