@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import astuple
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,6 @@ from headrace.store.base import Version
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.journal.journal import Journal
 from headrace.transport.position import Range
-from headrace.transport.source import SCHEMA
 
 
 class Bench:
@@ -116,11 +114,10 @@ class Bench:
         return self.ingest.take(b"\n".join(lines), layout=Layout(Format.NDJSON), key=key, keep_bad=keep_bad).result()
 
     def commit(self, ranges: list[Range] | None = None) -> None:
-        """Make one lake commit of these ranges, or of all that the lake does not have, as the streaming query does."""
+        """Make one lake commit of these ranges, or of all that the lake does not have, as the append does."""
         if ranges is None:
             ranges = self.journal.reader.ranges(self.table.state.position, self.journal.end, target_bytes=1 << 40)
-        rows = self.spark.createDataFrame([astuple(part) for part in ranges], SCHEMA).repartition(len(ranges))
-        self.append._append(rows, 0)
+        self.append.append(self.spark, ranges)
 
     def lines(self, *, dead: bool) -> list[tuple[bytes, str | None]]:
         """The events or dead letters in the lake's files, as they were sent, with the reason."""

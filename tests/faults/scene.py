@@ -26,7 +26,7 @@ from .tally import Tally
 from .witness import Witness, total_of
 
 KILLED = -9
-WORKER = "append.in_worker"  # this point is passed by Spark's workers, not by the server
+IN_WORKERS = ("append.in_worker", "fused.in_worker")  # points that Spark's workers pass, not the server
 REACH_S = 300  # on a busy machine, with a cold Java
 PAUSE_S = 0.25
 RARE = ("load", "fill", "swap", "beat", "retire", "replay")  # points that a server passes rarely
@@ -91,6 +91,8 @@ class Scene:
             may_die=at_once,
             refresh_every_s="1" if kind == "beat" else self._chance.choice(("3", "3600")),
             retire_after_s="0" if kind == "retire" or self._chance.random() < 0.4 else "3600",
+            # The points of maintain are those of the other lane, which has little to do beside the fused one.
+            fused_lane="false" if kind == "maintain" or (kind != "fused" and self._chance.random() < 0.2) else "true",
         )
         with Witness(server, lambda: self._ledger, lambda: self._limits["total"], self._tally.of(point)):
             if not at_once:
@@ -110,19 +112,19 @@ class Scene:
         self._tally.of(point).kills += 1
         self._died_at = point
 
-    def workers_die(self) -> None:
+    def workers_die(self, point: str) -> None:
         """Spark's workers die again and again; the server continues by itself."""
         self._fault.write_text("")
         server = self._start()
-        self._died_at = WORKER
-        with Witness(server, lambda: self._ledger, lambda: self._limits["total"], self._tally.of(WORKER)):
-            self._java.worker_fault.write_text(f"{WORKER}:2")
+        self._died_at = point
+        with Witness(server, lambda: self._ledger, lambda: self._limits["total"], self._tally.of(point)):
+            self._java.worker_fault.write_text(f"{point}:2")
             for _ in range(self._chance.randint(2, 5)):
                 self._post(server)
             self._java.worker_fault.unlink()
             self.settle(server)
             self.check(server)
-        self._tally.of(WORKER).kills += 1
+        self._tally.of(point).kills += 1
         server.kill()
 
     def build(self) -> None:

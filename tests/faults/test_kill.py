@@ -20,7 +20,7 @@ from tests.contracts.store.layers import VIEW, counted, serving
 from tests.unit.store.partial_files import simple_event, write_partials
 
 from ..warm import Java
-from .scene import WORKER, Scene
+from .scene import IN_WORKERS, Scene
 from .seeds import MANY, POINT_PREFIXES, SEEDS
 from .tally import Tally
 
@@ -65,8 +65,8 @@ def test_servers_killed_at_every_point(java: Java, tmp_path: Path, tally: Tally,
     scene = Scene(java, tmp_path, seed, tally)
     for number, point in enumerate(points, 1):
         began_s = time.monotonic()
-        if point == WORKER:
-            scene.workers_die()
+        if point in IN_WORKERS:
+            scene.workers_die(point)
         else:
             scene.die_at(point)
         took_s = time.monotonic() - began_s

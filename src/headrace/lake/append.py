@@ -1,32 +1,33 @@
-"""The append query of a stream: one micro-batch of Structured Streaming becomes one lake commit."""
+"""The append of a stream: a loop whose micro-batches are Spark jobs, each of which becomes one lake commit."""
 
 from __future__ import annotations
 
-import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import reduce
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-import orjson
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from headrace.define.model import Stream
 from headrace.disk import disk_full, is_disk_full
 from headrace.errors import CorruptionError, DiskFullError, HeadraceError, JavaEndedError, UnavailableError
 from headrace.faults import fault_point
-from headrace.lake.file import NewFile
-from headrace.lake.range import RESULT_COLUMNS, Derivation, Work, range_writer
+from headrace.lake.range import Derivation, Result, Work, range_writer
 from headrace.lake.table import LakeState, LakeTable
 from headrace.spark.failures import from_spark, is_transient, one_line
 from headrace.spark.session import Session, is_alive
 from headrace.timing import Timing
 from headrace.transport.base import Reader
-from headrace.transport.position import Position
-from headrace.transport.source import NAME, TransportSource, source_options
+from headrace.transport.position import Position, Range
 
 MOST_BYTES = 96 << 20  # of the transport in one micro-batch
+SMALLEST_RANGE = 1 << 20  # below this a second task costs more than it saves
+POLL_S = 0.02  # how often the end of the transport is read while there is nothing new
+STOP_S = 10.0  # how long `stop` waits for the micro-batch under way
 POOL = "append"
 
 
@@ -46,7 +47,7 @@ class Companion(Protocol):
 class Append:
     """Moves one stream's events from its transport to its lake table, exactly once.
 
-    Spark's checkpoint is not used for recovery: each start uses a new one and begins where the lake ends.
+    It keeps no state: each start, and each micro-batch, begins where the lake ends.
     """
 
     def __init__(
@@ -71,37 +72,28 @@ class Append:
         self._on_commit = on_commit
         self._most_bytes = most_bytes
         self._every_ms = every_ms
-        self._query: Any = None
-        self._spark: SparkSession | None = None  # that the query runs in
+        self._thread: threading.Thread | None = None
+        self._stopping = threading.Event()  # of the thread that runs
+        self._reason: Exception | None = None  # why the last thread ended by itself
+        self._polls = False
+        self._spark: SparkSession | None = None  # that the thread uses
         self.error: HeadraceError | None = None
         self.failed_transiently = False
         self.last_commit_ms: float | None = None
         self.commit_times = Timing()
 
     def start(self) -> None:
-        """Start the query where the lake ends. Raises NotReadyError or JavaEndedError while no Java process runs."""
+        """Start where the lake ends. Raises NotReadyError or JavaEndedError while no Java process runs."""
         spark = self._session()
-        with self._table.turn:  # a micro-batch of the previous query may be committing
-            start = self._table.state.position
-        self.error, self.failed_transiently = None, False
-        self._scratch.mkdir(parents=True, exist_ok=True)
-        checkpoint = tempfile.mkdtemp(prefix=f"append-{self._stream.name}-", dir=self._scratch)
-        try:
-            self._query, self._spark = self._start_query(spark, start, checkpoint), spark
-        except Exception as error:
-            if is_alive(spark):
-                raise
-            raise JavaEndedError("Java ended while an append was started", fix="it is retried") from error
-
-    def _start_query(self, spark: SparkSession, start: Position, checkpoint: str) -> Any:
-        spark.dataSource.register(TransportSource)
-        tasks = spark.sparkContext.defaultParallelism
-        options = source_options(self._reader, start, most_bytes=self._most_bytes, tasks=tasks)
-        ranges = spark.readStream.format(NAME).options(**options).load()
-        spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
-        writer = ranges.writeStream.queryName(f"append {self._stream.name}").foreachBatch(self._append)
-        trigger = writer.trigger(processingTime=f"{self._every_ms} milliseconds")
-        return trigger.option("checkpointLocation", checkpoint).start()
+        if not is_alive(spark):
+            raise JavaEndedError("Java ended while an append was started", fix="it is retried")
+        with self._table.turn:  # a micro-batch of the previous thread may be committing
+            self.error, self._reason, self.failed_transiently, self._polls = None, None, False, False
+        self._spark, self._stopping = spark, threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, args=(spark, self._stopping), name=f"append {self._stream.name}", daemon=True
+        )
+        self._thread.start()
 
     def redefine(self, stream: Stream) -> None:
         """Use a changed definition from the next micro-batch on."""
@@ -109,49 +101,86 @@ class Append:
             self._stream = stream
 
     def is_active(self) -> bool:
-        """Whether the query runs. This calls Spark, so it also shows that Spark responds."""
-        return self._query is not None and not self.is_orphaned() and bool(self._query.isActive)
+        """Whether it runs."""
+        return self._thread is not None and self._thread.is_alive() and not self.is_orphaned()
 
     def is_orphaned(self) -> bool:
-        """Whether the query has no Java process: none was started yet, or it ended, and the query with it."""
+        """Whether it has no Java process: none was started yet, or it ended."""
         return self._spark is None or not is_alive(self._spark)
 
     def is_polling(self) -> bool:
-        """Whether the query has initialized its source and polls for events."""
-        return self.is_active() and not str(self._query.status["message"]).startswith("Initializing")
+        """Whether it polls for events."""
+        return self._polls and self.is_active()
 
     def failure(self) -> str | None:
-        """Why the query ended, in a sentence."""
+        """Why it ended, in a sentence."""
         if self.error is not None:
             return str(self.error)
-        reason = self._query.exception() if self._query is not None else None
-        if reason is None:
+        if self._reason is None:
             return None
-        self.failed_transiently = is_transient(reason)
-        full = disk_full("Spark cannot work", self._scratch) if is_disk_full(reason) else None
-        return one_line(from_spark(reason) or full or reason)
+        self.failed_transiently = is_transient(self._reason)
+        return one_line(self._reason)
 
     def stop(self) -> None:
         """Stop. A running micro-batch either commits completely or leaves nothing."""
-        if self._query is not None and not self.is_orphaned():
-            self._query.stop()
-        self._query = None
+        self._stopping.set()
+        thread = self._thread
+        if thread is None or thread is threading.current_thread():
+            return
+        if self._spark is not None and is_alive(self._spark):
+            self._spark.sparkContext.cancelJobGroup(self._group)
+        thread.join(STOP_S)
+        self._thread = None
 
-    def _append(self, ranges: DataFrame, _batch_id: int) -> None:
-        start_s = time.monotonic()
+    @property
+    def _group(self) -> str:
+        return f"append {self._stream.name} {id(self)}"
+
+    # The thread
+
+    def _run(self, spark: SparkSession, stopping: threading.Event) -> None:
         try:
-            with self._table.turn:
-                self._append_ranges(ranges)
+            spark.sparkContext.setJobGroup(self._group, f"append {self._stream.name}", interruptOnCancel=True)
+            spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
+            while not stopping.is_set():
+                start_s = time.monotonic()
+                ranges = self._next_ranges(spark)
+                self._polls = True
+                if ranges:
+                    self.append(spark, ranges, stopping)
+                pause_s = self._every_ms / 1000 - (time.monotonic() - start_s) if ranges else POLL_S
+                stopping.wait(max(0.0, pause_s))
         except Exception as error:
-            self.error = from_spark(error) or (
-                disk_full("Spark cannot work", self._scratch) if is_disk_full(error) else None
-            )
-            raise
+            if not stopping.is_set():
+                self._reason = error
+                self.error = from_spark(error) or (
+                    disk_full("Spark cannot work", self._scratch) if is_disk_full(error) else None
+                )
+
+    def _next_ranges(self, spark: SparkSession) -> list[Range]:
+        """What the next micro-batch takes, one task for each range."""
+        reader, start = self._reader, self._table.state.position
+        end = start.merge(reader.end())  # a transport that was lost ends before the lake
+        if start == end:
+            return []
+        if reader.bytes_between(start, end) > self._most_bytes:
+            most = reader.ranges(start, end, target_bytes=self._most_bytes, most_bytes=self._most_bytes)
+            end = reduce(Position.merge, (Position.at(part.end, part.partition) for part in most), start)
+        share = -(-reader.bytes_between(start, end) // spark.sparkContext.defaultParallelism)
+        return reader.ranges(start, end, target_bytes=max(SMALLEST_RANGE, share))
+
+    def append(self, spark: SparkSession, ranges: Sequence[Range], stopping: threading.Event | None = None) -> None:
+        """One micro-batch: these ranges, which begin where the lake ends, become one commit."""
+        start_s = time.monotonic()
+        with self._table.turn:
+            if stopping is not None and stopping.is_set():
+                return
+            self._append_ranges(spark, ranges)
         self.last_commit_ms = (time.monotonic() - start_s) * 1000
         self.commit_times.note(self.last_commit_ms / 1000)
         self._on_commit()
 
-    def _append_ranges(self, ranges: DataFrame) -> None:
+    def _append_ranges(self, spark: SparkSession, ranges: Sequence[Range]) -> None:
         at = self._table.state
         work = Work(
             self._stream,
@@ -164,18 +193,18 @@ class Append:
             self._companion.plan(self._stream, at) if self._companion else None,
         )
         try:
-            self._commit(at, sorted(ranges.mapInArrow(range_writer(work), RESULT_COLUMNS).collect()))
+            # Neither a query of Structured Streaming nor a DataFrame: planning them takes longer than small commits.
+            tasks = spark.sparkContext.parallelize(ranges, len(ranges))
+            self._commit(at, sorted(tasks.mapPartitions(range_writer(work)).collect(), key=Result.order))
         except BaseException:
             if self._companion:
                 self._companion.withdraw(at.next_commit)
             raise
 
-    def _commit(self, at: LakeState, results: list[Any]) -> None:
-        if not results:
-            return
+    def _commit(self, at: LakeState, results: Sequence[Result]) -> None:
         end = _tiled_end(at, results)
         newest = max((result.newest_us for result in results if result.newest_us is not None), default=None)
-        files = [NewFile(**file) for result in results for file in orjson.loads(result.files)]
+        files = [file for result in results for file in result.files]
         if self._companion:
             self._companion.offer(at.next_commit, [result.derived for result in results if result.derived])
         fault_point("append.before_commit")
@@ -190,17 +219,18 @@ class Append:
         fault_point("append.after_commit")
 
 
-def _tiled_end(at: LakeState, results: list[Any]) -> Position:
+def _tiled_end(at: LakeState, results: Sequence[Result]) -> Position:
     """Where the ranges end. Raises CorruptionError unless they continue each partition without gap or overlap."""
     position = at.position
     for result in results:  # in the order of partition and start
-        if result.start != position.offset(result.partition):
-            partition = f" of partition {result.partition}" if result.partition else ""
+        part = result.part
+        if part.start != position.offset(part.partition):
+            partition = f" of partition {part.partition}" if part.partition else ""
             raise CorruptionError(
                 "the ranges of a micro-batch do not continue the lake",
-                found=f"a range from {result.start}{partition}",
-                expected=f"one from {position.offset(result.partition)}",
+                found=f"a range from {part.start}{partition}",
+                expected=f"one from {position.offset(part.partition)}",
                 fix="nothing was committed; the append restarts at the end of the lake",
             )
-        position = position.merge(Position.at(result.end, result.partition))
+        position = position.merge(Position.at(part.end, part.partition))
     return position

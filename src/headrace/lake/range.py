@@ -5,19 +5,18 @@ What it writes is not part of the table until the driver commits it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.define.model import Stream
 from headrace.disk import disk_full, is_disk_full
 from headrace.faults import fault_point
-from headrace.lake.file import LakeFileWriter
+from headrace.lake.file import LakeFileWriter, NewFile
 from headrace.lake.schema import ARRIVED, DEAD, table_schema
 from headrace.lake.since import Since, parse_since
 from headrace.lake.storage import LocalStorage
@@ -25,18 +24,6 @@ from headrace.parse.parser import Parsed
 from headrace.parse.schema import UTC_US
 from headrace.transport.base import Events, Reader
 from headrace.transport.position import Range
-
-RESULT_COLUMNS = "partition INT, start BIGINT, end BIGINT, newest_us BIGINT, files STRING, derived STRING"
-_RESULT_SCHEMA = pa.schema(
-    [
-        ("partition", pa.int32()),
-        ("start", pa.int64()),
-        ("end", pa.int64()),
-        ("newest_us", pa.int64()),
-        ("files", pa.string()),
-        ("derived", pa.string()),
-    ]
-)
 
 
 class Derivation(Protocol):
@@ -64,19 +51,31 @@ class Work:
     derivation: Derivation | None = None
 
 
-def range_writer(work: Work) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function for mapInArrow: rows (partition, start, end) in, one result for each range out."""
+@dataclass(frozen=True)
+class Result:
+    """What a worker made of a range."""
 
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for row in batch.to_pylist():
-                result = _write_range(work, Range(row["partition"], row["start"], row["end"]))
-                yield pa.RecordBatch.from_pylist([result], _RESULT_SCHEMA)
+    part: Range
+    newest_us: int | None
+    files: tuple[NewFile, ...]
+    derived: str | None
+
+    def order(self) -> tuple[int, int]:
+        """By partition and start."""
+        return self.part.partition, self.part.start
+
+
+def range_writer(work: Work) -> Callable[[Iterable[Range]], Iterator[Result]]:
+    """A function for mapPartitions: ranges in, one result for each out."""
+
+    def write(ranges: Iterable[Range]) -> Iterator[Result]:
+        for part in ranges:
+            yield _write_range(work, part)
 
     return write
 
 
-def _write_range(work: Work, part: Range) -> dict[str, object]:
+def _write_range(work: Work, part: Range) -> Result:
     live, dead = (LakeFileWriter(LocalStorage(work.table), work.commit, dead=dead) for dead in (False, True))
     try:
         return _write_files(work, part, live, dead)
@@ -88,7 +87,7 @@ def _write_range(work: Work, part: Range) -> dict[str, object]:
         raise
 
 
-def _write_files(work: Work, part: Range, live: LakeFileWriter, dead: LakeFileWriter) -> dict[str, object]:
+def _write_files(work: Work, part: Range, live: LakeFileWriter, dead: LakeFileWriter) -> Result:
     newest: int | None = None
     derivation = work.derivation
     inputs: list[pa.Table] = []
@@ -106,9 +105,9 @@ def _write_files(work: Work, part: Range, live: LakeFileWriter, dead: LakeFileWr
             inputs.append(good.select(derivation.reads))
         newest = later(newest, newest_of(work.stream, good))
     fault_point("append.in_worker")
-    files = [asdict(file) for file in (live.close(), dead.close()) if file]
+    files = tuple(file for file in (live.close(), dead.close()) if file)
     derived = derivation.run(pa.concat_tables(inputs)) if derivation and inputs else None
-    return {**asdict(part), "newest_us": newest, "files": orjson.dumps(files).decode(), "derived": derived}
+    return Result(part, newest, files, derived)
 
 
 def _rows(work: Work, events: Events, parsed: Parsed) -> pa.Table:

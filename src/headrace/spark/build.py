@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -154,10 +154,6 @@ def _settings(scratch: Path, driver_memory: str, java_options: str, pools: Path)
         "spark.shuffle.sort.bypassMergeThreshold": "8",  # builds exchange 64 parts: not a file for each part and task
         "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": pools.as_uri(),
-        "spark.sql.streaming.pollingDelay": "50ms",
-        "spark.sql.streaming.numRecentProgressUpdates": "5",
-        "spark.sql.streaming.minBatchesToRetain": "2",
-        "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),  # of strings that workers match: they may be long
@@ -192,8 +188,4 @@ def _pools(cores: int) -> str:
 def warm_up(spark: SparkSession) -> None:
     """Start the Python workers, so that the first events do not wait for them. Their daemon imports what they use."""
     tasks = spark.sparkContext.defaultParallelism
-
-    def pass_on(batches: Iterator[Any]) -> Iterator[Any]:
-        yield from batches
-
-    spark.range(tasks, numPartitions=tasks).mapInArrow(pass_on, "id BIGINT").collect()
+    spark.sparkContext.parallelize(range(tasks), tasks).mapPartitions(list).collect()

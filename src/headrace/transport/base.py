@@ -47,8 +47,8 @@ class Events:
 class Reader(Protocol):
     """Reads a transport in any process. A small value that can be pickled: it describes where the transport is.
 
-    Called by the append (`transport/source.py`, `lake/range.py`): `end` and `ranges` in the process in which Spark
-    plans the micro-batches of a query, many times a second; `read` in Spark's workers.
+    Called by the append: `end` and `ranges` in the loop that plans micro-batches (`lake/append.py`), many times a
+    second; `read` in Spark's workers (`lake/range.py`).
     """
 
     def end(self) -> Position:
