@@ -6,7 +6,7 @@ then Spark computes the view's partials of that commit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
@@ -19,7 +19,6 @@ from headrace.errors import DefinitionError
 from headrace.types import DOUBLE, Expression, Type
 
 CASTS = ("CAST", "TRY_CAST")
-TIMES = ("DATE", "TIMESTAMP")
 MOST_PLAIN_SCALE = 6  # Spark writes DECIMALs of a larger scale with an exponent
 MOST_EXACT_DIGITS = 15  # of a DECIMAL that is a DOUBLE without rounding twice
 
@@ -30,7 +29,7 @@ def duckdb_face(stream: Stream, view: View) -> View:
     types = stream.types()
 
     def of(expression: Expression) -> Expression:
-        return Expression(_expression(expression, types), expression.type)
+        return Expression(face_of(expression, types), expression.type)
 
     return replace(
         view,
@@ -50,7 +49,8 @@ def duckdb_face(stream: Stream, view: View) -> View:
     )
 
 
-def _expression(expression: Expression, types: dict[str, Type]) -> str:
+def face_of(expression: Expression, types: Mapping[str, Type]) -> str:
+    """DuckDB's SQL of an expression over fields of these types."""
     source = Source(expression.sql)
     term = Checker(source, Scope(types)).term(parse_tree(source))
     for part in _parts(term):
@@ -83,8 +83,8 @@ def _inexact(term: Term) -> str | None:
 
 
 def _differs(source: Type, to: Type) -> bool:
-    if source.name == "STRING":
-        return to.name in (*TIMES, "DECIMAL")
+    if source.name == "STRING":  # each engine knows other spellings of numbers and times
+        return to.name not in ("STRING", "BOOLEAN")
     if source.name == "DECIMAL":
         wide = to == DOUBLE and source.precision > MOST_EXACT_DIGITS
         return wide or (to.name == "STRING" and source.scale > MOST_PLAIN_SCALE)
