@@ -80,6 +80,7 @@ TABLES = (
     "CREATE TABLE IF NOT EXISTS numbers (view VARCHAR NOT NULL, last BIGINT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS store_format (version BIGINT NOT NULL)",
 )
+MOST_STATEMENTS = 256  # that are kept parsed
 DAMAGED = ".damaged"  # a note beside a file that was found damaged while it was in use
 _CORRUPT = re.compile(r"corrupt|checksum|serializ|not a valid duckdb|read enough bytes", re.IGNORECASE)
 _REBUILD = "or move the file away: views are then computed again from the lake"
@@ -107,6 +108,7 @@ class Database:
 
     def _connect(self) -> None:
         self._spare: list[duckdb.DuckDBPyConnection] = []
+        self._statements: dict[str, duckdb.Statement] = {}  # parsed, by their text
         self._attached: dict[str, str] = {}  # file of a batch table -> its name in SQL
         self._released: list[tuple[int, str]] = []  # files to go, with the last turn that may read them
         self._root = _connect(self.path, self._read_only)  # runs nothing but set-up: others are made from it
@@ -210,6 +212,19 @@ class Database:
             connection.close()
             raise
         self._spare.append(connection)
+
+    def run_again(
+        self, connection: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[Any]
+    ) -> list[tuple[Any, ...]]:
+        """Run a query that is likely to come again, with other parameters: it is parsed once."""
+        statement = self._statements.get(query)
+        if statement is None:
+            (statement,) = connection.extract_statements(query)
+            if len(self._statements) >= MOST_STATEMENTS:
+                self._statements.clear()
+            self._statements[query] = statement
+        rows: list[tuple[Any, ...]] = connection.execute(statement, parameters).fetchall()
+        return rows
 
     def explain(self, error: Exception) -> HeadraceError | None:
         """What a failure of the file means; None if it is one of the query."""
