@@ -121,10 +121,10 @@ def serving(seconds: float, tell: Tell) -> list[Figure]:
         of_percentile(f"freshness at {FLOW:,} events/s", fresh, 0.5, "s", 1.2),
         of_percentile(f"freshness at {FLOW:,} events/s", fresh, 0.99, "s", 2.5),
         of_runs(f"HTTP ingest, arrays of {PER_POST}", rates, "events/s", 50_000),
-        of_percentile("point answer over HTTP, quiet", quiet, 0.5, "ms", 5),
+        of_percentile("point answer over HTTP, quiet", quiet, 0.5, "ms", 3),
         of_percentile("point answer over HTTP, quiet", quiet, 0.99, "ms", None),
-        of_percentile(f"point answer at {FLOW:,} events/s", busy, 0.5, "ms", 10),
-        of_percentile(f"point answer at {FLOW:,} events/s", busy, 0.99, "ms", 40),
+        of_percentile(f"point answer at {FLOW:,} events/s", busy, 0.5, "ms", 5),
+        of_percentile(f"point answer at {FLOW:,} events/s", busy, 0.99, "ms", 20),
     ]
 
 

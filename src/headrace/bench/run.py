@@ -13,6 +13,7 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
+from headrace.bench.answers import answer_rates
 from headrace.bench.builds import history
 from headrace.bench.edits import edits_under_load
 from headrace.bench.figures import Figure
@@ -24,7 +25,7 @@ from headrace.logs import configure
 
 EVENTS = 5_000_000
 FLOW_S = 25.0
-PARTS = ("lake", "throughput", "serving", "builds", "steady", "edits")
+PARTS = ("lake", "throughput", "serving", "answers", "builds", "steady", "edits")
 
 
 def main(
@@ -48,6 +49,7 @@ def main(
         "lake": lambda tell: many_commits(COMMITS, tell),
         "throughput": lambda tell: file_to_view(events, tell),
         "serving": lambda tell: serving(seconds, tell),
+        "answers": answer_rates,
         "builds": history,
         "steady": steady_flow,
         "edits": edits_under_load,
@@ -92,7 +94,8 @@ def document(figures: list[Figure]) -> str:
         "- Events are JSON of about 95 bytes with five fields. A view has about 15,000 groups of 1-minute panes with\n"
         "  count, sum and max. *File to answered view* is `headrace send` until every view has every event.\n"
         "- *Freshness* is the time from the acknowledgement of a post until every view has its events.\n"
-        "- A *point answer* is one key merged over one hour, over an open connection.\n"
+        "- A *point answer* is one key merged over one hour, over an open connection. *Hot keys* are 250 pages, asked\n"
+        "  again and again; keys *never asked before* are visitors, of 50,000.\n"
         "- The *lake of many commits* is written with the lake layer alone, with upkeep in the background, and\n"
         "  compared with the same events in one commit. A scan reads three columns of all events with DuckDB.\n"
         "- A *build* computes a view of count, sum and max from the lake until it serves: Spark jobs, the batch table\n"

@@ -63,6 +63,9 @@ SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "checkpoint_threshold": "64MB",
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
+    # The rows of a key are spread over a speed table, and for each of them DuckDB would decompress 2,048 strings: a
+    # lookup in 200,000 rows then takes 4.0 ms instead of 1.5, for a file that is 13 % smaller.
+    "disabled_compression_methods": "dict_fsst",
 }
 TABLES = (
     """CREATE TABLE IF NOT EXISTS versions (
