@@ -19,13 +19,14 @@ from headrace.bench.edits import edits_under_load
 from headrace.bench.figures import Figure
 from headrace.bench.lake import COMMITS, many_commits
 from headrace.bench.measure import Tell, file_to_view, serving
+from headrace.bench.start import starts
 from headrace.bench.steady import steady_flow
 from headrace.errors import UsageError
 from headrace.logs import configure
 
 EVENTS = 5_000_000
 FLOW_S = 25.0
-PARTS = ("lake", "throughput", "serving", "answers", "builds", "steady", "edits")
+PARTS = ("start", "lake", "throughput", "serving", "answers", "builds", "steady", "edits")
 
 
 def main(
@@ -46,6 +47,7 @@ def main(
         progress.print(f"[dim]{time.monotonic() - start:5.0f} s[/]  {what}")
 
     measures: dict[str, Callable[[Tell], list[Figure]]] = {
+        "start": starts,
         "lake": lambda tell: many_commits(COMMITS, tell),
         "throughput": lambda tell: file_to_view(events, tell),
         "serving": lambda tell: serving(seconds, tell),

@@ -226,20 +226,23 @@ class Runtime:
             )
 
     def _rehearse(self, spark: SparkSession) -> None:
-        """Make the first real events quick. They may come meanwhile: pipelines run already."""
-        if not self.workspace.settings.rehearse:
+        """Make the first real events quick. Those that have come already do the same, and must not share the cores."""
+        if not self.workspace.settings.rehearse or self._ends_rehearsal():
             return
         self.monitor.warming_up = "Spark has started and processes a test event"
         from headrace.server.rehearsal import rehearse  # loads PySpark: the server accepts events first
 
         began = time.monotonic()
         try:
-            rehearse(spark, self._scratch, self.stopped)
+            rehearse(spark, self._scratch, self._ends_rehearsal)
         except Exception as error:  # it is a convenience: what fails here will fail, and be told, for real events
             if not self.stopped.is_set():
                 log.warning("the rehearsal failed", error=str(error).splitlines()[0])
         else:
             log.info("rehearsed", seconds=round(time.monotonic() - began, 1))
+
+    def _ends_rehearsal(self) -> bool:
+        return self.stopped.is_set() or any(pipeline.backlog_bytes() for pipeline in self._pipelines.values())
 
     def _supervise(self) -> None:
         while not self.stopped.wait(BEAT_S):
