@@ -36,9 +36,8 @@ def starts(tell: Tell, events: int = EVENTS, runs: int = RUNS) -> list[Figure]:
             firsts.append(_start_and_send(folder / "first", folder / "one.ndjson", 1)[0])
             agains.append(_start_and_ask(folder / "first", 1))
             files.append(_start_and_send(folder / "second", folder / "many.ndjson", events)[1])
-        tell(
-            f"start {run + 1} of {runs}: {firsts[-1]:.1f} s cold, {agains[-1]:.1f} s again, {files[-1]:.1f} s for a file"
-        )
+        times = f"{firsts[-1]:.1f} s cold, {agains[-1]:.1f} s again, {files[-1]:.1f} s for a file"
+        tell(f"start {run + 1} of {runs}: {times}")
     return [
         of_runs("cold start to the first answer", firsts, "s", 15, higher=False),
         of_runs("start over an existing workspace to the first answer", agains, "s", 8, higher=False),
