@@ -1,4 +1,4 @@
-"""Visits for the benchmark, seeded: 250 pages over an hour of 1-minute panes, some 15,000 groups."""
+"""Visits for the benchmark, seeded: 500 pages over an hour of 1-minute panes, some 30,000 groups."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-PAGES = 250
+PAGES = 500
 BASE_S = 1_767_225_600  # 2026-01-01T00:00:00Z
 SPAN_S = 3600
 BATCH = 100_000
