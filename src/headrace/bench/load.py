@@ -6,7 +6,7 @@ import http.client
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -43,13 +43,13 @@ class Connection:
             pass
 
 
-def call_at_rate(per_second: float, seconds: float, act: Callable[[int], None]) -> None:
-    """Call `act` at a constant rate; a late call is made at once."""
+def at_rate(per_second: float, seconds: float) -> Iterator[tuple[int, float]]:
+    """Numbers at a constant rate, each with the time when it was due; a late one comes at once."""
     start = time.monotonic()
     for number in range(int(per_second * seconds)):
         due = start + number / per_second
         time.sleep(max(0.0, due - time.monotonic()))
-        act(number)
+        yield number, due
 
 
 def in_threads(count: int, act: Callable[[int], None]) -> None:
