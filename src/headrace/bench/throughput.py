@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -13,7 +14,7 @@ from headrace.bench.events import ONE_VIEW, STREAM, USUAL, Shape, views, write_f
 from headrace.bench.figures import Figure, of_runs
 from headrace.bench.progress import Progress
 from headrace.bench.sizes import Sizes
-from headrace.bench.turn import File, Timing, take_turn
+from headrace.bench.turn import Files, Timing, take_turn
 
 LEAST_SHARE = {5: 75, 20: 40, 100: 12}  # % of the rate with one view
 LATE = Shape(late=0.05)
@@ -27,14 +28,13 @@ FROM moves GROUP BY page, window(at, '1 hour', '1 minute');
 
 
 @contextmanager
-def make_files(sizes: Sizes, shape: Shape = USUAL) -> Iterator[tuple[File, File]]:
+def make_files(sizes: Sizes, shape: Shape = USUAL) -> Iterator[tuple[Files, Files]]:
     """A file to warm up with, of the usual shape, and one to measure."""
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
-        warm = File(Path(name) / "warm.ndjson", sizes.warm_events)
-        file = File(Path(name) / "visits.ndjson", sizes.events)
-        write_file(warm.path, warm.events, seed=9)
-        write_file(file.path, file.events, shape=shape)
-        yield warm, file
+        warm, file = Path(name) / "warm.ndjson", Path(name) / "visits.ndjson"
+        write_file(warm, sizes.warm_events, seed=9)
+        write_file(file, sizes.events, shape=shape)
+        yield Files((warm,), sizes.warm_events), Files((file,), sizes.events)
 
 
 def throughput(sizes: Sizes, progress: Progress) -> list[Figure]:
@@ -66,9 +66,9 @@ def throughput(sizes: Sizes, progress: Progress) -> list[Figure]:
 def late(sizes: Sizes, progress: Progress) -> list[Figure]:
     """Events of which 5 % are 5 to 30 minutes late, against none: the same server takes both files by turns."""
     with make_files(sizes) as (warm, file):
-        late_file = File(file.path.with_name("late.ndjson"), file.events)
-        write_file(late_file.path, late_file.events, shape=LATE)
-        turn = ("late events", STREAM + ONE_VIEW, [warm], [file, late_file] * sizes.rounds)
+        path = file.paths[0].with_name("late.ndjson")
+        write_file(path, sizes.events, shape=LATE)
+        turn = ("late events", STREAM + ONE_VIEW, [warm], [file, replace(file, paths=(path,))] * sizes.rounds)
         timings = measure_turn(progress, *turn)
     return [
         *_against("file to served answer, 5 % late events", "none late", timings[1::2], timings[::2], 90),
@@ -80,18 +80,15 @@ def late(sizes: Sizes, progress: Progress) -> list[Figure]:
 def sliding(sizes: Sizes, progress: Progress) -> list[Figure]:
     """Windows of an hour every minute, against windows of a minute: two streams of one server, by turns."""
     with make_files(sizes) as (warm, file):
-        tumbling = [File(each.path, each.events) for each in (warm, file)]
-        moving = [File(each.path, each.events, "moves", "sliding") for each in (warm, file)]
-        files = [tumbling[1], moving[1]] * sizes.rounds
-        timings = measure_turn(
-            progress, "sliding windows", STREAM + ONE_VIEW + SLIDING, [tumbling[0], moving[0]], files
-        )
+        warm_moves, moves = (replace(each, stream="moves", view="sliding") for each in (warm, file))
+        definitions, files = STREAM + ONE_VIEW + SLIDING, [file, moves] * sizes.rounds
+        timings = measure_turn(progress, "sliding windows", definitions, [warm, warm_moves], files)
     name = "file to served answer, windows of 1 hour every minute"
     return _against(name, "windows of 1 minute", timings[1::2], timings[::2], 95)
 
 
 def measure_turn(
-    progress: Progress, name: str, definitions: str, warm: Sequence[File], files: Sequence[File]
+    progress: Progress, name: str, definitions: str, warm: Sequence[Files], files: Sequence[Files]
 ) -> list[Timing]:
     """Take a turn, or what was kept of it."""
 
