@@ -1,4 +1,4 @@
-"""How cost grows: with events, keys, commits and the width of events. Growth with views comes from the throughput part."""
+"""How cost grows: with events, keys, commits and the width of events; with views by the throughput part."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ class FullSizes:
     files: int = 8
     rounds: int = 5
     ours: Sizes = field(default_factory=Sizes)
-    nexmark_events: int = 1_000_000
+    nexmark_events: int = 500_000
     growth_events: tuple[int, ...] = (1_000_000, 2_000_000, 4_000_000)
     growth_keys: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
     growth_bytes: tuple[int, ...] = (90, 300, 1000)
