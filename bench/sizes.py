@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from headrace.bench.sizes import Sizes
 
@@ -48,5 +48,3 @@ TINY = FullSizes(
     growth_commits=(20, 50),
     growth_rounds=1,
 )
-# A check repeats the comparison at the size of the committed results, but less often.
-CHECK = replace(FullSizes(), rounds=2, ours=replace(Sizes(), rounds=2, views=(1, 5, 20)))
