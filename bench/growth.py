@@ -47,10 +47,10 @@ class Curve:
     @property
     def sentence(self) -> str:
         """How the cost grows, computed from the data."""
-        factor = self.sizes[-1] / self.sizes[0]
+        more, cost = self.sizes[-1] / self.sizes[0], self.costs[-1] / self.costs[0]
         return (
-            f"{self.x[:1].upper()}{self.x[1:]} times {factor:,.0f}: {self.y} times "
-            f"{self.costs[-1] / self.costs[0]:,.2f}, which fits size^{self.exponent:.2f}."
+            f"With {more:,.3g} times the {self.x}, {self.y} are {cost:,.2f} times as many: they grow by the power "
+            f"{self.exponent:.2f}."
         )
 
 

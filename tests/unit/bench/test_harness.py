@@ -21,7 +21,7 @@ from bench.nexmark.queries import OTHERS, QUERIES, definitions
 from bench.page import write_page
 from bench.plot import plot
 from bench.process import SPARK
-from bench.record import Part, Results, Run
+from bench.record import RESULTS, ROOT, Part, Results, Run
 from bench.sizes import TINY, FullSizes
 
 from headrace.bench.events import STREAM, Shape, lines, views
@@ -93,6 +93,13 @@ def test_the_page_of_no_results_names_what_is_missing(tmp_path: Path) -> None:
     assert "## How it is measured" in page
 
 
+@pytest.mark.skipif(not RESULTS.exists(), reason="make bench-full has not written bench/results.json")
+def test_the_page_is_that_of_the_results(tmp_path: Path) -> None:
+    write_page(Results(RESULTS), tmp_path)
+    for file in (tmp_path / "benchmarks.md", *(tmp_path / "benchmarks").iterdir()):
+        assert file.read_text() == (ROOT / "docs" / file.relative_to(tmp_path)).read_text(), file.name
+
+
 def test_the_growth_with_views_comes_from_the_rates(tmp_path: Path) -> None:
     rates = [("1 view", 400_000), ("5 views", 200_000), ("20 views", 100_000)]
     figures = [Figure(f"file to served answer, {views}", rate, "events/s", "") for views, rate in rates]
@@ -103,7 +110,7 @@ def test_the_growth_with_views_comes_from_the_rates(tmp_path: Path) -> None:
 def test_an_exponent_is_fitted() -> None:
     curve = Curve("events", "events", "seconds", [1, 2, 4], [3, 6 * 2**0.5, 24], [])
     assert math.isclose(curve.exponent, 1.5)
-    assert curve.sentence == "Events times 4: seconds times 8.00, which fits size^1.50."
+    assert curve.sentence == "With 4 times the events, seconds are 8.00 times as many: they grow by the power 1.50."
 
 
 def test_a_plot_is_well_formed() -> None:
