@@ -57,12 +57,20 @@ class ContenderProcess:
                 text=True,
                 start_new_session=True,
             )
-        self.version = str(self._read()["version"])
+        try:
+            self.version = str(self._read()["version"])
+        except HeadraceError:
+            self.end()
+            raise
 
     def __enter__(self) -> ContenderProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Let it end; whatever is left is killed."""
         pipe(self._process.stdin).close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(STOP_S)

@@ -14,10 +14,13 @@ from headrace.errors import UnavailableError
 
 
 class Connection:
-    """One open HTTP connection."""
+    """One open HTTP connection; it is closed when nothing refers to it any more."""
 
     def __init__(self, url: str) -> None:
         self._http = http.client.HTTPConnection(urlsplit(url).netloc, timeout=120)
+
+    def __del__(self) -> None:
+        self._http.close()
 
     def post(self, path: str, body: bytes, content_type: str = "application/json") -> dict[str, Any]:
         return self._send("POST", path, body, {"Content-Type": content_type})

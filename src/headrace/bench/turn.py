@@ -12,7 +12,6 @@ from typing import Any
 
 import duckdb
 
-from headrace.bench.load import Connection as Http
 from headrace.bench.measure import start_empty_server
 from headrace.bench.usage import cpu_seconds
 from headrace.client.connect import Connection, connect
@@ -82,8 +81,8 @@ def time_files(server: Server, files: Files) -> Timing:
             raise HeadraceError(f"the views did not have {files.paths[0].name} within {MOST_S:.0f} s")
         connection.ask(files.view, key={"page": "/p/1"}, window="1h")
         seconds = time.monotonic() - start
-    cpu_s = cpu_seconds(server.pid) + _client_s() - before_s
-    return Timing(files.events, seconds, cpu_s, Http(server.url).get("/v1/status")["memory_mb"])
+        cpu_s = cpu_seconds(server.pid) + _client_s() - before_s
+        return Timing(files.events, seconds, cpu_s, connection.verbs.status().memory_mb)
 
 
 def check_rows(connection: Connection, view: str, paths: Sequence[Path]) -> None:
