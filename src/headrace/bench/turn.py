@@ -82,7 +82,7 @@ def time_files(server: Server, files: Files) -> Timing:
         connection.ask(files.view, key={"page": "/p/1"}, window="1h")
         seconds = time.monotonic() - start
         cpu_s = cpu_seconds(server.pid) + _client_s() - before_s
-        return Timing(files.events, seconds, cpu_s, connection.verbs.status().memory_mb)
+        return Timing(files.events, seconds, cpu_s, connection.verbs.status().memory_mb or 0)
 
 
 def check_rows(connection: Connection, view: str, paths: Sequence[Path]) -> None:
