@@ -68,9 +68,9 @@ class Run(Progress):
         identity = {"sizes": json.loads(json.dumps(asdict(sizes))), "code": _code()}
         state = json.loads(path.read_text()) if path.exists() and not restart else None
         if state and state["identity"] == identity:
-            tell(f"continuing a run with {len(state['kept'])} measurements; --restart begins a new one")
+            tell(f"continuing a run with {len(state['values'])} measurements; --restart begins a new one")
         else:
-            state = {"identity": identity, "kept": {}, "finished": []}
+            state = {"identity": identity, "values": {}, "finished": []}
         self._state: dict[str, Any] = state
 
     def begin(self, part: str) -> bool:
@@ -79,12 +79,12 @@ class Run(Progress):
         return part not in self._state["finished"]
 
     def keep(self, name: str, measure: Callable[[], Any]) -> Any:
-        kept: dict[str, Any] = self._state["kept"]
+        values: dict[str, Any] = self._state["values"]
         key = f"{self._part}: {name}"
-        if key not in kept:
-            kept[key] = measure()
+        if key not in values:
+            values[key] = measure()
             self._save()
-        return kept[key]
+        return values[key]
 
     def finish(self, part: str) -> None:
         """A finished part is not measured again in this run."""

@@ -177,8 +177,8 @@ def _iso(milliseconds: Ints) -> Texts:
 
 def _texts(length: int, count: int, rng: np.random.Generator, letters: Texts = LETTERS) -> Texts:
     """Texts of one length; letters are drawn for all of them at once."""
-    drawn = rng.choice(letters, count * length).astype("<U1")
-    return np.ascontiguousarray(drawn).view(f"<U{length}") if count else np.array([], f"<U{length}")
+    characters = rng.choice(letters, count * length).astype("<U1")
+    return np.ascontiguousarray(characters).view(f"<U{length}") if count else np.array([], f"<U{length}")
 
 
 def _join(*parts: Texts | str) -> Texts:

@@ -30,15 +30,15 @@ BIDS = f"CREATE TABLE bids AS SELECT * FROM read_json($files, format = 'newline_
 def nexmark(sizes: FullSizes, progress: Progress) -> Part:
     """All views at once, in one server; an answer that is not DuckDB's is an error."""
     progress.tell(f"Nexmark, {sizes.nexmark_events:,} events into {len(QUERIES)} views")
-    measured = progress.keep("all views", lambda: _measure(sizes.nexmark_events, progress))
-    rate, cpu = sizes.nexmark_events / measured["seconds"], measured["cpu_s"] / sizes.nexmark_events * 1e6
+    outcome = progress.keep("all views", lambda: _measure(sizes.nexmark_events, progress))
+    rate, cpu = sizes.nexmark_events / outcome["seconds"], outcome["cpu_s"] / sizes.nexmark_events * 1e6
     figures = [
         Figure(f"Nexmark, {len(QUERIES)} views", rate, "events/s", f"{sizes.nexmark_events:,} events, once"),
         Figure(f"CPU, Nexmark, {len(QUERIES)} views", cpu, "s per M events", "once", higher_is_better=False),
     ]
-    table = [[query.number, query.title, _verdict(query, measured["rows"])] for query in QUERIES]
+    table = [[query.number, query.title, _verdict(query, outcome["rows"])] for query in QUERIES]
     table += [[number, title, reason] for number, (title, reason) in OTHERS.items()]
-    return Part(figures, {"table": sorted(table), **measured})
+    return Part(figures, {"table": sorted(table), **outcome})
 
 
 def _verdict(query: Query, rows: dict[str, int]) -> str:

@@ -95,7 +95,7 @@ def measure_turn(
     def measure() -> list[dict[str, Any]]:
         return [timing.as_dict() for timing in take_turn(definitions, warm, files)]
 
-    timings = [Timing(**kept) for kept in progress.keep(name, measure)]
+    timings = [Timing(**values) for values in progress.keep(name, measure)]
     rates = ", ".join(f"{timing.rate:,.0f}" for timing in timings)
     progress.tell(f"{name}: {rates} events/s")
     return timings
