@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import platform
+import re
 import subprocess
 import tempfile
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ from headrace.bench.figures import Figure
 from headrace.bench.progress import Progress
 from headrace.bench.turn import ROWS, Files, take_turn
 from headrace.errors import HeadraceError
+from headrace.spark.session import java_command
 
 OURS = "Headrace"
 LEAST_RATIO = 2.5
@@ -144,13 +145,14 @@ def _data(rounds: list[dict[str, Turn]], sizes: FullSizes) -> dict[str, Any]:
                 }
             )
     return {
-        "versions": {"Python": platform.python_version(), "Java": _java()},
+        "versions": [_java(), *(f"{name} {version(name)}" for name in ("pyspark", "pyarrow", "duckdb", "deltalake"))],
         "table": table,
         "rounds": [{name: vars(turn) for name, turn in turns.items()} for turns in rounds],
     }
 
 
 def _java() -> str:
-    """The version line of Java."""
-    ended = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
-    return (ended.stderr.splitlines() or ["not found"])[0]
+    """The version of Java."""
+    ended = subprocess.run([java_command(), "-version"], capture_output=True, text=True, check=False)
+    match = re.search(r'version "([^"]+)"', ended.stderr)
+    return f"Java {match[1]}" if match else "Java"

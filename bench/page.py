@@ -97,10 +97,9 @@ def _comparison(results: Results) -> str:
         ]
         for row in data["table"]
     ]
-    versions = ", ".join(f"{name} {text}" for name, text in data["versions"].items())
     return (
-        f"{text}{_taken(results, 'compare')} {versions}. {sizes['events']:,} events in {sizes['files']} files; "
-        f"medians of {sizes['rounds']} rounds.\n\n"
+        f"{text}{_taken(results, 'compare')} {', '.join(data['versions'])}.\n"
+        f"{sizes['events']:,} events in {sizes['files']} files; medians of {sizes['rounds']} rounds.\n\n"
         + _figures(results, ["compare"])
         + "\n"
         + _table(["", "version", "events/s", "spread", "CPU s per M events"], rows)
@@ -128,7 +127,7 @@ def _nexmark(results: Results) -> str:
     rows = [[f"q{row[0]}", *row[1:]] for row in data["table"]]
     return (
         f"{text}The events of the Nexmark benchmark by its published rules: persons, auctions and bids as 1 : 3 : 46,\n"
-        "half of the bids for a hot auction. Each view is compared with DuckDB over the same events. "
+        "half of the bids for a hot auction. Each view is compared with DuckDB over the same events.\n"
         f"{_taken(results, 'nexmark')}\n\n"
         + _figures(results, ["nexmark"])
         + "\n"

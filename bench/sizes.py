@@ -32,7 +32,7 @@ TINY_OURS = Sizes(
     seconds=2,
     warm_s=1,
     flow=2_000,
-    fresh_views=(1, 2),
+    fresh_views=(2,),
     demo_s=3,
 )
 TINY = FullSizes(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.bench import builds, edits, history, lake, measure, run, steady
+from headrace.bench.events import arrays
 from headrace.demo import main as demo
 
 from ..server import UpServer
@@ -45,6 +46,7 @@ def small(java: Java, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for module, name, value in (
         (measure, "WARM_S", 1.0),
         (measure, "FLOW", 2_000),
+        (measure, "arrays", lambda count, size: arrays(min(count, 20_000), size)),
         (run, "COMMITS", 50),
         (lake, "SCANS", 2),
         (history, "COMMIT_ROWS", 2_000),

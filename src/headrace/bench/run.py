@@ -6,6 +6,8 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
 
 import orjson
 from rich.console import Console
@@ -77,7 +79,18 @@ def select_parts(only: list[str] | None, parts: Iterable[str] = PARTS) -> list[s
 
 def machine() -> str:
     """A description of this machine."""
-    return f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    system = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    return f"{os.cpu_count()} cores{_processor()}, {memory_gb:.0f} GB, {system}"
+
+
+def _processor() -> str:
+    """The name of the processor, in parentheses, where the system tells it."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return f" ({line.partition(':')[2].strip()})"
+    return ""
 
 
 def _table(figures: list[Figure]) -> Table:
