@@ -16,8 +16,9 @@ from headrace.bench.run import verdict
 INTRODUCTION = """# Benchmarks
 
 `make bench-full` measures all of this and writes this page from `bench/results.json`; a run that was interrupted
-continues where it stopped. `make bench` prints some of Headrace's own figures in a few minutes, `make bench-check`
-compares fresh ratios with the committed ones. Server, Spark, workers and clients run on the same machine.
+continues where it stopped. `make bench` prints some of Headrace's own figures in a few minutes. `make bench-check`
+repeats the comparison in fewer rounds and fails if a ratio is more than 25 % worse than the committed one. Server,
+Spark, workers and clients run on the same machine.
 """
 
 ENGINES = ("", "Headrace", "plain Structured Streaming", "PyFlink", "DuckDB alone")

@@ -59,7 +59,7 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """The process of `headrace up`."""
+        """The number of the process."""
         return self._process.pid
 
     def wait_until_ready(self, meanwhile: Callable[[], None] = lambda: None) -> None:
