@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -55,6 +56,9 @@ def main(arguments: list[str]) -> int:
     except HeadraceError as error:
         sys.stderr.write(f"bench: {error}\n")
         return 2
+    except KeyboardInterrupt:
+        sys.stderr.write("bench: interrupted; the same command continues this run\n")
+        return 130
 
 
 def measure(parts: list[str], sizes: FullSizes, run: Run, results: Results) -> None:
@@ -146,4 +150,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # servers and contenders are then ended, too
     sys.exit(main(sys.argv[1:]))
