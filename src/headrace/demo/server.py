@@ -57,6 +57,11 @@ class Server:
                 start_new_session=True,  # the demo handles Ctrl-C and stops the server once
             )
 
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
     def wait_until_ready(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Wait until the server accepts events; raises UnavailableError if it does not."""
         deadline = time.monotonic() + START_S
