@@ -34,6 +34,9 @@ TINY_OURS = Sizes(
     flow=2_000,
     fresh_views=(2,),
     demo_s=3,
+    answers=400,
+    starts=1,
+    start_events=2_000,
 )
 TINY = FullSizes(
     events=20_000,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.bench import builds, edits, history, lake, measure, run, steady
+from headrace.bench import answers, builds, edits, history, lake, measure, run, start, steady
 from headrace.bench.events import arrays
 from headrace.demo import main as demo
 
@@ -41,12 +41,13 @@ class QuickServer:
 def small(java: Java, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Sizes that only show that everything works."""
     two_edits = edits.edits()[:2]
-    for module in (measure, demo):
+    for module in (measure, demo, start):
         monkeypatch.setattr(module, "Server", lambda folder: QuickServer(java, folder))
     for module, name, value in (
         (measure, "WARM_S", 1.0),
         (measure, "FLOW", 2_000),
         (measure, "arrays", lambda count, size: arrays(min(count, 20_000), size)),
+        (answers, "EVENTS", 20_000),
         (run, "COMMITS", 50),
         (lake, "SCANS", 2),
         (history, "COMMIT_ROWS", 2_000),

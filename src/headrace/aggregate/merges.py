@@ -32,6 +32,10 @@ def _add(a: Any, b: Any) -> Any:
     return EXACT.add(a, b) if isinstance(a, Decimal) else a + b
 
 
-SUM = Merge("sum", _add, "{0} + {1}", "sum({0})")
-MIN = Merge("min", min, "least({0}, {1})", "min({0})")
-MAX = Merge("max", max, "greatest({0}, {1})", "max({0})")
+def _add_all(values: Sequence[Any]) -> Any:
+    return sum(values) if isinstance(values[0], int) else reduce(_add, values)
+
+
+SUM = Merge("sum", _add, "{0} + {1}", "sum({0})", _add_all)
+MIN = Merge("min", min, "least({0}, {1})", "min({0})", min)
+MAX = Merge("max", max, "greatest({0}, {1})", "max({0})", max)

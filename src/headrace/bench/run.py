@@ -13,6 +13,7 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
+from headrace.bench.answers import answer_rates
 from headrace.bench.builds import history
 from headrace.bench.edits import edits_under_load
 from headrace.bench.figures import Figure
@@ -21,6 +22,7 @@ from headrace.bench.lake import COMMITS, many_commits
 from headrace.bench.measure import serving
 from headrace.bench.progress import Progress
 from headrace.bench.sizes import Sizes
+from headrace.bench.start import starts
 from headrace.bench.steady import steady_flow
 from headrace.bench.throughput import late, sliding, throughput
 from headrace.errors import UsageError
@@ -33,6 +35,8 @@ PARTS: Mapping[str, Callable[[Sizes, Progress], list[Figure]]] = {
     "freshness": freshness,
     "demo": demo,
     "serving": lambda sizes, progress: serving(sizes.seconds, progress.tell),
+    "answers": lambda sizes, progress: answer_rates(progress.tell, sizes.answers),
+    "start": lambda sizes, progress: starts(progress.tell, sizes.start_events, sizes.starts),
     "lake": lambda sizes, progress: many_commits(COMMITS, progress.tell),
     "builds": lambda sizes, progress: history(progress.tell),
     "steady": lambda sizes, progress: steady_flow(progress.tell),

@@ -18,3 +18,6 @@ class Sizes:
     flow: int = 10_000  # events a second
     fresh_views: tuple[int, ...] = (1, 20)
     demo_s: float = 22.0
+    answers: int = 12_000  # of hot keys
+    starts: int = 3
+    start_events: int = 400_000  # of the file that is sent at once

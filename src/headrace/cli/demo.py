@@ -34,7 +34,8 @@ def bench(
         list[str] | None,
         typer.Option(
             metavar="PART",
-            help="Part to measure: throughput, late, sliding, freshness, demo, serving, lake, builds, steady or edits.",
+            help="Part to measure: throughput, late, sliding, freshness, demo, serving, answers, start, lake, builds, "
+            "steady or edits.",
         ),
     ] = None,
     as_json: JsonOption = False,

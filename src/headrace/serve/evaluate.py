@@ -26,8 +26,20 @@ MOST_COUNTED = 50_000  # rows of partials; more distinct keys and windows than t
 
 def answer(store: Store, question: Question, freshness: Freshness, now: datetime) -> Answer:
     """Answer from one snapshot of the store. A view that lags or is stalled answers with what it has."""
+    return answer_serving(store, question, freshness, now)[1]
+
+
+def answer_serving(store: Store, question: Question, freshness: Freshness, now: datetime) -> tuple[Version, Answer]:
+    """The same, with the version that it comes from."""
+
+    def work(snapshot: Snapshot) -> tuple[Version, Answer]:
+        version = find_serving(snapshot, question.view)
+        return version, answer_from(snapshot, version, question, freshness, now)
+
+    if question.where:  # a lookup: it is short
+        return store.read(work)
     with store.snapshot() as snapshot:
-        return answer_from(snapshot, find_serving(snapshot, question.view), question, freshness, now)
+        return work(snapshot)
 
 
 def answer_from(

@@ -78,6 +78,9 @@ class DamagedStream:
     def freshness(self, base: Base) -> tuple[None, str]:
         return None, f"stream '{self.stream.name}' is damaged: {self.damage}"
 
+    def backlog_bytes(self) -> int:
+        return 0
+
     def lag_bytes(self, base: Base) -> None:
         return None
 

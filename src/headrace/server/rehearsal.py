@@ -6,8 +6,8 @@ Java compiles and Spark plans everything for the first time in it, which takes s
 from __future__ import annotations
 
 import shutil
-import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -31,10 +31,11 @@ FROM rehearsal WHERE n > 0 GROUP BY name, window(at, '1 minute');
 _EVENT = b'{"name":"a","n":1,"at":"2024-05-17T10:05:03Z"}\n'
 ROUNDS = 3  # the first one loads classes, the next ones still get quicker
 LONGEST_S = 30.0
+POLL_S = 0.05
 
 
-def rehearse(spark: SparkSession, scratch: Path, stopped: threading.Event) -> None:
-    """Play it, and leave nothing behind. Stops early when `stopped` is set."""
+def rehearse(spark: SparkSession, scratch: Path, stopping: Callable[[], bool]) -> None:
+    """Play it, and leave nothing behind. Ends early when `stopping` says so."""
     folder = scratch / "rehearsal"
     catalog = parse(_PLAY)
     stream, view = catalog.streams["rehearsal"], catalog.views["rehearsed"]
@@ -51,8 +52,9 @@ def rehearse(spark: SparkSession, scratch: Path, stopped: threading.Event) -> No
             ingest.take(_EVENT, layout=Layout(Format.NDJSON), key=None, keep_bad=False).result()
             deadline = time.monotonic() + LONGEST_S
             while table.state.next_commit <= done and append.is_active() and time.monotonic() < deadline:
-                if stopped.wait(0.05):
+                if stopping():
                     return
+                time.sleep(POLL_S)
             speed.run_once()
     finally:
         append.stop()

@@ -30,6 +30,7 @@ from headrace.serve.cell_question import CellQuestion
 from headrace.serve.evaluate import answer
 from headrace.serve.explanation import Explanation
 from headrace.serve.question import Question
+from headrace.serve.recent import RecentAnswers
 from headrace.server.definitions import Definitions
 from headrace.server.describe import describe_definition
 from headrace.server.monitor import Monitor
@@ -86,6 +87,7 @@ class Runtime:
         self._changing = self._definitions.changing
         self._versions = self._definitions.versions
         self.monitor = Monitor(workspace, url, self._store, self._definitions, self._spark)
+        self._recent = RecentAnswers(self._store, self.monitor.freshness)
         self._children = Children.of(workspace.settings)
         self._lake_questions = LakeQuestions(
             self._store,
@@ -224,20 +226,23 @@ class Runtime:
             )
 
     def _rehearse(self, spark: SparkSession) -> None:
-        """Make the first real events quick. They may come meanwhile: pipelines run already."""
-        if not self.workspace.settings.rehearse:
+        """Make the first real events quick. Those that have come already do the same, and must not share the cores."""
+        if not self.workspace.settings.rehearse or self._ends_rehearsal():
             return
         self.monitor.warming_up = "Spark has started and processes a test event"
         from headrace.server.rehearsal import rehearse  # loads PySpark: the server accepts events first
 
         began = time.monotonic()
         try:
-            rehearse(spark, self._scratch, self.stopped)
+            rehearse(spark, self._scratch, self._ends_rehearsal)
         except Exception as error:  # it is a convenience: what fails here will fail, and be told, for real events
             if not self.stopped.is_set():
                 log.warning("the rehearsal failed", error=str(error).splitlines()[0])
         else:
             log.info("rehearsed", seconds=round(time.monotonic() - began, 1))
+
+    def _ends_rehearsal(self) -> bool:
+        return self.stopped.is_set() or any(pipeline.backlog_bytes() for pipeline in self._pipelines.values())
 
     def _supervise(self) -> None:
         while not self.stopped.wait(BEAT_S):
@@ -325,6 +330,14 @@ class Runtime:
         if question.as_of is not None:
             return self._lake_questions.ask(question, job)
         return answer(self._store, question, self.monitor.freshness, datetime.now(UTC))
+
+    def recall(self, view: str, text: bytes) -> bytes | None:
+        """The JSON of the answer to a question that was asked before, if the view has not changed; it never waits."""
+        return self._recent.find(view, text, datetime.now(UTC))
+
+    def ask_json(self, question: Question, text: bytes) -> bytes:
+        """The JSON of the answer from the store, to be recalled by the text of the question."""
+        return self._recent.ask(question, text, datetime.now(UTC))
 
     def sql(self, query: str, limit: SqlLimit = None, job: Job | None = None) -> SqlAnswer:
         """Run a SELECT over the views, in a process of its own; Spark computes views AS OF first."""

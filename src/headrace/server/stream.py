@@ -100,6 +100,9 @@ class RunningStream(Protocol):
     def freshness(self, base: Base) -> tuple[int | None, str | None]:
         """The age in ms of the oldest accepted event that a version does not have; or why it is not known."""
 
+    def backlog_bytes(self) -> int:
+        """How much of the transport the lake has not."""
+
     def lag_bytes(self, base: Base) -> int | None:
         """How many bytes of the transport a version does not have; None while that is not known."""
 

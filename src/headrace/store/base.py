@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -34,6 +34,7 @@ BATCH_EVENTS = "_batch_events"  # how many of a folded row's events were read fr
 COUNTED = (EVENTS, CORRECTIONS, BATCH_EVENTS)  # what precedes the partials in a folded row
 BUCKET = "_bucket"  # start of the bucket of a folded row, in ms since the epoch
 
+T = TypeVar("T")
 VersionId = tuple[str, int]  # the name of a view, and the number of one of its versions
 # Partials of a version: names of Parquet files, or tables, each of which has a (key, pane) once at most.
 Partials = Sequence[str] | Sequence[pa.Table]
@@ -410,6 +411,15 @@ class Store(Protocol):
 
     def snapshot(self) -> AbstractContextManager[Snapshot]:
         """A consistent read of versions and rows."""
+
+    def read(self, work: Callable[[Snapshot], T]) -> T:
+        """What `work` returns for a snapshot. Faster than `snapshot` for short reads; `work` may be called twice."""
+
+    def serving_now(self, view: str) -> Version | None:
+        """The version that answers for a view, if that is known without a read; None also while a write is committed.
+
+        Rows change only together with their version, so equal versions have equal rows.
+        """
 
     def close(self) -> None:
         """Release the store's files."""

@@ -15,7 +15,7 @@ from headrace.serve.cell_question import CellQuestion
 from headrace.serve.question import DEFAULT_LIMIT, HIGHEST_LIMIT, PARAMETERS, Question
 from headrace.web.body import read_body, read_object
 from headrace.web.progress import reply_when_done
-from headrace.web.replies import reply_json
+from headrace.web.replies import reply_encoded
 from headrace.web.route import PlainRoute
 
 if TYPE_CHECKING:
@@ -98,13 +98,10 @@ def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
     """The endpoints, over a runtime."""
     routes = APIRouter(tags=["answers"], route_class=PlainRoute)
 
-    def ask_now(question: Question) -> Response:
-        return reply_json(runtime.ask(question).as_dict())
-
-    async def ask(question: Question, request: Request) -> Response:
+    async def ask(question: Question, text: bytes, request: Request) -> Response:
         if question.as_of is not None:
             return await reply_when_done(request, lambda job: runtime.ask(question, job).as_dict())
-        return await anyio.to_thread.run_sync(ask_now, question)
+        return reply_encoded(await anyio.to_thread.run_sync(runtime.ask_json, question, text))
 
     @routes.get("/v1/views/{view}", response_class=Response, openapi_extra=_ASK_DOC)
     async def answer(view: str, request: Request) -> Response:
@@ -114,13 +111,21 @@ def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
         `Accept: application/x-ndjson` the reply is then a sequence of lines: `{"progress": {"done", "known", "unit"}}`
         twice a second, and finally `{"answer": {…}}` or `{"error": {…}}`. Disconnecting cancels the query.
         """
+        text = b"?" + request.scope["query_string"]
+        recent = runtime.recall(view, text)
+        if recent is not None:
+            return reply_encoded(recent)
         question = Question.from_text(view, request.query_params.multi_items())
-        return await ask(question, request)
+        return await ask(question, text, request)
 
     @routes.post("/v1/views/{view}/lookup", response_class=Response, openapi_extra=_LOOKUP_DOC)
     async def lookup(view: str, request: Request) -> Response:
         """Query many keys of a view in one request."""
-        fields = read_object(await read_body(request, max_body), QuestionError, _EXAMPLE)
+        text = await read_body(request, max_body)
+        recent = runtime.recall(view, text)
+        if recent is not None:
+            return reply_encoded(recent)
+        fields = read_object(text, QuestionError, _EXAMPLE)
         for name in fields:
             if name not in ("key", *PARAMETERS):
                 raise QuestionError(
@@ -129,7 +134,7 @@ def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
                     fix=did_you_mean(name, ("key", *PARAMETERS)),
                 )
         question = Question.of(view, **fields)
-        return await ask(question, request)
+        return await ask(question, text, request)
 
     return routes
 

@@ -27,9 +27,12 @@ RETRY_AFTER_S = "1"
 
 def reply_json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """A JSON reply, encoded by orjson; answers change with every event, so they must not be cached."""
-    return Response(
-        orjson.dumps(content), status, headers={"cache-control": "no-store", **(headers or {})}, media_type=JSON
-    )
+    return reply_encoded(orjson.dumps(content), status, headers)
+
+
+def reply_encoded(content: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """A reply of JSON that is encoded already."""
+    return Response(content, status, headers={"cache-control": "no-store", **(headers or {})}, media_type=JSON)
 
 
 def reply_error(error: HeadraceError, allow: str | None = None) -> Response:

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import CorruptionError, WorkspaceError
+from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
+from headrace.store.duckdb.tables import speed_table
+from tests.unit.store.partial_files import make_view, simple_event, write_partials
 
 
 def test_a_missing_store_cannot_be_read(tmp_path: Path) -> None:
@@ -46,3 +49,17 @@ def test_a_store_held_by_another_process_is_named(tmp_path: Path, read_only: boo
         assert holder.stdin is not None
         holder.stdin.close()
     DuckStore.open(path, fence=9, read_only=read_only).close()
+
+
+def test_strings_of_speed_tables_are_not_compressed_in_blocks(tmp_path: Path) -> None:
+    store = DuckStore.open(tmp_path / "store", fence=1)
+    view = make_view()
+    store.register(view, "f", {"events": 0})
+    file = write_partials(tmp_path / "p.parquet", view, [simple_event(f"/{n % 50}", n * 60_000) for n in range(500)])
+    store.apply(Step("events", 0, 1, None, None, 0), {("v", 1): [file]})
+    writer = store._database.writer
+    writer.execute("CHECKPOINT")
+    used = writer.execute(f"SELECT compression FROM pragma_storage_info('{speed_table('v', 1, 0)}')").fetchall()
+    assert ("DICT_FSST",) not in used
+    assert len(used) > 20
+    store.close()

@@ -80,6 +80,7 @@ TABLES = (
     "CREATE TABLE IF NOT EXISTS numbers (view VARCHAR NOT NULL, last BIGINT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS store_format (version BIGINT NOT NULL)",
 )
+MOST_STATEMENTS = 256  # that are kept parsed
 DAMAGED = ".damaged"  # a note beside a file that was found damaged while it was in use
 _CORRUPT = re.compile(r"corrupt|checksum|serializ|not a valid duckdb|read enough bytes", re.IGNORECASE)
 _REBUILD = "or move the file away: views are then computed again from the lake"
@@ -107,11 +108,16 @@ class Database:
 
     def _connect(self) -> None:
         self._spare: list[duckdb.DuckDBPyConnection] = []
+        self._statements: dict[str, duckdb.Statement] = {}  # parsed, by their text
         self._attached: dict[str, str] = {}  # file of a batch table -> its name in SQL
         self._released: list[tuple[int, str]] = []  # files to go, with the last turn that may read them
         self._root = _connect(self.path, self._read_only)  # runs nothing but set-up: others are made from it
         try:
             run(self._root, "SET GLOBAL TimeZone = 'UTC'")
+            # The rows of a key are spread over a speed table, and for each of them DuckDB would decompress 2,048
+            # strings: a lookup in 200,000 rows then takes 4.0 ms instead of 1.5, for a file that is 13 % smaller.
+            # As an option of the connection it has no effect.
+            run(self._root, "SET GLOBAL disabled_compression_methods = 'dict_fsst'")
             register_functions(self._root)
             _check_format(self._root, self.path, self._read_only)
             if not self._read_only:
@@ -210,6 +216,19 @@ class Database:
             connection.close()
             raise
         self._spare.append(connection)
+
+    def run_again(
+        self, connection: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[Any]
+    ) -> list[tuple[Any, ...]]:
+        """Run a query that is likely to come again, with other parameters: it is parsed once."""
+        statement = self._statements.get(query)
+        if statement is None:
+            (statement,) = connection.extract_statements(query)
+            if len(self._statements) >= MOST_STATEMENTS:
+                self._statements.clear()
+            self._statements[query] = statement
+        rows: list[tuple[Any, ...]] = connection.execute(statement, parameters).fetchall()
+        return rows
 
     def explain(self, error: Exception) -> HeadraceError | None:
         """What a failure of the file means; None if it is one of the query."""

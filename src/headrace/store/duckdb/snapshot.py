@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ PIECE = 20_000  # rows that are read at once: sketches have up to 4 kB each
 
 
 class DuckSnapshot:
-    """One transaction that only reads."""
+    """One transaction that only reads, or several during which nothing was committed."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, database: Database, known: list[Version] | None) -> None:
         self._connection = connection
@@ -43,7 +44,7 @@ class DuckSnapshot:
         return list(self._known)
 
     def serving(self, view: str) -> Version | None:
-        return next((v for v in self.versions() if v.serving and v.view.name == view), None)
+        return find_serving(self.versions(), view)
 
     def audits(self, view: str, limit: int | None = None) -> list[Audit]:
         return read_audits(self._connection, view, limit)
@@ -75,7 +76,7 @@ class DuckSnapshot:
         if selection.where:
             # Planning an aggregation costs DuckDB more than reading the few rows of a key.
             query, parameters = few(version.view, sources, selection, FEW + 1)
-            rows = run(self._connection, query, parameters)
+            rows = self._database.run_again(self._connection, query, parameters)
             if len(rows) <= FEW:
                 return fold_few(version.view, selection, rows)
         elif selection.limit is not None and selection.bucket_ms is not None:
@@ -127,6 +128,11 @@ class DuckSnapshot:
             )
         batch = [TableSource(self._database.attach(t.file), batch=True) for t in version.batch]
         return batch + [TableSource(quoted(table), batch=False) for table in speed_tables(version)]
+
+
+def find_serving(versions: Iterable[Version], view: str) -> Version | None:
+    """The version of a view that serves."""
+    return next((version for version in versions if version.serving and version.view.name == view), None)
 
 
 def speed_tables(version: Version) -> list[str]:

@@ -23,7 +23,9 @@ from headrace.store.base import (
     Comparison,
     Partials,
     Point,
+    Snapshot,
     Step,
+    T,
     Version,
     VersionId,
     never,
@@ -31,7 +33,7 @@ from headrace.store.base import (
 from headrace.store.changes import Changes
 from headrace.store.duckdb.database import Database, run
 from headrace.store.duckdb.folder import clean, compare_layers, faults_of, make_table
-from headrace.store.duckdb.snapshot import DuckSnapshot, speed_tables, speed_tables_of
+from headrace.store.duckdb.snapshot import DuckSnapshot, find_serving, speed_tables, speed_tables_of
 from headrace.store.duckdb.tables import ROWS, create_speed, merge_few, merge_many, quoted
 from headrace.store.duckdb.versions import (
     FENCED,
@@ -373,6 +375,26 @@ class DuckStore:
                 with suppress(duckdb.Error):  # of an invalid database: the failure before it is the one to tell
                     connection.rollback()
 
+    def read(self, work: Callable[[Snapshot], T]) -> T:
+        with self._database.use(), self._database.reader() as connection:
+            known = self._committed
+            if known is not None:
+                # Without a transaction around its statements, which would take longer than a lookup. No commit has
+                # begun as long as `_committed` is the same object, so until then they all see the same state.
+                try:
+                    result = work(DuckSnapshot(connection, self._database, known))
+                except Exception:
+                    if self._committed is known:
+                        raise
+                else:
+                    if self._committed is known:
+                        return result
+        with self.snapshot() as snapshot:
+            return work(snapshot)
+
+    def serving_now(self, view: str) -> Version | None:
+        return find_serving(self._committed or (), view)
+
     @contextmanager
     def _transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
         with self._writing, self._database.use():
@@ -396,7 +418,7 @@ class DuckStore:
 
 
 def _serving(connection: duckdb.DuckDBPyConnection, view: str) -> Version | None:
-    return next((v for v in read_versions(connection) if v.serving and v.view.name == view), None)
+    return find_serving(read_versions(connection), view)
 
 
 def _merge(connection: duckdb.DuckDBPyConnection, version: Version, stream: str, parts: Partials) -> None:

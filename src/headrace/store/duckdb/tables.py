@@ -181,8 +181,17 @@ def _is_folded(view: View, sources: Sequence[TableSource], selection: Selection)
 
 def rows_of(view: View, sources: Sequence[TableSource], selection: Selection) -> tuple[str, list[Any]]:
     """The rows that `fold` would fold, with the columns that it would give; pane for bucket."""
-    columns = [PANE, *selection.by, *COUNTED, *(name for name, _ in shown_partials(view))]
-    return _select(view, sources, selection, list(map(quoted, columns)))
+    parameters: list[Any] = []
+    conditions = _conditions(view, selection, parameters)
+    counts = ", ".join(map(quoted, [PANE, *selection.by, EVENTS, CORRECTIONS]))
+    partials = ", ".join(quoted(name) for name, _ in shown_partials(view))
+    # Without a subquery around the tables, since planning that takes longer than reading the rows of a key.
+    queries = [
+        f"SELECT {counts}, {table.batch_events}, {partials} FROM {table.name}"
+        + _where([*table.conditions, *conditions])
+        for table in _tables(view, sources, selection)
+    ]
+    return " UNION ALL ".join(queries), parameters
 
 
 def few(view: View, sources: Sequence[TableSource], selection: Selection, most: int) -> tuple[str, list[Any]]:
@@ -226,14 +235,28 @@ def _select(
     parameters: list[Any] = []
     conditions = _conditions(view, selection, parameters)
     columns = ", ".join(name for name, _ in row_columns(view))
-    batch = f"SELECT {columns}, {EVENTS} AS {BATCH_EVENTS} FROM"
-    speed = f"SELECT {columns}, CAST(0 AS BIGINT) AS {BATCH_EVENTS} FROM"
-    parts = parts_of(view, selection)
-    tables = [f"{speed} {source.name}" for source in sources if not source.batch]
-    for source in sources:
-        if source.batch:
-            tables += [f"{batch} {source.name}.{part.table}{_where(part.conditions)}" for part in parts]
-    return f"SELECT {', '.join(selected)} FROM ({' UNION ALL '.join(tables)}){_where(conditions)}", parameters
+    rows = " UNION ALL ".join(
+        f"SELECT {columns}, {table.batch_events} FROM {table.name}{_where(table.conditions)}"
+        for table in _tables(view, sources, selection)
+    )
+    return f"SELECT {', '.join(selected)} FROM ({rows}){_where(conditions)}", parameters
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table to read from, which of its rows, and the expression for how many of a row's events are batch events."""
+
+    name: str
+    conditions: tuple[str, ...]
+    batch_events: str
+
+
+def _tables(view: View, sources: Sequence[TableSource], selection: Selection) -> list[_Table]:
+    none, all_of_them = f"CAST(0 AS BIGINT) AS {BATCH_EVENTS}", f"{EVENTS} AS {BATCH_EVENTS}"
+    tables = [_Table(source.name, (), none) for source in sources if not source.batch]
+    batch = [source.name for source in sources if source.batch]
+    parts = parts_of(view, selection) if batch else []
+    return tables + [_Table(f"{name}.{part.table}", part.conditions, all_of_them) for name in batch for part in parts]
 
 
 def _where(conditions: Sequence[str]) -> str:
@@ -245,11 +268,12 @@ def _conditions(view: View, selection: Selection, parameters: list[Any]) -> list
     conditions = []
     start, end = selection.panes
     if start is not None:
-        conditions.append(f"{PANE} >= {int(start)}")
+        conditions.append(f"{PANE} >= {_parameter(int(start), parameters)}")
     if end is not None:
-        conditions.append(f"{PANE} < {int(end)}")
+        conditions.append(f"{PANE} < {_parameter(int(end), parameters)}")
     if selection.where:
-        conditions.append(_by_id(view, selection.where) or _by_columns(selection.where, types, parameters))
+        by_id = _by_id(view, selection.where, parameters)
+        conditions.append(by_id or _by_columns(selection.where, types, parameters))
     if selection.after is not None:
         if selection.bucket_ms is not None:
             last = int(selection.after[0])
@@ -260,13 +284,21 @@ def _conditions(view: View, selection: Selection, parameters: list[Any]) -> list
     return conditions
 
 
-def _by_id(view: View, alternatives: Sequence[Mapping[str, Value]]) -> str | None:
+def _by_id(view: View, alternatives: Sequence[Mapping[str, Value]], parameters: list[Any]) -> str | None:
     """The keys by their ids, where all are known: batch tables are sorted by them, so that little is read."""
     ids = [key_id_of(view, alternative) for alternative in alternatives]
     if None in ids:
         return None
+    if len(ids) == 1:  # as a parameter: one statement, parsed once, finds any key
+        return f"{KEY_ID} = CAST({_parameter(ids[0], parameters)} AS UUID)"
     casts = [f"CAST('{id}' AS UUID)" for id in ids]
-    return f"{KEY_ID} = {casts[0]}" if len(casts) == 1 else f"{KEY_ID} IN ({', '.join(casts)})"
+    return f"{KEY_ID} IN ({', '.join(casts)})"
+
+
+def _parameter(value: Any, parameters: list[Any]) -> str:
+    """Adds a parameter. By number, since a condition may be repeated for each table."""
+    parameters.append(value)
+    return f"${len(parameters)}"
 
 
 def _by_columns(alternatives: Sequence[Mapping[str, Value]], types: Mapping[str, Type], parameters: list[Any]) -> str:
@@ -279,8 +311,7 @@ def _equal(alternative: Mapping[str, Value], types: Mapping[str, Type], paramete
         if value is None:
             terms.append(f"{quoted(name)} IS NULL")
         else:
-            terms.append(f"{quoted(name)} = CAST(? AS {sql_type(types[name])})")
-            parameters.append(value)
+            terms.append(f"{quoted(name)} = CAST({_parameter(value, parameters)} AS {sql_type(types[name])})")
     return f"({' AND '.join(terms) or 'true'})"
 
 
@@ -295,6 +326,5 @@ def _behind(selection: Selection, bucket: str, types: Mapping[str, Type], parame
         if value is None:
             right += ["false", stand_in]
         else:
-            right += ["true", f"CAST(? AS {sql_type(types[name])})"]
-            parameters.append(value)
+            right += ["true", f"CAST({_parameter(value, parameters)} AS {sql_type(types[name])})"]
     return f"({', '.join(left)}) > ({', '.join(right)})"
