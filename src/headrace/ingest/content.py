@@ -138,8 +138,10 @@ def best_match(blocks: Iterable[bytes], marks: Iterable[Mark]) -> Match | None:
 
 def drop_lines(lines: bytes, count: int) -> bytes:
     """Without the first lines."""
+    if not count:
+        return lines
     ends = np.flatnonzero(np.frombuffer(lines, dtype=np.uint8) == ord("\n"))
-    return lines[int(ends[count - 1]) + 1 :] if count else lines
+    return lines[int(ends[count - 1]) + 1 :]
 
 
 def without_trailing_blanks(lines: bytes) -> bytes:

@@ -22,6 +22,7 @@ from headrace.ingest.content import (
     hash_of_event,
     without_trailing_blanks,
 )
+from headrace.ingest.counting import count_newlines
 from headrace.ingest.formats.compression import unpack
 from headrace.ingest.formats.layout import ANY, SUFFIXES, Format, Layout, check_format, format_of, format_of_name
 from headrace.ingest.formats.lines import read_lines
@@ -168,13 +169,14 @@ def _pieces(source: _Opened, layout: Layout, declared: StreamShape, size: int, s
     chunks: list[bytes] = []
     count = reported_bytes = 0  # lines so far; bytes of the file in the pieces so far
     for lines in pieces:
-        if sum(map(len, chunks)) >= size:  # not before more was read: the mark of the last piece says so
-            at = max(reported_bytes, source.position(reported_bytes + sum(map(len, chunks))))
+        chunk_bytes = sum(map(len, chunks))
+        if chunks and chunk_bytes + len(lines) > size:  # not before more was read: the mark of the last piece says so
+            at = max(reported_bytes, source.position(reported_bytes + chunk_bytes))
             yield from _cut(b"".join(chunks), size, at - reported_bytes, content.mark(count, ended=False))
             reported_bytes, chunks = at, []
         if derived:
             content.add(without_trailing_blanks(lines))
-        lines_here = lines.count(b"\n")
+        lines_here = count_newlines(lines)
         count += lines_here
         if skip >= lines_here:
             skip -= lines_here
@@ -188,10 +190,11 @@ def _pieces(source: _Opened, layout: Layout, declared: StreamShape, size: int, s
 
 def _cut(lines: bytes, size: int, read_bytes: int, mark: Mark) -> Iterator[Piece]:
     """Pieces of no more than twice the size, if lines allow it: CSV grows when it is written as JSON."""
-    start, lines_after = 0, lines.count(b"\n")
+    start = 0
+    lines_after = count_newlines(lines) if len(lines) > 2 * size else 0
     while len(lines) - start > 2 * size:
         end = lines.find(b"\n", start + size) + 1
-        lines_after -= lines.count(b"\n", start, end)
+        lines_after -= count_newlines(memoryview(lines)[start:end])
         yield Piece(lines[start:end], 0, mark.before(lines_after))
         start = end
     if start < len(lines):

@@ -306,7 +306,7 @@ class Runtime:
     def ingest(
         self,
         stream: str,
-        body: bytes,
+        body: bytes | memoryview,
         *,
         layout: Layout,
         key: str | None,

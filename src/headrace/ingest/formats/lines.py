@@ -67,7 +67,7 @@ def _whole_lines(source: ByteSource, size: int) -> Iterator[bytes]:
     while block := source.read(size):
         cut = block.rfind(b"\n") + 1
         if cut:
-            yield b"".join((*rest, block[:cut]))
+            yield b"".join((*rest, memoryview(block)[:cut]))
             rest, rest_bytes = [block[cut:]], len(block) - cut
         else:
             rest.append(block)
