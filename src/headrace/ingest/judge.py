@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from headrace.define.model import Stream
 from headrace.errors import IngestError, TooLargeError
 from headrace.ingest.counting import Lines, count_events
+from headrace.ingest.formats.array import compact_array_lines
 from headrace.ingest.formats.layout import Format, Layout, check_format, format_of
 from headrace.ingest.formats.lines import PIECE_BYTES, read_lines
 from headrace.ingest.formats.source import LOOK_BYTES, ByteSource
@@ -52,6 +53,11 @@ class Judge:
         if keep_bad and format in _LINES:
             return Judgement(_ended(body), count_events(self._stream.format, body))
         body, judgement = bytes(body), Judgement()
+        if format is Format.JSON and not keep_bad and (lines := compact_array_lines(body)):
+            judgement.payload = self._read(lines, judgement)
+            if not judgement.refused:
+                return judgement
+            judgement = Judgement()
         read = self._count if keep_bad else self._read
         pieces = [read(piece, judgement) for piece in self._pieces(body, replace(layout, format=format))]
         judgement.payload = _ended(body) if format in _LINES and not judgement.refused else b"".join(pieces)
