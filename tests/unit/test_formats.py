@@ -103,10 +103,10 @@ def test_a_flipped_bit_in_a_record_of_either_format_is_found(tmp_path: Path, pos
             raw[:8] = OLDER_MAGIC + struct.pack("<I", zlib.crc32(rest))
         record = unpack(bytes(raw[: HEADER.size]), 0)
         assert record is not None
-        assert record.is_intact(bytes(raw))
+        assert record.matches(bytes(raw))
         raw[position] ^= 1
         changed = unpack(bytes(raw[: HEADER.size]), 0)
-        assert changed is None or not changed.is_intact(bytes(raw))
+        assert changed is None or not changed.matches(bytes(raw))
 
 
 def test_a_lake_carries_its_format_through_a_checkpoint(tmp_path: Path) -> None:

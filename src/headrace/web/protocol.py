@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import http
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import httptools
 import orjson
@@ -70,7 +70,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._stop_waiting()
         if not self.transport.is_closing():
             super().on_headers_complete()
-            self.scope[RECEIVE_BODY] = partial(self._receive_body, self.cycle)  # type: ignore[typeddict-unknown-key]
+            cast("dict[str, Any]", self.scope)[RECEIVE_BODY] = partial(self._receive_body, self.cycle)
 
     def _receive_body(self, cycle: RequestResponseCycle, size: int) -> BodyReceiver | None:
         """Receive a body of this size without the parser; None if it is complete already, or cannot be expected."""

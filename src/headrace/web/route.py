@@ -41,7 +41,7 @@ class PlainRoutes:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path, method = scope.get("path", ""), scope.get("method")
         for route in self._routes:
-            if method in route.methods and (match := route.path_regex.match(path)):
+            if method in (route.methods or ()) and (match := route.path_regex.match(path)):
                 scope["route"], scope["path_params"] = route, match.groupdict()
                 request = Request(scope, receive, send)
                 try:

@@ -58,7 +58,7 @@ def _events(stream_format: str, fd: int, segment: Segment, records: list[Record]
     view = memoryview(os.pread(fd, last - first, first - segment.start))
     payloads = []
     for record in records:
-        if not record.is_intact(view[record.position - first : record.end - first]):
+        if not record.matches(view[record.position - first : record.end - first]):
             raise CorruptionError(
                 f"journal file '{segment.path}' is damaged at position {record.position}",
                 fix="its events were not read; restore the file, or move it away to continue without them",

@@ -5,6 +5,7 @@ Spark's processes import it too, so it imports little.
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 import zlib
@@ -45,11 +46,11 @@ class Record:
     def end(self) -> int:
         return self.payload_position + self.payload_bytes
 
-    def is_intact(self, record: bytes | memoryview) -> bool:
-        """Whether the bytes of the whole record are those that were written."""
-        checked = memoryview(record)[_CHECKED_FROM:]
+    def matches(self, raw: bytes | memoryview) -> bool:
+        """Whether these bytes, the whole record, are those that were written."""
+        checked = memoryview(raw)[_CHECKED_FROM:]
         checksum = zlib.crc32(checked) if self.magic == OLDER_MAGIC else _checksum(checked)
-        return len(record) == self.end - self.position and checksum == self.checksum
+        return len(raw) == self.end - self.position and checksum == self.checksum
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,11 @@ def unpack(header: bytes, position: int) -> Record | None:
     if magic not in (MAGIC, OLDER_MAGIC) or at != position:
         return None
     return Record(position, arrived_us, meta_bytes, payload_bytes, magic, checksum)
+
+
+def is_intact(fd: int, segment: Segment, record: Record) -> bool:
+    """Whether the bytes of a record are those that were written."""
+    return record.matches(os.pread(fd, record.end - record.position, record.position - segment.start))
 
 
 def walk(segment: Segment, start: int, end: int) -> Iterator[Record]:

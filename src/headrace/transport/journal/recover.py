@@ -12,6 +12,7 @@ from headrace.transport.journal.record import (
     HEADER,
     Record,
     Segment,
+    is_intact,
     list_segments,
     read_durable,
     unpack,
@@ -89,10 +90,8 @@ def _intact_end(segment: Segment, lake_end: int, note: Note) -> int:
             if record is None or record.end > segment.end:
                 return position
             # Records that the lake has need no check.
-            if record.end > lake_end:
-                file.seek(position - segment.start)
-                if not record.is_intact(file.read(record.end - position)):
-                    return position
+            if record.end > lake_end and not is_intact(file.fileno(), segment, record):
+                return position
             note(segment, record)
             position = record.end
     return position
