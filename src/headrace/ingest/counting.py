@@ -1,4 +1,4 @@
-"""Counts lines and events without finding where each begins and ends."""
+"""Counts lines and events, without finding where each of them begins and ends."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from headrace.parse.frames import NEWLINE, frame
 
+TAIL_BYTES = 64 << 10
 STEP_BYTES = 128 << 10  # what is compared at once stays in the processor's cache
 _SPACE = ord(" ")  # no blank line begins with a byte above it
 
@@ -17,6 +18,13 @@ def count_newlines(lines: Lines) -> int:
     data = np.frombuffer(lines, dtype=np.uint8)
     steps = (data[start : start + STEP_BYTES] for start in range(0, len(data), STEP_BYTES))
     return sum(int(np.count_nonzero(step == NEWLINE)) for step in steps)
+
+
+def end_of_lines(lines: Lines) -> int:
+    """Where the last complete line ends; 0 if there is none."""
+    start = max(0, len(lines) - TAIL_BYTES)
+    end = bytes(lines[start:]).rfind(b"\n") + 1
+    return start + end if end else bytes(lines[:start]).rfind(b"\n") + 1
 
 
 def count_events(stream_format: str, lines: Lines) -> int:

@@ -6,11 +6,11 @@ Through the HTTP parser, each byte would be copied five times, in pieces of some
 from __future__ import annotations
 
 import asyncio
-import mmap
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from starlette.requests import ClientDisconnect
+
+from headrace.ingest.memory import allocate
 
 if TYPE_CHECKING:
     from headrace.web.protocol import LimitedProtocol
@@ -22,7 +22,7 @@ class BodyReceiver(asyncio.BufferedProtocol):
     def __init__(self, connection: LimitedProtocol, size: int, beginning: bytes | bytearray) -> None:
         self.received = len(beginning)
         self._connection = connection
-        self._body = _allocate(size)
+        self._body = allocate(size)
         self._body[: self.received] = beginning
         self._complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._attach(self)
@@ -72,11 +72,3 @@ class BodyReceiver(asyncio.BufferedProtocol):
         flow.pause_reading()
         transport.set_protocol(protocol)
         flow.resume_reading()
-
-
-def _allocate(size: int) -> memoryview:
-    """Memory of its own, in huge pages where the system has them: small ones cost more time than to fill them."""
-    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with suppress(AttributeError, OSError):
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    return memoryview(memory)
