@@ -7,7 +7,7 @@ import io
 from typing import Any
 
 import orjson
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from headrace.errors import HeadraceError, RequestError, SlowError, TooLargeError, UnsupportedError
 from headrace.ingest.formats.compression import Compression, Unpacked
@@ -95,21 +95,23 @@ async def read_body(request: Request, limit: int, claim: Claim | None = None) ->
     if declared > limit:
         raise _too_large(declared, limit)
     chunks: list[bytes] = []
-    size = 0
+    size, more = 0, True
     pace = _Pace(request)
-    stream = request.stream()
     try:
-        while True:
-            async with asyncio.timeout_at(pace.deadline_s(size)):
-                chunk = await anext(stream, None)
-            if chunk is None:
-                break
-            size += len(chunk)
-            if size > limit:
-                raise _too_large(size, limit)
-            if claim:
-                claim.grow_to(size)
-            chunks.append(chunk)
+        async with asyncio.timeout_at(pace.deadline_s(size)) as timeout:
+            while more:
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                chunk, more = message.get("body", b""), message.get("more_body", False)
+                size += len(chunk)
+                if size > limit:
+                    raise _too_large(size, limit)
+                if claim:
+                    claim.grow_to(size)
+                chunks.append(chunk)
+                if more:
+                    timeout.reschedule(pace.deadline_s(size))
     except TimeoutError as error:
         raise pace.too_slow(size) from error
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)

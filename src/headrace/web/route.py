@@ -47,7 +47,8 @@ class PlainRoutes:
                 try:
                     reply = await route.endpoint(**request.path_params, request=request)
                 except HeadraceError as error:
-                    reply = reply_error(error)
+                    # Its traceback refers to all that the request had in memory, until a garbage collection finds it.
+                    reply = reply_error(error.with_traceback(None))
                 await reply(scope, receive, send)
                 return
         await self._app(scope, receive, send)

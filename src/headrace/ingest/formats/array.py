@@ -72,7 +72,9 @@ def compact_array_lines(array: bytes) -> bytes | None:
         or b"\r" in text
     ):
         return None
-    return text[1:-1].replace(b"},{", b"}\n{").replace(b"}, {", b"}\n {") + b"\n"
+    separator = b"},{" if b"},{" in text else b"}, {"
+    lines = text.replace(separator, separator.replace(b",", b"\n"))
+    return b"".join((memoryview(lines)[1:-1], b"\n"))
 
 
 class _Scan:
