@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,8 +58,7 @@ def _events(stream_format: str, fd: int, segment: Segment, records: list[Record]
     view = memoryview(os.pread(fd, last - first, first - segment.start))
     payloads = []
     for record in records:
-        at = record.position - first
-        if zlib.crc32(view[at + 8 : record.end - first]) != record.crc:
+        if not record.matches(view[record.position - first : record.end - first]):
             raise CorruptionError(
                 f"journal file '{segment.path}' is damaged at position {record.position}",
                 fix="its events were not read; restore the file, or move it away to continue without them",
