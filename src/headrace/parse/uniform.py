@@ -25,7 +25,7 @@ from headrace.types import Type
 Bytes = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
 PROBE = 8  # frames whose shapes are compared
-LEAST_SHARE = 4  # one in so many events must have the shape
+LEAST_SHARE = 0.7  # of the events must have the shape: to read others apart takes time, too
 MOST_MEMBERS = 500
 _MOST_BYTES = 1 << 31  # of Arrow's offsets
 _QUOTE, _BACKSLASH, _ZERO, _SPACE, _NULL = b'"\\0 n'
@@ -84,12 +84,20 @@ class Uniform:
         self.schema = pa.schema([(field.name, arrow_type(field.type)) for field in fields])
         self._types = {field.name: field.type for field in fields}
         self._able = bool(fields) and not any(field.type.is_nested for field in fields)
+        self._last: _Shape | None = None  # the shape that was read last
 
     def read(self, frames: Frames) -> tuple[pa.Table, Mask] | None:
         """The columns of the frames of the most common shape, and which ones these are; None if it reads none."""
-        shape = _common_shape(frames) if self._able and len(frames) else None
-        if shape is None:
+        if not self._able or not len(frames):
             return None
+        shape = _shape_of(frames[0])
+        if shape is None or shape != self._last:
+            shape = _common_shape(frames)
+        part = self._read(frames, shape) if shape is not None else None
+        self._last = shape if part is not None else None
+        return part
+
+    def _read(self, frames: Frames, shape: _Shape) -> tuple[pa.Table, Mask] | None:
         block = frames.data[int(frames.starts[0]) : int(frames.ends[-1])]
         if len(block) >= _MOST_BYTES:
             return None
@@ -103,7 +111,7 @@ class Uniform:
     def _read_columns(self, shape: _Shape, values: Sequence[_Value], fits: Mask) -> pa.Table | None:
         """The columns of the events that fit; None if these are few, or a value is not certainly good."""
         count = int(np.count_nonzero(fits))
-        if count * LEAST_SHARE < len(fits):
+        if count < len(fits) * LEAST_SHARE:
             return None
         if count < len(fits):
             values = [_Value(value.block, value.starts[fits], value.ends[fits]) for value in values]
@@ -127,7 +135,7 @@ def _common_shape(frames: Frames) -> _Shape | None:
     """The most common shape of some of the frames; None if too few have it."""
     probe = range(0, len(frames), -(-len(frames) // PROBE))
     shape, count = Counter(_shape_of(frames[index]) for index in probe).most_common(1)[0]
-    return shape if count * LEAST_SHARE >= len(probe) else None
+    return shape if count >= len(probe) * LEAST_SHARE else None
 
 
 def _shape_of(event: bytes) -> _Shape | None:

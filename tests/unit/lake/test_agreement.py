@@ -183,7 +183,7 @@ def test_many_events_of_a_few_shapes(line_end: bytes) -> None:
     odd = list(islice(generate(of, 8), 100))
     lines = []
     for index in range(9_000):
-        shape = index % 3
+        shape = 0 if index % 50 < 40 else 1 if index % 50 < 49 else 2
         word = '"w\\"x"' if index % 500 == 7 else "null" if shape == 1 else f'"w{index}"'
         line = f'{{"id":{index},"word":{word},"at":"2026-03-01T12:00:00.{index % 1000:03d}Z","ratio":{index / 7}'
         lines.append(
