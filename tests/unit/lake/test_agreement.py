@@ -12,7 +12,7 @@ import pytest
 from headrace.define.catalog import parse
 from headrace.define.model import Stream
 from headrace.parse.frames import frame_lines
-from tests.unit.lake.forms import ARRIVED_US, FORMS, comparable, fast, parsers, second, uniform
+from tests.unit.lake.forms import ARRIVED_US, FORMS, comparable, fast, parsers, second, stream_of, uniform
 
 FRAMES = {"single": 6_000, "nested": 3_600, "maps": 200, "deep maps": 200}
 STREAMS = {
@@ -195,3 +195,16 @@ def test_many_events_of_a_few_shapes(line_end: bytes) -> None:
         verdict = second(of, line)
         assert reason == (verdict if isinstance(verdict, str) else None), line
         assert reason is not None or comparable(row) == verdict, line
+
+
+def test_each_byte_of_a_short_integer_is_a_digit() -> None:
+    of = stream_of("INT")
+    for byte in set(range(256)) - {*b"0123456789\n"}:
+        for place in range(8):
+            digits = bytearray(b"12345678")
+            digits[place] = byte
+            line = b'{"v":%b}' % digits
+            (values,) = uniform(of, [line])
+            assert values is None or values == second(of, line), line
+    numbers = [0, 7, 10, 99, 100, 12_345, 999_999, 1_234_567, 10_000_000, 99_999_999]
+    assert uniform(of, [b'{"v":%d}' % number for number in numbers]) == [{"v": str(number)} for number in numbers]
