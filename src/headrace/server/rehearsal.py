@@ -65,6 +65,8 @@ def rehearse(spark: SparkSession, scratch: Path, stopping: Callable[[], bool]) -
                     return
                 time.sleep(POLL_S)
             fused.run_once()
+        if stopping():
+            return
         register("behind")  # all commits: Spark computes it
         speed.run_once()
     finally:
