@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import orjson
@@ -12,7 +12,7 @@ from headrace.transport.position import Range
 from headrace.web import body as web_body
 from headrace.web.app import Timeouts
 from tests.surfaces.conftest import Served, visit
-from tests.surfaces.test_limits import Line, journal_end
+from tests.surfaces.line import Line, journal_end
 from tests.waiting import wait_until
 
 BODY = b"".join(orjson.dumps(visit(number)) + b"\n" for number in range(20_000))
@@ -20,6 +20,12 @@ PATH = "/v1/streams/visits/events?keep_bad=true"
 HEAD = f"POST {PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-ndjson\r\n"
 WHOLE = HEAD + f"Content-Length: {len(BODY)}\r\n\r\n"
 HEALTH = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+
+@pytest.fixture(autouse=True)
+def _close_lines() -> Iterator[None]:
+    yield
+    Line.close_all()
 
 
 @pytest.fixture(autouse=True)
