@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 ARCHIVE := $(VENV)/spark.jsa
 LANES ?= 2
 
-.PHONY: demo record picture test test-full test-faults check bench wheel setup clean test-fast prepared browser
+.PHONY: demo record picture test test-full test-faults check bench bench-full bench-check wheel setup clean test-fast prepared browser
 
 demo: setup
 	@$(BIN)/headrace demo
@@ -48,8 +48,18 @@ check: setup
 	@$(BIN)/mypy
 	@$(BIN)/mypy --scripts-are-modules scripts/met scripts/structure
 
+# Our own figures, in some minutes.
 bench: setup
-	@$(BIN)/headrace bench --write docs/benchmarks.md
+	@$(BIN)/headrace bench --events 1000000 --seconds 10 $(or $(ARGS),--only throughput --only late --only serving)
+
+# Beside other engines, each in an environment of its own; below half an hour on two cores.
+bench-full: setup
+	@PYTHON="$(PYTHON)" scripts/contenders
+	@$(BIN)/python -m bench full $(ARGS)
+
+bench-check: setup
+	@PYTHON="$(PYTHON)" scripts/contenders
+	@$(BIN)/python -m bench check $(ARGS)
 
 wheel: setup
 	@PYTHON="$(PYTHON)" scripts/wheel $(VENV)

@@ -11,7 +11,7 @@ from headrace.lake.log import DeltaLog
 from headrace.lake.storage import LocalStorage
 from headrace.lake.table import FORMAT_ID
 
-NEWER = 2  # than the newest format of a workspace, a journal or a lake
+NEWER = 3  # than the newest format of a workspace, a journal or a lake
 
 
 def make_newer(folder: Path) -> None:

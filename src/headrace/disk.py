@@ -96,9 +96,9 @@ def read_format(folder: Path) -> int:
 
 
 def write_format(folder: Path, version: int) -> None:
-    """Record the format version of a folder; it is on disk when this returns. An existing one is not changed."""
+    """Record the format version of a folder, unless it is recorded; it is on disk when this returns."""
     file = folder / FORMAT_FILE
-    if not file.exists():
+    if not file.exists() or read_format(folder) < version:
         replace_file(
             file, json.dumps({"format": version}, separators=(",", ":")).encode(), f"file '{file}' cannot be written"
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from .reference import differences
 
 CASES = int(os.environ.get("HEADRACE_LANE_CASES", "40"))
 AT_ONCE = 20  # views of one stream
+EXPECTED = re.compile("not ASCII|[Oo]verflow|[Oo]ut of [Rr]ange")  # where DuckDB does not do as Spark does
 COUNTS = "CREATE MATERIALIZED VIEW v AS SELECT word, count(*) AS n, sum(big) AS s FROM events GROUP BY word"
 
 
@@ -73,6 +75,8 @@ def test_a_view_gives_equal_rows_in_each_lane(spark: Any, tmp_path: Path, seed: 
         bench.maintain()
     end = benches[0].table.state.next_commit
     assert fused.count(end) >= AT_ONCE / 2, "most of the views never needed Spark"
+    unexpected = {view: reason for view, reason in benches[0].fused.failures.items() if not EXPECTED.search(reason)}
+    assert not unexpected
     for shape in shapes:
         both = [folded(bench, version_of(bench, shape.name)) for bench in benches]
         assert not _disagreements(version_of(benches[0], shape.name).view, *both), shape.sql

@@ -288,14 +288,14 @@ def test_a_store_that_disagrees(with_data: Path, examine: Command) -> None:
 
 
 def test_formats_are_reported_and_newer_ones_are_errors(with_data: Path, examine: Command) -> None:
-    assert examine(with_data)["formats"]["said"] == f"workspace 1; lake 1; journal 1; store {FORMAT}"
+    assert examine(with_data)["formats"]["said"] == f"workspace 1; lake 1; journal 2; store {FORMAT}"
     for check, folder, make in (
         ("journal visits", with_data / "data/journal/visits", make_newer),
         ("lake visits", with_data / "data/lake/visits", make_lake_newer),
     ):
         make(folder)
         finding = examine(with_data)[check]
-        newer = f"{check.split()[0]} '{folder}' was written by a newer Headrace; found format 2"
+        newer = f"{check.split()[0]} '{folder}' was written by a newer Headrace; found format 3"
         assert (finding["level"], finding["said"]) == ("error", newer)
         assert "use the newer Headrace" in finding["fix"]
     assert examine(with_data)["formats"]["said"] == f"workspace 1; store {FORMAT}"
@@ -304,7 +304,7 @@ def test_formats_are_reported_and_newer_ones_are_errors(with_data: Path, examine
 def test_a_newer_workspace_is_an_error_and_nothing_in_it_is_checked(with_data: Path, examine: Command) -> None:
     make_newer(with_data / "data")
     findings = examine(with_data)
-    newer = f"workspace '{with_data}/data' was written by a newer Headrace; found format 2"
+    newer = f"workspace '{with_data}/data' was written by a newer Headrace; found format 3"
     assert (findings["workspace"]["level"], findings["workspace"]["said"]) == ("error", newer)
     assert not {"lease", "lake visits", "formats"} & set(findings)
 

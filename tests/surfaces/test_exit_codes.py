@@ -76,7 +76,7 @@ WRONG = {
     "audit": [[]],
     "doctor": [["--deep=yes"]],
     "demo": [["--seconds", "0"], ["--rate", "x"]],
-    "bench": [["--only", "luck"], ["--events", "5"], ["--only", "lake", "--write", "figures.md"]],
+    "bench": [["--only", "luck"], ["--events", "5"]],
 }
 IMPOSSIBLE = {
     "init": [["shop"], ["shop", "--from", "nosuch.csv"]],

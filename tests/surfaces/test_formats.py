@@ -48,4 +48,4 @@ def test_commands_refuse_a_newer_workspace(applied: Path, headrace: Command) -> 
     for command in ("status", "plan", "up", "apply"):
         result = headrace(command, "-w", applied)
         assert result.code == 1, command
-        assert f"workspace '{applied}/data' was written by a newer Headrace; found format 2" in result.err
+        assert f"workspace '{applied}/data' was written by a newer Headrace; found format 3" in result.err

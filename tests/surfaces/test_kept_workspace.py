@@ -57,4 +57,4 @@ def test_a_server_recovers_it_and_answers_what_it_did(server: UpServer, ask: kep
     assert kept.views(ask)["traffic"] == ANSWERS["rolled back"]
     assert server.stop() == 0
     formats = next(finding for finding in ask("doctor")["findings"] if finding["check"] == "formats")
-    assert formats["said"] == f"workspace 1; lake 1; journal 1; store {FORMAT}"
+    assert formats["said"] == f"workspace 1; lake 1; journal 2; store {FORMAT}"

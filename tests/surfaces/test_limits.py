@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar
 
 import orjson
 import pytest
@@ -16,55 +14,16 @@ from headrace.web import admission
 from headrace.web.admission import Admission
 from headrace.web.app import Timeouts
 from tests.surfaces.conftest import Served, visit
+from tests.surfaces.line import Line, journal_end
 
 EVENTS = "/v1/streams/visits/events"
 HEAD = f"POST {EVENTS} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 
 
-class Line:
-    """A connection that sends any bytes."""
-
-    open_lines: ClassVar[list[Line]] = []  # closed after each test
-
-    def __init__(self, url: str) -> None:
-        host, _, port = url.removeprefix("http://").partition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=30)
-        self.open_lines.append(self)
-
-    def send(self, text: str | bytes) -> Line:
-        self.socket.sendall(text.encode() if isinstance(text, str) else text)
-        return self
-
-    def reply(self) -> tuple[int, dict[str, str], Any]:
-        """Status, headers and body of the reply."""
-        data = b""
-        while b"\r\n\r\n" not in data:
-            chunk = self.socket.recv(65536)
-            assert chunk, f"closed after {data!r}"
-            data += chunk
-        head, _, rest = data.partition(b"\r\n\r\n")
-        first, *others = head.decode().split("\r\n")
-        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in others)}
-        while len(rest) < int(headers["content-length"]):
-            rest += self.socket.recv(65536)
-        return int(first.split()[1]), headers, orjson.loads(rest)
-
-    def is_closed(self) -> bool:
-        try:
-            return self.socket.recv(1) == b""
-        except ConnectionResetError:
-            return True
-
-
 @pytest.fixture(autouse=True)
 def _close_lines() -> Iterator[None]:
     yield
-    while Line.open_lines:
-        Line.open_lines.pop().socket.close()
-
-
-def journal_end(served: Served) -> int:
-    return served.runtime._pipelines["visits"].transport.end.offset()
+    Line.close_all()
 
 
 def test_slow_headers_time_out(applied: Path, serve: Callable[..., Served]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +15,8 @@ from headrace.errors import CorruptionError, HeadraceError, NewerFormatError
 from headrace.lake.table import FORMAT_ID, LakeTable
 from headrace.server.stored import take_lease
 from headrace.transport.journal.journal import Journal, read_sent
+from headrace.transport.journal.record import HEADER, MAGIC, OLDER_MAGIC, pack, segment_name, unpack
+from headrace.transport.position import Range
 from headrace.transport.sent import FilePiece
 from headrace.workspace.settings import SETTINGS_FILE, Workspace
 from tests.newer import make_lake_newer, make_newer
@@ -24,14 +28,14 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def check_refused(action: Callable[[], object], folder: Path, what: str) -> None:
+def check_refused(action: Callable[[], object], folder: Path, what: str, newest: int = 1) -> None:
     """Nothing of the folder changes, and the sentence says all that is needed."""
     before = content(folder)
     with pytest.raises(NewerFormatError) as error:
         action()
     assert str(error.value) == (
-        f"{what} was written by a newer Headrace; found format 2; expected at most format 1, the newest that this "
-        "Headrace reads; nothing was changed; use the newer Headrace"
+        f"{what} was written by a newer Headrace; found format 3; expected at most format {newest}, the newest that "
+        "this Headrace reads; nothing was changed; use the newer Headrace"
     )
     assert content(folder) == before
 
@@ -70,8 +74,39 @@ def test_a_journal_without_a_version_is_read_and_gets_one(tmp_path: Path) -> Non
 
 def test_a_newer_journal_is_refused(tmp_path: Path) -> None:
     make_newer(filled_journal(tmp_path))
-    check_refused(lambda: Journal(tmp_path, fence=2), tmp_path, f"journal '{tmp_path}'")
-    check_refused(lambda: read_sent(tmp_path), tmp_path, f"journal '{tmp_path}'")
+    check_refused(lambda: Journal(tmp_path, fence=2), tmp_path, f"journal '{tmp_path}'", newest=2)
+    check_refused(lambda: read_sent(tmp_path), tmp_path, f"journal '{tmp_path}'", newest=2)
+
+
+def test_a_journal_of_format_1_is_read_and_raised_to_format_2(tmp_path: Path) -> None:
+    (tmp_path / FORMAT_FILE).write_bytes(b'{"format":1}')
+    meta = b'{"key":"k","digest":"d","accepted":1,"refused":[],"file":{"name":"a.json","mark":"end"}}'
+    rest = HEADER.pack(OLDER_MAGIC, 0, len(meta), 3, 5, 0)[8:] + meta + b"{}\n"
+    (tmp_path / segment_name(0, 1)).write_bytes(OLDER_MAGIC + struct.pack("<I", zlib.crc32(rest)) + rest)
+    journal = Journal(tmp_path, fence=2)
+    journal.submit(b"[]\n", 1, []).result()
+    journal.close()
+    receipt = journal.recall("k")
+    assert receipt is not None
+    assert (receipt.digest, receipt.accepted, len(journal.sent.contents("a.json"))) == ("d", 1, 1)
+    assert read_format(tmp_path) == 2
+    part = Range(0, 0, journal.end.offset())
+    assert [list(events.frames) for events in journal.reader.read(part, "json")] == [[b"{}"], [b"[]"]]
+
+
+@pytest.mark.parametrize("position", [4, 12, 20, 40, -1])
+def test_a_flipped_bit_in_a_record_of_either_format_is_found(tmp_path: Path, position: int) -> None:
+    for magic in (OLDER_MAGIC, MAGIC):
+        rest = HEADER.pack(magic, 0, 0, 9, 5, 0)[8:] + b'{"a":12}\n'
+        raw = bytearray(pack(b"", b'{"a":12}\n', 5, 0) + b'{"a":12}\n')
+        if magic == OLDER_MAGIC:
+            raw[:8] = OLDER_MAGIC + struct.pack("<I", zlib.crc32(rest))
+        record = unpack(bytes(raw[: HEADER.size]), 0)
+        assert record is not None
+        assert record.matches(bytes(raw))
+        raw[position] ^= 1
+        changed = unpack(bytes(raw[: HEADER.size]), 0)
+        assert changed is None or not changed.matches(bytes(raw))
 
 
 def test_a_lake_carries_its_format_through_a_checkpoint(tmp_path: Path) -> None:

@@ -16,17 +16,17 @@ from headrace.errors import HeadraceError
 EVENTS = 200_000
 VISITORS = 50_000
 CONNECTIONS = 4
-HOT, NEW = 12_000, 3_000  # answers
 BY_VISITOR = """CREATE MATERIALIZED VIEW by_visitor AS
 SELECT visitor, count(*) AS hits, sum(bytes) AS bytes FROM visits GROUP BY visitor, window(at, '1 minute');
 """
 
 
-def answer_rates(tell: Tell, events: int = EVENTS, hot: int = HOT, new: int = NEW) -> list[Figure]:
+def answer_rates(tell: Tell, hot: int) -> list[Figure]:
     """Both rates, over open connections, while no events arrive."""
     with start_empty_server(STREAM + ONE_VIEW + BY_VISITOR) as server:
         connection = Connection(server.url)
-        for body in arrays(events, PER_POST):
+        new = hot // 4
+        for body in arrays(EVENTS, PER_POST):
             token = connection.post("/v1/streams/visits/events", body)["token"]
         connection.wait_for_token(token)
         tell("answers of keys that are asked for all the time")

@@ -37,6 +37,7 @@ QUIET_S = 10.0
 SETTLE_S = 15.0  # after an edit, so that its remaining work is not measured as quiet
 MOST_S = 120.0  # for one edit
 POLL_EVERY_S = 0.1
+MOST_FRESHNESS_S = 2.0
 
 FIRST = Definition()
 OTHER_NAMES = (("visits", "count(*)"), ("bytes", "sum(bytes)"), ("largest", "max(bytes)"))
@@ -138,11 +139,11 @@ class Load:
 
     def _send(self, _: int) -> None:
         connection = Connection(self._url)
-        for number in _even_times(FLOW / PER_POST, self._stopping):
+        for number, due in _even_times(FLOW / PER_POST, self._stopping):
             body = self._bodies[number % len(self._bodies)]
             observations = self._observations
             token = connection.post("/v1/streams/visits/events", body)["token"]
-            self._acknowledged.put((token, time.monotonic(), observations))
+            self._acknowledged.put((token, due, observations))
             observations.posts += 1
         self._acknowledged.put(None)
 
@@ -156,7 +157,7 @@ class Load:
 
     def _ask(self, reader: int) -> None:
         connection = Connection(self._url)
-        for number in _even_times(QUERIES / READERS, self._stopping):
+        for number, _ in _even_times(QUERIES / READERS, self._stopping):
             page = f"/p/{(number * READERS + reader) % PAGES}"
             observations, start = self._observations, time.monotonic()
             try:
@@ -170,11 +171,11 @@ class Load:
             )
 
 
-def _even_times(per_second: float, stopping: threading.Event) -> Iterator[int]:
-    """Numbers at a constant rate; a late one comes at once."""
+def _even_times(per_second: float, stopping: threading.Event) -> Iterator[tuple[int, float]]:
+    """Numbers at a constant rate, each with the time when it was due; a late one comes at once."""
     start, number = time.monotonic(), 0
-    while not stopping.wait(max(0.0, start + number / per_second - time.monotonic())):
-        yield number
+    while not stopping.wait(max(0.0, (due := start + number / per_second) - time.monotonic())):
+        yield number, due
         number += 1
 
 
@@ -204,7 +205,7 @@ def edits_under_load(tell: Tell) -> list[Figure]:
         Figure(f"answers given {during}", answer_rate, "answers/s", f"of {QUERIES} asked", 0.95 * QUERIES),
         Figure(f"answers that failed {during}", len(failures), "", f"of {len(answers):,}", 0, False),
         Figure(f"answers that were not right {during}", len(wrong), "", f"of {len(answers):,}", 0, False),
-        of_percentile(f"freshness {during}", edited.fresh_s, 0.99, "s", None),
+        of_percentile(f"freshness {during}", edited.fresh_s, 0.99, "s", MOST_FRESHNESS_S),
         Figure(f"freshness {during} against none, p99", ratio, "x", spread, 2, False),
         of_percentile(f"point answer {during}", edited.answer_ms, 0.5, "ms", None),
         of_percentile(f"point answer {during}", edited.answer_ms, 0.99, "ms", None),

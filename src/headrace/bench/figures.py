@@ -42,8 +42,14 @@ class Figure:
             "unit": self.unit,
             "spread": self.spread,
             "bar": self.bar,
+            "higher_is_better": self.higher_is_better,
             "passes": self.passes,
         }
+
+    @classmethod
+    def of(cls, content: dict[str, Any]) -> Figure:
+        """The inverse of `as_dict`."""
+        return cls(**{name: value for name, value in content.items() if name != "passes"})
 
 
 def of_runs(name: str, values: Sequence[float], unit: str, bar: float | None = None, *, higher: bool = True) -> Figure:

@@ -85,7 +85,7 @@ def many_commits(commits: int, tell: Tell) -> list[Figure]:
         tell("opened, scanned, and compared with one written at once")
         once = LakeTable(folder / "once", STREAM, fence=1)
         add_commit(once, STREAM, commits * ROWS)
-        open_times_s = [_open_s(folder / "many") for _ in range(SCANS)]
+        open_times_s = [open_seconds(folder / "many") for _ in range(SCANS)]
         ratio = scan_ratio(table, once)
         journal.close()
         files = len(table.files(0, commits))
@@ -129,7 +129,8 @@ def scan_s(table: LakeTable) -> float:
         return time.perf_counter() - start
 
 
-def _open_s(folder: Path) -> float:
+def open_seconds(folder: Path) -> float:
+    """The time to open a lake."""
     start = time.perf_counter()
     LakeTable(folder, STREAM, fence=None)
     return time.perf_counter() - start

@@ -6,7 +6,7 @@ import http.client
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,10 +14,13 @@ from headrace.errors import UnavailableError
 
 
 class Connection:
-    """One open HTTP connection."""
+    """One open HTTP connection; it is closed when nothing refers to it any more."""
 
     def __init__(self, url: str) -> None:
         self._http = http.client.HTTPConnection(urlsplit(url).netloc, timeout=120)
+
+    def __del__(self) -> None:
+        self._http.close()
 
     def post(self, path: str, body: bytes, content_type: str = "application/json") -> dict[str, Any]:
         return self._send("POST", path, body, {"Content-Type": content_type})
@@ -43,13 +46,13 @@ class Connection:
             pass
 
 
-def call_at_rate(per_second: float, seconds: float, act: Callable[[int], None]) -> None:
-    """Call `act` at a constant rate; a late call is made at once."""
+def at_rate(per_second: float, seconds: float) -> Iterator[tuple[int, float]]:
+    """Numbers at a constant rate, each with the time when it was due; a late one comes at once."""
     start = time.monotonic()
     for number in range(int(per_second * seconds)):
         due = start + number / per_second
         time.sleep(max(0.0, due - time.monotonic()))
-        act(number)
+        yield number, due
 
 
 def in_threads(count: int, act: Callable[[int], None]) -> None:

@@ -18,12 +18,10 @@ from headrace.demo.server import Server, make_workspace
 from headrace.errors import HeadraceError
 from headrace.workspace.holder import read_holder
 
-EVENTS = 400_000
-RUNS = 3
 WITHIN_S = 120.0
 
 
-def starts(tell: Tell, events: int = EVENTS, runs: int = RUNS) -> list[Figure]:
+def starts(tell: Tell, events: int, runs: int) -> list[Figure]:
     """Each run starts three servers: with one event, over the same workspace again, and with a file of events."""
     firsts, agains, files = [], [], []
     for run in range(runs):

@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.bench.events import STREAM, arrays
 from headrace.bench.figures import Figure
-from headrace.bench.load import Connection, call_at_rate, in_threads
+from headrace.bench.load import Connection, at_rate, in_threads
 from headrace.bench.measure import FLOW, PER_POST, Tell, start_empty_server
 from headrace.errors import HeadraceError
 
@@ -58,7 +58,8 @@ def _flow(url: str, bodies: list[bytes]) -> list[dict[str, Any]]:
     def act(role: int) -> None:
         connection = Connection(url)
         if role == 0:
-            call_at_rate(FLOW / PER_POST, FLOW_S, lambda n: tokens.append(_post(connection, bodies[n])))
+            for number, _ in at_rate(FLOW / PER_POST, FLOW_S):
+                tokens.append(_post(connection, bodies[number]))
             stopping.set()
         else:
             while not stopping.wait(SAMPLE_EVERY_S):

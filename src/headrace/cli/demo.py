@@ -28,16 +28,19 @@ def demo(
 
 
 def bench(
-    events: Annotated[int, typer.Option(help="Events of one throughput run.", min=100_000)] = 5_000_000,
+    events: Annotated[int, typer.Option(help="Events of one file that is sent.", min=20_000)] = 2_000_000,
     seconds: Annotated[float, typer.Option(help="How long to send events when measuring freshness.", min=5)] = 25.0,
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="PART", help="Part to measure: lake, throughput, serving, builds, steady or edits."),
+        typer.Option(
+            metavar="PART",
+            help="Part to measure: throughput, late, sliding, freshness, demo, serving, answers, start, lake, builds, "
+            "steady or edits.",
+        ),
     ] = None,
-    write: Annotated[Path | None, typer.Option(help="Write the figures to this Markdown file.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure this machine. Throughput, memory, freshness, query times, builds and edits; takes some minutes."""
+    """Measure this machine. Throughput, freshness, query times, builds and edits; all parts take half an hour."""
     from headrace.bench import main  # loads PySpark, Arrow and DuckDB: not for --help
 
-    raise typer.Exit(main(events=events, seconds=seconds, only=only, write=write, as_json=as_json))
+    raise typer.Exit(main(events=events, seconds=seconds, only=only, as_json=as_json))

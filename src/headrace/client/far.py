@@ -61,7 +61,7 @@ class Remote(Calls):
     def ingest(
         self,
         stream: str,
-        body: bytes,
+        body: bytes | memoryview,
         *,
         layout: Layout,
         key: str | None,
@@ -73,7 +73,13 @@ class Remote(Calls):
         return _in_background(lambda: self._send(stream, body, layout, key, keep_bad, file))
 
     def _send(
-        self, stream: str, body: bytes, layout: Layout, key: str, keep_bad: bool, file: FilePiece | None
+        self,
+        stream: str,
+        body: bytes | memoryview,
+        layout: Layout,
+        key: str,
+        keep_bad: bool,
+        file: FilePiece | None,
     ) -> IngestReply:
         headers = {"idempotency-key": key, "content-type": _CONTENT_TYPES[layout.format]}
         if file:

@@ -69,17 +69,17 @@ class Http:
         path: str,
         *,
         params: Params = (),
-        content: bytes | None = None,
+        content: bytes | memoryview | None = None,
         headers: Mapping[str, str] | None = None,
         timeout: float | None = REPLY_S,
     ) -> Reply:
         """One request and its whole reply; the timeout is for each wait."""
         with self._exchange(method, path, params, content, headers, timeout) as (connection, reply):
-            content = reply.read()
+            reply_content = reply.read()
             if not reply.will_close:
                 with self._lock:
                     self._idle.append(connection)
-            return Reply(reply.status, _lower(reply), content)
+            return Reply(reply.status, _lower(reply), reply_content)
 
     @contextmanager
     def stream(
@@ -88,7 +88,7 @@ class Http:
         path: str,
         *,
         params: Params = (),
-        content: bytes | None = None,
+        content: bytes | memoryview | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Iterator[tuple[Reply, Iterator[bytes]]]:
         """One request and the lines of its reply as they come; the reply itself has no content."""
@@ -104,7 +104,7 @@ class Http:
         method: str,
         path: str,
         params: Params,
-        content: bytes | None,
+        content: bytes | memoryview | None,
         headers: Mapping[str, str] | None,
         timeout: float | None,
     ) -> Iterator[tuple[HTTPConnection, HTTPResponse]]:

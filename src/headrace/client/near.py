@@ -230,7 +230,7 @@ class Offline:
     def ingest(
         self,
         stream: str,
-        body: bytes,
+        body: bytes | memoryview,
         *,
         layout: Layout,
         key: str | None,

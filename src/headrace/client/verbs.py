@@ -56,7 +56,7 @@ class Verbs(Protocol):
     def ingest(
         self,
         stream: str,
-        body: bytes,
+        body: bytes | memoryview,
         *,
         layout: Layout,
         key: str | None,

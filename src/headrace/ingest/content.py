@@ -15,7 +15,8 @@ from enum import StrEnum
 import numpy as np
 import xxhash
 
-from headrace.ingest.formats.source import Readable
+from headrace.ingest.counting import end_of_lines
+from headrace.ingest.formats.source import ByteSource
 
 
 class End(StrEnum):
@@ -62,13 +63,13 @@ class Content:
         self._blank_counts = blank_counts  # a line of spaces is an event, even if a bad one
         self._lock = threading.Lock()
 
-    def add(self, block: bytes) -> None:
+    def add(self, block: bytes | memoryview) -> None:
         """Add bytes that were read."""
         with self._lock:
             self._bytes += len(block)
             self._hash.update(block)
-            cut = block.rfind(b"\n") + 1
-            rest = block[cut:] if self._blank_counts else block[cut:].strip()
+            cut = end_of_lines(block)
+            rest = block[cut:] if self._blank_counts else bytes(block[cut:]).strip()
             self._open = bool(rest) or (self._open and not cut)
 
     def mark(self, lines: int, *, ended: bool) -> Mark:
@@ -81,7 +82,7 @@ class Content:
 class Hashed:
     """Reads from a source and adds what was read to a content."""
 
-    def __init__(self, source: Readable, content: Content) -> None:
+    def __init__(self, source: ByteSource, content: Content) -> None:
         self._source = source
         self._content = content
 
@@ -90,6 +91,12 @@ class Hashed:
         block = self._source.read(size) or b""
         self._content.add(block)
         return block
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        """Fill as much of a buffer as can be read at once; 0 at the end."""
+        size = self._source.readinto(buffer)
+        self._content.add(buffer[:size])
+        return size
 
 
 @dataclass(frozen=True)
@@ -136,10 +143,12 @@ def best_match(blocks: Iterable[bytes], marks: Iterable[Mark]) -> Match | None:
     return Match(best, at_end=not after, line_grew=best.end is End.OPEN and bool(after.strip()))
 
 
-def drop_lines(lines: bytes, count: int) -> bytes:
+def drop_lines(lines: bytes | memoryview, count: int) -> bytes | memoryview:
     """Without the first lines."""
+    if not count:
+        return lines
     ends = np.flatnonzero(np.frombuffer(lines, dtype=np.uint8) == ord("\n"))
-    return lines[int(ends[count - 1]) + 1 :] if count else lines
+    return lines[int(ends[count - 1]) + 1 :]
 
 
 def without_trailing_blanks(lines: bytes) -> bytes:

@@ -22,13 +22,15 @@ from headrace.ingest.content import (
     hash_of_event,
     without_trailing_blanks,
 )
+from headrace.ingest.counting import count_newlines
 from headrace.ingest.formats.compression import unpack
 from headrace.ingest.formats.layout import ANY, SUFFIXES, Format, Layout, check_format, format_of, format_of_name
-from headrace.ingest.formats.lines import read_lines
-from headrace.ingest.formats.source import ByteSource
+from headrace.ingest.formats.lines import line_blocks, read_lines
+from headrace.ingest.formats.source import LOOK_BYTES, ByteSource
 
 STANDARD_INPUT = Path("-")
 PIECE_BYTES = 4 << 20
+_LINES = (Format.NDJSON, Format.TEXT)
 _REWRITTEN = (Format.JSON, Format.PARQUET)  # a file that has grown has other bytes from the start
 
 
@@ -45,18 +47,29 @@ class StreamShape:
 class Piece:
     """Some lines, how many bytes of their file were read for them, and the mark of the file after them."""
 
-    lines: bytes
+    lines: bytes | memoryview
     read_bytes: int
     mark: Mark | None = None
 
+    @property
+    def is_blank(self) -> bool:
+        """Whether it has no event."""
+        return bytes(self.lines[:LOOK_BYTES]).isspace() and bytes(self.lines).isspace()
+
+    @property
+    def first_event(self) -> bytes:
+        """The first line that is not blank."""
+        return next(line for line in bytes(self.lines).split(b"\n") if line.strip())
+
     def halves(self) -> list[Piece]:
         """Two pieces, if it has more than one line."""
-        cut = self.lines.rfind(b"\n", 0, len(self.lines) // 2) + 1 or self.lines.find(b"\n") + 1
-        if not 0 < cut < len(self.lines):
+        lines = bytes(self.lines)
+        cut = lines.rfind(b"\n", 0, len(lines) // 2) + 1 or lines.find(b"\n") + 1
+        if not 0 < cut < len(lines):
             return []
-        rest = Piece(self.lines[cut:], self.read_bytes, self.mark)
-        mark = self.mark and self.mark.before(rest.lines.count(b"\n"))
-        return [Piece(self.lines[:cut], 0, mark), rest]
+        rest = Piece(lines[cut:], self.read_bytes, self.mark)
+        mark = self.mark and self.mark.before(count_newlines(rest.lines))
+        return [Piece(lines[:cut], 0, mark), rest]
 
 
 def find_files(paths: Iterable[Path]) -> list[Path]:
@@ -164,17 +177,19 @@ class _Opened(ByteSource):
 def _pieces(source: _Opened, layout: Layout, declared: StreamShape, size: int, skip: int) -> Iterator[Piece]:
     content = Content(blank_counts=layout.format is Format.CSV)
     derived = layout.format in _REWRITTEN
-    pieces = read_lines(source if derived else ByteSource(Hashed(source, content)), layout, declared.types, size)
-    chunks: list[bytes] = []
+    hashed = source if derived else ByteSource(Hashed(source, content))
+    blocks = line_blocks(hashed, size) if layout.format in _LINES else read_lines(hashed, layout, declared.types, size)
+    chunks: list[bytes | memoryview] = []
     count = reported_bytes = 0  # lines so far; bytes of the file in the pieces so far
-    for lines in pieces:
-        if sum(map(len, chunks)) >= size:  # not before more was read: the mark of the last piece says so
-            at = max(reported_bytes, source.position(reported_bytes + sum(map(len, chunks))))
-            yield from _cut(b"".join(chunks), size, at - reported_bytes, content.mark(count, ended=False))
+    for lines in blocks:
+        chunk_bytes = sum(map(len, chunks))
+        if chunks and chunk_bytes + len(lines) > size:  # not before more was read: the mark of the last piece says so
+            at = max(reported_bytes, source.position(reported_bytes + chunk_bytes))
+            yield from _cut(chunks, size, at - reported_bytes, content.mark(count, ended=False))
             reported_bytes, chunks = at, []
         if derived:
-            content.add(without_trailing_blanks(lines))
-        lines_here = lines.count(b"\n")
+            content.add(without_trailing_blanks(bytes(lines)))
+        lines_here = count_newlines(lines)
         count += lines_here
         if skip >= lines_here:
             skip -= lines_here
@@ -183,15 +198,19 @@ def _pieces(source: _Opened, layout: Layout, declared: StreamShape, size: int, s
             skip = 0
     if chunks:
         at = max(reported_bytes, source.position(reported_bytes))
-        yield from _cut(b"".join(chunks), size, at - reported_bytes, content.mark(count, ended=True))
+        yield from _cut(chunks, size, at - reported_bytes, content.mark(count, ended=True))
 
 
-def _cut(lines: bytes, size: int, read_bytes: int, mark: Mark) -> Iterator[Piece]:
+def _cut(chunks: list[bytes | memoryview], size: int, read_bytes: int, mark: Mark) -> Iterator[Piece]:
     """Pieces of no more than twice the size, if lines allow it: CSV grows when it is written as JSON."""
-    start, lines_after = 0, lines.count(b"\n")
+    if len(chunks) == 1 and len(chunks[0]) <= 2 * size:
+        yield Piece(chunks[0], read_bytes, mark)
+        return
+    lines = b"".join(chunks)
+    start, lines_after = 0, count_newlines(lines)
     while len(lines) - start > 2 * size:
         end = lines.find(b"\n", start + size) + 1
-        lines_after -= lines.count(b"\n", start, end)
+        lines_after -= count_newlines(memoryview(lines)[start:end])
         yield Piece(lines[start:end], 0, mark.before(lines_after))
         start = end
     if start < len(lines):

@@ -13,23 +13,23 @@ import pyarrow.compute as pc
 
 from headrace.define.model import Stream
 from headrace.errors import IngestError, TooLargeError
+from headrace.ingest.counting import Lines, count_events
+from headrace.ingest.formats.array import compact_array_lines
 from headrace.ingest.formats.layout import Format, Layout, check_format, format_of
 from headrace.ingest.formats.lines import PIECE_BYTES, read_lines
 from headrace.ingest.formats.source import LOOK_BYTES, ByteSource
-from headrace.parse.frames import as_lines, frame
+from headrace.parse.frames import NEWLINE, as_lines, frame
 from headrace.parse.parser import Parser
 
 MOST_REASONS = 1000  # in one reply; the others have only their index
 MOST_REFUSED = 100_000  # with more, the whole request is refused: the reply would be too long to read
-
-Lines = bytes | memoryview
 
 
 @dataclass
 class Judgement:
     """The events of a body: those to store, and those refused."""
 
-    payload: bytes = b""
+    payload: Lines = b""
     accepted: int = 0
     refused: list[dict[str, Any]] = field(default_factory=list)
 
@@ -45,22 +45,26 @@ class Judge:
         self._idle = [Parser(stream)]  # a parser serves one thread at a time
         self._borrowing = threading.Lock()
 
-    def judge(self, body: bytes, layout: Layout, *, keep_bad: bool) -> Judgement:
+    def judge(self, body: Lines, layout: Layout, *, keep_bad: bool) -> Judgement:
         """Read all events. With `keep_bad` every line is stored unparsed; bad ones become dead letters."""
         format = self._format(body, layout)
-        if not body.strip():
+        if _is_blank(body):
             raise IngestError(f"stream '{self._stream.name}': the body is empty", expected=_EXPECTED[format])
-        judgement = Judgement()
+        if keep_bad and format in _LINES:
+            return Judgement(_ended(body), count_events(self._stream.format, body))
+        body, judgement = bytes(body), Judgement()
+        if format is Format.JSON and not keep_bad and (lines := compact_array_lines(body)):
+            judgement.payload = self._read(lines, judgement)
+            if not judgement.refused:
+                return judgement
+            judgement = Judgement()
         read = self._count if keep_bad else self._read
         pieces = [read(piece, judgement) for piece in self._pieces(body, replace(layout, format=format))]
-        if format in _LINES and not judgement.refused:
-            judgement.payload = body if body.endswith(b"\n") else body + b"\n"
-        else:
-            judgement.payload = b"".join(pieces)
+        judgement.payload = _ended(body) if format in _LINES and not judgement.refused else b"".join(pieces)
         return judgement
 
-    def _format(self, body: bytes, layout: Layout) -> Format:
-        format = layout.format or format_of("", body[:LOOK_BYTES], self._stream.format, self._types)
+    def _format(self, body: Lines, layout: Layout) -> Format:
+        format = layout.format or format_of("", bytes(body[:LOOK_BYTES]), self._stream.format, self._types)
         check_format(self._stream.name, self._stream.format, format)
         return format
 
@@ -81,7 +85,7 @@ class Judge:
             yield piece
 
     def _count(self, piece: Lines, judgement: Judgement) -> Lines:
-        judgement.accepted += len(frame(self._stream.format, piece))
+        judgement.accepted += count_events(self._stream.format, piece)
         return piece
 
     def _read(self, piece: Lines, judgement: Judgement) -> Lines:
@@ -126,6 +130,16 @@ _EXPECTED = {
     Format.PARQUET: "a Parquet file",
     Format.TEXT: "lines of text",
 }
+
+
+def _is_blank(body: Lines) -> bool:
+    """Whether there is nothing but white space; most bodies tell at their beginning."""
+    return not bytes(body[:LOOK_BYTES]).strip() and not bytes(body).strip()
+
+
+def _ended(body: Lines) -> Lines:
+    """The body, with a line end after its last line."""
+    return body if body[-1] == NEWLINE else b"".join((body, b"\n"))
 
 
 def _cut_lines(body: bytes) -> Iterator[memoryview]:

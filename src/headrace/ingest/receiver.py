@@ -81,7 +81,14 @@ class Receiver(Protocol):
     """What accepts pieces: a server in this process or another, or the folder of a workspace."""
 
     def ingest(
-        self, stream: str, body: bytes, *, layout: Layout, key: str | None, keep_bad: bool, file: FilePiece | None
+        self,
+        stream: str,
+        body: bytes | memoryview,
+        *,
+        layout: Layout,
+        key: str | None,
+        keep_bad: bool,
+        file: FilePiece | None,
     ) -> Future[IngestReply]:
         """Accept a piece."""
 

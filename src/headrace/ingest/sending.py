@@ -24,6 +24,7 @@ from headrace.errors import (
 )
 from headrace.format import plural
 from headrace.ingest.content import Mark, hash_of_event
+from headrace.ingest.counting import count_newlines
 from headrace.ingest.files import Piece, SourceFile, StreamShape
 from headrace.ingest.formats.layout import Format, Layout
 from headrace.ingest.receiver import IngestReply, Receiver, SameContent, SentContent, SentStatus, merge_tokens
@@ -248,12 +249,12 @@ class Sending:
     # Pieces in flight
 
     def _post(self, piece: Piece) -> None:
-        if piece.lines.isspace():
+        if piece.is_blank:
             self._report(piece.read_bytes, 0)
             return
         course = self._course
         if course and course.start and not course.first:
-            course.first = hash_of_event(next(line for line in piece.lines.split(b"\n") if line.strip()))
+            course.first = hash_of_event(piece.first_event)
         file = course.piece(piece.mark) if course and piece.mark else None
         key = f"{self._run}-{self._number}"
         self._number += 1
@@ -304,7 +305,7 @@ class Sending:
 
     def _look_for(self, piece: Piece) -> int:
         """Count a piece without a reply if it is stored; returns how many events may be stored if that is not known."""
-        course, events = self._course, piece.lines.count(b"\n")
+        course, events = self._course, count_newlines(piece.lines)
         if course is None or piece.mark is None:
             return events
         try:

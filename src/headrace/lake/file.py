@@ -18,6 +18,7 @@ from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, DEAD, NEWEST, PO
 from headrace.lake.storage import Storage
 from headrace.parse.schema import UTC_US
 
+REPEATS = 4  # of a value, on average, from which a dictionary of the values saves space
 LOG_STATISTICS = (COMMIT, POSITION)  # columns whose smallest and largest value are in the log
 
 
@@ -54,7 +55,7 @@ class LakeFileWriter:
             return
         if self._writer is None:
             self._draft = self._storage.draft(self._name)
-            repeated, encodings = _encodings(rows.schema)
+            repeated, encodings = _encodings(rows)
             self._writer = pq.ParquetWriter(
                 self._draft,
                 rows.schema,
@@ -105,13 +106,24 @@ class LakeFileWriter:
         return NewFile(self._name, size, self._rows, self._dead, orjson.dumps(stats).decode())
 
 
-def _encodings(schema: pa.Schema) -> tuple[list[str], dict[str, str]]:
+def _encodings(rows: pa.Table) -> tuple[list[str], dict[str, str]]:
     """The columns of repeated values, for dictionaries, and the encodings of those that ascend, by differences.
 
-    This takes a third less time than dictionaries for all columns.
+    This takes half the time of dictionaries for all columns.
     """
     constant = (COMMIT, COMMITTED_AT, ARRIVED, NEWEST)
-    delta = [f.name for f in schema if f.type in (pa.int64(), UTC_US) and f.name not in constant]
-    plain = [VALUE, *(f.name for f in schema if pa.types.is_floating(f.type) or pa.types.is_decimal(f.type))]
-    repeated = [name for name in schema.names if name not in (*delta, *plain)]
+    delta = [f.name for f in rows.schema if f.type in (pa.int64(), UTC_US) and f.name not in constant]
+    plain = [VALUE, *(f.name for f in rows.schema if _is_plain(f.type) or _is_distinct(rows.column(f.name)))]
+    repeated = [name for name in rows.schema.names if name not in (*delta, *plain)]
     return repeated, dict.fromkeys(delta, "DELTA_BINARY_PACKED")
+
+
+def _is_plain(type_: pa.DataType) -> bool:
+    return pa.types.is_floating(type_) or pa.types.is_decimal(type_)
+
+
+def _is_distinct(column: pa.ChunkedArray) -> bool:
+    """Whether most values of a text column are different: a dictionary of them takes time and saves nothing."""
+    if not pa.types.is_string(column.type) or column.null_count == len(column):
+        return False
+    return int(pc.count_distinct(column).as_py()) * REPEATS > len(column) - column.null_count

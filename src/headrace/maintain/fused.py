@@ -78,6 +78,7 @@ class Fused:
         self._commits: dict[int, _Commit] = {}
         self._plan: _Plan | None = None
         self._retry_at: dict[VersionId, float] = {}
+        self.failures: dict[VersionId, str] = {}  # why DuckDB failed to compute a version, by its home
         self._paused_until = 0.0
         self.merge_times = Timing()
 
@@ -136,6 +137,7 @@ class Fused:
 
     def _note_failure(self, part: Part) -> None:
         self._retry_at[part.home] = self._now() + RETRY_S
+        self.failures[part.home] = str(part.error)
         view, number = part.home
         log.info("computed by Spark instead", stream=self._stream, view=view, home=number, reason=part.error)
 

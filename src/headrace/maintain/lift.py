@@ -113,7 +113,9 @@ class Lifting:
 
 def _lift(connection: duckdb.DuckDBPyConnection, view: LiftedView) -> pa.Buffer:
     for lift in view.lifts:
-        _register(lift)
+        if lift.name not in _functions:
+            register_lift(connection, lift)
+            _functions.add(lift.name)
     table = connection.sql(view.sql).to_arrow_table()
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
@@ -128,16 +130,19 @@ def _connection() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-_functions: set[str] = set()  # names of those that the connection has
+_functions: set[str] = set()  # names of those that the worker's connection has
 
 
-def _register(lift: Lift) -> None:
-    if lift.name not in _functions:
-        _functions.add(lift.name)
-        # DuckDB would read the annotations of the function itself, some of which only type checkers can resolve.
-        _connection().create_function(
-            lift.name, lambda lists: lift.run(lists), [f"{duckdb_type(lift.of)}[]"], "BLOB", type=ARROW
-        )
+def register_lift(connection: duckdb.DuckDBPyConnection, lift: Lift) -> None:
+    """Give a connection the function."""
+    # DuckDB would read the annotations of the function itself, some of which only type checkers can resolve.
+    connection.create_function(
+        lift.name, lambda lists: lift.run(_whole(lists)), [f"{duckdb_type(lift.of)}[]"], "BLOB", type=ARROW
+    )
+
+
+def _whole(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
 def lift_view(stream: Stream, view: View, home: int, patience_ms: int, newest_us: int | None) -> LiftedView:

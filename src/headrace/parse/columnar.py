@@ -6,7 +6,6 @@ The second parser (`verdict.py`) accepts all that this one accepts, with the sam
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, date, datetime
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,10 +17,9 @@ from headrace.define.model import Field
 from headrace.parse.frames import Frames, frame_lines
 from headrace.parse.limits import beyond_limits
 from headrace.parse.schema import arrow_type
+from headrace.parse.sound import is_sound, is_utf8
 from headrace.types import Type
 
-# Python values: the first Arrow scalar loads pandas, a fifth of the time of commands that do not need it.
-_EARLIEST, _LATEST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _DATE_LENGTH = 10
 _LARGE_BYTES = 1 << 20  # an event of this size with a MAP in it is read alone: DuckDB takes many times its memory
 
@@ -46,7 +44,7 @@ class Columnar:
             return None
         block = data[int(frames.starts[0]) : int(frames.ends[-1])]
         # Undeclared fields are skipped unread, so their values must not change the verdict.
-        if not _is_utf8(block) or beyond_limits(frames):
+        if not is_utf8(block) or beyond_limits(frames):
             return None
         try:
             table = pj.read_json(
@@ -70,7 +68,7 @@ class Columnar:
             if not all(_has_dates_only(of, table.column(of.name)) for of in self.schema):
                 return None
             table = table.cast(self.schema)
-        return table if all(_is_sound(leaf) for column in table.columns for leaf in _leaves(column)) else None
+        return table if all(is_sound(leaf) for column in table.columns for leaf in _leaves(column)) else None
 
 
 def _is_map(field: Field) -> bool:
@@ -96,15 +94,6 @@ def _read_type(of: Type) -> pa.DataType:
         case "STRUCT":
             return pa.struct([pa.field(name, _read_type(part)) for name, part in of.parts])
     return arrow_type(of)
-
-
-def _is_utf8(block: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> bool:
-    offsets = pa.py_buffer(np.array([0, len(block)], dtype=np.int32))
-    try:
-        pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(block)]).validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def _leaves(array: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
@@ -140,23 +129,6 @@ def _leaf_types(of: pa.DataType) -> list[pa.DataType]:
     if pa.types.is_struct(of):
         return [leaf for index in range(of.num_fields) for leaf in _leaf_types(of.field(index).type)]
     return [of]
-
-
-def _is_sound(leaf: pa.Array) -> bool:
-    """JSON has no NaN and no infinity, though pyarrow reads them; a year has four digits and is not 0."""
-    if pa.types.is_floating(leaf.type):
-        return pc.all(pc.is_finite(leaf)).as_py() is not False
-    if pa.types.is_timestamp(leaf.type):
-        return _within(leaf, _EARLIEST, _LATEST)
-    return _within(leaf, date.min, date.max) if pa.types.is_date32(leaf.type) else True
-
-
-def _within(leaf: pa.Array, least: date, most: date) -> bool:
-    bounds = pc.min_max(leaf)
-    if not bounds["min"].is_valid:
-        return True
-    low, high = (pa.scalar(bound, leaf.type) for bound in (least, most))
-    return bool(pc.and_(pc.greater_equal(bounds["min"], low), pc.less_equal(bounds["max"], high)).as_py())
 
 
 class Reader(Protocol):

@@ -9,12 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.define.model import Field
+from headrace.define.model import JSON, Field
 from headrace.parse.columnar import Columnar
-from headrace.parse.frames import Frames, as_lines, frame_lines
+from headrace.parse.frames import Frames, as_lines, frame_lines, frame_values
+from headrace.parse.uniform import Uniform
 from headrace.parse.verdict import Refused, SecondParser
 
-BLOCK = 32_768  # frames that are read at once
+BLOCK = 16_384  # frames that are read at once
+MANY = 1_000  # frames from which the uniform parser is faster than the columnar one
 PIECES = 8  # that a block with a bad event is divided into, and each such piece again
 PIECE = 64  # frames that are not divided further
 FEW, FEW_BYTES = 8, 1 << 16  # frames that are faster to read one by one
@@ -28,6 +30,7 @@ class ObjectReader:
     """Reads the same fields of one block of events after the other."""
 
     def __init__(self, fields: Sequence[Field]) -> None:
+        self._uniform = Uniform(fields)
         self._columnar = Columnar(fields)
         self._second = SecondParser(fields)
         self.schema = self._columnar.schema
@@ -41,8 +44,21 @@ class ObjectReader:
     def _read_block(self, frames: Frames) -> Read:
         if _are_few(frames) or (self._were_bad and self._are_bad(frames)):
             return self._judge_each(frames)
-        table = self._columnar.read(frames)
-        return self._read_closer(frames) if table is None else (table, None)
+        if len(frames) >= MANY and (part := self._uniform.read(frames)):
+            table, fits = part
+            return (table, None) if fits.all() else self._add_others(table, fits, frames)
+        all_columns = self._columnar.read(frames)
+        return self._read_closer(frames) if all_columns is None else (all_columns, None)
+
+    def _add_others(self, table: pa.Table, fits: npt.NDArray[np.bool_], frames: Frames) -> Read:
+        """The rows of frames that fit, and those of the others, in the frames' order."""
+        others, reasons = self._read_block(frame_values(JSON, frames.take(~fits).values()))
+        order = np.empty(len(frames), dtype=np.int64)
+        order[fits], order[~fits] = np.arange(len(table)), len(table) + np.arange(len(others))
+        rows = pa.concat_tables([table, others]).take(pa.array(order))
+        if reasons is None:
+            return rows, None
+        return rows, pa.concat_arrays([pa.nulls(len(table), pa.string()), reasons]).take(pa.array(order))
 
     def _read_closer(self, frames: Frames) -> Read:
         """Piece by piece: pieces without a bad event are still read columnar."""

@@ -1,4 +1,4 @@
-"""A rehearsal: one event of a throwaway stream through append, maintain and store, so that real ones find all warm.
+"""A rehearsal: events of a throwaway stream through append, both lanes and store, so that real ones find all warm.
 
 Java compiles and Spark plans everything for the first time in it, which takes seconds.
 """
@@ -18,13 +18,16 @@ from headrace.ingest.door import Ingest
 from headrace.ingest.formats.layout import Format, Layout
 from headrace.lake.append import Append
 from headrace.lake.table import LakeTable
+from headrace.maintain.fused import Fused
 from headrace.maintain.speed import Speed
 from headrace.store.opening import open_temporary
 from headrace.transport.journal.journal import Journal
 
-_PLAY = """
+_STREAM = """
 CREATE STREAM rehearsal (name STRING, n BIGINT, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at - INTERVAL 1 MINUTE);
-CREATE MATERIALIZED VIEW rehearsed AS
+"""
+_VIEW = """
+CREATE MATERIALIZED VIEW {name} AS
 SELECT name, count(*) AS hits, sum(n) AS total, avg(n) AS mean, max(n) AS most, approx_count_distinct(n) AS different
 FROM rehearsal WHERE n > 0 GROUP BY name, window(at, '1 minute');
 """
@@ -37,16 +40,22 @@ POLL_S = 0.05
 def rehearse(spark: SparkSession, scratch: Path, stopping: Callable[[], bool]) -> None:
     """Play it, and leave nothing behind. Ends early when `stopping` says so."""
     folder = scratch / "rehearsal"
-    catalog = parse(_PLAY)
-    stream, view = catalog.streams["rehearsal"], catalog.views["rehearsed"]
+    catalog = parse(_STREAM + _VIEW.format(name="fused") + _VIEW.format(name="behind"))
+    stream = catalog.streams["rehearsal"]
     table = LakeTable(folder / "lake", stream, fence=1)
     journal = Journal(folder / "journal", fence=1)
     store = open_temporary(folder)
-    store.register(view, fingerprint(view), catalog.patience_ms(view))
-    append = Append(lambda: spark, stream, journal.reader, table, folder)
-    speed = Speed(lambda: spark, stream, table, store, folder)
+    fused = Fused(stream.name, table, store, folder)
+    append = Append(lambda: spark, stream, journal.reader, table, folder, companion=fused)
+    speed = Speed(lambda: spark, stream, table, store, folder, fused=fused)
     ingest = Ingest(stream, journal)
+
+    def register(name: str) -> None:
+        view = catalog.views[name]
+        store.register(view, fingerprint(view), catalog.patience_ms(view))
+
     try:
+        register("fused")
         append.start()
         for done in range(ROUNDS):
             ingest.take(_EVENT, layout=Layout(Format.NDJSON), key=None, keep_bad=False).result()
@@ -55,7 +64,11 @@ def rehearse(spark: SparkSession, scratch: Path, stopping: Callable[[], bool]) -
                 if stopping():
                     return
                 time.sleep(POLL_S)
-            speed.run_once()
+            fused.run_once()
+        if stopping():
+            return
+        register("behind")  # all commits: Spark computes it
+        speed.run_once()
     finally:
         append.stop()
         speed.close()

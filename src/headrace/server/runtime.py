@@ -311,7 +311,7 @@ class Runtime:
     def ingest(
         self,
         stream: str,
-        body: bytes,
+        body: bytes | memoryview,
         *,
         layout: Layout,
         key: str | None,

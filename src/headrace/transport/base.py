@@ -106,7 +106,7 @@ class Transport(Protocol):
 
     def submit(
         self,
-        payload: bytes,
+        payload: bytes | memoryview,
         accepted: int,
         refused: list[dict[str, object]],
         *,

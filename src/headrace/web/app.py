@@ -18,6 +18,7 @@ from headrace.web.metrics import make_registry, metrics_routes
 from headrace.web.overview import overview_routes
 from headrace.web.page import page_routes
 from headrace.web.replies import add_error_handlers
+from headrace.web.route import PlainRoutes
 from headrace.web.sql import sql_routes
 from headrace.web.versions import version_routes
 
@@ -52,8 +53,12 @@ def create_app(runtime: Runtime, timeouts: Timeouts = TIMEOUTS) -> FastAPI:
     )
     app.state.stopping = False
     app.state.timeouts = timeouts
-    app.include_router(ingest_routes(runtime, max_body, Admission(max(settings.bodies_mb << 20, max_body))))
-    app.include_router(answer_routes(runtime, QUESTION_BYTES))
+    plain = [
+        ingest_routes(runtime, max_body, Admission(max(settings.bodies_mb << 20, max_body))),
+        answer_routes(runtime, QUESTION_BYTES),
+    ]
+    for router in plain:
+        app.include_router(router)
     app.include_router(explain_routes(runtime))
     app.include_router(sql_routes(runtime, QUESTION_BYTES))
     app.include_router(dead_letter_routes(runtime))
@@ -63,6 +68,7 @@ def create_app(runtime: Runtime, timeouts: Timeouts = TIMEOUTS) -> FastAPI:
     app.include_router(metrics_routes(registry))
     app.include_router(page_routes(runtime, timeouts.wrong_token_s))
     add_error_handlers(app)
+    app.add_middleware(PlainRoutes, routers=plain)
     app.add_middleware(Guard, host=settings.host, token=settings.token)
     app.add_middleware(Meter, numbers=RequestNumbers(registry))
     return app

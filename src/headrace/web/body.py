@@ -7,7 +7,7 @@ import io
 from typing import Any
 
 import orjson
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from headrace.errors import HeadraceError, RequestError, SlowError, TooLargeError, UnsupportedError
 from headrace.ingest.formats.compression import Compression, Unpacked
@@ -15,6 +15,9 @@ from headrace.ingest.formats.layout import Format, Layout, make_layout
 from headrace.ingest.formats.source import ByteSource
 from headrace.transport.sent import FilePiece
 from headrace.web.admission import Claim
+from headrace.web.meter import BODY_BYTES
+from headrace.web.protocol import RECEIVE_BODY
+from headrace.web.receive import BodyReceiver
 
 BLOCK_BYTES = 1 << 20
 SLOWEST_BYTES_PER_S = 64 << 10
@@ -92,29 +95,68 @@ async def read_body(request: Request, limit: int, claim: Claim | None = None) ->
     if declared > limit:
         raise _too_large(declared, limit)
     chunks: list[bytes] = []
-    size = 0
-    start, grace_s = asyncio.get_running_loop().time(), request.app.state.timeouts.body_s
-    stream = request.stream()
+    size, more = 0, True
+    pace = _Pace(request)
     try:
-        while True:
-            async with asyncio.timeout_at(start + grace_s + size / SLOWEST_BYTES_PER_S):
-                chunk = await anext(stream, None)
-            if chunk is None:
-                break
-            size += len(chunk)
-            if size > limit:
-                raise _too_large(size, limit)
-            if claim:
-                claim.grow_to(size)
-            chunks.append(chunk)
+        async with asyncio.timeout_at(pace.deadline_s(size)) as timeout:
+            while more:
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                chunk, more = message.get("body", b""), message.get("more_body", False)
+                size += len(chunk)
+                if size > limit:
+                    raise _too_large(size, limit)
+                if claim:
+                    claim.grow_to(size)
+                chunks.append(chunk)
+                if more:
+                    timeout.reschedule(pace.deadline_s(size))
     except TimeoutError as error:
-        raise SlowError(
-            "the body is sent too slowly",
-            found=f"{size:,} bytes in {grace_s + size / SLOWEST_BYTES_PER_S:.0f} s",
-            expected=f"{SLOWEST_BYTES_PER_S >> 10} kB a second, after {grace_s:g} s of grace",
-            fix="send smaller bodies; nothing was stored",
-        ) from error
+        raise pace.too_slow(size) from error
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+async def receive_body(request: Request, limit: int) -> memoryview | None:
+    """The whole body, received without copies; None if it cannot be: then nothing of it was read."""
+    receive, size = request.scope.get(RECEIVE_BODY), declared_bytes(request)
+    receiver: BodyReceiver | None = receive(size) if receive and 0 < size <= limit else None
+    if receiver is None:
+        return None
+    pace = _Pace(request)
+    try:
+        while (body := await receiver.wait(pace.left_s(receiver.received))) is None:
+            if pace.left_s(receiver.received) <= 0:
+                raise pace.too_slow(receiver.received)
+        request.scope[BODY_BYTES] = size
+        return body
+    finally:
+        receiver.stop()
+
+
+class _Pace:
+    """How fast a body must arrive."""
+
+    def __init__(self, request: Request) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._start_s = self._loop.time()
+        self._grace_s: float = request.app.state.timeouts.body_s
+
+    def deadline_s(self, size: int) -> float:
+        """Until when more than these bytes must have arrived, in the time of the loop."""
+        return self._start_s + self._grace_s + size / SLOWEST_BYTES_PER_S
+
+    def left_s(self, size: int) -> float:
+        """How long that is from now."""
+        return self.deadline_s(size) - self._loop.time()
+
+    def too_slow(self, size: int) -> SlowError:
+        return SlowError(
+            "the body is sent too slowly",
+            found=f"{size:,} bytes in {self._grace_s + size / SLOWEST_BYTES_PER_S:.0f} s",
+            expected=f"{SLOWEST_BYTES_PER_S >> 10} kB a second, after {self._grace_s:g} s of grace",
+            fix="send smaller bodies; nothing was stored",
+        )
 
 
 def declared_bytes(request: Request) -> int:

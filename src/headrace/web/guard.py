@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+from functools import lru_cache
 from urllib.parse import quote, urlsplit
 
 import structlog
@@ -97,6 +98,7 @@ class Guard:
         )
 
 
+@lru_cache(maxsize=64)
 def host_name(host: str) -> str | None:
     """The name or address in a Host header, without its port; None if the header is not well-formed."""
     try:
@@ -139,6 +141,7 @@ def _reply_refusal(refusal: HeadraceError, scope: Scope) -> Response:
     return reply_error(refusal)
 
 
+@lru_cache(maxsize=64)
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach the address."""
     if host == "localhost":

@@ -16,7 +16,15 @@ from headrace.errors import DefinitionError, RequestError
 from headrace.ingest.receiver import IngestReply
 from headrace.transport.base import LONGEST_KEY
 from headrace.web.admission import Admission
-from headrace.web.body import declared_bytes, read_body, read_compression, read_file_piece, read_layout, unpack_body
+from headrace.web.body import (
+    declared_bytes,
+    read_body,
+    read_compression,
+    read_file_piece,
+    read_layout,
+    receive_body,
+    unpack_body,
+)
 from headrace.web.meter import EVENT_COUNTS
 from headrace.web.replies import reply_json
 from headrace.web.route import PlainRoute
@@ -101,12 +109,16 @@ def ingest_routes(runtime: Runtime, max_body: int, admission: Admission) -> APIR
         key = request.headers.get("idempotency-key")
         file = read_file_piece(request)
         with admission.claim(min(declared_bytes(request), max_body)) as claim:
-            body = [await read_body(request, max_body, claim)]
+            raw: bytes | memoryview | None = None
+            if keep_bad and compression is None and declared_bytes(request) > SMALL_BODY:
+                raw = await receive_body(request, max_body)  # it is stored as it comes
+            body = [await read_body(request, max_body, claim) if raw is None else raw]
+            raw = None
 
             def take() -> Future[IngestReply]:
                 events = body.pop()  # the only reference, so that its memory can be freed before the reply
                 if compression:
-                    events = unpack_body(events, compression, max_body)
+                    events = unpack_body(bytes(events), compression, max_body)
                 return runtime.ingest(stream, events, layout=layout, key=key, keep_bad=keep_bad, file=file)
 
             if len(body[0]) <= SMALL_BODY and compression is None:

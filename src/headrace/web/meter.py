@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 EVENTS_PATH = "/v1/streams/{stream}/events"
 ANSWER_PATHS = ("/v1/views/{view}", "/v1/views/{view}/lookup")
 EVENT_COUNTS = "headrace.counted"  # the ingest endpoint stores (accepted, refused) under this key of the scope
+BODY_BYTES = "headrace.body_bytes"  # in the scope: the size of a body that was not received by `receive`
 CLIENT_DISCONNECTED = 499  # the client disconnected before a reply was sent
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -103,7 +104,7 @@ class Meter:
         try:
             await self._app(scope, counted_receive, counted_send)
         finally:
-            self._numbers.note(scope, status, received, time.perf_counter() - start)
+            self._numbers.note(scope, status, scope.get(BODY_BYTES, received), time.perf_counter() - start)
 
 
 def _label(scope: Scope, name: str, status: int) -> str:

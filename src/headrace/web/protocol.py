@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import http
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
+import httptools
 import orjson
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from headrace.errors import HeaderError, HeadraceError, OverloadError, RequestError, SlowError
+from headrace.web.receive import BodyReceiver
 
 HEADER_BYTES = 64 << 10  # while the headers are incomplete; checked after each read
 RETRY_AFTER_S = 5
+RECEIVE_BODY = "headrace.receive_body"  # in the scope of a request: `LimitedProtocol._receive_body` for it
 
 
 class LimitedProtocol(HttpToolsProtocol):
@@ -66,6 +70,20 @@ class LimitedProtocol(HttpToolsProtocol):
         self._stop_waiting()
         if not self.transport.is_closing():
             super().on_headers_complete()
+            cast("dict[str, Any]", self.scope)[RECEIVE_BODY] = partial(self._receive_body, self.cycle)
+
+    def _receive_body(self, cycle: RequestResponseCycle, size: int) -> BodyReceiver | None:
+        """Receive a body of this size without the parser; None if it is complete already, or cannot be expected."""
+        if not cycle.more_body or cycle.waiting_for_100_continue or cycle.disconnected or self.transport.is_closing():
+            return None
+        beginning, cycle.body = cycle.body, bytearray()
+        return BodyReceiver(self, size, beginning)
+
+    def end_body(self) -> None:
+        """A body was received without the parser. That one still expects it, so the next request gets another."""
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as its base class does
+        self.on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(RequestError("not an HTTP/1.1 request"))

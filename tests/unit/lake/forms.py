@@ -18,6 +18,7 @@ from headrace.parse.columnar import Columnar
 from headrace.parse.frames import frame_lines
 from headrace.parse.parser import Parser
 from headrace.parse.schema import arrow_type
+from headrace.parse.uniform import Uniform
 from headrace.parse.verdict import Refused, SecondParser
 
 PAGE = Path(__file__).parents[3] / "docs" / "parsing.md"
@@ -61,6 +62,15 @@ def fast(stream: Stream, frame: bytes) -> dict[str, Any] | None:
     """The fast parser's values; None where it has no result."""
     table = parsers(stream)[0].read(frame_lines(frame))
     return None if table is None else comparable(table.to_pylist()[0])
+
+
+def uniform(stream: Stream, frames: list[bytes]) -> list[dict[str, Any] | None]:
+    """The values of the fastest parser for each frame; None where it has no result."""
+    part = Uniform(stream.fields).read(frame_lines(b"\n".join(frames)))
+    if part is None:
+        return [None] * len(frames)
+    rows = iter(part[0].to_pylist())
+    return [comparable(next(rows)) if fits else None for fits in part[1].tolist()]
 
 
 def second(stream: Stream, frame: bytes) -> dict[str, Any] | str:

@@ -1,4 +1,4 @@
-"""10,000 generated frames: what the fast parser accepts, the second does too, with equal values; alone or together."""
+"""Generated frames: what the fast parsers accept, the second one does too, with equal values; alone or together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from headrace.define.catalog import parse
 from headrace.define.model import Stream
 from headrace.parse.frames import frame_lines
-from tests.unit.lake.forms import ARRIVED_US, FORMS, comparable, fast, parsers, second
+from tests.unit.lake.forms import ARRIVED_US, FORMS, comparable, fast, parsers, second, stream_of, uniform
 
 FRAMES = {"single": 6_000, "nested": 3_600, "maps": 200, "deep maps": 200}
 STREAMS = {
@@ -36,10 +36,31 @@ INNER = (
     '"x"', "1", "1.5", "null", "{}", "[]", '"2026-03-01"', '{"on": "2026-02-30"}', '{"lat": 1e999}', '{"a": "b"}',
     "NaN", '{"city": 5, "city": 6}', "true", '"\\ud800"', '{"price": "0.10"}', "-0.0", "1e2", "12345678901234567890",
 )  # fmt: skip
+ALIKE = {"other": '"x"', "more": "-1.5e3"}
 PIECES = (
     b'"', b"\\", b"{", b"}", b"[", b"]", b",", b":", b" ", b"\t", b"\x00", b"\x1f", b"\xff", b"\xc3", b"0", b"-", b".",
     b"e", b"\\u0000", b"\\ud83d", b"\\ude00", b"\\/", b"NaN", b"Inf", b"-Infinity", b"\xef\xbb\xbf", b"null", b"'",
     b"\xf0\x9f\x98\x80", b'"id":1', b'"at":', b"/**/",
+)  # fmt: skip
+TIMES = (
+    "2026-03-01", "2026-03-01T12:00:00Z", "2026-03-01T12:00:00.123456Z", "2026-03-01 12:00:00", "2026-03-01T12",
+    "2026-03-01T12Z", "2026-03-01T12:30", "2026-03-01T12:30Z", "2026-03-01T12:00:00.1", "2026-03-01T12:00:00+0530",
+    "2026-03-01T12:00:00-05", "2026-03-01T12:00:00+05:60", "2026-03-01T12:00:00.1234567Z", "2026-03-01T12:00:00.Z",
+    "2026-03-01t12:00:00z", "2026-03-01T12:00:00 Z", " 2026-03-01T12:00:00Z", "2026-03-01T12:00:00Z ", "20260301",
+    "2026-3-1", "2026-03-01Z", "-2026-03-01", "12026-03-01T12:00:00Z", "2026-03-01T12:60:00Z", "2026-03-01T12:00:60Z",
+    "2026-03-01T24:00:00", "2026-02-29T12:00:00Z", "0000-01-01", "0001-01-01T00:00:00+01:00", "2026-03-01T12:00:00+24",
+    "9999-12-31T23:59:59-01:00", "2026-03-01T12:00:00+5", "2026-03-01T12:00:00,5Z", "２026-03-01", "2026-03-01T", "",
+)  # fmt: skip
+BARE = (
+    "0", "-0", "00", "-00", "01", "-1", "+1", "-", "--1", "1-1", "1_0", "0x10", "1.", ".5", "1.50", "-0.0", "01.5",
+    "1e2", "1E+2", "1e", "1e400", "1e-400", "123456.78", "1234567.8", "0.001", "2147483647", "-2147483649",
+    "9223372036854775807", "-9223372036854775808", "9223372036854775808", "12345678901234567890123", "null", "NULL",
+    "nul", "nulls", "true", "false", "True", "t", "NaN", "Infinity", "-Infinity", "inf", "nan", "٣", "1\t", "1 ", " 1",
+    "[]", "{}", '""', '"1.5"',
+)  # fmt: skip
+TEXTS = (
+    "w", "", " ", "é", "\\u00e9", "a,", ",", ', "', "\\", "\\\\", '\\"', "a\tb", "\x7f", "null", "5", "{", "}", ":",
+    "😀", '","word":"', '"', "\\n", "\ufeff", "\udcff",
 )  # fmt: skip
 
 
@@ -104,3 +125,86 @@ def test_neighbours_do_not_matter(name: str) -> None:
             verdict = second(of, line)
             assert reason == (verdict if isinstance(verdict, str) else None), line
             assert reason is not None or comparable(row) == verdict, line
+
+
+def alike(of: Stream, seed: int) -> Iterator[list[bytes]]:
+    """Events of one shape, some of them with values of other forms, with a field left out, or with bytes changed."""
+    chance = random.Random(seed)
+    texts = {"STRING": TEXTS, "DATE": TIMES, "TIMESTAMP": TIMES}
+    while True:
+        names = {field.name: field.type.name for field in of.fields if chance.random() < 0.9}
+        names |= {name: type_ for name, type_ in (("other", "STRING"), ("more", "INT")) if chance.random() < 0.3}
+        order = chance.sample(sorted(names), len(names))
+        comma, colon = chance.choice([(",", ":"), (", ", ": "), (" ,", " :")])
+        lines = []
+        spoiled = chance.choice([0, 1, 2, 20])
+        events = [{name: ALIKE.get(name) or GOOD[name] for name in order} for _ in range(chance.randrange(1, 12))]
+        for _ in range(spoiled if order else 0):
+            event, name = chance.choice(events), chance.choice(order)
+            forms = [f'"{text}"' for text in texts[names[name]]] if names[name] in texts else BARE
+            event[name] = chance.choice(forms if chance.random() < 0.8 else FORMS[1:])
+        if spoiled and chance.random() < 0.3:
+            chance.choice(events).pop(chance.choice([*order, ""]), None)
+        for event in events:
+            line = "{" + comma.join(f'"{name}"{colon}{form}' for name, form in event.items()) + "}"
+            lines.append(line.encode(errors="surrogateescape"))
+        if spoiled and chance.random() < 0.3:
+            line = chance.choice(lines)
+            at = chance.randrange(len(line))
+            lines.append(line[:at] + chance.choice(PIECES) + line[at + chance.randrange(3) :])
+        yield [line.strip() for line in lines if line.strip()]
+
+
+def test_events_of_one_shape() -> None:
+    """What the fastest parser reads of some events, the second one accepts, with equal values."""
+    of = stream("single")
+    count = silent = 0
+    for lines in islice(alike(of, 6), 3_000):
+        for line, values in zip(lines, uniform(of, lines), strict=True):
+            verdict = second(of, line)
+            count += not isinstance(verdict, str)
+            silent += not isinstance(verdict, str) and values is None
+            assert values is None or values == verdict, (line, lines)
+    assert silent < count * 0.6
+
+
+def test_single_events_of_any_shape() -> None:
+    of = stream("single")
+    for line in islice(generate(of, 7), 3_000):
+        (values,) = uniform(of, [line])
+        assert values is None or values == second(of, line), line
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b" \n\n"])
+def test_many_events_of_a_few_shapes(line_end: bytes) -> None:
+    """Those of the most common shape are read first, then those of the next; the order stays."""
+    of = stream("single")
+    parser = parsers(of)[2]
+    odd = list(islice(generate(of, 8), 100))
+    lines = []
+    for index in range(9_000):
+        shape = 0 if index % 50 < 40 else 1 if index % 50 < 49 else 2
+        word = '"w\\"x"' if index % 500 == 7 else "null" if shape == 1 else f'"w{index}"'
+        line = f'{{"id":{index},"word":{word},"at":"2026-03-01T12:00:00.{index % 1000:03d}Z","ratio":{index / 7}'
+        lines.append(
+            odd[index // 90] if index % 90 == 5 else (line + (',"flag":true}' if shape == 2 else "}")).encode()
+        )
+    parsed = parser.parse(frame_lines(line_end.join(lines)), ARRIVED_US)
+    assert parsed.reasons is not None
+    for line, row, reason in zip(lines, parsed.columns.to_pylist(), parsed.reasons.to_pylist(), strict=True):
+        verdict = second(of, line)
+        assert reason == (verdict if isinstance(verdict, str) else None), line
+        assert reason is not None or comparable(row) == verdict, line
+
+
+def test_each_byte_of_a_short_integer_is_a_digit() -> None:
+    of = stream_of("INT")
+    for byte in set(range(256)) - {*b"0123456789\n"}:
+        for place in range(8):
+            digits = bytearray(b"12345678")
+            digits[place] = byte
+            line = b'{"v":%b}' % digits
+            (values,) = uniform(of, [line])
+            assert values is None or values == second(of, line), line
+    numbers = [0, 7, 10, 99, 100, 12_345, 999_999, 1_234_567, 10_000_000, 99_999_999]
+    assert uniform(of, [b'{"v":%d}' % number for number in numbers]) == [{"v": str(number)} for number in numbers]

@@ -6,11 +6,13 @@ import tempfile
 from collections.abc import Iterator, Mapping
 
 from headrace.errors import IngestError
+from headrace.ingest.counting import end_of_lines
 from headrace.ingest.formats.array import array_lines
 from headrace.ingest.formats.csv import csv_lines
 from headrace.ingest.formats.layout import Format, Layout
 from headrace.ingest.formats.parquet import parquet_lines
 from headrace.ingest.formats.source import ByteSource
+from headrace.ingest.memory import allocate
 
 PIECE_BYTES = 1 << 20
 LONGEST_EVENT_BYTES = 64 << 20
@@ -29,7 +31,7 @@ def read_lines(
         case Format.JSON:
             return _json(source)
         case _:
-            return _whole_lines(source, size)
+            return map(bytes, line_blocks(source, size))
 
 
 def _json(source: ByteSource) -> Iterator[bytes]:
@@ -58,24 +60,27 @@ def _parquet(source: ByteSource) -> Iterator[bytes]:
         yield from parquet_lines(file)
 
 
-def _whole_lines(source: ByteSource, size: int) -> Iterator[bytes]:
-    """Pieces that end where a line does."""
+def line_blocks(source: ByteSource, size: int) -> Iterator[bytes | memoryview]:
+    """The lines of a source as they are, in blocks of about `size` bytes, without a copy."""
     if source.look(3) == _MARK:
         source.skip(3)
-    rest: list[bytes] = []  # of a line that is longer than a piece
-    rest_bytes = 0
-    while block := source.read(size):
-        cut = block.rfind(b"\n") + 1
+    rest = b""  # of the line that the last block ended in
+    while True:
+        block = allocate(max(size, 2 * len(rest)))
+        block[: len(rest)] = rest
+        end = len(rest)
+        while end < len(block) and (count := source.readinto(block[end:])):
+            end += count
+        if end == len(rest):
+            break
+        cut = end_of_lines(block[:end])
         if cut:
-            yield b"".join((*rest, block[:cut]))
-            rest, rest_bytes = [block[cut:]], len(block) - cut
-        else:
-            rest.append(block)
-            rest_bytes += len(block)
-        if rest_bytes > LONGEST_EVENT_BYTES:
+            yield block[:cut]
+        rest = bytes(block[cut:end])
+        if len(rest) > LONGEST_EVENT_BYTES:
             raise _too_long()
-    if (last := b"".join(rest)).strip():
-        yield last + b"\n"
+    if rest.strip():
+        yield rest + b"\n"
 
 
 def _too_long() -> IngestError:

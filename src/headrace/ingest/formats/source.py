@@ -55,6 +55,14 @@ class ByteSource(io.RawIOBase):
         self._ahead = block[size:]  # a decoder may return more than `size`
         return block[:size] if self._ahead else block
 
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill as much of a buffer as can be read at once; 0 at the end."""
+        if not self._ahead and (readinto := getattr(self._source, "readinto", None)):
+            return int(readinto(buffer) or 0)
+        block = self.read(len(buffer))
+        buffer[: len(block)] = block
+        return len(block)
+
     def read_at_most(self, size: int) -> bytes:
         """The next `size` bytes, fewer only at the end."""
         blocks: list[bytes] = []

@@ -27,7 +27,9 @@ from headrace.transport.journal.segments import NewRecord, Segments
 from headrace.transport.position import START, Position
 from headrace.transport.sent import FilePiece, SentFiles
 
-FORMAT = 1  # of a journal's folder: segments and their names, the durable end, the files that were sent
+# Of a journal's folder: segments and their names, the durable end, the files that were sent. Format 2 has records with
+# another checksum; those of format 1 stay as they are.
+FORMAT = 2
 SEGMENT_BYTES = 256 << 20
 MOST_GROUP = 16 << 20  # bytes of the requests that are written at once
 AGE_STEP_S = 0.005  # groups that arrive closer together than this share an entry of `_Ages`
@@ -115,7 +117,7 @@ class Journal:
 
     def submit(
         self,
-        payload: bytes,
+        payload: bytes | memoryview,
         accepted: int,
         refused: list[dict[str, object]],
         *,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,11 +44,11 @@ class JournalReader:
                 group: list[Record] = []
                 size = 0
                 for record in walk(segment, first, last):
-                    group.append(record)
-                    size += record.payload_bytes
-                    if size >= CHUNK_BYTES:
+                    if group and size + record.payload_bytes > CHUNK_BYTES:
                         yield _events(stream_format, file.fileno(), segment, group)
                         group, size = [], 0
+                    group.append(record)
+                    size += record.payload_bytes
                 if group:
                     yield _events(stream_format, file.fileno(), segment, group)
 
@@ -59,17 +58,16 @@ def _events(stream_format: str, fd: int, segment: Segment, records: list[Record]
     view = memoryview(os.pread(fd, last - first, first - segment.start))
     payloads = []
     for record in records:
-        at = record.position - first
-        if zlib.crc32(view[at + 8 : record.end - first]) != record.crc:
+        if not record.matches(view[record.position - first : record.end - first]):
             raise CorruptionError(
                 f"journal file '{segment.path}' is damaged at position {record.position}",
                 fix="its events were not read; restore the file, or move it away to continue without them",
             )
         payloads.append(view[record.payload_position - first : record.end - first])
     frames = frame(stream_format, payloads[0] if len(payloads) == 1 else b"".join(payloads))
-    lengths = np.array([record.payload_bytes for record in records], dtype=np.int64)
-    starts = np.concatenate(([0], np.cumsum(lengths)[:-1]))
-    of = np.searchsorted(starts, frames.starts, side="right") - 1
-    base = np.array([record.payload_position for record in records], dtype=np.int64) - starts
-    arrived = np.array([record.arrived_us for record in records], dtype=np.int64)
-    return Events(frames, frames.starts + base[of] + event_base(PARTITION), arrived[of])
+    # The records are few, the events many: each record's values are repeated for its events.
+    starts = np.cumsum([0, *(record.payload_bytes for record in records)])
+    counts = np.diff(np.searchsorted(frames.starts, starts))
+    positions = frames.starts + np.repeat([record.payload_position for record in records] - starts[:-1], counts)
+    arrived = np.repeat(np.array([record.arrived_us for record in records], dtype=np.int64), counts)
+    return Events(frames, positions + event_base(PARTITION), arrived)

@@ -33,7 +33,7 @@ class NewRecord(NamedTuple):
     """What a record is written from."""
 
     meta: bytes
-    payload: bytes
+    payload: bytes | memoryview
     arrived_us: int
 
 
@@ -71,7 +71,8 @@ class Segments:
         self.cut_off()
         if self.end - self._segment_start >= self._segment_bytes:
             self._open_segment()
-        position, chunks, ends = self.end, [], []
+        position, ends = self.end, []
+        chunks: list[bytes | memoryview] = []
         for record in records:
             head = pack(record.meta, record.payload, record.arrived_us, position)
             chunks += [head, record.payload]
@@ -152,7 +153,7 @@ class Segments:
         os.pwrite(self._durable_fd, DURABLE.pack(end, zlib.crc32(raw)), 0)
 
 
-def _write_all(fd: int, chunks: list[bytes], offset: int) -> None:
+def _write_all(fd: int, chunks: Sequence[bytes | memoryview], offset: int) -> None:
     """Write all chunks at an offset, in as many system calls as it takes."""
     for batch_start in range(0, len(chunks), 512):
         views = [memoryview(chunk) for chunk in chunks[batch_start : batch_start + 512]]

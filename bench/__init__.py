@@ -1,0 +1,1 @@
+"""Headrace beside other engines, Nexmark, and how cost grows: `make bench-full` and `make bench-check`."""

@@ -1,0 +1,174 @@
+"""Writes docs/benchmarks.md and its plots from the results."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.growth import Curve, curves
+from bench.plot import number, plot
+from bench.record import Results
+from headrace.bench.run import PARTS as OURS
+from headrace.bench.run import verdict
+
+INTRODUCTION = """# Benchmarks
+
+`make bench-full` measures all of this and writes this page from `bench/results.json`; a run that was interrupted
+continues where it stopped. `make bench` prints some of Headrace's own figures in a few minutes. `make bench-check`
+repeats the comparison in fewer rounds and fails if a ratio is more than 25 % worse than the committed one. Server,
+Spark, workers and clients run on the same machine.
+"""
+
+ENGINES = ("", "Headrace", "plain Structured Streaming", "PyFlink", "DuckDB alone")
+ABILITIES = (
+    (
+        "keeps every event, for rebuilds and new views",
+        "yes",
+        "no: only what the source keeps",
+        "no: only what the source keeps",
+        "no",
+    ),
+    (
+        "exactly once after a crash",
+        "yes",
+        "with a table of applied micro-batches, as here",
+        "with checkpoints; not enabled here",
+        "no: runs again",
+    ),
+    (
+        "late events correct the result",
+        "yes, always",
+        "yes: without a watermark, in this job",
+        "no: dropped once the window has fired",
+        "no: runs again",
+    ),
+    (
+        "point answers while events arrive",
+        "yes",
+        "no: the process holds the DuckDB file",
+        "no: a sink has to serve them",
+        "no",
+    ),
+    (
+        "a view is edited while it serves",
+        "yes",
+        "no: stop, delete, run again",
+        "no: stop and start from a savepoint or anew",
+        "no",
+    ),
+)
+
+METHOD = Path(__file__).with_name("method.md")
+
+
+def write_page(results: Results, docs: Path) -> None:
+    """The page, and a plot for each curve."""
+    folder = docs / "benchmarks"
+    folder.mkdir(parents=True, exist_ok=True)
+    all_curves = curves(results)
+    for curve in all_curves:
+        content = plot(f"Growth with {curve.title}", curve.x, curve.y, curve.sizes, curve.costs)
+        (folder / f"{_slug(curve)}.svg").write_text(content)
+    sections = [
+        INTRODUCTION,
+        _comparison(results),
+        _ours(results),
+        _nexmark(results),
+        _growth(all_curves),
+        METHOD.read_text(),
+    ]
+    (docs / "benchmarks.md").write_text("\n".join(sections))
+
+
+def _comparison(results: Results) -> str:
+    text = "## Against other engines\n\n"
+    data = results.data("compare")
+    if not data:
+        return text + _missing("compare")
+    sizes = results.parts["compare"]["sizes"]
+    rows = [
+        [
+            row["name"],
+            row["version"],
+            f"{row['rate']:,.0f}",
+            f"{row['least']:,.0f} to {row['most']:,.0f}",
+            f"{row['cpu_per_million']:.2f}",
+        ]
+        for row in data["table"]
+    ]
+    return (
+        f"{text}{_taken(results, 'compare')} {', '.join(data['versions'])}.\n"
+        f"{sizes['events']:,} events in {sizes['files']} files; medians of {sizes['rounds']} rounds.\n\n"
+        + _figures(results, ["compare"])
+        + "\n"
+        + _table(["", "version", "events/s", "spread", "CPU s per M events"], rows)
+        + "\nWhat the same job does, and does not do:\n\n"
+        + _table(ENGINES, ABILITIES)
+    )
+
+
+def _ours(results: Results) -> str:
+    text = "## Headrace alone\n\n"
+    parts = [part for part in OURS if results.figures(part)]
+    dates = sorted({results.parts[part]["taken"] for part in parts})
+    missing = "".join(_missing(part) for part in OURS if part not in parts)
+    if not parts:
+        return text + missing
+    taken = f"Taken {' and '.join(dates)} on {results.parts[parts[0]]['machine']}.\n\n"
+    return text + taken + _figures(results, parts) + (f"\n{missing}" if missing else "")
+
+
+def _nexmark(results: Results) -> str:
+    text = "## Nexmark\n\n"
+    data = results.data("nexmark")
+    if not data:
+        return text + _missing("nexmark")
+    rows = [[f"q{row[0]}", *row[1:]] for row in data["table"]]
+    return (
+        f"{text}The events of the Nexmark benchmark by its published rules: persons, auctions and bids as 1 : 3 : 46,\n"
+        "half of the bids for a hot auction. Each view is compared with DuckDB over the same events.\n"
+        f"{_taken(results, 'nexmark')}\n\n"
+        + _figures(results, ["nexmark"])
+        + "\n"
+        + _table(["query", "", "in Headrace"], rows)
+    )
+
+
+def _growth(all_curves: Sequence[Curve]) -> str:
+    text = "## How cost grows\n"
+    if not all_curves:
+        return f"{text}\n" + _missing("growth-events")
+    for curve in all_curves:
+        cpu = [f"{value:.2f}" for value in curve.cpu]
+        header = [curve.x, *(number(size) for size in curve.sizes)]
+        rows = [[curve.y, *(f"{cost:.3g}" for cost in curve.costs)]]
+        rows += [["CPU s per M events", *cpu]] if cpu else []
+        text += f"\n### {curve.title.capitalize()}\n\n{curve.sentence}\n\n{_table(header, rows)}\n"
+        text += f"![Growth with {curve.title}](benchmarks/{_slug(curve)}.svg)\n"
+    return text
+
+
+def _figures(results: Results, parts: Iterable[str]) -> str:
+    figures = [figure for part in parts for figure in results.figures(part)]
+    rows = [[figure.name, figure.text, figure.spread, figure.bar_text, verdict(figure)] for figure in figures]
+    return _table(["figure", "median or percentile", "spread", "limit", ""], rows)
+
+
+def _table(header: Sequence[Any], rows: Iterable[Sequence[Any]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(str(cell) for cell in line)} |\n" for line in lines)
+
+
+def _taken(results: Results, part: str) -> str:
+    content = results.parts[part]
+    return f"Taken {content['taken']} on {content['machine']}."
+
+
+def _missing(part: str) -> str:
+    return f'Not measured yet: `make bench-full ARGS="--only {part}"`.\n'
+
+
+def _slug(curve: Curve) -> str:
+    return re.sub(r"\W+", "-", curve.title)

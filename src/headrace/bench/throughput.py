@@ -1,0 +1,119 @@
+"""From a file to served answers: with more views, with late events, with sliding windows."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from headrace.bench.events import ONE_VIEW, STREAM, USUAL, Shape, views, write_file
+from headrace.bench.figures import Figure, of_runs
+from headrace.bench.progress import Progress
+from headrace.bench.sizes import Sizes
+from headrace.bench.turn import Files, Timing, take_turn
+
+LEAST_SHARE = {5: 75, 20: 40, 100: 12}  # % of the rate with one view
+LATE = Shape(late=0.05)
+SLIDING = """CREATE STREAM moves (
+  visitor STRING NOT NULL, page STRING, status INT, bytes BIGINT, at TIMESTAMP NOT NULL,
+  WATERMARK FOR at AS at - INTERVAL 1 MINUTE);
+CREATE MATERIALIZED VIEW sliding AS
+SELECT page, count(*) AS hits, sum(bytes) AS bytes, max(bytes) AS largest
+FROM moves GROUP BY page, window(at, '1 hour', '1 minute');
+"""
+
+
+@contextmanager
+def make_files(sizes: Sizes, shape: Shape = USUAL) -> Iterator[tuple[Files, Files]]:
+    """A file to warm up with, of the usual shape, and one to measure."""
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
+        warm, file = Path(name) / "warm.ndjson", Path(name) / "visits.ndjson"
+        write_file(warm, sizes.warm_events, seed=9)
+        write_file(file, sizes.events, shape=shape)
+        yield Files((warm,), sizes.warm_events), Files((file,), sizes.events)
+
+
+def throughput(sizes: Sizes, progress: Progress) -> list[Figure]:
+    """The rate with each number of views; a server of its own each time, in turns."""
+    timings: dict[int, list[Timing]] = {count: [] for count in sizes.views}
+    with make_files(sizes) as (warm, file):
+        for number in range(sizes.rounds):
+            for count in sizes.views:
+                if number and count == sizes.views[-1] and count > 1:
+                    continue  # a hundred views take minutes
+                turn = (f"round {number + 1}, {count} views", STREAM + views(count), [warm], [file])
+                timings[count] += measure_turn(progress, *turn)
+    rates = {count: median(timing.rate for timing in timings[count]) for count in sizes.views}
+    figures = []
+    for count in sizes.views:
+        name = f"file to served answer, {count} view{'s' if count > 1 else ''}"
+        figures.append(of_runs(name, [timing.rate for timing in timings[count]], "events/s"))
+        figures.append(cpu_figure(name, timings[count]))
+    base = sizes.views[0]
+    for count in sizes.views[1:]:
+        share = 100 * rates[count] / rates[base]
+        spread = f"{rates[count]:,.0f} and {rates[base]:,.0f} events/s"
+        figures.append(Figure(f"{count} views against {base}", share, "%", spread, LEAST_SHARE.get(count)))
+    memory = max(timing.memory_mb for timing in timings[base])
+    figures.append(Figure("memory of the server, 1 view", memory, "MB", "the most of all rounds", 3000, False))
+    return figures
+
+
+def late(sizes: Sizes, progress: Progress) -> list[Figure]:
+    """Events of which 5 % are 5 to 30 minutes late, against none: the same server takes both files by turns."""
+    with make_files(sizes) as (warm, file):
+        path = file.paths[0].with_name("late.ndjson")
+        write_file(path, sizes.events, shape=LATE)
+        turn = ("late events", STREAM + ONE_VIEW, [warm], [file, replace(file, paths=(path,))] * sizes.rounds)
+        timings = measure_turn(progress, *turn)
+    return [
+        *_against("file to served answer, 5 % late events", "none late", timings[1::2], timings[::2], 90),
+        # A server whose rows differ from DuckDB's over the same files raises an error before.
+        Figure("late events that were lost", 0, "events", f"{len(timings) // 2} files compared with DuckDB", 0, False),
+    ]
+
+
+def sliding(sizes: Sizes, progress: Progress) -> list[Figure]:
+    """Windows of an hour every minute, against windows of a minute: two streams of one server, by turns."""
+    with make_files(sizes) as (warm, file):
+        warm_moves, moves = (replace(each, stream="moves", view="sliding") for each in (warm, file))
+        definitions, files = STREAM + ONE_VIEW + SLIDING, [file, moves] * sizes.rounds
+        timings = measure_turn(progress, "sliding windows", definitions, [warm, warm_moves], files)
+    name = "file to served answer, windows of 1 hour every minute"
+    return _against(name, "windows of 1 minute", timings[1::2], timings[::2], 95)
+
+
+def measure_turn(
+    progress: Progress, name: str, definitions: str, warm: Sequence[Files], files: Sequence[Files]
+) -> list[Timing]:
+    """Take a turn, or what was kept of it."""
+
+    def measure() -> list[dict[str, Any]]:
+        return [timing.as_dict() for timing in take_turn(definitions, warm, files)]
+
+    timings = [Timing(**values) for values in progress.keep(name, measure)]
+    rates = ", ".join(f"{timing.rate:,.0f}" for timing in timings)
+    progress.tell(f"{name}: {rates} events/s")
+    return timings
+
+
+def _against(name: str, base: str, timings: list[Timing], others: list[Timing], least: float) -> list[Figure]:
+    """A rate, and its share of another one; the share is the median of pairs, so that other load affects both."""
+    shares = [100 * timing.rate / other.rate for timing, other in zip(timings, others, strict=True)]
+    spread = f"{min(shares):.0f} to {max(shares):.0f} % in {len(shares)} pairs"
+    return [
+        of_runs(name, [timing.rate for timing in timings], "events/s"),
+        Figure(f"{name}, against {base}", median(shares), "%", spread, least),
+    ]
+
+
+def cpu_figure(name: str, timings: Sequence[Timing]) -> Figure:
+    """CPU time of server, Spark, workers and client."""
+    costs = [timing.cpu_per_million for timing in timings]
+    return Figure(
+        f"CPU, {name}", median(costs), "s per M events", f"{min(costs):.2f} to {max(costs):.2f}", higher_is_better=False
+    )

@@ -1,0 +1,89 @@
+"""What a body becomes is the same whichever way it is read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.errors import IngestError
+from headrace.ingest import judge
+from headrace.ingest.formats.layout import ANY, Format, Layout
+from headrace.ingest.judge import Judge, Judgement
+from tests.unit.lake.dead_lake import stream_of
+
+STREAM = stream_of("CREATE STREAM s (a INT, b STRING, c ARRAY<STRUCT<x INT>>)")
+# Strings and nested arrays that contain what separates the elements of an array.
+TRICKY = st.text(st.sampled_from('}{,] ["\\a\n'), max_size=8)
+events = st.one_of(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "a": st.one_of(st.integers(-5, 5), st.just("no integer")),
+            "b": st.one_of(TRICKY, st.just("},{"), st.just('"}, {"')),
+            "c": st.lists(st.fixed_dictionaries({"x": st.integers(0, 9)}), max_size=3),
+            "other": st.lists(st.dictionaries(TRICKY, st.integers(), max_size=2), max_size=3),
+        },
+    ),
+    st.integers(),
+    st.lists(st.integers(), max_size=2),
+)
+
+
+def judged(body: bytes, layout: Layout, *, keep_bad: bool = False) -> Judgement | str:
+    try:
+        return Judge(STREAM, lambda: 10**15, 1 << 20).judge(body, layout, keep_bad=keep_bad)
+    except IngestError as error:
+        return str(error)
+
+
+def check_as_scanned(body: bytes) -> None:
+    """The judgement of an array equals that of its exact scan."""
+    quick = judged(body, Layout(Format.JSON))
+    with patch.object(judge, "compact_array_lines", lambda body: None):
+        assert quick == judged(body, Layout(Format.JSON))
+
+
+@given(st.lists(events, max_size=5), st.sampled_from([(",", ":"), (", ", ": "), (" ,", ":")]), st.booleans())
+def test_an_array_is_judged_as_if_it_was_scanned(values: list[Any], separators: tuple[str, str], ascii: bool) -> None:
+    check_as_scanned(json.dumps(values, separators=separators, ensure_ascii=ascii).encode())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'[{"a":1},{"a":2}]',
+        b' [{"a":1}, {"a":2}]\r\n',
+        b'[{"a":1},{"a":2}, {"a":3}]',
+        b'[{"a":1},,{"a":2}]',
+        b'[{"a":1},{"a":2},]',
+        b'[{"a":1},{"a":2}]]',
+        b'[{"a":1}]{"a":2}]',
+        b'[{"a":1}},{{"a":2}]',
+        b'[{"b":"},{"},{"b":"}, {"}]',
+        b'[{"b":"},{"a":1}]',
+        b'[{"b":"\\"},{\\"a\\":1"},{"a":2}]',
+        b'[{"other":[{"x":1},{"x":2}]},{"a":1}]',
+        b'[{"c":[{"x":1},{"x":2}]}]',
+        b'[{"a":1},\n{"a":2}]',
+        b'[{"a":1},{"a":"x"}]',
+        b"[{}]",
+        b"[]",
+        b'[{"a":1} {"a":2}]',
+    ],
+)
+def test_arrays_of_every_kind_are_judged_as_if_they_were_scanned(body: bytes) -> None:
+    check_as_scanned(body)
+
+
+@pytest.mark.parametrize("body", [b'{"a":1}\n{"a":2}\n', b'{"a":1}\n\n{"a":2}', b"\n \n[]", b'{"a":1}\r\n{"a"', b" \n"])
+@pytest.mark.parametrize("layout", [Layout(Format.NDJSON), ANY])
+def test_a_view_of_memory_is_judged_as_bytes_are(body: bytes, layout: Layout) -> None:
+    for keep_bad in (True, False):
+        of_bytes = judged(body, layout, keep_bad=keep_bad)
+        of_view = judged(memoryview(bytearray(body)), layout, keep_bad=keep_bad)  # type: ignore[arg-type]
+        assert of_view == of_bytes
