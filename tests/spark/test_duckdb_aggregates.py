@@ -14,7 +14,7 @@ from headrace.types import BIGINT, BOOLEAN, INT
 from tests.aggregates import column
 
 from ..laws.cases import TYPES
-from .test_spark_face import cases, generated_rows
+from .aggregate_rows import cases, generated_rows
 
 NAMES = ["grp", "keep", *map(column, TYPES), "time", "position"]
 

@@ -19,7 +19,7 @@ from headrace.maintain.matches import with_matches
 from headrace.parse.schema import arrow_type
 from headrace.types import DOUBLE, TIMESTAMP, Expression
 
-from .test_functions_types import COMPUTED, DERIVED, SAMPLES, chunks, computed_expression
+from .expressions import COMPUTED, DERIVED, SAMPLES, chunks, computed_expression
 
 ROWS = 300
 FAILS = object()

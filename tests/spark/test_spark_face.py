@@ -2,53 +2,19 @@
 
 from __future__ import annotations
 
-import random
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 from pyspark.sql import Row
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-from headrace.aggregate import REGISTRY, Aggregate
-from headrace.types import BOOLEAN, Expression
-from tests.aggregates import TEST_ONLY, column, every_aggregate
+from tests.aggregates import column
 
-from ..laws.cases import TYPES, values
+from ..laws.cases import TYPES
+from .aggregate_rows import cases, generated_rows
 
-GROUPS = 40
 DDL = ", ".join(["keep BOOLEAN", *(f"{column(of)} {of}" for of in TYPES), "time BIGINT", "position BIGINT"])
-
-
-def generated_rows() -> list[tuple[Any, ...]]:
-    """Rows (group, keep, a value of each type), from the strategies that the laws use."""
-    rows: list[tuple[Any, ...]] = []
-    row = st.tuples(st.booleans(), *(values(of) for of in TYPES))
-
-    @settings(
-        max_examples=300,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-        database=None,
-        derandomize=True,
-    )
-    @given(row)
-    def collect(example: tuple[Any, ...]) -> None:
-        rows.append(example)
-
-    collect()
-    chance = random.Random(7)
-    return [(chance.randrange(GROUPS), *row) for row in rows * 3]
-
-
-def cases() -> dict[str, Aggregate]:
-    """Each aggregate by a name, with and without a filter."""
-    plain = every_aggregate((*REGISTRY.values(), *TEST_ONLY), TYPES)
-    filtered = [replace(aggregate, where=Expression("keep", BOOLEAN)) for aggregate in plain]
-    return {f"c{number}": aggregate for number, aggregate in enumerate([*plain, *filtered])}
 
 
 def test_both_faces_agree(spark: Any) -> None:
