@@ -6,15 +6,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import orjson
-import pyarrow as pa
-
 from headrace.ingest.formats.layout import Format, Layout
-from headrace.lake.file import NewFile
 from headrace.lake.range import Work, range_writer
 from headrace.server.reconcile import point_of
 from headrace.server.runtime import Runtime
 from headrace.store.base import Audit, Drift, Step
+from headrace.transport.position import Range
 from tests.unit.store.partial_files import Event, write_partials
 
 
@@ -25,10 +22,8 @@ def pour_lines(runtime: Runtime, stream: str, *lines: bytes) -> None:
     at, end = pipeline.table.state, pipeline.transport.end
     places = (pipeline.transport.reader, str(pipeline.table.folder))
     work = Work(pipeline.stream, *places, at.next_commit, time.time_ns() // 1000, at.newest_us)
-    batch = pa.RecordBatch.from_pylist([{"partition": 0, "start": at.position.offset(), "end": end.offset()}])
-    (reply,) = [row for batch in range_writer(work)(iter([batch])) for row in batch.to_pylist()]
-    files = [NewFile(**file) for file in orjson.loads(reply["files"])]
-    pipeline.table.commit(at, end, reply["newest_us"] or at.newest_us, files)
+    (result,) = range_writer(work)([Range(0, at.position.offset(), end.offset())])
+    pipeline.table.commit(at, end, result.newest_us or at.newest_us, result.files)
 
 
 def pour_view(runtime: Runtime, view: str, events: Sequence[Event]) -> None:

@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pyarrow as pa
 import pyarrow.dataset as ds
 
@@ -17,10 +16,10 @@ from headrace.ingest.door import Ingest
 from headrace.ingest.formats.layout import Format, Layout
 from headrace.ingest.receiver import IngestReply
 from headrace.lake.dead import DeadLetters
-from headrace.lake.file import NewFile
 from headrace.lake.range import Work, range_writer
 from headrace.lake.table import LakeTable
 from headrace.transport.journal.journal import Journal
+from headrace.transport.position import Range
 
 
 def stream_of(sql: str) -> Stream:
@@ -71,11 +70,9 @@ class DeadLake:
             at.newest_us,
             self.table.since,
         )
-        batch = pa.RecordBatch.from_pylist([{"partition": 0, "start": at.position.offset(), "end": end.offset()}])
-        (result,) = [row for batch in range_writer(work)(iter([batch])) for row in batch.to_pylist()]
-        files = [NewFile(**file) for file in orjson.loads(result["files"])]
-        newest = max((us for us in (result["newest_us"], at.newest_us) if us is not None), default=None)
-        self.table.commit(at, end, newest, files)
+        (result,) = range_writer(work)([Range(0, at.position.offset(), end.offset())])
+        newest = max((us for us in (result.newest_us, at.newest_us) if us is not None), default=None)
+        self.table.commit(at, end, newest, result.files)
 
     def rows(self, *, dead: bool) -> list[dict[str, Any]]:
         """All rows of the table's live or dead files, by position."""

@@ -423,7 +423,7 @@ def _serving(connection: duckdb.DuckDBPyConnection, view: str) -> Version | None
 
 def _merge(connection: duckdb.DuckDBPyConnection, version: Version, stream: str, parts: Partials) -> None:
     view, table = version.view, speed_tables_of(version, stream)[-1]
-    files = [part for part in parts if isinstance(part, str)]
+    files = [str(part) for part in parts if not isinstance(part, pa.Table)]
     tables = [part for part in parts if isinstance(part, pa.Table) and len(part)]
     if files:
         stage, *writes = merge_many(view, table, "read_parquet($files)")
