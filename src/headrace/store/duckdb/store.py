@@ -9,10 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import duckdb
-import pyarrow as pa
 
 from headrace.define.model import View
-from headrace.errors import FencedError
 from headrace.faults import fault_point
 from headrace.store.base import (
     NO_HISTORY,
@@ -33,10 +31,10 @@ from headrace.store.base import (
 from headrace.store.changes import Changes
 from headrace.store.duckdb.database import Database, run
 from headrace.store.duckdb.folder import clean, compare_layers, faults_of, make_table
+from headrace.store.duckdb.merge import merge, move
 from headrace.store.duckdb.snapshot import DuckSnapshot, find_serving, speed_tables, speed_tables_of
-from headrace.store.duckdb.tables import ROWS, create_speed, merge_few, merge_many, quoted
+from headrace.store.duckdb.tables import create_speed, quoted
 from headrace.store.duckdb.versions import (
-    FENCED,
     adopted_base,
     batch_text,
     change,
@@ -48,19 +46,12 @@ from headrace.store.duckdb.versions import (
     insert_version,
     next_number,
     now_us,
-    position_text,
     read_version,
     read_versions,
     starting_base,
 )
 
-MOVE = """
-UPDATE bases SET applied_to = $to, position = $position, newest_us = $newest, applied_at_us = $at
-WHERE stream = $stream AND applied_to = $from AND list_contains($ids, {'view': view, 'number': number}) AND EXISTS (
-    FROM versions AS v WHERE v.view = bases.view AND v.number = bases.number AND fence = $fence AND state <> 'retired')
-"""
 UNSERVED = ("registered", "building", "ready")
-FEW_ROWS = 2_000  # of partials: one MERGE takes less time than statements that are faster for many
 
 
 class DuckStore:
@@ -208,42 +199,13 @@ class DuckStore:
             for view, number in partials:
                 if (view, number) not in versions:
                     raise gone(view, number)
-            self._move(connection, step, [versions[id] for id in partials])
+            move(connection, step, [versions[id] for id in partials], self._fence)
             fault_point("store.before_merge")
             for id, parts in partials.items():
-                _merge(connection, versions[id], step.stream, parts)
+                merge(connection, versions[id], step.stream, parts)
             fault_point("store.before_commit")
         fault_point("store.after_commit")
         return Changes(step, partials)
-
-    def _move(self, connection: duckdb.DuckDBPyConnection, step: Step, versions: Sequence[Version]) -> None:
-        """Compare and set, of all versions at once."""
-        values = {
-            "to": step.to_commit,
-            "position": position_text(step.position),
-            "newest": step.newest_us,
-            "at": step.at_us,
-            "ids": [{"view": view, "number": number} for view, number in (version.id for version in versions)],
-            "stream": step.stream,
-            "from": step.from_commit,
-            "fence": self._fence,
-        }
-        if run(connection, MOVE, values) == [(len(versions),)]:
-            return
-        for version in versions:
-            view, number = version.id
-            if not version.live:
-                raise gone(view, number, "an edit took its rows, or another version serves")
-            ((fence,),) = run(connection, "SELECT fence FROM versions WHERE view = ? AND number = ?", [view, number])
-            applied_to = version.base(step.stream).applied_to
-            if (applied_to, fence) != (step.from_commit, self._fence):
-                raise FencedError(
-                    f"view '{view}' version {number}: commits [{step.from_commit}, {step.to_commit}) of stream "
-                    f"'{step.stream}' were not merged",
-                    found=f"commit {applied_to} and fence {fence} in the store",
-                    expected=f"commit {step.from_commit} and fence {self._fence}",
-                    fix=FENCED,
-                )
 
     def stall(self, view: str, number: int, stream: str, error: str | None, *, quarantined: bool = False) -> None:
         with self._transaction() as connection:
@@ -419,21 +381,3 @@ class DuckStore:
 
 def _serving(connection: duckdb.DuckDBPyConnection, view: str) -> Version | None:
     return find_serving(read_versions(connection), view)
-
-
-def _merge(connection: duckdb.DuckDBPyConnection, version: Version, stream: str, parts: Partials) -> None:
-    view, table = version.view, speed_tables_of(version, stream)[-1]
-    files = [str(part) for part in parts if not isinstance(part, pa.Table)]
-    tables = [part for part in parts if isinstance(part, pa.Table) and len(part)]
-    if files:
-        stage, *writes = merge_many(view, table, "read_parquet($files)")
-        run(connection, stage, {"files": files})
-        for write in writes:
-            run(connection, write)
-    elif tables:
-        rows = pa.concat_tables(tables)
-        connection.register(ROWS, rows)
-        few = merge_few(view, table, ROWS, once=len(tables) == 1)
-        for statement in [few] if len(rows) <= FEW_ROWS else merge_many(view, table, ROWS):
-            run(connection, statement)
-        connection.unregister(ROWS)
