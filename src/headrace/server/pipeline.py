@@ -13,7 +13,7 @@ import structlog
 
 from headrace.define.loosening import strictest
 from headrace.define.model import Stream
-from headrace.disk import disk_full, from_system, is_disk_full
+from headrace.disk import from_system
 from headrace.errors import FencedError, HeadraceError, JavaEndedError, NotReadyError, StartingError
 from headrace.format import iso_us
 from headrace.ingest.door import Ingest
@@ -24,6 +24,7 @@ from headrace.lake.table import LakeState, LakeTable
 from headrace.lake.upkeep import Upkeep, lake_figures
 from headrace.plan.cost import DEFAULT_EVENTS_PER_S
 from headrace.server.describe import describe_definition
+from headrace.server.lane import Lane
 from headrace.server.state import StreamStatus
 from headrace.server.stream import BuildProgress
 from headrace.server.threads import join_all
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
 
 BUSY_BYTES = 16 << 20  # of the transport that the lake has not: beyond it, the lake's upkeep waits
 LONG_STEP_S = 5.0  # an edit does not wait longer for a step to end
-IDLE_S = 5.0  # how often a pipeline without news looks for stalled versions to try again
-RETRY_S = 1.0  # how soon a step that failed is tried again
 RESTARTS_S = (0.5, 1, 2, 5, 10)  # pauses before a failed append starts again
 THREADS_END_S = 5.0  # how long `close` waits for its threads
 QUIET_RESTARTS = 3  # of an append that fails for want of time only: it is told when it lasts
@@ -82,18 +81,14 @@ class Pipeline:
         self._speed: Speed | None = None
         self._suspects: Suspects | None = None
         self._fused: Fused | None = None
-        self._threads: list[threading.Thread] = []
+        self._lanes: list[Lane] = []
         self._closing = threading.Lock()  # held while the append starts again: not behind the back of `close`
         self._closed = False
         self._mending: threading.Thread | None = None  # starts the append again
-        self._commits = threading.Event()  # wakes the fused lane
-        self._news = threading.Event()  # wakes the other one
-        self._maintain_ms: float | None = None  # how long the last merge or step took
         self._failures = 0
         self._restart_at = 0.0
         self._rate = Rate(self.table.rows())
         self._append_error: str | None = None
-        self._lane_errors: dict[str, str] = {}  # by the name of the lane
         self._upkeep_error: str | None = None
 
     @property
@@ -101,7 +96,8 @@ class Pipeline:
         """What keeps it from taking events in or bringing them on, until that is over."""
         if self.transport.trouble:
             return str(self.transport.trouble)
-        return self._append_error or next(iter(self._lane_errors.values()), None) or self._damage
+        lane_error = next((lane.error for lane in self._lanes if lane.error), None)
+        return self._append_error or lane_error or self._damage
 
     @property
     def lake(self) -> LakeState | None:
@@ -168,15 +164,18 @@ class Pipeline:
             between_steps=self.between_steps,
             end_of=self._end_of,
         )
-        lanes = [("fused", fused.run_once, self._commits), ("speed", self._speed.run_once, self._news)]
-        self._threads = [
-            threading.Thread(
-                target=self._maintain, args=(*lane, on_applied), name=f"{lane[0]} {self.stream.name}", daemon=True
-            )
-            for lane in lanes
+        batch = self.batch
+
+        def on_progress() -> None:
+            batch.swap()  # here, since while events flow there is always a step: nobody else finds the moment
+            on_applied()
+
+        works = {"fused": fused.run_once, "speed": self._speed.run_once}
+        self._lanes = [
+            Lane(name, self.stream.name, work, on_progress, self._workspace.data) for name, work in works.items()
         ]
-        for thread in self._threads:
-            thread.start()
+        for lane in self._lanes:
+            lane.thread.start()
 
     def redefine(self, stream: Stream) -> None:
         """Go on by a changed definition: first what reads the lake's files, then what writes them, then the door.
@@ -213,7 +212,8 @@ class Pipeline:
 
     def wake(self) -> None:
         """Look for work now: a version was added."""
-        self._news.set()
+        for lane in self._lanes:
+            lane.wake()
 
     def supervise(self) -> None:
         """See that the append runs; start it again where the lake ends if it does not.
@@ -292,6 +292,8 @@ class Pipeline:
 
     def stop_spark(self) -> None:
         """Stop append and maintain; events are still taken in."""
+        for lane in self._lanes:
+            lane.stop()
         if self._speed is not None:
             self._speed.stopping.set()
         if self.batch is not None:
@@ -300,15 +302,13 @@ class Pipeline:
             self._suspects.close()
         if self._append is not None:
             self._append.stop()
-        self._commits.set()
-        self._news.set()
 
     def close(self) -> None:
         """Stop all of it; what was acknowledged is on disk."""
         with self._closing:
             self._closed = True
         self.stop_spark()
-        join_all([*self._threads, self._mending], THREADS_END_S)
+        join_all([*(lane.thread for lane in self._lanes), self._mending], THREADS_END_S)
         if self._suspects is not None:
             self._suspects.join(THREADS_END_S)
         if self._speed is not None:
@@ -374,7 +374,7 @@ class Pipeline:
             freshness_ms=self.transport.age_ms(state.position),
             events_per_second=round(self._rate.per_second()),
             commit_ms=self._append.last_commit_ms if self._append else None,
-            maintain_ms=self._maintain_ms,
+            maintain_ms=next((lane.last_ms for lane in self._lanes if lane.last_ms), None),
             lake_files=figures.files,
             lake_bytes=figures.bytes,
             small_files=figures.small,
@@ -386,41 +386,7 @@ class Pipeline:
     def _on_commit(self) -> None:
         self.ingest.lake_position = self.table.state.position
         self._failures, self._append_error = 0, None
-        self._commits.set()
-        self._news.set()
+        self.wake()
 
     def _is_suspect(self, version: Version) -> bool:
         return self._suspects is not None and version in self._suspects
-
-    def _run(self, run_once: Callable[[], bool]) -> bool:
-        start_s = time.monotonic()
-        progressed = run_once()
-        if progressed:
-            self._maintain_ms = (time.monotonic() - start_s) * 1000
-        return progressed
-
-    def _maintain(
-        self, lane: str, run_once: Callable[[], bool], news: threading.Event, on_applied: Callable[[], None]
-    ) -> None:
-        speed, batch = self._speed, self.batch
-        assert speed is not None, "it is there before its threads"
-        assert batch is not None, "it is there before its threads"
-        while not speed.stopping.is_set():
-            news.clear()
-            try:
-                while self._run(run_once):
-                    batch.swap()  # here, since while events flow there is always a step: nobody else finds the moment
-                    on_applied()
-                self._lane_errors.pop(lane, None)
-            except (NotReadyError, JavaEndedError):
-                news.wait(RETRY_S)  # Java is starting again
-                continue
-            except HeadraceError as error:
-                self._lane_errors[lane] = str(error)
-                log.error("maintain failed", stream=self.stream.name, lane=lane, error=str(error))
-            except Exception as error:  # Spark's: the next round tries again
-                if not speed.stopping.is_set():
-                    full = disk_full("views cannot be updated", self._workspace.data) if is_disk_full(error) else None
-                    self._lane_errors[lane] = one_line(full or error)
-                    log.exception("maintain failed", stream=self.stream.name, lane=lane)
-            news.wait(RETRY_S if lane in self._lane_errors else IDLE_S)
