@@ -94,8 +94,9 @@ def test_free_edits_between_the_steps_of_a_build(bench: Bench) -> None:
     assert (serving(bench).home, total(bench)) == (now.number + 1, whole)
 
 
-def test_an_edit_comes_between_two_steps(bench: Bench) -> None:
-    """During a step, it would make the result of that step useless."""
+def test_an_edit_comes_between_two_steps(spark: Any, tmp_path: Path) -> None:
+    """During a step of Spark, it would make the result of that step useless."""
+    bench = Bench(spark, tmp_path, STREAM, fused=False)
     edit(bench, PLAIN)
     feed(bench, 1, 2)
     commits: list[int] = []
@@ -112,6 +113,7 @@ def test_an_edit_comes_between_two_steps(bench: Bench) -> None:
     visitor.join()
     stepper.join()
     assert (commits, serving(bench).bases[0].applied_to) == ([0], 2)
+    bench.close()
 
 
 def test_a_build_catches_up_before_its_version_is_ready(bench: Bench) -> None:

@@ -210,7 +210,7 @@ def test_files_are_cut_at_line_ends(tmp_path: Path, served: Served) -> None:
         sending = connection.sending("visits", heard)
         pieces = list(SourceFile(file, sending.declared, size=1000).pieces())
         assert len(pieces) > 20
-        assert [orjson.loads(line) for piece in pieces for line in piece.lines.splitlines()] == events
+        assert [orjson.loads(line) for piece in pieces for line in bytes(piece.lines).splitlines()] == events
         assert sum(piece.read_bytes for piece in pieces) == file.stat().st_size
         reply = connection.send_files("visits", [file, file], heard)
         assert (reply.accepted, reply.already_sent) == (300, 0)

@@ -223,7 +223,7 @@ def test_page_and_metrics(up: Up) -> None:
     assert 'headrace_events_total{stream="visits"} 6.0' in metrics
     assert 'headrace_dead_letters{stream="visits"} 1.0' in metrics
     assert 'headrace_view_lag_commits{view="traffic"} 0.0' in metrics
-    for times in ("commit", "maintain"):
+    for times in ("commit", "merge"):
         assert f'headrace_{times}_seconds_count{{stream="visits"}} 0' not in metrics
         assert f'headrace_{times}_seconds_count{{stream="visits"}}' in metrics
 
