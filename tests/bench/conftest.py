@@ -27,6 +27,10 @@ class QuickServer:
     def url(self) -> str:
         return self._server.url
 
+    @url.setter
+    def url(self, url: str) -> None:
+        assert url == self._server.url
+
     def wait_until_ready(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         self._server.wait_until_ready()
 
