@@ -29,7 +29,7 @@ class QuickServer:
 
     @url.setter
     def url(self, url: str) -> None:
-        assert url == self._server.url
+        self._server.url = url
 
     def wait_until_ready(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         self._server.wait_until_ready()
