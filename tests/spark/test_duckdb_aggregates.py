@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 
 import duckdb
 import pyarrow as pa
 
-from headrace.aggregate import REGISTRY
-from headrace.maintain.lift import register_lift
+from headrace.aggregate import REGISTRY, Aggregate
+from headrace.maintain.lift import register_function
 from headrace.parse.schema import arrow_type
-from headrace.types import BIGINT, BOOLEAN, INT
+from headrace.types import BIGINT, BOOLEAN, INT, Expression
 from tests.aggregates import column
 
 from ..laws.cases import TYPES
@@ -31,12 +32,13 @@ def test_both_faces_agree() -> None:
     database = duckdb.connect(config={"threads": 1})
     database.execute("SET TimeZone = 'UTC'")
     database.register("events", pa.table(arrays, names=NAMES))
-    for lift in {lift.name: lift for aggregate in every.values() for lift in aggregate.lifts}.values():
-        register_lift(database, lift)
+    functions = [function for aggregate in every.values() for function in (*aggregate.lifts, aggregate.prepares)]
+    for function in {function.name: function for function in functions if function is not None}.values():
+        register_function(database, function)
     columns = [
         f'{sql} AS "{name}_{at}"'
         for name, aggregate in every.items()
-        for at, sql in enumerate(aggregate.duckdb_sql("time", "position"))
+        for at, sql in enumerate(_prepared(aggregate).duckdb_sql("time", "position"))
     ]
     groups = database.sql(f"SELECT grp, {', '.join(columns)} FROM events GROUP BY grp").to_arrow_table().to_pylist()
     assert len(groups) == len({row[0] for row in rows})
@@ -49,3 +51,10 @@ def test_both_faces_agree() -> None:
             partials = (aggregate.lift(*(row[field] for field in inputs)) for row in passing)
             theirs = reduce(aggregate.merge, partials, aggregate.zero)
             assert aggregate.agrees(ours, theirs), (aggregate, aggregate.present(ours), aggregate.present(theirs))
+
+
+def _prepared(aggregate: Aggregate) -> Aggregate:
+    function = aggregate.prepares
+    if function is None:
+        return aggregate
+    return replace(aggregate, arguments=(Expression(f"{function.name}({aggregate.argument.sql})", BIGINT),))

@@ -1,6 +1,6 @@
 """Mergeable summaries: each aggregate is one class, which the registry finds."""
 
-from headrace.aggregate.base import Aggregate, Example, Lift, Partial, PartialColumn, Value
+from headrace.aggregate.base import Aggregate, Example, Function, Partial, PartialColumn, Value
 from headrace.aggregate.merges import MAX, MIN, SUM, Merge
 from headrace.aggregate.registry import REGISTRY
 from headrace.aggregate.signature import Argument, Constant, Parameter
@@ -14,7 +14,7 @@ __all__ = [
     "Argument",
     "Constant",
     "Example",
-    "Lift",
+    "Function",
     "Merge",
     "Parameter",
     "Partial",

@@ -28,12 +28,14 @@ class PartialColumn:
 
 
 @dataclass(frozen=True)
-class Lift:
-    """A function that makes BINARY partials of lists of values, for DuckDB."""
+class Function:
+    """A function for DuckDB that it does not have, over Arrow arrays; NULL in, NULL out."""
 
     name: str
-    of: Type  # of the values
-    run: Callable[[pa.Array], pa.Array]  # lists of values, none NULL, to partials
+    of: Type
+    gives: Type
+    run: Callable[[pa.Array], pa.Array]
+    of_list: bool = False  # it takes lists of `of`
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Aggregate(ABC):
     - definitions: `name`, `takes`, `constants`, `refuse`, `instead_of_distinct`, `other_names`;
     - reference pages: `summary`, `gives`, `signatures`, `approximate`;
     - Spark jobs of both layers: `spark_sql`, and `ordered`, which decides what they read of the lake;
-    - the fused lane of the speed layer: `duckdb_sql` and `lifts`;
+    - the fused lane of the speed layer: `duckdb_sql`, `prepares` and `lifts`;
     - a store: `columns` with their merges, `functions`; the audit of the two layers: `agrees`;
     - answers: `type`, `present`, `present_arrow`, `narrow_type`, `empty`, `approximate`;
     - tests: `lift`, `merge`, `subtract`, which are the reference for Spark and the store, and `examples`.
@@ -179,7 +181,12 @@ class Aggregate(ABC):
         return self.duckdb_columns(*(expression.sql for expression in self.arguments), *order)
 
     @property
-    def lifts(self) -> tuple[Lift, ...]:
+    def prepares(self) -> Function | None:
+        """What `duckdb_columns` takes instead of its argument: of a field it is computed once for all views."""
+        return None
+
+    @property
+    def lifts(self) -> tuple[Function, ...]:
         """The functions that `duckdb_columns` calls and DuckDB does not have."""
         return ()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
@@ -19,7 +19,7 @@ import pyarrow as pa
 import xxhash
 from duckdb.func import ARROW
 
-from headrace.aggregate import Lift
+from headrace.aggregate import Aggregate, Function
 from headrace.define.expression.computed import duckdb_type
 from headrace.define.expression.duckdb_face import duckdb_face
 from headrace.define.model import Stream, View
@@ -30,9 +30,23 @@ from headrace.spark.failures import one_line
 from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE, VersionId
 from headrace.store.columns import partial_columns
 from headrace.store.key_ids import key_id_duckdb
+from headrace.types import Expression
 
 EVENTS_TABLE = "events"
 MEMORY = "1GB"  # that DuckDB may use in a worker: beyond it, Spark computes the view
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A column that is computed of a field once for all views."""
+
+    field: str
+    function: Function
+
+    @property
+    def name(self) -> str:
+        """The name of the column; no field has a space in its name where it would be in the way."""
+        return f"{self.function.name} of {self.field}"
 
 
 @dataclass(frozen=True)
@@ -42,7 +56,8 @@ class LiftedView:
     home: VersionId  # the name of the view, and the number that the version's tables were made under
     sql: str
     reads: tuple[str, ...]  # columns of the events
-    lifts: tuple[Lift, ...]
+    functions: tuple[Function, ...]
+    prepared: tuple[Prepared, ...]
 
 
 @dataclass(frozen=True)
@@ -90,9 +105,9 @@ class Lifting:
         """The parts, as JSON. A view that fails has an error; the others have their partials."""
         path = Path(self.folder) / f"{uuid.uuid4().hex}.partials"
         connection = _connection()
-        connection.register(EVENTS_TABLE, events)
         parts: list[Part] = []
         try:
+            connection.register(EVENTS_TABLE, self._prepare(events))
             with path.open("wb") as file:
                 for view in self.views:
                     fault_point("fused.in_worker")
@@ -104,18 +119,23 @@ class Lifting:
                     digest = xxhash.xxh3_64_intdigest(content)
                     parts.append(Part(view.home, str(path), file.tell(), len(content), digest))
                     file.write(content)
-        except OSError as error:  # a full disk, for example: the lake's file is what counts
-            parts = [Part(view.home, error=str(error)) for view in self.views]
-        finally:
-            connection.unregister(EVENTS_TABLE)
+        except Exception as error:  # a full disk, for example: the lake's file is what counts
+            parts = [Part(view.home, error=one_line(error)) for view in self.views]
+        connection.unregister(EVENTS_TABLE)
         return orjson.dumps([asdict(part) for part in parts]).decode()
+
+    def _prepare(self, events: pa.Table) -> pa.Table:
+        for prepared in {prepared.name: prepared for view in self.views for prepared in view.prepared}.values():
+            values = _whole(events.column(prepared.field))
+            events = events.append_column(prepared.name, prepared.function.run(values))
+        return events
 
 
 def _lift(connection: duckdb.DuckDBPyConnection, view: LiftedView) -> pa.Buffer:
-    for lift in view.lifts:
-        if lift.name not in _functions:
-            register_lift(connection, lift)
-            _functions.add(lift.name)
+    for function in view.functions:
+        if function.name not in _functions:
+            register_function(connection, function)
+            _functions.add(function.name)
     table = connection.sql(view.sql).to_arrow_table()
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
@@ -133,12 +153,12 @@ def _connection() -> duckdb.DuckDBPyConnection:
 _functions: set[str] = set()  # names of those that the worker's connection has
 
 
-def register_lift(connection: duckdb.DuckDBPyConnection, lift: Lift) -> None:
+def register_function(connection: duckdb.DuckDBPyConnection, function: Function) -> None:
     """Give a connection the function."""
+    of = f"{duckdb_type(function.of)}{'[]' if function.of_list else ''}"
+    gives = "BLOB" if function.gives.name == "BINARY" else duckdb_type(function.gives)
     # DuckDB would read the annotations of the function itself, some of which only type checkers can resolve.
-    connection.create_function(
-        lift.name, lambda lists: lift.run(_whole(lists)), [f"{duckdb_type(lift.of)}[]"], "BLOB", type=ARROW
-    )
+    connection.create_function(function.name, lambda values: function.run(_whole(values)), [of], gives, type=ARROW)
 
 
 def _whole(array: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -153,7 +173,7 @@ def lift_view(stream: Stream, view: View, home: int, patience_ms: int, newest_us
     face = _face(stream, view)
     corrections = _corrections(view, patience_ms, newest_us)
     sql = f"SELECT {face.key_id} AS {KEY_ID}, *, {corrections} AS {CORRECTIONS} FROM ({face.groups})"
-    return LiftedView((view.name, home), sql, face.reads, face.lifts)
+    return LiftedView((view.name, home), sql, face.reads, face.functions, face.prepared)
 
 
 @dataclass(frozen=True)
@@ -163,7 +183,8 @@ class _Face:
     key_id: str
     groups: str  # a query: a row for each key and pane, but for its id and its corrections
     reads: tuple[str, ...]
-    lifts: tuple[Lift, ...]
+    functions: tuple[Function, ...]
+    prepared: tuple[Prepared, ...]
 
 
 @lru_cache(maxsize=1024)
@@ -177,9 +198,21 @@ def _face(stream: Stream, view: View) -> _Face:
     written = duckdb_face(stream, view)
     time_us = f"epoch_us({_quoted(stream.time_column)})"
     partials: dict[str, str] = {}  # equal aggregates are computed once
+    functions: list[Function] = []
+    prepared: list[Prepared] = []
     for column, face in zip(view.columns, written.columns, strict=True):
         names = [name for name, _ in partial_columns(column.aggregate)]
-        partials.update(zip(names, face.aggregate.duckdb_sql(time_us, POSITION), strict=True))
+        aggregate, function = face.aggregate, column.aggregate.prepares
+        if function is not None:
+            field = column.aggregate.argument.sql
+            if field in stream.types():
+                prepared.append(Prepared(field, function))
+                aggregate = _over(aggregate, _quoted(prepared[-1].name))
+            else:
+                functions.append(function)
+                aggregate = _over(aggregate, f"{function.name}({aggregate.argument.sql})")
+        functions += column.aggregate.lifts
+        partials.update(zip(names, aggregate.duckdb_sql(time_us, POSITION), strict=True))
     size_us = view.window.pane_ms * 1000 if view.window else 0
     pane = f"({time_us} - {time_us} % {size_us}) // 1000" if size_us else "CAST(0 AS BIGINT)"
     columns = [f"{key.expression.sql} AS {_quoted(key.name)}" for key in written.keys]
@@ -193,8 +226,14 @@ def _face(stream: Stream, view: View) -> _Face:
         key_id,
         f"SELECT {', '.join(columns)} FROM {EVENTS_TABLE}{where} GROUP BY {places}",
         tuple(dict.fromkeys(reads)),
-        tuple(lift for column in view.columns for lift in column.aggregate.lifts),
+        tuple(functions),
+        tuple(prepared),
     )
+
+
+def _over(aggregate: Aggregate, sql: str) -> Aggregate:
+    """The aggregate over another argument."""
+    return replace(aggregate, arguments=(Expression(sql, aggregate.argument.type), *aggregate.arguments[1:]))
 
 
 def _corrections(view: View, patience_ms: int, newest_us: int | None) -> str:
