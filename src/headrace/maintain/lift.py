@@ -20,7 +20,7 @@ import xxhash
 from duckdb.func import ARROW
 
 from headrace.aggregate import Aggregate, Function
-from headrace.define.expression.computed import duckdb_type
+from headrace.define.expression.computed import duckdb_name, duckdb_type
 from headrace.define.expression.duckdb_face import duckdb_face
 from headrace.define.model import Stream, View
 from headrace.errors import DefinitionError
@@ -196,7 +196,7 @@ def _face(stream: Stream, view: View) -> _Face:
     if key_id is None:
         raise DefinitionError("a key of this type has no DuckDB face", fix="Spark computes the view")
     written = duckdb_face(stream, view)
-    time_us = f"epoch_us({_quoted(stream.time_column)})"
+    time_us = f"epoch_us({duckdb_name(stream.time_column)})"
     partials: dict[str, str] = {}  # equal aggregates are computed once
     functions: list[Function] = []
     prepared: list[Prepared] = []
@@ -207,7 +207,7 @@ def _face(stream: Stream, view: View) -> _Face:
             field = column.aggregate.argument.sql
             if field in stream.types():
                 prepared.append(Prepared(field, function))
-                aggregate = _over(aggregate, _quoted(prepared[-1].name))
+                aggregate = _over(aggregate, duckdb_name(prepared[-1].name))
             else:
                 functions.append(function)
                 aggregate = _over(aggregate, f"{function.name}({aggregate.argument.sql})")
@@ -215,9 +215,9 @@ def _face(stream: Stream, view: View) -> _Face:
         partials.update(zip(names, aggregate.duckdb_sql(time_us, POSITION), strict=True))
     size_us = view.window.pane_ms * 1000 if view.window else 0
     pane = f"({time_us} - {time_us} % {size_us}) // 1000" if size_us else "CAST(0 AS BIGINT)"
-    columns = [f"{key.expression.sql} AS {_quoted(key.name)}" for key in written.keys]
+    columns = [f"{key.expression.sql} AS {duckdb_name(key.name)}" for key in written.keys]
     columns += [f"{pane} AS {PANE}", f"count(*) AS {EVENTS}"]
-    columns += [f"{sql} AS {_quoted(name)}" for name, sql in partials.items()]
+    columns += [f"{sql} AS {duckdb_name(name)}" for name, sql in partials.items()]
     where = f" WHERE {written.where.sql}" if written.where else ""
     places = ", ".join(str(place + 1) for place in range(len(view.keys) + 1))
     ordered = any(column.aggregate.ordered for column in view.columns)
@@ -242,10 +242,6 @@ def _corrections(view: View, patience_ms: int, newest_us: int | None) -> str:
         return "CAST(0 AS BIGINT)"
     settled_ms = view.window.pane_ms + patience_ms
     return f"CASE WHEN ({PANE} + {settled_ms}) * 1000 <= {newest_us} THEN {EVENTS} ELSE 0 END"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def refuse_lift(stream: Stream, view: View) -> str | None:

@@ -11,6 +11,7 @@ from datetime import date
 from typing import Any
 
 from headrace.aggregate import Value
+from headrace.define.expression.computed import duckdb_name
 from headrace.define.model import View
 from headrace.types import DOUBLE, Type
 
@@ -27,8 +28,7 @@ def key_id_duckdb(view: View) -> str | None:
     """The same in DuckDB's SQL; None if a key has a type whose text DuckDB writes differently."""
     if not all(_is_plain(key.expression.type) for key in view.keys):
         return None
-    names = ['"' + key.name.replace('"', '""') + '"' for key in view.keys]
-    texts = [f"CAST({name} AS VARCHAR)" for name in names]
+    texts = [f"CAST({duckdb_name(key.name)} AS VARCHAR)" for key in view.keys]
     parts = [f"coalesce(length({text}) || ':' || {text}, '{NULL}')" for text in texts]
     return f"md5({' || '.join(parts)})" if parts else "md5('')"
 

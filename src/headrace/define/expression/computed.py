@@ -35,7 +35,7 @@ def duckdb_type(type_: Type) -> str:
         case "MAP":
             return f"MAP(VARCHAR, {duckdb_type(type_.inner)})"
         case "STRUCT":
-            return f"STRUCT({', '.join(f'{_quote(name)} {duckdb_type(of)}' for name, of in type_.parts)})"
+            return f"STRUCT({', '.join(f'{duckdb_name(name)} {duckdb_type(of)}' for name, of in type_.parts)})"
     return {"STRING": "VARCHAR", "INT": "INTEGER", "TIMESTAMP": "TIMESTAMPTZ"}.get(type_.name, str(type_))
 
 
@@ -82,7 +82,7 @@ def _in_years(sql: str, term: Term) -> str:
 def _translate(term: Term) -> str:
     """Arguments are always in parentheses, so that precedence never matters."""
     if term.op == "field":
-        return _quote(term.text)
+        return duckdb_name(term.text)
     if term.op == "literal":
         return _literal(term)
     if term.op == "interval":
@@ -112,7 +112,8 @@ def _translate(term: Term) -> str:
     return _call(term, args)
 
 
-def _quote(name: str) -> str:
+def duckdb_name(name: str) -> str:
+    """A name as DuckDB's SQL writes it."""
     return '"' + name.replace('"', '""') + '"'
 
 
