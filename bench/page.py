@@ -21,13 +21,13 @@ repeats the comparison in fewer rounds and fails if a ratio is more than 25 % wo
 Spark, workers and clients run on the same machine.
 """
 
-ENGINES = ("", "Headrace", "plain Structured Streaming", "PyFlink", "DuckDB alone")
+ENGINES = ("", "Headrace", "Structured Streaming", "PyFlink", "DuckDB alone")
 ABILITIES = (
     (
         "keeps every event, for rebuilds and new views",
         "yes",
-        "no: only what the source keeps",
-        "no: only what the source keeps",
+        "only in the job with a log",
+        "only in the job with a log",
         "no",
     ),
     (

@@ -9,10 +9,11 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
+from bench.contenders.job import LOG
 from bench.record import ROOT
 from headrace.bench.usage import cpu_seconds
 from headrace.errors import HeadraceError
@@ -24,11 +25,12 @@ STOP_S = 30.0
 
 @dataclass(frozen=True)
 class Contender:
-    """Another engine: the interpreter of its environment, and the module that runs the job."""
+    """Another engine: the interpreter of its environment, and the module that runs the job, with its arguments."""
 
     name: str
     python: Path
     module: str
+    arguments: tuple[str, ...] = ()
 
     @property
     def is_installed(self) -> bool:
@@ -36,9 +38,11 @@ class Contender:
 
 
 SPARK = Contender("plain Structured Streaming", Path(sys.executable), "bench.contenders.spark_job")
+SPARK_LOG = replace(SPARK, name="Structured Streaming with a log", arguments=(LOG,))
 FLINK = Contender("PyFlink", PYFLINK, "bench.contenders.flink_job")
+FLINK_LOG = replace(FLINK, name="PyFlink with a log", arguments=(LOG,))
 DUCKDB = Contender("DuckDB alone", Path(sys.executable), "bench.contenders.duckdb_query")
-CONTENDERS = (SPARK, FLINK, DUCKDB)
+CONTENDERS = (SPARK, SPARK_LOG, FLINK, FLINK_LOG, DUCKDB)
 
 
 class ContenderProcess:
@@ -49,7 +53,7 @@ class ContenderProcess:
         self._log = folder / "output.log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [contender.python, "-m", contender.module],
+                [contender.python, "-m", contender.module, *contender.arguments],
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

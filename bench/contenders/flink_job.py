@@ -1,12 +1,14 @@
 """PyFlink's Table API in streaming mode: JSON files, tumbling windows, and a file sink that DuckDB reads.
 
 The watermark is two hours behind, so that no event is late: subtasks read the parts of a file in any order, and Flink
-drops events of windows that have fired. All windows fire when the input ends.
+drops events of windows that have fired. All windows fire when the input ends. With the argument `log` a second sink
+keeps every event as CSV, a format that PyFlink has without further libraries.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 
 # This module runs in an environment of its own, see scripts/contenders.
@@ -14,7 +16,7 @@ import duckdb
 from pyflink.table import EnvironmentSettings, TableEnvironment
 from pyflink.version import __version__
 
-from bench.contenders.job import CORES, JAVA_MEMORY, Job, serve
+from bench.contenders.job import CORES, JAVA_MEMORY, LOG, Job, serve
 
 SETTINGS = {
     "parallelism.default": str(CORES),
@@ -41,6 +43,11 @@ SELECT page, window_start, count(*), sum(`bytes`), max(`bytes`)
 FROM TABLE(TUMBLE(TABLE visits, DESCRIPTOR(`at`), INTERVAL '1' MINUTE))
 GROUP BY page, window_start, window_end
 """
+LOG_SINK = """CREATE TEMPORARY TABLE events (
+  visitor STRING, page STRING, status INT, `bytes` BIGINT, `at` TIMESTAMP_LTZ(3)
+) WITH ('connector' = 'filesystem', 'path' = '{path}', 'format' = 'csv')
+"""
+LOG_INSERT = "INSERT INTO events SELECT visitor, page, status, `bytes`, `at` FROM visits"
 LOAD = """CREATE TABLE traffic AS SELECT * FROM read_csv($files, header = false, columns = {
     page: 'VARCHAR', pane: 'TIMESTAMP', hits: 'BIGINT', bytes: 'BIGINT', largest: 'BIGINT'})
 """
@@ -57,19 +64,24 @@ def environment() -> TableEnvironment:
     return tables
 
 
-def run(tables: TableEnvironment, job: Job) -> float:
+def run(tables: TableEnvironment, job: Job, *, keep_log: bool) -> float:
     """One job over all files, until DuckDB has its rows and answers."""
     source, sink = job.folder / "source", job.folder / "sink"
     source.mkdir()
     for file in job.files:
         os.link(file, source / os.path.basename(file))
-    tables.execute_sql("DROP TEMPORARY TABLE IF EXISTS visits")
-    tables.execute_sql("DROP TEMPORARY TABLE IF EXISTS traffic")
+    for name in ("visits", "traffic", "events"):
+        tables.execute_sql(f"DROP TEMPORARY TABLE IF EXISTS {name}")
     tables.execute_sql(SOURCE.format(path=source.as_uri()))
     tables.execute_sql(SINK.format(path=sink.as_uri()))
+    tables.execute_sql(LOG_SINK.format(path=(job.folder / "log").as_uri()))
+    statements = tables.create_statement_set()  # both sinks in one job, which reads the source once
+    statements.add_insert_sql(INSERT)
+    if keep_log:
+        statements.add_insert_sql(LOG_INSERT)
     with duckdb.connect(str(job.folder / "traffic.duckdb")) as connection:
         start = time.monotonic()
-        tables.execute_sql(INSERT).wait()
+        statements.execute().wait()
         connection.execute(LOAD, {"files": [str(file) for file in sink.glob("part-*")]})
         connection.execute(POINT).fetchall()
         seconds = time.monotonic() - start
@@ -79,4 +91,5 @@ def run(tables: TableEnvironment, job: Job) -> float:
 
 if __name__ == "__main__":
     tables = environment()
-    serve(lambda job: run(tables, job), f"PyFlink {__version__}")
+    keep_log = LOG in sys.argv[1:]
+    serve(lambda job: run(tables, job, keep_log=keep_log), f"PyFlink {__version__}")

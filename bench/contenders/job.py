@@ -11,6 +11,7 @@ from typing import Any
 
 CORES = 2
 JAVA_MEMORY = "1g"  # as a Headrace server has by default
+LOG = "log"  # the argument of a job that also keeps every event
 
 
 @dataclass(frozen=True)

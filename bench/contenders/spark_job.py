@@ -1,6 +1,7 @@
 """Plain Structured Streaming: JSON files, an aggregation of each micro-batch, and an upsert into DuckDB.
 
-The upsert records the number of its micro-batch in the same transaction, because foreachBatch may repeat one.
+The upsert records the number of its micro-batch in the same transaction, because foreachBatch may repeat one. With the
+argument `log` each micro-batch is also written as Parquet, to a folder of its own that a repetition overwrites.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from bench.contenders.job import CORES, JAVA_MEMORY, Job, serve
+from bench.contenders.job import CORES, JAVA_MEMORY, LOG, Job, serve
 
 FILES_PER_TRIGGER = 2
 SCHEMA = "visitor STRING, page STRING, status INT, bytes BIGINT, at TIMESTAMP"
@@ -41,6 +42,7 @@ def session() -> SparkSession:
         "spark.sql.shuffle.partitions": str(CORES),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.parquet.compression.codec": "zstd",
     }
     builder = SparkSession.builder.master(f"local[{CORES}]").appName("plain")
     for name, value in settings.items():
@@ -50,7 +52,7 @@ def session() -> SparkSession:
     return spark
 
 
-def run(spark: SparkSession, job: Job) -> float:
+def run(spark: SparkSession, job: Job, *, keep_log: bool) -> float:
     """One streaming query over all files, until DuckDB has its rows and answers."""
     source = job.folder / "source"
     source.mkdir()
@@ -62,7 +64,11 @@ def run(spark: SparkSession, job: Job) -> float:
         def upsert(batch: DataFrame, number: int) -> None:
             window = f.window("at", "1 minute").start.alias("pane")
             sums = (f.count("*").alias("hits"), f.sum("bytes").alias("bytes"), f.max("bytes").alias("largest"))
+            if keep_log:
+                batch.persist()  # or else the JSON is parsed twice
+                batch.write.mode("overwrite").parquet(str(job.folder / "log" / f"batch={number}"))
             partials = batch.groupBy("page", window).agg(*sums).toArrow()
+            batch.unpersist()
             connection.register("partials", partials)
             connection.execute("BEGIN")
             if not connection.execute("SELECT 1 FROM applied WHERE batch = ?", [number]).fetchall():
@@ -88,4 +94,5 @@ def run(spark: SparkSession, job: Job) -> float:
 
 if __name__ == "__main__":
     spark = session()
-    serve(lambda job: run(spark, job), f"PySpark {pyspark.__version__}")
+    keep_log = LOG in sys.argv[1:]
+    serve(lambda job: run(spark, job, keep_log=keep_log), f"PySpark {pyspark.__version__}")
