@@ -5,19 +5,24 @@
 from __future__ import annotations
 
 import random
+import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
 
+from headrace.define.expression.computed import OTHER_CASE
 from headrace.define.expression.duckdb_face import face_of
 from headrace.define.expression.spark_face import for_spark
 from headrace.errors import DefinitionError
 from headrace.maintain.matches import with_matches
 from headrace.parse.schema import arrow_type
-from headrace.types import DOUBLE, TIMESTAMP, Expression
+from headrace.types import DOUBLE, STRING, TIMESTAMP, Expression
 
 from .expressions import COMPUTED, DERIVED, SAMPLES, chunks, computed_expression
 
@@ -135,3 +140,24 @@ def _compute(database: duckdb.DuckDBPyConnection, sql: str, events: pa.Table) ->
             return [FAILS]
     middle = len(events) // 2
     return _compute(database, sql, events[:middle]) + _compute(database, sql, events[middle:])
+
+
+def test_both_cases_of_every_character(spark: Any, tmp_path: Path) -> None:
+    """Alone, in a word and at its end: some letters depend on their place."""
+    letters = [chr(code) for code in range(1, sys.maxunicode + 1) if not 0xD800 <= code <= 0xDFFF]
+    texts = pa.table(
+        {"text": [*letters, *(f"a{letter}b" for letter in letters), *(f"A{letter}" for letter in letters)]}
+    )
+    pq.write_table(texts, tmp_path / "texts.parquet", row_group_size=len(texts))
+    theirs = spark.read.parquet(str(tmp_path)).selectExpr("text", "lower(text) AS lower", "upper(text) AS upper")
+    with duckdb.connect(config={"threads": 1}) as database:
+        database.register("theirs", theirs.toArrow())
+        for name in ("lower", "upper"):
+            face = face_of(computed_expression(f"{name}(text)"), {"text": STRING})
+            others = f"regexp_matches(text, '[{OTHER_CASE[name]}]')"
+            different = database.execute(f"SELECT text FROM theirs WHERE NOT {others} AND {face} <> {name}").fetchall()
+            ((failures,),) = database.execute(f"SELECT count(*) FROM theirs WHERE {others}").fetchall()
+            assert different == []
+            assert failures < 0.001 * len(texts)
+            with pytest.raises(duckdb.Error, match="computed by Spark"):
+                database.execute(f"SELECT {face} FROM theirs").fetchall()

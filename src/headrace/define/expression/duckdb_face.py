@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from headrace.define.expression.check import Checker, Scope, parse_tree
-from headrace.define.expression.computed import ASCII_ONLY, OR_FAIL, duckdb_type, translate
+from headrace.define.expression.computed import OR_FAIL, SAME_CASE, duckdb_type, translate
 from headrace.define.expression.terms import Term
 from headrace.define.model import Stream, View
 from headrace.define.tokens import Source
@@ -99,7 +99,7 @@ def _strict(term: Term) -> Term:
     """The term, with functions that fail where DuckDB's value would differ from Spark's."""
     term = replace(term, args=tuple(map(_strict, term.args)))
     if term.op in ("lower", "upper"):
-        return replace(term, op=f"{ASCII_ONLY}{term.op}")
+        return replace(term, op=f"{SAME_CASE}{term.op}")
     if term.op == "CAST" and _narrows(term.args[0].type, term.type):
         return replace(term, op=OR_FAIL)
     return term
