@@ -31,7 +31,7 @@ from headrace.workspace.lease import in_turn, refuse_if_held
 from headrace.workspace.settings import Workspace
 
 STOP_WITHIN_S = 9.0
-SWITCH_S = 0.0005  # at most this long an answer waits for a thread that computes
+SWITCH_S = 0.0002  # at most this long an answer waits for a thread that computes
 
 
 def run_server(folder: Path, host: str | None, port: int | None) -> None:
