@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -89,7 +89,7 @@ def streams(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> No
 
 
 def views(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
-    """List the views: keys, columns, version, freshness."""
+    """List the views: keys, columns, version, freshness, and why Spark updates one."""
     with open_connection(workspace) as connection:
         statuses = connection.verbs.views()
     if as_json:
@@ -103,6 +103,17 @@ def views(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None
     rows = [[v.name, c.name, c.aggregate, c.type] for v in statuses for c in v.columns]
     out.print()
     out.print(make_table(["view", "column", "aggregate", "type"], rows))
+    print_lanes({f"view {v.name}": v.lane_reason for v in statuses})
+
+
+def print_lanes(reasons: Mapping[str, str | None]) -> None:
+    """Print why Spark jobs update some views or versions, which are the keys; None: the fused lane does."""
+    out = console()
+    sentences = [f"Spark updates {name}: {reason}." for name, reason in reasons.items() if reason is not None]
+    if sentences:
+        out.print()
+    for sentence in sentences:
+        out.print(Text(sentence), soft_wrap=True)
 
 
 def _streams_table(streams: Sequence[StreamStatus], width: int) -> Table:
@@ -139,14 +150,16 @@ def _views_table(views: Sequence[ViewStatus], width: int) -> Table:
             "commits": f"{count(v.applied_to)} of {count(v.commits)}",
             "behind": size(v.lag_bytes),
             "freshness": freshness(v.freshness_ms, v.freshness_reason),
+            "lane": v.lane or "–",
             "batch": _batch_share(v),
             "checked": checked(v, now).removeprefix("checked "),
             "problem": v.stalled or _alarm(v) or building(v) or "–",
         }
         for v in views
     ]
-    left_titles = ("view", "stream", "keys", "window", "freshness", "checked", "problem")
-    return fit_table(cells, width, left_titles=left_titles, wide_titles=("rows", "behind", "batch", "checked"))
+    left_titles = ("view", "stream", "keys", "window", "freshness", "lane", "checked", "problem")
+    wide_titles = ("rows", "behind", "lane", "batch", "checked")
+    return fit_table(cells, width, left_titles=left_titles, wide_titles=wide_titles)
 
 
 def fit_table(

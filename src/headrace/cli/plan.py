@@ -133,6 +133,8 @@ def print_plan(plan_: Plan, *, stderr: bool = False) -> None:
         out.print(Text.assemble((f"{mark} {change.what} {change.name}", style), f"  {change.reason}"), soft_wrap=True)
         for detail in change.details:
             out.print(Text(f"    {detail}", style="dim"), soft_wrap=True)
+        if change.hint is not None:
+            out.print(Text(f"    hint: {change.hint}", style="dim"), soft_wrap=True)
     out.print(Text(_summary(plan_)))
     if plan_.refused:
         out.print("Nothing is applied while a change is refused.")

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from headrace.cli.options import JsonOption, NoWaitOption, WorkspaceOption, complete_view, open_connection
 from headrace.cli.output import console, count, print_json
-from headrace.cli.overview import fit_table
+from headrace.cli.overview import fit_table, print_lanes
 from headrace.cli.plan import confirm
 from headrace.cli.until import wait_until_serving
 
@@ -23,20 +23,21 @@ ViewArgument = Annotated[str, typer.Argument(help="View.", metavar="VIEW", autoc
 
 
 def versions(view: ViewArgument, workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
-    """List the versions of a view. Newest first, with progress and changes."""
+    """List the versions of a view. Newest first, with progress and changes, and why Spark updates one."""
     with open_connection(workspace) as connection:
         statuses = connection.verbs.versions(view)
     if as_json:
         print_json(statuses)
         return
     out = console()
-    left_titles = ("state", "since", "definition", CHANGES)
-    wide_titles = ("since", "horizon", "batch events", "speed events", "definition")
+    left_titles = ("state", "lane", "since", "definition", CHANGES)
+    wide_titles = ("lane", "since", "horizon", "batch events", "speed events", "definition")
     out.print(
         fit_table(
             [_cells(version) for version in statuses], out.width, left_titles=left_titles, wide_titles=wide_titles
         )
     )
+    print_lanes({f"version {version.version}": version.lane_reason for version in statuses})
 
 
 def _cells(version: VersionStatus) -> dict[str, str]:
@@ -44,6 +45,7 @@ def _cells(version: VersionStatus) -> dict[str, str]:
     return {
         "version": str(version.version),
         "state": version.state,
+        "lane": version.lane or "–",
         "since": version.since.replace("T", " ")[:19],
         "horizon": count(version.horizon),
         "commits": count(version.built_to if version.state in ("registered", "building") else version.applied_to),

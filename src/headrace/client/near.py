@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
@@ -40,6 +40,8 @@ from headrace.server.describe import (
     describe_definition,
     describe_versions,
     describe_view,
+    join_lanes,
+    lanes_by_definition,
     read_layers,
     warnings,
 )
@@ -53,6 +55,7 @@ from headrace.server.state import (
     WorkspaceStatus,
 )
 from headrace.server.stored import take_lease
+from headrace.server.stream import Lanes
 from headrace.spark.jobs import Job
 from headrace.sql.answer import SqlAnswer, SqlLimit
 from headrace.sql.children import Children
@@ -210,7 +213,7 @@ class Offline:
     def versions(self, view: str) -> list[VersionStatus]:
         """The versions of a view as the server left them, newest first."""
         with self._store_of(view).snapshot() as snapshot:
-            return describe_versions(snapshot, view, errors={})
+            return describe_versions(snapshot, view, errors={}, lanes=self._lanes(snapshot.versions()))
 
     def audits(self, view: str) -> list[AuditStatus]:
         """How the two layers of a view compared, newest first."""
@@ -269,6 +272,7 @@ class Offline:
     def views(self) -> list[ViewStatus]:
         """The views with their serving versions."""
         versions, layers = self._versions(), self._layers()
+        lanes = self._lanes(versions)
         statuses = []
         for name in sorted(self._catalog.views):
             view = self._catalog.views[name]
@@ -280,7 +284,7 @@ class Offline:
                 statuses.append(describe_view(view, versions, None, (None, str(error)), None, layers.get(name)))
                 continue
             commits = sum(table.state.next_commit for table in tables if table)
-            statuses.append(describe_view(view, versions, commits, fresh, None, layers.get(name)))
+            statuses.append(describe_view(view, versions, commits, fresh, None, layers.get(name), lanes=lanes))
         return statuses
 
     def status(self) -> WorkspaceStatus:
@@ -303,6 +307,11 @@ class Offline:
             return []
         with self._store.snapshot() as snapshot:
             return snapshot.versions()
+
+    def _lanes(self, versions: Sequence[Version]) -> Lanes:
+        """The lanes that a server would use."""
+        streams, settings = self._catalog.streams.values(), self.workspace.settings
+        return join_lanes(lanes_by_definition(settings, stream, versions) for stream in streams)
 
     def _layers(self) -> dict[str, Layers]:
         if self._store is None:

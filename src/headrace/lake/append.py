@@ -26,22 +26,22 @@ from headrace.transport.position import Position, Range
 
 MOST_BYTES = 96 << 20  # of the transport in one micro-batch
 SMALLEST_RANGE = 1 << 20  # below this a second task costs more than it saves
-POLL_S = 0.02  # how often the end of the transport is read while there is nothing new
-STOP_S = 10.0  # how long `stop` waits for the micro-batch under way
+POLL_S = 0.02  # interval of reading the end of the transport while there are no new events
+STOP_S = 10.0  # how long `stop` waits for the running micro-batch
 POOL = "append"
 
 
 class Companion(Protocol):
-    """What makes use of the events of a commit while workers have them in memory. It never fails a commit."""
+    """Computes something from the events of a commit while workers have them in memory. It never fails a commit."""
 
     def plan(self, stream: Stream, at: LakeState) -> Derivation | None:
-        """What the workers shall derive of the commit after `at`; None: nothing."""
+        """What the workers compute for the next commit after the state `at`; None: nothing."""
 
     def offer(self, commit: int, derived: Sequence[str]) -> None:
-        """What they derived, one text for each range, before the commit is made."""
+        """Called before the commit with the results of the workers, one text for each range."""
 
     def withdraw(self, commit: int) -> None:
-        """The commit was not made."""
+        """Called if the commit failed."""
 
 
 class Append:
@@ -73,10 +73,10 @@ class Append:
         self._most_bytes = most_bytes
         self._every_ms = every_ms
         self._thread: threading.Thread | None = None
-        self._stopping = threading.Event()  # of the thread that runs
-        self._reason: Exception | None = None  # why the last thread ended by itself
+        self._stopping = threading.Event()  # of the current thread
+        self._reason: Exception | None = None  # the error that ended the last thread
         self._polls = False
-        self._spark: SparkSession | None = None  # that the thread uses
+        self._spark: SparkSession | None = None  # the session of the thread
         self.error: HeadraceError | None = None
         self.failed_transiently = False
         self.last_commit_ms: float | None = None
@@ -97,7 +97,7 @@ class Append:
 
     def redefine(self, stream: Stream) -> None:
         """Use a changed definition from the next micro-batch on."""
-        with self._table.turn:  # not during one
+        with self._table.turn:  # not while one is running
             self._stream = stream
 
     def is_active(self) -> bool:
@@ -105,7 +105,7 @@ class Append:
         return self._thread is not None and self._thread.is_alive() and not self.is_orphaned()
 
     def is_orphaned(self) -> bool:
-        """Whether it has no Java process: none was started yet, or it ended."""
+        """Whether its Java process has not started yet, or has ended."""
         return self._spark is None or not is_alive(self._spark)
 
     def is_polling(self) -> bool:
@@ -113,7 +113,7 @@ class Append:
         return self._polls and self.is_active()
 
     def failure(self) -> str | None:
-        """Why it ended, in a sentence."""
+        """Why it ended; None if it did not fail."""
         if self.error is not None:
             return str(self.error)
         if self._reason is None:
@@ -158,9 +158,9 @@ class Append:
                 )
 
     def _next_ranges(self, spark: SparkSession) -> list[Range]:
-        """What the next micro-batch takes, one task for each range."""
+        """The ranges of the next micro-batch, one task each; none if there are no new events."""
         reader, start = self._reader, self._table.state.position
-        end = start.merge(reader.end())  # a transport that was lost ends before the lake
+        end = start.merge(reader.end())  # a transport that lost data ends before the lake
         if start == end:
             return []
         if reader.bytes_between(start, end) > self._most_bytes:
@@ -170,7 +170,7 @@ class Append:
         return reader.ranges(start, end, target_bytes=max(SMALLEST_RANGE, share))
 
     def append(self, spark: SparkSession, ranges: Sequence[Range], stopping: threading.Event | None = None) -> None:
-        """One micro-batch: these ranges, which begin where the lake ends, become one commit."""
+        """Run one micro-batch: these ranges, which start at the end of the lake, become one commit."""
         start_s = time.monotonic()
         with self._table.turn:
             if stopping is not None and stopping.is_set():
@@ -220,9 +220,9 @@ class Append:
 
 
 def _tiled_end(at: LakeState, results: Sequence[Result]) -> Position:
-    """Where the ranges end. Raises CorruptionError unless they continue each partition without gap or overlap."""
+    """The end of the ranges. Raises CorruptionError unless they continue each partition without gap or overlap."""
     position = at.position
-    for result in results:  # in the order of partition and start
+    for result in results:  # sorted by partition and start
         part = result.part
         if part.start != position.offset(part.partition):
             partition = f" of partition {part.partition}" if part.partition else ""

@@ -1,7 +1,7 @@
 """The fused lane of the speed layer: partials that the workers of the append computed are merged after its commit.
 
-It takes the versions that DuckDB can compute and that are near the end of the log; the others, and whatever is lost on
-the way, go through `speed.py`, by Spark over the lake's files.
+It updates the versions that DuckDB can compute and that are near the end of the log. The others, and commits whose
+partials are lost, are left to `speed.py`: Spark over the lake's files.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,41 +18,46 @@ from typing import Any
 import pyarrow as pa
 import structlog
 
+from headrace.define.expression.duckdb_face import refuse_duckdb
 from headrace.define.model import Stream
 from headrace.errors import ConflictError
 from headrace.faults import fault_point
 from headrace.lake.table import LakeState, LakeTable
-from headrace.maintain.lift import LiftedView, Lifting, Part, lift_view, parts_of, refuse_lift
+from headrace.maintain.lift import LiftedView, Lifting, Part, lift_view, parts_of
 from headrace.maintain.step import make_step
 from headrace.store.base import Base, Store, Version, VersionId
 from headrace.store.columns import partials_of
 from headrace.timing import Timing
 
 MOST_COMMITS = 64  # that a version may be behind, and whose partials wait for their merge
-RETRY_S = 60.0  # how long Spark computes a version that DuckDB has failed to, or all of them after a failed append
+RETRY_S = 60.0  # how long Spark computes a version after DuckDB failed to, or all of them after a failed append
 
 log = structlog.get_logger("headrace.fused")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A failure of DuckDB to compute a version."""
+
+    reason: str
+    retry_at: float  # when the fused lane takes the version again
 
 
 @dataclass
 class _Commit:
     """The partials of one commit that are not merged yet."""
 
-    parts: dict[VersionId, list[Part]]  # by the home of the version
-    patience_ms: dict[VersionId, int]
-    paths: set[str]
-
-
-@dataclass
-class _Plan:
-    commit: int
-    patience_ms: dict[VersionId, int] = field(default_factory=dict)
+    number: int
+    patience_ms: dict[VersionId, int] = field(default_factory=dict)  # by the home of the version, as in `parts`
+    parts: dict[VersionId, list[Part]] = field(default_factory=dict)
+    paths: set[str] = field(default_factory=set)
 
 
 class Fused:
     """The fused lane of one stream: `plan`, `offer` and `withdraw` belong to the append, the rest to maintain.
 
-    Partials are known by the home of their version, so a free edit, which takes over the rows, also takes them over.
+    Partials and failures belong to the home of a version, so a free edit, which takes over the rows, also takes them
+    over.
     """
 
     def __init__(
@@ -76,75 +81,95 @@ class Fused:
         self._lock = threading.Lock()
         self._merging = threading.Lock()
         self._commits: dict[int, _Commit] = {}
-        self._plan: _Plan | None = None
-        self._retry_at: dict[VersionId, float] = {}
-        self.failures: dict[VersionId, str] = {}  # why DuckDB failed to compute a version, by its home
+        self._planned: _Commit | None = None  # the one that workers compute
+        self.failures: dict[VersionId, Failure] = {}  # the last ones, by the home of the version
         self._paused_until = 0.0
         self.merge_times = Timing()
+
+    def lanes(self, stream: Stream, versions: Iterable[Version]) -> dict[VersionId, str | None]:
+        """Why Spark updates each of these versions; None: the fused lane does. Those that neither updates are left out.
+
+        If Spark has to compute one version of a view, it computes all of them: a new one catches up with the old one
+        only if both use the same lane.
+        """
+        updated = [version for version in versions if version.view.fits(stream) and not version.quarantined]
+        causes: dict[str, tuple[int, str]] = {}  # by view: the version that needs Spark, and why
+        for version in updated:
+            reason = None if self._base(version).stalled else self._refuse(stream, version)
+            if reason is not None:
+                causes.setdefault(version.view.name, (version.number, reason))
+        pause = self._pause_reason()
+        return {v.id: _cause(v, causes) or pause or self._delay_reason(v) for v in updated}
+
+    def _refuse(self, stream: Stream, version: Version) -> str | None:
+        """Why DuckDB shall not compute a version."""
+        reason = refuse_duckdb(stream, version.view)
+        if reason is not None:
+            return reason
+        failure = self.failures.get(_home(version))
+        if failure is not None and failure.retry_at > self._now():
+            return f"DuckDB failed: {failure.reason}; it is tried again after {RETRY_S:.0f} s"
+        return "Java ended while it was computed" if self._is_suspect(version) else None
+
+    def _pause_reason(self) -> str | None:
+        if self._now() < self._paused_until:
+            return f"an append failed; the fused lane is used again after {RETRY_S:.0f} s"
+        return "too many commits wait for their merge" if len(self._commits) >= MOST_COMMITS else None
+
+    def _delay_reason(self, version: Version) -> str | None:
+        base = self._base(version)
+        if base.stalled:
+            return "it is stalled"
+        behind = self._table.state.next_commit - base.applied_to
+        return f"it is {behind:,} commits behind" if behind > MOST_COMMITS else None
 
     # The append
 
     def plan(self, stream: Stream, at: LakeState) -> Lifting | None:
         """The views whose partials the workers shall compute."""
-        self._plan = None
-        if self._now() < self._paused_until or len(self._commits) >= MOST_COMMITS:
-            return None
-        versions = [
-            version
-            for version in self._versions()
-            if version.view.fits(stream) and not version.quarantined and not self._base(version).stalled
-        ]
-        plan, views = _Plan(at.next_commit), list[LiftedView]()
-        for version in self._eligible(stream, versions, at.next_commit):
+        self._planned = None
+        versions = self._versions()
+        lanes = self.lanes(stream, versions)
+        commit, views = _Commit(at.next_commit), list[LiftedView]()
+        for version in versions:
+            if version.id not in lanes or lanes[version.id] is not None:
+                continue
             assert version.home is not None, "it moves"
             patience_ms = self._base(version).patience_ms
             views.append(lift_view(stream, version.view, version.home, patience_ms, at.newest_us))
-            plan.patience_ms[_home(version)] = patience_ms
+            commit.patience_ms[_home(version)] = patience_ms
         if not views:
             return None
-        self._plan = plan
+        self._planned = commit
         return Lifting(tuple(views), str(self._folder))
-
-    def _eligible(self, stream: Stream, versions: Sequence[Version], commit: int) -> Iterable[Version]:
-        """Those near the end, of views of which each version can be computed: a new one catches up with the old one
-        only if both go the same way.
-        """
-        slow = {version.view.name for version in versions if not self._can_lift(stream, version)}
-        for version in versions:
-            near = commit - self._base(version).applied_to <= MOST_COMMITS
-            if near and version.view.name not in slow:
-                yield version
-
-    def _can_lift(self, stream: Stream, version: Version) -> bool:
-        failed = self._retry_at.get(_home(version), 0.0) > self._now()
-        return not failed and not self._is_suspect(version) and refuse_lift(stream, version.view) is None
 
     def offer(self, commit: int, derived: Sequence[str]) -> None:
         """Keep the partials for the merge, which follows the commit."""
-        plan, self._plan = self._plan, None
-        if plan is None or plan.commit != commit:
+        planned, self._planned = self._planned, None
+        if planned is None or planned.number != commit:
             return
-        parts: dict[VersionId, list[Part]] = {home: [] for home in plan.patience_ms}
-        every = parts_of(derived)
-        for part in every:
+        parts = parts_of(derived)
+        planned.paths = {part.path for part in parts if part.path}
+        planned.parts = {home: [] for home in planned.patience_ms}
+        for part in parts:
             if part.error is not None:
-                parts.pop(part.home, None)
-                self._note_failure(part)
-            elif part.home in parts:
-                parts[part.home].append(part)
+                planned.parts.pop(part.home, None)
+                self._note_failure(part.home, part.error)
+            elif part.home in planned.parts:
+                planned.parts[part.home].append(part)
         with self._lock:
-            self._commits[commit] = _Commit(parts, plan.patience_ms, {part.path for part in every if part.path})
+            self._commits[commit] = planned
 
-    def _note_failure(self, part: Part) -> None:
-        self._retry_at[part.home] = self._now() + RETRY_S
-        self.failures[part.home] = str(part.error)
-        view, number = part.home
-        log.info("computed by Spark instead", stream=self._stream, view=view, home=number, reason=part.error)
+    def _note_failure(self, home: VersionId, reason: str) -> None:
+        with self._lock:
+            self.failures[home] = Failure(reason, self._now() + RETRY_S)
+        view, number = home
+        log.info("computed by Spark instead", stream=self._stream, view=view, home=number, reason=reason)
 
     def withdraw(self, commit: int) -> None:
-        """The append failed. In case the aggregation was the reason, it goes on without it for a while."""
-        if self._plan is not None and self._plan.commit == commit:
-            self._plan, self._paused_until = None, self._now() + RETRY_S
+        """The append failed. In case the aggregation was the reason, the next ones run without it for a while."""
+        if self._planned is not None and self._planned.number == commit:
+            self._planned, self._paused_until = None, self._now() + RETRY_S
         with self._lock:
             self._delete(self._commits.pop(commit, None))
 
@@ -160,9 +185,11 @@ class Fused:
             return min((at for at in self._commits if at >= commit and self._has(version, at)), default=None)
 
     def run_once(self) -> bool:
-        """Merge what has been committed; whether a version was brought on."""
+        """Merge what has been committed; returns whether a version was updated."""
         with self._merging:
-            return self._merge_all([version for version in self._versions() if not version.quarantined])
+            versions = self._versions()
+            self._forget_failures(versions)
+            return self._merge_all([version for version in versions if not version.quarantined])
 
     def _merge_all(self, versions: Sequence[Version]) -> bool:
         self._clean(versions)
@@ -231,6 +258,12 @@ class Fused:
             for commit in range(*commits):
                 self._commits[commit].parts.pop(_home(version), None)
 
+    def _forget_failures(self, versions: Sequence[Version]) -> None:
+        """Forget those of versions that were dropped, or are no longer updated."""
+        homes = set(map(_home, versions))
+        with self._lock:
+            self.failures = {home: failure for home, failure in self.failures.items() if home in homes}
+
     def _clean(self, versions: Sequence[Version]) -> None:
         """Delete the files of commits that no version needs any more."""
         applied = {_home(version): self._base(version).applied_to for version in versions}
@@ -244,6 +277,12 @@ class Fused:
     def _delete(self, entry: _Commit | None) -> None:
         for path in entry.paths if entry else ():
             Path(path).unlink(missing_ok=True)
+
+
+def _cause(version: Version, causes: Mapping[str, tuple[int, str]]) -> str | None:
+    """Why Spark computes the version's view."""
+    number, reason = causes.get(version.view.name, (version.number, None))
+    return reason if number == version.number else f"version {number} of the view needs Spark: {reason}"
 
 
 def _home(version: Version) -> VersionId:

@@ -23,7 +23,6 @@ from headrace.aggregate import Aggregate, Function
 from headrace.define.expression.computed import duckdb_name, duckdb_type
 from headrace.define.expression.duckdb_face import duckdb_face
 from headrace.define.model import Stream, View
-from headrace.errors import DefinitionError
 from headrace.faults import fault_point
 from headrace.lake.schema import POSITION
 from headrace.spark.failures import one_line
@@ -168,7 +167,7 @@ def _whole(array: pa.Array | pa.ChunkedArray) -> pa.Array:
 def lift_view(stream: Stream, view: View, home: int, patience_ms: int, newest_us: int | None) -> LiftedView:
     """How DuckDB computes the partials of a version of events that came after one with the time `newest_us`.
 
-    Raises DefinitionError if an expression, an aggregate or the type of a key has no DuckDB face.
+    Raises DefinitionError if the view has no DuckDB face.
     """
     face = _face(stream, view)
     corrections = _corrections(view, patience_ms, newest_us)
@@ -189,12 +188,6 @@ class _Face:
 
 @lru_cache(maxsize=1024)
 def _face(stream: Stream, view: View) -> _Face:
-    for column in view.columns:
-        if not column.aggregate.has_duckdb_face:
-            raise DefinitionError(f"{column.aggregate.name} has no DuckDB face", fix="Spark computes the view")
-    key_id = key_id_duckdb(view)
-    if key_id is None:
-        raise DefinitionError("a key of this type has no DuckDB face", fix="Spark computes the view")
     written = duckdb_face(stream, view)
     time_us = f"epoch_us({duckdb_name(stream.time_column)})"
     partials: dict[str, str] = {}  # equal aggregates are computed once
@@ -223,7 +216,7 @@ def _face(stream: Stream, view: View) -> _Face:
     ordered = any(column.aggregate.ordered for column in view.columns)
     reads = [*(name for name, _ in view.reads), stream.time_column, *([POSITION] if ordered else [])]
     return _Face(
-        key_id,
+        key_id_duckdb(view),
         f"SELECT {', '.join(columns)} FROM {EVENTS_TABLE}{where} GROUP BY {places}",
         tuple(dict.fromkeys(reads)),
         tuple(functions),
@@ -242,15 +235,6 @@ def _corrections(view: View, patience_ms: int, newest_us: int | None) -> str:
         return "CAST(0 AS BIGINT)"
     settled_ms = view.window.pane_ms + patience_ms
     return f"CASE WHEN ({PANE} + {settled_ms}) * 1000 <= {newest_us} THEN {EVENTS} ELSE 0 END"
-
-
-def refuse_lift(stream: Stream, view: View) -> str | None:
-    """Why the fused lane cannot compute a view; None if it can."""
-    try:
-        _face(stream, view)
-    except DefinitionError as error:
-        return error.message
-    return None
 
 
 def parts_of(texts: Sequence[str]) -> list[Part]:

@@ -16,7 +16,7 @@ What = Literal["stream", "view"]
 class Change:
     """One step of a plan. `details` say to people what differs; `reason` what follows from it, or why it is refused.
 
-    `cost` is that of a build, where it is known how much there is to read.
+    `cost` is that of a build, where it is known how much there is to read. `hint` is a remark on the definition.
     """
 
     kind: Kind
@@ -26,6 +26,7 @@ class Change:
     details: tuple[str, ...] = ()
     how: How = "free"
     cost: Cost | None = None
+    hint: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The change as `--json` shows it."""
@@ -37,6 +38,7 @@ class Change:
             "reason": self.reason,
             "details": list(self.details),
             "cost": self.cost.as_dict() if self.cost else None,
+            "hint": self.hint,
         }
 
     @classmethod

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 
 from headrace.define.catalog import Catalog
 from headrace.define.durations import format_duration
+from headrace.define.expression.duckdb_face import refuse_duckdb
 from headrace.define.fingerprint import fingerprint
 from headrace.define.loosening import loosens, why_narrower
 from headrace.define.model import JSON, Field, Stream, View
@@ -115,13 +117,23 @@ def _field_changes(before: Stream, after: Stream) -> Iterator[str]:
 
 def _views(running: Catalog, target: Catalog, costs: Costs) -> Iterator[Change]:
     for name, view in target.views.items():
-        before = running.views.get(name)
-        if before is None:
-            yield build_change("create", view, costs, tuple(describe_view(view)))
-            continue
-        edit = classify(before, view, (running.patience_ms(before), target.patience_ms(view)))
-        if edit.differences:
-            yield _edited(view, edit, _way(view, edit, target, costs), costs)
+        change = _changed_view(running, target, running.views.get(name), view, costs)
+        if change is not None:
+            yield replace(change, hint=_lane_hint(target, view))
+
+
+def _changed_view(running: Catalog, target: Catalog, before: View | None, view: View, costs: Costs) -> Change | None:
+    if before is None:
+        return build_change("create", view, costs, tuple(describe_view(view)))
+    edit = classify(before, view, (running.patience_ms(before), target.patience_ms(view)))
+    return _edited(view, edit, _way(view, edit, target, costs), costs) if edit.differences else None
+
+
+def _lane_hint(target: Catalog, view: View) -> str | None:
+    """That the fused lane cannot update a view."""
+    reasons = (refuse_duckdb(target.streams[stream], view) for stream in view.streams)
+    reason = next(filter(None, reasons), None)
+    return f"Spark jobs will update it, not the faster fused lane; {reason}" if reason else None
 
 
 def _way(view: View, edit: Edit, target: Catalog, costs: Costs) -> Way:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from headrace.define.model import Stream
 from headrace.errors import CorruptionError
 from headrace.server.describe import describe_damaged
 from headrace.server.state import StreamStatus
-from headrace.server.stream import BuildProgress
+from headrace.server.stream import BuildProgress, Lanes
 from headrace.store.base import Base, Version
 from headrace.timing import Timing
 
@@ -86,6 +86,9 @@ class DamagedStream:
 
     def progress(self, version: Version) -> BuildProgress:
         return BuildProgress(None, None, None, self.error)
+
+    def lanes(self, versions: Iterable[Version]) -> Lanes:
+        return {}
 
     def timings(self) -> dict[str, Timing]:
         return {}

@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar, get_args
 
+from headrace.define.expression.duckdb_face import refuse_duckdb
 from headrace.define.model import Stream, View
 from headrace.format import iso_us
 from headrace.plan.edits import classify
@@ -23,12 +25,15 @@ from headrace.server.state import (
     VersionStatus,
     ViewStatus,
 )
-from headrace.server.stream import BuildProgress
-from headrace.store.base import Audit, Snapshot, State, Version
+from headrace.server.stream import BuildProgress, Lanes
+from headrace.store.base import Audit, Snapshot, State, Version, VersionId
+from headrace.workspace.settings import Settings
 
 Number = TypeVar("Number", int, float)
 
 AUDITS_SHOWN = 10  # of a view, in its status; `headrace audit` has them all
+FUSED_LANE_OFF = "the setting fused_lane is false"
+NO_LANES: Lanes = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,7 @@ def describe_view(
     layers: Layers | None = None,
     building: BuildStatus | None = None,
     audits_run: int = 0,
+    lanes: Lanes = NO_LANES,
 ) -> ViewStatus:
     """A view as `headrace views` and HTTP show it."""
     own = [version for version in versions if version.view.name == view.name]
@@ -91,6 +97,7 @@ def describe_view(
     states = Counter(version.state for version in own)
     audits = layers.audits if layers else ()
     last = next((audit for audit in audits if serving and audit.number == serving.number), None)
+    lane, lane_reason = _lane(serving, lanes)
     return ViewStatus(
         name=view.name,
         stream=", ".join(view.streams),
@@ -114,6 +121,8 @@ def describe_view(
         lag_bytes=lag_bytes,
         freshness_ms=freshness[0],
         freshness_reason=freshness[1],
+        lane=lane,
+        lane_reason=lane_reason,
         stalled=stalled,
         alarm=serving.alarm if serving else None,
         last_audit=describe_audit(last) if last else None,
@@ -131,20 +140,49 @@ def _drift(view: View, audit: Audit) -> dict[str, int]:
     return {**dict.fromkeys(columns, 0), **{off.column: off.rows for off in audit.drift}}
 
 
-def describe_versions(snapshot: Snapshot, view: str, errors: Mapping[int, str]) -> list[VersionStatus]:
+def lanes_by_definition(settings: Settings, stream: Stream, versions: Iterable[Version]) -> Lanes:
+    """The lanes that update versions of a stream, as far as settings and definitions tell."""
+    return {
+        version.id: refuse_duckdb(stream, version.view) if settings.fused_lane else FUSED_LANE_OFF
+        for version in versions
+        if version.reads(stream.name) and version.moves and version.view.fits(stream)
+    }
+
+
+def join_lanes(parts: Iterable[Lanes]) -> Lanes:
+    """The lanes of several streams. A version that Spark updates in one of them has that reason."""
+    joined: dict[VersionId, str | None] = {}
+    for part in parts:
+        for version, reason in part.items():
+            joined[version] = joined.get(version) or reason
+    return joined
+
+
+def _lane(version: Version | None, lanes: Lanes) -> tuple[str | None, str | None]:
+    """The lane of a version, and why it is Spark."""
+    if version is None or version.id not in lanes:
+        return None, None
+    reason = lanes[version.id]
+    return ("fused" if reason is None else "spark"), reason
+
+
+def describe_versions(
+    snapshot: Snapshot, view: str, errors: Mapping[int, str], lanes: Lanes = NO_LANES
+) -> list[VersionStatus]:
     """The versions of a view, newest first; `errors` say why one cannot be built, by its number."""
     own = {version.number: version for version in snapshot.versions() if version.view.name == view}
     return [
-        _describe_version(snapshot, own[number], own.get(own[number].replaces or 0), errors.get(number))
+        _describe_version(snapshot, own[number], own.get(own[number].replaces or 0), errors.get(number), lanes)
         for number in sorted(own, reverse=True)
     ]
 
 
 def _describe_version(
-    snapshot: Snapshot, version: Version, earlier: Version | None, error: str | None
+    snapshot: Snapshot, version: Version, earlier: Version | None, error: str | None, lanes: Lanes
 ) -> VersionStatus:
     """A version and what it changed; `earlier` is the one that it replaced, if that is still kept."""
     batch_rows, speed_rows = snapshot.count(version)
+    lane, lane_reason = _lane(version, lanes)
     edit = classify(earlier.view, version.view, (earlier.patience_ms, version.patience_ms)) if earlier else None
     return VersionStatus(
         version=version.number,
@@ -164,6 +202,8 @@ def _describe_version(
         batch_rows=batch_rows,
         speed_rows=speed_rows,
         has_rows=version.home is not None,
+        lane=lane,
+        lane_reason=lane_reason,
         stalled=version.stalled,
         alarm=version.alarm,
         error=error,

@@ -1,4 +1,4 @@
-"""The thread of a lane of the speed layer: it works while there is work, and waits for the next commit."""
+"""The thread of one lane of the speed layer: it runs while there is work, then waits for the next commit."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from headrace.disk import disk_full, is_disk_full
 from headrace.errors import HeadraceError, JavaEndedError, NotReadyError
 from headrace.spark.failures import one_line
 
-IDLE_S = 5.0  # how often a lane without news looks for stalled versions to try again
-RETRY_S = 1.0  # how soon a step that failed is tried again
+IDLE_S = 5.0  # how often an idle lane looks for stalled versions to retry
+RETRY_S = 1.0  # delay before a failed step is retried
 
 log = structlog.get_logger("headrace.lane")
 
 
 class Lane:
-    """Runs one of the two lanes of a stream until it is told to stop. What fails is told and tried again."""
+    """Runs one of the two lanes of a stream until it is stopped. Failures are logged and retried."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Lane:
         on_progress: Callable[[], None],
         data: Path,
     ) -> None:
-        """`run_once` does some work and returns whether there was any; `data` is on the disk that may be full."""
+        """`run_once` does some work and returns whether there was any; `data` is checked when the disk is full."""
         self._name = name
         self._stream = stream
         self._run_once = run_once
@@ -39,7 +39,7 @@ class Lane:
         self._news = threading.Event()
         self._stopping = False
         self.error: str | None = None
-        self.last_ms: float | None = None  # how long the last piece of work took
+        self.last_ms: float | None = None  # duration of the last `run_once` that had work
         self.thread = threading.Thread(target=self._run, name=f"{name} {stream}", daemon=True)
 
     def wake(self) -> None:
@@ -47,7 +47,7 @@ class Lane:
         self._news.set()
 
     def stop(self) -> None:
-        """End when the work under way ends."""
+        """Stop after the current `run_once`."""
         self._stopping = True
         self._news.set()
 
@@ -59,12 +59,12 @@ class Lane:
                     self._on_progress()
                 self.error = None
             except (NotReadyError, JavaEndedError):
-                self._news.wait(RETRY_S)  # Java is starting again
+                self._news.wait(RETRY_S)  # Java is restarting
                 continue
             except HeadraceError as error:
                 self.error = str(error)
                 log.error("maintain failed", stream=self._stream, lane=self._name, error=self.error)
-            except Exception as error:  # Spark's: the next round tries again
+            except Exception as error:  # from Spark: the next round retries
                 if not self._stopping:
                     full = disk_full("views cannot be updated", self._data) if is_disk_full(error) else None
                     self.error = one_line(full or error)

@@ -9,8 +9,18 @@ from collections.abc import Sequence
 from headrace.define.model import View
 from headrace.errors import HeadraceError
 from headrace.server.definitions import Definitions, Running
-from headrace.server.describe import Layers, add_up, describe_build, describe_view, memory_mb, read_layers, warnings
+from headrace.server.describe import (
+    Layers,
+    add_up,
+    describe_build,
+    describe_view,
+    join_lanes,
+    memory_mb,
+    read_layers,
+    warnings,
+)
 from headrace.server.state import BuildStatus, Health, StreamStatus, ViewStatus, WorkspaceStatus
+from headrace.server.stream import Lanes
 from headrace.spark.process import SparkProcess
 from headrace.store.base import Store, Version
 from headrace.timing import Timing
@@ -108,10 +118,11 @@ class Monitor:
             versions = snapshot.versions()
             layers = read_layers(snapshot, versions)
         views = running.catalog.views
-        return [self._describe_view(running, views[name], versions, layers.get(name)) for name in sorted(views)]
+        lanes = join_lanes(pipeline.lanes(versions) for pipeline in running.pipelines.values())
+        return [self._describe_view(running, views[name], versions, layers.get(name), lanes) for name in sorted(views)]
 
     def _describe_view(
-        self, running: Running, view: View, versions: Sequence[Version], layers: Layers | None
+        self, running: Running, view: View, versions: Sequence[Version], layers: Layers | None, lanes: Lanes
     ) -> ViewStatus:
         """The store may be an edit ahead: a version in it may read a stream that was not there yet, or is no more."""
         live = [version for version in versions if version.live and version.view.name == view.name]
@@ -127,6 +138,7 @@ class Monitor:
             layers,
             _build_status(running, coming) if coming else None,
             sum(pipeline.batch.audits[view.name] for pipeline in pipelines if pipeline.batch),
+            lanes,
         )
 
     def _state(self, running: Running) -> tuple[str, str | None]:

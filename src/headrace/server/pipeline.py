@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,10 +23,10 @@ from headrace.lake.replay import Replay, on_spark
 from headrace.lake.table import LakeState, LakeTable
 from headrace.lake.upkeep import Upkeep, lake_figures
 from headrace.plan.cost import DEFAULT_EVENTS_PER_S
-from headrace.server.describe import describe_definition
+from headrace.server.describe import describe_definition, lanes_by_definition
 from headrace.server.lane import Lane
 from headrace.server.state import StreamStatus
-from headrace.server.stream import BuildProgress
+from headrace.server.stream import BuildProgress, Lanes
 from headrace.server.threads import join_all
 from headrace.spark.failures import one_line
 from headrace.store.base import Base, Store, Version
@@ -343,6 +343,14 @@ class Pipeline:
 
     def _rows_to(self, commit: int) -> int:
         return sum(file.rows for file in self.table.files(0, commit)) if commit else 0
+
+    def lanes(self, versions: Iterable[Version]) -> Lanes:
+        """The lanes that update versions of its views; until Spark has started, as far as their definitions tell."""
+        if self._fused is None or not self._workspace.settings.fused_lane:
+            return lanes_by_definition(self._workspace.settings, self.stream, versions)
+        return self._fused.lanes(
+            self.stream, [version for version in versions if version.reads(self.stream.name) and version.moves]
+        )
 
     def timings(self) -> dict[str, Timing]:
         """How long its lake commits, merges and steps of maintain took, once Spark has joined."""

@@ -140,6 +140,8 @@ class ViewStatus(Shown):
     lag_bytes: int | None
     freshness_ms: int | None
     freshness_reason: str | None
+    lane: str | None  # that updates it, "fused" or "spark"; None while nothing does
+    lane_reason: str | None  # why it is "spark"
     stalled: str | None
     alarm: str | None
     last_audit: AuditStatus | None
@@ -176,6 +178,8 @@ class VersionStatus(Shown):
     batch_rows: int
     speed_rows: int
     has_rows: bool
+    lane: str | None  # that updates it, "fused" or "spark"; None if nothing does
+    lane_reason: str | None  # why it is "spark"
     stalled: str | None
     alarm: str | None
     error: str | None

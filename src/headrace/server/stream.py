@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.server.state import StreamStatus
+from headrace.store.base import VersionId
 
 if TYPE_CHECKING:
     from headrace.define.model import Stream
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from headrace.spark.session import Session
     from headrace.store.base import Base, Version
     from headrace.timing import Timing
+
+Lanes = Mapping[VersionId, str | None]  # why Spark updates a version; None: the fused lane does
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,9 @@ class RunningStream(Protocol):
 
     def progress(self, version: Version) -> BuildProgress:
         """How far the build of a version is in this stream."""
+
+    def lanes(self, versions: Iterable[Version]) -> Lanes:
+        """The lanes that update versions of its views; without versions that nobody updates."""
 
     def timings(self) -> dict[str, Timing]:
         """How long its lake commits and its steps of maintain took."""

@@ -10,7 +10,7 @@ from headrace.errors import NotFoundError, NotReadyError, StartingError, did_you
 from headrace.plan.cost import Costs, Size, lake_size, unread_size
 from headrace.plan.rollback import Rollback, plan_rollback
 from headrace.plan.ways import choose_way
-from headrace.server.describe import describe_audit, describe_versions
+from headrace.server.describe import describe_audit, describe_versions, join_lanes
 from headrace.server.reconcile import point_of
 from headrace.server.state import AuditStatus, RefreshStatus, VersionStatus
 from headrace.server.stream import RunningStream
@@ -31,13 +31,15 @@ class Versions:
     def of(self, view: str) -> list[VersionStatus]:
         """The versions of a view, newest first."""
         with self._store.snapshot() as snapshot:
-            streams = _find(view, snapshot.versions()).view.streams
+            versions = snapshot.versions()
+            streams = _find(view, versions).view.streams
             pipelines = [pipeline for pipeline in map(self._pipelines().get, streams) if pipeline]
             errors = [
                 error for pipeline in pipelines if pipeline.batch for error in list(pipeline.batch.errors.items())
             ]
             own = {number: error for (name, number), error in errors if name == view}
-            return describe_versions(snapshot, view, own)
+            lanes = join_lanes(pipeline.lanes(versions) for pipeline in pipelines)
+            return describe_versions(snapshot, view, own, lanes)
 
     def audits(self, view: str) -> list[AuditStatus]:
         """What came of comparing the two layers of a view, newest first."""

@@ -24,18 +24,11 @@ def key_id_sql(view: View) -> str:
     return f"md5(concat({', '.join(parts)}))" if parts else "md5('')"
 
 
-def key_id_duckdb(view: View) -> str | None:
-    """The same in DuckDB's SQL; None if a key has a type whose text DuckDB writes differently."""
-    if not all(_is_plain(key.expression.type) for key in view.keys):
-        return None
+def key_id_duckdb(view: View) -> str:
+    """The same in DuckDB's SQL, of a view that has a DuckDB face."""
     texts = [f"CAST({duckdb_name(key.name)} AS VARCHAR)" for key in view.keys]
     parts = [f"coalesce(length({text}) || ':' || {text}, '{NULL}')" for text in texts]
     return f"md5({' || '.join(parts)})" if parts else "md5('')"
-
-
-def _is_plain(of: Type) -> bool:
-    # Spark writes DECIMALs of a larger scale with an exponent.
-    return of.name in ("STRING", "BOOLEAN", "INT", "BIGINT", "DATE") or (of.name == "DECIMAL" and of.scale <= 6)
 
 
 def _canonical_sql(name: str, of: Type) -> str:

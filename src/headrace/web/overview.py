@@ -47,7 +47,11 @@ def overview_routes(runtime: Runtime) -> APIRouter:
 
     @routes.get("/v1/views", response_class=Response)
     def views() -> Response:
-        """All views: keys, columns, version, freshness, rows per layer, audits, alarm, stalled or building."""
+        """All views: keys, columns, version, freshness, lane, rows per layer, audits, alarm, stalled or building.
+
+        `lane` is `fused` if the view is updated while events are appended, `spark` if Spark jobs update it;
+        `lane_reason` then says why. Both are null while nothing updates the view.
+        """
         return reply_json({"views": runtime.views()})
 
     @routes.get("/v1/status", response_class=Response)

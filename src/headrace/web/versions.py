@@ -41,9 +41,10 @@ def version_routes(runtime: Runtime) -> APIRouter:
 
     @routes.get("/v1/views/{view}/versions", response_class=Response)
     def versions(view: str) -> Response:
-        """The versions of a view, newest first: state, horizon, commits, rows, events, and the version it replaced.
+        """The versions of a view, newest first: state, lane, horizon, commits, rows, events, and what it replaced.
 
         `changes` lists the differences from the replaced version; `changed_from` is null if that is no longer stored.
+        `lane` is `fused` or `spark`, with the `lane_reason`, or null if nothing updates the version.
         """
         return reply_json({"view": view, "versions": runtime.versions(view)})
 

@@ -187,6 +187,7 @@ def test_a_plan_is_json():
         "reason": "its rows are deleted; the log keeps every event",
         "details": [],
         "cost": None,
+        "hint": None,
     }
     assert (content["empty"], content["only_creates"]) == (False, False)
 
@@ -196,6 +197,15 @@ def test_a_plan_comes_back_from_json():
     content = json.loads(json.dumps(plan.as_dict()))
     assert content["changes"][1]["cost"] == {"events": 2_000, "bytes": 50, "seconds": 3.004, "measured": False}
     assert tuple(map(Change.from_dict, content["changes"])) == plan.changes
+
+
+def test_a_view_that_only_spark_computes_has_a_hint():
+    hint = "Spark jobs will update it, not the faster fused lane; key 'page': only Spark computes initcap(page)"
+    slow = STREAM + VIEW.replace("SELECT page,", "SELECT initcap(page) AS page,").replace("BY page", "BY initcap(page)")
+    plan = compare(Catalog(), parse(slow))
+    assert [change.hint for change in plan.changes] == [None, hint]
+    assert only(slow).hint == hint
+    assert tuple(map(Change.from_dict, json.loads(json.dumps(plan.as_dict()))["changes"])) == plan.changes
 
 
 def test_plans_have_different_fingerprints():

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.define.expression.computed import duckdb_name
 from headrace.define.fingerprint import to_json
 from headrace.define.model import View, Window
 from headrace.errors import CorruptionError, DiskFullError, HeadraceError, UnavailableError
@@ -25,7 +26,6 @@ from headrace.store.columns import partials_of
 from headrace.store.duckdb.apart import make_apart
 from headrace.store.duckdb.batch_table import Made, check_batch_table, make_batch_table
 from headrace.store.duckdb.portions import cut
-from headrace.store.duckdb.tables import quoted
 from headrace.types import STRING
 from tests.unit.store.partial_files import Event, make_view, partials, simple_event, write_partials
 
@@ -44,7 +44,7 @@ def presented(view: View, path: Path, table: str = "panes") -> dict[Any, Any]:
     names = [name for name, _ in partials_of(view)]
     found: dict[Any, Any] = {}
     with closing(duckdb.connect(str(path), read_only=True)) as connection:
-        chosen = ", ".join([*(quoted(key.name) for key in view.keys), PANE, EVENTS, *map(quoted, names)])
+        chosen = ", ".join([*(duckdb_name(key.name) for key in view.keys), PANE, EVENTS, *map(duckdb_name, names)])
         connection.execute("SET TimeZone = 'UTC'")
         for row in connection.execute(f"SELECT {chosen} FROM {table}").fetchall():
             place = (row[: len(view.keys)], row[len(view.keys)])

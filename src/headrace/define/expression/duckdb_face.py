@@ -11,9 +11,9 @@ from dataclasses import replace
 from functools import lru_cache
 
 from headrace.define.expression.check import Checker, Scope, parse_tree
-from headrace.define.expression.computed import OR_FAIL, SAME_CASE, duckdb_type, translate
-from headrace.define.expression.terms import Term
-from headrace.define.model import Stream, View
+from headrace.define.expression.computed import OR_FAIL, SAME_CASE, duckdb_type, refuse_computed, translate
+from headrace.define.expression.terms import Term, render
+from headrace.define.model import Column, Key, Stream, View
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError
 from headrace.types import DOUBLE, Expression, Type
@@ -21,42 +21,66 @@ from headrace.types import DOUBLE, Expression, Type
 CASTS = ("CAST", "TRY_CAST")
 MOST_PLAIN_SCALE = 6  # Spark writes DECIMALs of a larger scale with an exponent
 MOST_EXACT_DIGITS = 15  # of a DECIMAL that is a DOUBLE without rounding twice
+MOST_TEXT = 80  # characters of an expression in a reason
 
 
-@lru_cache(maxsize=1024)  # each commit needs them
+@lru_cache(maxsize=1024)  # each commit needs it
+def refuse_duckdb(stream: Stream, view: View) -> str | None:
+    """Why a view has no DuckDB face: the part of it that only Spark computes; None if it has one."""
+    try:
+        duckdb_face(stream, view)
+    except DefinitionError as error:
+        return error.message
+    return None
+
+
+@lru_cache(maxsize=1024)
 def duckdb_face(stream: Stream, view: View) -> View:
-    """The view with its expressions in DuckDB's SQL. Raises DefinitionError if one of them has no DuckDB face."""
+    """The view with its expressions in DuckDB's SQL. Raises DefinitionError if a part of it has no DuckDB face."""
     types = stream.types()
 
-    def of(expression: Expression) -> Expression:
-        return Expression(face_of(expression, types), expression.type)
+    def of(place: str, expression: Expression) -> Expression:
+        try:
+            return Expression(face_of(expression, types), expression.type)
+        except DefinitionError as error:
+            raise DefinitionError(f"{place}: {error.message}") from error
+
+    def key_of(key: Key) -> Key:
+        place = f"key '{key.name}'"
+        if not has_equal_text(key.expression.type):
+            raise DefinitionError(f"{place}: only Spark computes keys of type {key.expression.type}")
+        return replace(key, expression=of(place, key.expression))
+
+    def column_of(column: Column) -> Column:
+        place, aggregate = f"column '{column.name}'", column.aggregate
+        if not aggregate.has_duckdb_face:
+            raise DefinitionError(f"{place}: only Spark computes {aggregate.name}()")
+        arguments = tuple(of(place, argument) for argument in aggregate.arguments)
+        where = of(place, aggregate.where) if aggregate.where else None
+        return replace(column, aggregate=replace(aggregate, arguments=arguments, where=where))
 
     return replace(
         view,
-        where=of(view.where) if view.where else None,
-        keys=tuple(replace(key, expression=of(key.expression)) for key in view.keys),
-        columns=tuple(
-            replace(
-                column,
-                aggregate=replace(
-                    column.aggregate,
-                    arguments=tuple(map(of, column.aggregate.arguments)),
-                    where=of(column.aggregate.where) if column.aggregate.where else None,
-                ),
-            )
-            for column in view.columns
-        ),
+        where=of("WHERE", view.where) if view.where else None,
+        keys=tuple(map(key_of, view.keys)),
+        columns=tuple(map(column_of, view.columns)),
     )
 
 
+def has_equal_text(of: Type) -> bool:
+    """Whether both engines write values of a type as the same text: ids of keys are made of it."""
+    if of.name == "DECIMAL":
+        return of.scale <= MOST_PLAIN_SCALE
+    return of.name in ("STRING", "BOOLEAN", "INT", "BIGINT", "DATE")
+
+
 def face_of(expression: Expression, types: Mapping[str, Type]) -> str:
-    """DuckDB's SQL of an expression over fields of these types."""
+    """DuckDB's SQL of an expression over fields of these types. Raises DefinitionError if only Spark computes it."""
     source = Source(expression.sql)
     term = Checker(source, Scope(types)).term(parse_tree(source))
-    for part in _parts(term):
-        reason = _inexact(part)
-        if reason:
-            raise DefinitionError(f"{reason} has no DuckDB face", fix="Spark computes the view")
+    for part in reversed(list(_parts(term))):  # the innermost first: it is the shortest
+        if (text := _spark_only(part)) is not None:
+            raise DefinitionError(f"only Spark computes {text}")
     return f"CAST({translate(_strict(term))} AS {duckdb_type(expression.type)})"
 
 
@@ -66,20 +90,19 @@ def _parts(term: Term) -> Iterator[Term]:
         yield from _parts(arg)
 
 
-def _inexact(term: Term) -> str | None:
-    """What DuckDB computes differently without an error."""
-    if term.op in ("to_date", "to_timestamp") and term.args[0].type.name == "STRING":
-        return f"{term.op} of a STRING"
-    if term.op == "ILIKE":
-        return "ILIKE"
+def _spark_only(term: Term) -> str | None:
+    """The term as text if DuckDB cannot compute it, or would compute another value without an error; else None."""
+    text = render(term)
+    text = text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}…"
     if term.op in CASTS:
         source, to = term.args[0].type, term.type
         if _differs(source, to) or (term.op == "TRY_CAST" and _narrows(source, to)):
-            return f"{term.op} of {source} AS {to}"
-    mixed = [arg.type for arg in term.args]
-    if DOUBLE in mixed and any(of.name == "DECIMAL" and of.precision > MOST_EXACT_DIGITS for of in mixed):
-        return f"{term.op} of a DOUBLE and a DECIMAL"
-    return None
+            return f"{text} from {source}"
+    types = [arg.type for arg in term.args]
+    if DOUBLE in types and any(of.name == "DECIMAL" and of.precision > MOST_EXACT_DIGITS for of in types):
+        return f"{text} of a DOUBLE and a DECIMAL"
+    reads_time = term.op in ("to_date", "to_timestamp") and types[0].name == "STRING"
+    return text if reads_time or term.op == "ILIKE" or refuse_computed(term) else None
 
 
 def _differs(source: Type, to: Type) -> bool:
@@ -88,7 +111,7 @@ def _differs(source: Type, to: Type) -> bool:
     if source.name == "DECIMAL":
         wide = to == DOUBLE and source.precision > MOST_EXACT_DIGITS
         return wide or (to.name == "STRING" and source.scale > MOST_PLAIN_SCALE)
-    return source == DOUBLE and to.name == "DECIMAL"
+    return source == DOUBLE and to.name in ("DECIMAL", "STRING")
 
 
 def _narrows(source: Type, to: Type) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import duckdb
 
+from headrace.define.expression.computed import duckdb_name
 from headrace.define.model import View
 from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE, Comparison
 from headrace.store.columns import partials_of
@@ -19,7 +20,7 @@ from headrace.store.compare import Judge, Pair
 from headrace.store.duckdb.batch_table import MEMORY_MB, UNFINISHED, connect, explained, read_files
 from headrace.store.duckdb.database import run
 from headrace.store.duckdb.portions import cut, portion_bytes, stage
-from headrace.store.duckdb.tables import folded_columns, quoted
+from headrace.store.duckdb.tables import folded_columns
 
 PIECE = 2_000  # rows that are looked at at once: sketches have up to 4 kB each
 
@@ -73,8 +74,8 @@ def compare(
 def _differing(connection: duckdb.DuckDBPyConnection, view: View, speed: str) -> Iterator[Pair]:
     """The rows of table `folded` and of the query that are not equal to the byte, or missing on one side."""
     names = [EVENTS, CORRECTIONS, *(name for name, _ in partials_of(view))]
-    sides = [(f"b.{quoted(name)}", f"s.{quoted(name)}") for name in names]
-    fixed = [f"coalesce(b.{name}, s.{name})" for name in (PANE, *(quoted(key.name) for key in view.keys))]
+    sides = [(f"b.{duckdb_name(name)}", f"s.{duckdb_name(name)}") for name in names]
+    fixed = [f"coalesce(b.{name}, s.{name})" for name in (PANE, *(duckdb_name(key.name) for key in view.keys))]
     selected = [*fixed, *(side for pair in sides for side in pair)]
     differs = " OR ".join(f"{batch} IS DISTINCT FROM {speed}" for batch, speed in sides)
     reader = connection.sql(

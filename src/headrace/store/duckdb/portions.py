@@ -9,12 +9,12 @@ from typing import Any
 
 import duckdb
 
+from headrace.define.expression.computed import duckdb_name
 from headrace.define.model import View
 from headrace.store.base import KEY_ID, PANE
 from headrace.store.columns import partials_of
 from headrace.store.duckdb.database import literal, run
 from headrace.store.duckdb.levels import LEVELS, floor_to
-from headrace.store.duckdb.tables import quoted
 
 DAY_MS = LEVELS["days"]
 PREFIX_DIGITS = 3  # of the key id: 4,096 steps, which hold alike since it is a hash
@@ -52,9 +52,9 @@ def stage(connection: duckdb.DuckDBPyConnection, source: str, file: Path) -> str
     So each portion reads its own rows only, and not all rows for each of many portions.
     """
     file.parent.mkdir(exist_ok=True)
-    run(connection, f"ATTACH {literal(file)} AS {quoted(file.name)} (TYPE duckdb, ROW_GROUP_SIZE {STAGED_GROUP})")
-    run(connection, f"CREATE TABLE {quoted(file.name)}.staged AS {source} ORDER BY {KEY_ID}, {PANE}")
-    return f"SELECT * FROM {quoted(file.name)}.staged"
+    run(connection, f"ATTACH {literal(file)} AS {duckdb_name(file.name)} (TYPE duckdb, ROW_GROUP_SIZE {STAGED_GROUP})")
+    run(connection, f"CREATE TABLE {duckdb_name(file.name)}.staged AS {source} ORDER BY {KEY_ID}, {PANE}")
+    return f"SELECT * FROM {duckdb_name(file.name)}.staged"
 
 
 def portion_bytes(memory_mb: int) -> int:
@@ -68,7 +68,7 @@ def cut(connection: duckdb.DuckDBPyConnection, view: View, source: str, most: in
     DuckDB folds and sorts what it knows beyond its memory, but it keeps lists of sketches within: only
     where there are some, rows are cut. Days are kept whole, so that hours and days can be folded portion by portion.
     """
-    sketches = [quoted(name) for name, part in partials_of(view) if part.merge.fold is None]
+    sketches = [duckdb_name(name) for name, part in partials_of(view) if part.merge.fold is None]
     if not sketches:
         return [ALL]
     weight = " + ".join([str(ROW_BYTES), *(f"coalesce(octet_length({name}), 0)" for name in sketches)])

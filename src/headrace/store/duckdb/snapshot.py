@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from headrace.define.expression.computed import duckdb_name
 from headrace.errors import NotReadyError
 from headrace.store.base import EVENTS, Audit, Selection, Version
 from headrace.store.duckdb.database import Database, literal, run
@@ -19,7 +20,6 @@ from headrace.store.duckdb.tables import (
     few,
     fold,
     nth_bucket,
-    quoted,
     row_columns,
     speed_table,
 )
@@ -51,12 +51,12 @@ class DuckSnapshot:
 
     def count(self, version: Version) -> tuple[int, int]:
         tables = speed_tables(version)
-        counts = [run(self._connection, f"SELECT count(*) FROM {quoted(table)}")[0][0] for table in tables]
+        counts = [run(self._connection, f"SELECT count(*) FROM {duckdb_name(table)}")[0][0] for table in tables]
         return sum(table.rows for table in version.batch), int(sum(counts))
 
     def speed_events(self, version: Version) -> int:
         sums = [
-            run(self._connection, f"SELECT coalesce(sum({EVENTS}), 0) FROM {quoted(table)}")[0][0]
+            run(self._connection, f"SELECT coalesce(sum({EVENTS}), 0) FROM {duckdb_name(table)}")[0][0]
             for table in speed_tables(version)
         ]
         return int(sum(sums))
@@ -116,7 +116,9 @@ class DuckSnapshot:
         """Write the speed rows of commits [horizon, next_horizon) of a stream as Parquet."""
         table = speed_tables_of(version, stream)[0]
         columns = ", ".join(name for name, _ in row_columns(version.view))
-        run(self._connection, f"COPY (SELECT {columns} FROM {quoted(table)}) TO {literal(target)} (FORMAT parquet)")
+        run(
+            self._connection, f"COPY (SELECT {columns} FROM {duckdb_name(table)}) TO {literal(target)} (FORMAT parquet)"
+        )
 
     def _sources(self, version: Version) -> list[TableSource]:
         """Where a version's rows lie, in both layers."""
@@ -127,7 +129,7 @@ class DuckSnapshot:
                 fix="ask again when it is built; `headrace versions` shows the progress",
             )
         batch = [TableSource(self._database.attach(t.file), batch=True) for t in version.batch]
-        return batch + [TableSource(quoted(table), batch=False) for table in speed_tables(version)]
+        return batch + [TableSource(duckdb_name(table), batch=False) for table in speed_tables(version)]
 
 
 def find_serving(versions: Iterable[Version], view: str) -> Version | None:

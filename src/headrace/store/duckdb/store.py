@@ -10,6 +10,7 @@ from pathlib import Path
 
 import duckdb
 
+from headrace.define.expression.computed import duckdb_name
 from headrace.define.model import View
 from headrace.faults import fault_point
 from headrace.store.base import (
@@ -33,7 +34,7 @@ from headrace.store.duckdb.database import Database, run
 from headrace.store.duckdb.folder import clean, compare_layers, faults_of, make_table
 from headrace.store.duckdb.merge import merge, move
 from headrace.store.duckdb.snapshot import DuckSnapshot, find_serving, speed_tables, speed_tables_of
-from headrace.store.duckdb.tables import create_speed, quoted
+from headrace.store.duckdb.tables import create_speed
 from headrace.store.duckdb.versions import (
     adopted_base,
     batch_text,
@@ -247,7 +248,7 @@ class DuckStore:
         fault_point("beat.before_end")
         with self._transaction() as connection:
             base = self._during_beat(connection, version, audit.stream)
-            run(connection, f"DROP TABLE {quoted(speed_tables_of(version, audit.stream)[0])}")
+            run(connection, f"DROP TABLE {duckdb_name(speed_tables_of(version, audit.stream)[0])}")
             columns = {"horizon": base.next_horizon, "next_horizon": None, "alarm": None, "batch": batch_text(tables)}
             change_base(connection, self._fence, version, audit.stream, **columns)
             insert_audit(connection, audit)
@@ -309,7 +310,7 @@ class DuckStore:
     def _remove(self, connection: duckdb.DuckDBPyConnection, version: Version) -> None:
         """With its tables. A file goes when the transaction is committed and nobody reads it any more."""
         for table in speed_tables(version):
-            run(connection, f"DROP TABLE {quoted(table)}")
+            run(connection, f"DROP TABLE {duckdb_name(table)}")
         self._delete(connection, version)
         self._leaving += [table.file for table in version.batch]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.aggregate import PartialColumn, Value
+from headrace.define.expression.computed import duckdb_name
 from headrace.define.model import View
 from headrace.store.base import BATCH_EVENTS, BUCKET, CORRECTIONS, COUNTED, EVENTS, KEY_ID, PANE, Selection
 from headrace.store.columns import partials_of, plain_name, shown_partials
@@ -27,15 +28,10 @@ ROWS = "_partials"  # the partials of a step, if they are not in files
 STAGED, ROW = "_staged", "_row"  # the merged rows of a step, and where each one lies in its table
 
 
-def quoted(name: str) -> str:
-    """A name as an identifier."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 def sql_type(of: Type) -> str:
     """The store's type for one of ours."""
     if of.name == "STRUCT":
-        return f"STRUCT({', '.join(f'{quoted(name)} {sql_type(part)}' for name, part in of.parts)})"
+        return f"STRUCT({', '.join(f'{duckdb_name(name)} {sql_type(part)}' for name, part in of.parts)})"
     return SQL_TYPES.get(of.name, str(of))
 
 
@@ -56,19 +52,19 @@ def speed_table(view: str, home: int, from_commit: int, stream_at: int = 0) -> s
 def row_columns(view: View) -> list[tuple[str, str]]:
     """Name and type of every column of a table of rows, in SQL."""
     columns = [(KEY_ID, "UUID NOT NULL"), (PANE, "BIGINT NOT NULL")]
-    columns += [(quoted(key.name), sql_type(key.expression.type)) for key in view.keys]
+    columns += [(duckdb_name(key.name), sql_type(key.expression.type)) for key in view.keys]
     columns += [(EVENTS, "BIGINT NOT NULL"), (CORRECTIONS, "BIGINT NOT NULL")]
-    return columns + [(quoted(name), sql_type(part.type)) for name, part in partials_of(view)]
+    return columns + [(duckdb_name(name), sql_type(part.type)) for name, part in partials_of(view)]
 
 
 def create_speed(view: View, table: str) -> str:
     """An empty speed table. No index: a merge joins by hash, and reads filter by key columns."""
-    return f"CREATE TABLE {quoted(table)} ({', '.join(f'{name} {of}' for name, of in row_columns(view))})"
+    return f"CREATE TABLE {duckdb_name(table)} ({', '.join(f'{name} {of}' for name, of in row_columns(view))})"
 
 
 def fold_column(name: str, part: PartialColumn) -> str:
     """One partial column of a group of rows, merged, under its own name."""
-    merge, column = part.merge, quoted(name)
+    merge, column = part.merge, duckdb_name(name)
     if merge.fold is None:
         folded = f"{merge.name}_fold(list({column}) FILTER (WHERE {column} IS NOT NULL))"
     else:
@@ -83,15 +79,15 @@ def counted(*names: str) -> list[str]:
 
 def stored_columns(view: View) -> str:
     """The columns of partials as Spark writes them, as expressions that give each its type in the store."""
-    keys = [(quoted(key.name), sql_type(key.expression.type)) for key in view.keys]
+    keys = [(duckdb_name(key.name), sql_type(key.expression.type)) for key in view.keys]
     columns = [f"CAST({KEY_ID} AS UUID) AS {KEY_ID}", PANE, *(f"CAST({name} AS {of}) AS {name}" for name, of in keys)]
-    return ", ".join([*columns, EVENTS, CORRECTIONS, *(quoted(name) for name, _ in partials_of(view))])
+    return ", ".join([*columns, EVENTS, CORRECTIONS, *(duckdb_name(name) for name, _ in partials_of(view))])
 
 
 def folded_columns(view: View, pane: str = PANE) -> str:
     """The same columns of all rows of one key and one pane, or whatever `pane` makes of it."""
     columns = [KEY_ID, f"{pane} AS {PANE}"]
-    columns += [f"any_value({quoted(key.name)}) AS {quoted(key.name)}" for key in view.keys]
+    columns += [f"any_value({duckdb_name(key.name)}) AS {duckdb_name(key.name)}" for key in view.keys]
     columns += counted(EVENTS, CORRECTIONS) + [fold_column(name, part) for name, part in partials_of(view)]
     return ", ".join(columns)
 
@@ -103,7 +99,7 @@ def merge_many(view: View, table_name: str, source: str) -> list[str]:
     order of their row ids: in any other order DuckDB takes ten times as long (MERGE does, when the
     table is about as small as the partials).
     """
-    table, fixed, merged = quoted(table_name), _fixed(view), _merged(view)
+    table, fixed, merged = duckdb_name(table_name), _fixed(view), _merged(view)
     selected = [f"t.rowid AS {ROW}", *(f"s.{name}" for name in fixed)]
     selected += [f"{value} AS {name}" for name, value in merged.items()]
     return [
@@ -125,7 +121,8 @@ def merge_few(view: View, table_name: str, source: str, *, once: bool) -> str:
     merged = _merged(view)
     names = [*_fixed(view), *merged]
     return (
-        f"MERGE INTO {quoted(table_name)} AS t USING ({rows}) AS s ON t.{KEY_ID} = s.{KEY_ID} AND t.{PANE} = s.{PANE} "
+        f"MERGE INTO {duckdb_name(table_name)} AS t USING ({rows}) AS s "
+        f"ON t.{KEY_ID} = s.{KEY_ID} AND t.{PANE} = s.{PANE} "
         f"WHEN MATCHED THEN UPDATE SET {', '.join(f'{name} = {value}' for name, value in merged.items())} "
         f"WHEN NOT MATCHED THEN INSERT ({', '.join(names)}) VALUES ({', '.join(f's.{name}' for name in names)})"
     )
@@ -138,15 +135,15 @@ def _folded(view: View, source: str) -> str:
 
 
 def _fixed(view: View) -> list[str]:
-    return [KEY_ID, PANE, *(quoted(key.name) for key in view.keys)]
+    return [KEY_ID, PANE, *(duckdb_name(key.name) for key in view.keys)]
 
 
 def _merged(view: View) -> dict[str, str]:
     """The columns of a row `t` and partials `s` of one (key, pane), merged; those of `s` where there is no `t`."""
     merged = {name: f"coalesce(t.{name} + s.{name}, s.{name})" for name in (EVENTS, CORRECTIONS)}
     for name, part in partials_of(view):
-        mine, theirs = f"t.{quoted(name)}", f"s.{quoted(name)}"
-        merged[quoted(name)] = f"coalesce({part.merge.sql.format(mine, theirs)}, {mine}, {theirs})"
+        mine, theirs = f"t.{duckdb_name(name)}", f"s.{duckdb_name(name)}"
+        merged[duckdb_name(name)] = f"coalesce({part.merge.sql.format(mine, theirs)}, {mine}, {theirs})"
     return merged
 
 
@@ -157,7 +154,7 @@ def fold(
     if not ordered and _is_folded(view, sources, selection):
         return rows_of(view, sources, selection)
     bucket = _bucket(selection)
-    by = [quoted(name) for name in selection.by]
+    by = [duckdb_name(name) for name in selection.by]
     groups = by if selection.bucket_ms is None else [bucket, *by]
     selected = [f"{bucket} AS {BUCKET}", *by, *counted(*COUNTED)]
     selected += [fold_column(name, part) for name, part in shown_partials(view)]
@@ -183,8 +180,8 @@ def rows_of(view: View, sources: Sequence[TableSource], selection: Selection) ->
     """The rows that `fold` would fold, with the columns that it would give; pane for bucket."""
     parameters: list[Any] = []
     conditions = _conditions(view, selection, parameters)
-    counts = ", ".join(map(quoted, [PANE, *selection.by, EVENTS, CORRECTIONS]))
-    partials = ", ".join(quoted(name) for name, _ in shown_partials(view))
+    counts = ", ".join(map(duckdb_name, [PANE, *selection.by, EVENTS, CORRECTIONS]))
+    partials = ", ".join(duckdb_name(name) for name, _ in shown_partials(view))
     # Without a subquery around the tables, since planning that takes longer than reading the rows of a key.
     queries = [
         f"SELECT {counts}, {table.batch_events}, {partials} FROM {table.name}"
@@ -205,9 +202,9 @@ def count_groups(
 ) -> tuple[str, str, list[Any]]:
     """A query that counts the selected rows, up to `most` + 1, one that counts the rows of their fold; parameters."""
     query, parameters = _select(
-        view, sources, selection, [f"{_bucket(selection)} AS {BUCKET}", *map(quoted, selection.by)]
+        view, sources, selection, [f"{_bucket(selection)} AS {BUCKET}", *map(duckdb_name, selection.by)]
     )
-    groups = ", ".join([BUCKET, *map(quoted, selection.by)])
+    groups = ", ".join([BUCKET, *map(duckdb_name, selection.by)])
     return (
         f"SELECT count(*) FROM ({query} LIMIT {most + 1})",
         f"SELECT count(*) FROM (SELECT DISTINCT {groups} FROM ({query}))",
@@ -309,9 +306,9 @@ def _equal(alternative: Mapping[str, Value], types: Mapping[str, Type], paramete
     terms = []
     for name, value in alternative.items():
         if value is None:
-            terms.append(f"{quoted(name)} IS NULL")
+            terms.append(f"{duckdb_name(name)} IS NULL")
         else:
-            terms.append(f"{quoted(name)} = CAST({_parameter(value, parameters)} AS {sql_type(types[name])})")
+            terms.append(f"{duckdb_name(name)} = CAST({_parameter(value, parameters)} AS {sql_type(types[name])})")
     return f"({' AND '.join(terms) or 'true'})"
 
 
@@ -322,7 +319,7 @@ def _behind(selection: Selection, bucket: str, types: Mapping[str, Type], parame
     left, right = [f"{sign}{bucket}"], [f"{sign}({int(selection.after[0])})"]
     for name, value in zip(selection.by, selection.after[1:], strict=True):
         stand_in = STAND_INS.get(types[name].name, "0")
-        left += [f"({quoted(name)} IS NOT NULL)", f"coalesce({quoted(name)}, {stand_in})"]
+        left += [f"({duckdb_name(name)} IS NOT NULL)", f"coalesce({duckdb_name(name)}, {stand_in})"]
         if value is None:
             right += ["false", stand_in]
         else:

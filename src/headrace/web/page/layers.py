@@ -13,6 +13,7 @@ from headrace.web.page.html import Html, data, tag
 from headrace.web.page.tables import columns, table
 
 MOST_ALARM = 2000  # characters of an alarm that are shown
+MOST_REASON = 300  # … and of the reason for a lane
 
 
 def layers_line(view: ViewStatus, at: datetime) -> Html | None:
@@ -27,6 +28,8 @@ def layers_line(view: ViewStatus, at: datetime) -> Html | None:
     agreed = view.last_audit is not None and view.last_audit.agreed
     mark = "bad" if view.alarm else "good" if agreed else None
     parts.append(tag("span", checked(view, at), class_=mark))
+    if view.lane_reason is not None:
+        parts.append(tag("span", "updated by Spark: ", data(view.lane_reason, MOST_REASON)))
     return tag("p", parts, class_="layers")
 
 

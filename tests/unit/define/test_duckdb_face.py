@@ -1,0 +1,71 @@
+"""Why the fused lane cannot compute a view: the reason names the part of the view that only Spark computes."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.define.catalog import parse
+from headrace.define.expression.duckdb_face import refuse_duckdb
+
+STREAM = """CREATE STREAM visits (page STRING, bytes BIGINT, rate DOUBLE, price DECIMAL(20, 2), fine DECIMAL(12, 8),
+at TIMESTAMP, WATERMARK FOR at AS at);"""
+
+
+def reason(select: str) -> str | None:
+    catalog = parse(f"{STREAM}\nCREATE MATERIALIZED VIEW v AS {select};")
+    return refuse_duckdb(catalog.streams["visits"], catalog.views["v"])
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        "SELECT page, count(*) AS n FROM visits GROUP BY page, window(at, '1 minute')",
+        "SELECT upper(page) AS page, sum(bytes) AS n FROM visits WHERE page LIKE 'a%' GROUP BY upper(page)",
+        "SELECT approx_count_distinct(page) AS n, sum(price) FILTER (WHERE rate > 1) AS s FROM visits",
+    ],
+)
+def test_a_view_that_duckdb_computes_has_no_reason(select: str) -> None:
+    assert reason(select) is None
+
+
+@pytest.mark.parametrize(
+    ("select", "words"),
+    [
+        ("SELECT count(*) AS n FROM visits WHERE page ILIKE 'a%'", "WHERE: only Spark computes page ILIKE 'a%'"),
+        (
+            "SELECT initcap(page) AS name, count(*) AS n FROM visits GROUP BY initcap(page)",
+            "key 'name': only Spark computes initcap(page)",
+        ),
+        (
+            "SELECT rate, count(*) AS n FROM visits GROUP BY rate",
+            "key 'rate': only Spark computes keys of type DOUBLE",
+        ),
+        ("SELECT at, count(*) AS n FROM visits GROUP BY at", "key 'at': only Spark computes keys of type TIMESTAMP"),
+        (
+            "SELECT fine, count(*) AS n FROM visits GROUP BY fine",
+            "key 'fine': only Spark computes keys of type DECIMAL(12,8)",
+        ),
+        (
+            "SELECT sum(1 + CAST(page AS INT)) AS total FROM visits",
+            "column 'total': only Spark computes CAST(page AS INT) from STRING",
+        ),
+        (
+            "SELECT count(*) FILTER (WHERE to_date(page) > DATE '2026-01-01') AS n FROM visits",
+            "column 'n': only Spark computes to_date(page)",
+        ),
+        ("SELECT sum(price / 3) AS third FROM visits", "column 'third': only Spark computes price / 3"),
+        (
+            "SELECT count(*) AS n FROM visits WHERE rate > 1 AND rate < price",
+            "WHERE: only Spark computes rate < price of a DOUBLE and a DECIMAL",
+        ),
+    ],
+)
+def test_the_reason_names_the_part_of_the_view(select: str, words: str) -> None:
+    assert reason(select) == words
+
+
+def test_a_long_expression_is_shortened() -> None:
+    words = reason(f"SELECT count(*) AS n FROM visits WHERE page ILIKE '{'a' * 500}'")
+    assert words is not None
+    assert len(words) < 120
+    assert words.endswith("aaa…")
