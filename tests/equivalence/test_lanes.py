@@ -132,6 +132,9 @@ def test_a_view_that_duckdb_cannot_compute_goes_by_spark_alone(spark: Any, tmp_p
     send(bench, 1, ["a", "straße"])  # DuckDB and Spark write its capitals differently
     fused_only(bench)
     assert [version_of(bench, name).base("events").applied_to for name in ("v", "u")] == [1, 0]
+    lanes = bench.fused.lanes(bench.stream, [version_of(bench, name) for name in ("v", "u")])
+    assert lanes["v", 1] is None
+    assert "upper() of text that is not ASCII" in str(lanes["u", 1])
     assert bench.speed.run_once()
     assert counts(bench, "u") == {"A": 1, "STRASSE": 1}
     send(bench, 2, ["a"])  # for a while it is not tried again

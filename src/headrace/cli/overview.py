@@ -89,7 +89,7 @@ def streams(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> No
 
 
 def views(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
-    """List the views: keys, columns, version, freshness, and why Spark updates one."""
+    """List the views: keys, columns, version, freshness, lane."""
     with open_connection(workspace) as connection:
         statuses = connection.verbs.views()
     if as_json:

@@ -23,7 +23,7 @@ ViewArgument = Annotated[str, typer.Argument(help="View.", metavar="VIEW", autoc
 
 
 def versions(view: ViewArgument, workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
-    """List the versions of a view. Newest first, with progress and changes, and why Spark updates one."""
+    """List the versions of a view. Newest first, with lane, progress and changes."""
     with open_connection(workspace) as connection:
         statuses = connection.verbs.versions(view)
     if as_json:

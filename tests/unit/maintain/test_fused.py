@@ -1,0 +1,133 @@
+"""Which lane updates a version, and why: with a real lake and store, without Spark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from headrace.define.catalog import parse
+from headrace.define.fingerprint import fingerprint
+from headrace.lake.table import LakeTable
+from headrace.maintain import fused as module
+from headrace.maintain.fused import RETRY_S, Fused
+from headrace.store.base import Version
+from headrace.store.duckdb.store import DuckStore
+from headrace.transport.position import Position
+
+CATALOG = parse("""
+CREATE STREAM visits (page STRING, bytes INT);
+CREATE MATERIALIZED VIEW quick AS SELECT page, count(*) AS n FROM visits GROUP BY page;
+CREATE MATERIALIZED VIEW slow AS SELECT count(*) AS n FROM visits WHERE page ILIKE 'a%';
+""")
+STREAM = CATALOG.streams["visits"]
+ONLY_SPARK = "WHERE: only Spark computes page ILIKE 'a%'"
+
+
+class Lane:
+    """A fused lane over an empty lake and a store with both views."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = 1000.0
+        self.suspects: set[str] = set()
+        self.table = LakeTable(folder / "lake", STREAM, fence=1)
+        self.store = DuckStore.open(folder / "views.duckdb", 1)
+        for view in CATALOG.views.values():
+            self.store.register(view, fingerprint(view), CATALOG.patience_ms(view))
+        self.fused = Fused(
+            "visits",
+            self.table,
+            self.store,
+            folder,
+            is_suspect=lambda version: version.view.name in self.suspects,
+            now=lambda: self.now,
+        )
+
+    def versions(self) -> dict[str, Version]:
+        with self.store.snapshot() as snapshot:
+            return {version.view.name: version for version in snapshot.versions()}
+
+    def reason(self, view: str = "quick") -> str | None:
+        version = self.versions()[view]
+        return self.fused.lanes(STREAM, [version])[version.id]
+
+    def commit(self, **part: Any) -> None:
+        """A commit whose workers returned this part for the view `quick`."""
+        state = self.table.state
+        lifting = self.fused.plan(STREAM, state)
+        assert lifting is not None
+        self.fused.offer(state.next_commit, [orjson.dumps([{"home": ["quick", 1], **part}]).decode()])
+        self.table.commit(state, Position.at(state.next_commit + 1), None, [])
+
+
+@pytest.fixture
+def lane(tmp_path: Path) -> Any:
+    lane = Lane(tmp_path)
+    yield lane
+    lane.store.close()
+
+
+def test_a_definition_that_only_spark_computes_is_a_reason(lane: Lane) -> None:
+    versions = lane.versions().values()
+    assert lane.fused.lanes(STREAM, versions) == {("quick", 1): None, ("slow", 1): ONLY_SPARK}
+    lifting = lane.fused.plan(STREAM, lane.table.state)
+    assert lifting is not None
+    assert [view.home for view in lifting.views] == [("quick", 1)]
+
+
+def test_a_failure_of_duckdb_is_a_reason_until_it_is_tried_again(lane: Lane) -> None:
+    lane.commit(error="Out of Memory Error: too much")
+    assert lane.reason() == "DuckDB failed: Out of Memory Error: too much; it is tried again after 60 s"
+    assert lane.fused.plan(STREAM, lane.table.state) is None
+    lane.now += RETRY_S
+    assert lane.reason() is None
+    assert lane.fused.plan(STREAM, lane.table.state) is not None
+
+
+def test_failures_of_dropped_views_are_forgotten(lane: Lane) -> None:
+    lane.commit(error="broken")
+    lane.fused.run_once()
+    assert list(lane.fused.failures) == [("quick", 1)]
+    lane.store.drop("quick")
+    lane.fused.run_once()
+    assert not lane.fused.failures
+
+
+def test_all_versions_of_a_view_use_one_lane(lane: Lane) -> None:
+    old = lane.versions()["quick"]
+    new = replace(old, number=2, view=replace(CATALOG.views["slow"], name="quick"))
+    assert lane.fused.lanes(STREAM, [old, new]) == {
+        ("quick", 1): f"version 2 of the view needs Spark: {ONLY_SPARK}",
+        ("quick", 2): ONLY_SPARK,
+    }
+    stalled = replace(new, bases=(replace(new.bases[0], stalled="broken"),))
+    assert lane.fused.lanes(STREAM, [old, stalled]) == {("quick", 1): None, ("quick", 2): "it is stalled"}
+
+
+def test_a_version_that_neither_lane_updates_has_no_lane(lane: Lane) -> None:
+    version = lane.versions()["quick"]
+    quarantined = replace(version, bases=(replace(version.bases[0], stalled="broken", quarantined=True),))
+    assert lane.fused.lanes(STREAM, [quarantined]) == {}
+    changed = parse("CREATE STREAM visits (page BIGINT, bytes INT);").streams["visits"]
+    assert lane.fused.lanes(changed, [version]) == {}
+
+
+def test_other_reasons(lane: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
+    lane.suspects.add("quick")
+    assert lane.reason() == "Java ended while it was computed"
+    lane.suspects.clear()
+    assert lane.fused.plan(STREAM, lane.table.state) is not None
+    lane.fused.withdraw(0)
+    assert lane.reason() == "an append failed; the fused lane is used again after 60 s"
+    lane.now += RETRY_S
+    assert lane.reason() is None
+    monkeypatch.setattr(module, "MOST_COMMITS", 1)
+    lane.commit()
+    assert lane.reason() == "too many commits wait for their merge"
+    lane.fused.withdraw(0)
+    lane.commit()
+    lane.fused.withdraw(1)
+    assert lane.reason() == "it is 2 commits behind"
