@@ -30,7 +30,7 @@ class Lane:
         on_progress: Callable[[], None],
         data: Path,
     ) -> None:
-        """`run_once` does some work and returns whether there was any; `data` is checked when the disk is full."""
+        """`run_once` does some work and returns whether there was any; a full disk is reported for folder `data`."""
         self._name = name
         self._stream = stream
         self._run_once = run_once
