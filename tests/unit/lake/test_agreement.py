@@ -5,13 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from functools import cache
-from itertools import islice
+from itertools import islice, product
 
+import pyarrow as pa
 import pytest
 
 from headrace.define.catalog import parse
 from headrace.define.model import Stream
 from headrace.parse.frames import frame_lines
+from headrace.parse.sound import are_utf8
 from tests.unit.lake.forms import ARRIVED_US, FORMS, comparable, fast, parsers, second, stream_of, uniform
 
 FRAMES = {"single": 6_000, "nested": 3_600, "maps": 200, "deep maps": 200}
@@ -36,6 +38,16 @@ INNER = (
     '"x"', "1", "1.5", "null", "{}", "[]", '"2026-03-01"', '{"on": "2026-02-30"}', '{"lat": 1e999}', '{"a": "b"}',
     "NaN", '{"city": 5, "city": 6}', "true", '"\\ud800"', '{"price": "0.10"}', "-0.0", "1e2", "12345678901234567890",
 )  # fmt: skip
+ALL_GOOD = {  # values of one type that the fastest parser reads together
+    "STRING": ['"w"', '""', '"é😀"'],
+    "BOOLEAN": ["true", "false", "null"],
+    "INT": ["0", "7", "12345678", "-5", "1900000000", "null"],
+    "BIGINT": ["0", "123456789012345678", "-5", "99", "null"],
+    "DOUBLE": ["0.5", "-1e3", "7", "null"],
+    "DECIMAL(8,2)": ["0.5", "-123456.78", "7", "null"],
+    "DATE": ['"2026-03-31"', '"1970-01-01"', '"2025-02-28"'],
+    "TIMESTAMP": ['"2026-03-31T12:00:00Z"', '"2026-04-30 23:59:59.123456+05:30"', '"2026-02-28T01:02Z"'],
+}
 ALIKE = {"other": '"x"', "more": "-1.5e3"}
 PIECES = (
     b'"', b"\\", b"{", b"}", b"[", b"]", b",", b":", b" ", b"\t", b"\x00", b"\x1f", b"\xff", b"\xc3", b"0", b"-", b".",
@@ -153,6 +165,88 @@ def alike(of: Stream, seed: int) -> Iterator[list[bytes]]:
             at = chance.randrange(len(line))
             lines.append(line[:at] + chance.choice(PIECES) + line[at + chance.randrange(3) :])
         yield [line.strip() for line in lines if line.strip()]
+
+
+def forms_of(type_: str) -> list[str]:
+    """Values of all kinds for a field of this type, most of them bad."""
+    quoted = {"STRING": TEXTS, "DATE": TIMES, "TIMESTAMP": TIMES}.get(type_, TEXTS[:1])
+    return [*(f'"{text}"' for text in quoted), *BARE, *FORMS[1:]]
+
+
+def encoded(fields: dict[str, str]) -> bytes:
+    """An event with these values."""
+    return ("{" + ",".join(f'"{name}":{form}' for name, form in fields.items()) + "}").encode(errors="surrogateescape")
+
+
+@pytest.mark.parametrize("type_", ALL_GOOD)
+def test_a_doubtful_value_leaves_out_only_its_event(type_: str) -> None:
+    """The fastest parser still reads the events before and after it."""
+    of, good = stream_of(type_), ALL_GOOD[type_]
+    for position in (0, 5, 9):
+        for form in forms_of(type_):
+            lines = [encoded({"v": good[index % len(good)], "other": '"x"'}) for index in range(9)]
+            lines.insert(position, encoded({"v": form, "other": '"x"'}))
+            for index, (line, values) in enumerate(zip(lines, uniform(of, lines), strict=True)):
+                assert values == second(of, line) or (values is None and index == position), (line, form)
+
+
+def test_a_doubtful_value_of_an_undeclared_field_leaves_out_only_its_event() -> None:
+    of = stream_of("INT")
+    for good, forms in (('"x"', [f'"{text}"' for text in TEXTS]), ("1.5", BARE)):
+        for form in forms:
+            lines = [encoded({"v": str(index), "other": good}) for index in range(9)]
+            lines.insert(4, encoded({"v": "5", "other": form}))
+            for index, (line, values) in enumerate(zip(lines, uniform(of, lines), strict=True)):
+                assert values == second(of, line) or (values is None and index == 4), (line, form)
+
+
+@pytest.mark.parametrize("share", [0.002, 0.02, 0.1])
+def test_many_events_with_a_few_bad_values(share: float) -> None:
+    """Each event has the verdict and the values that the second parser gives it."""
+    of, chance = stream("single"), random.Random(9)
+    parser = parsers(of)[2]
+    lines = []
+    for index in range(4_000):
+        event = {field.name: GOOD[field.name] for field in of.fields} | {"id": str(index), "word": f'"w{index}"'}
+        for field in of.fields:
+            if chance.random() < share / len(of.fields):
+                event[field.name] = chance.choice(forms_of(field.type.name))
+        lines.append(encoded(event))
+    parsed = parser.parse(frame_lines(b"\n".join(lines)), ARRIVED_US)
+    assert parsed.reasons is not None
+    for line, row, reason in zip(lines, parsed.columns.to_pylist(), parsed.reasons.to_pylist(), strict=True):
+        verdict = second(of, line)
+        assert reason == (verdict if isinstance(verdict, str) else None), line
+        assert reason is not None or comparable(row) == verdict, line
+
+
+def test_half_characters_of_two_events_are_no_character() -> None:
+    of = stream_of("STRING")
+    lines = [b'{"v":"w"}'] * 8 + [b'{"v":"\xc3"}', b'{"v":"\xa9"}']
+    assert uniform(of, lines) == [{"v": "'w'"}] * 8 + [None] * 2
+
+
+def test_an_event_of_the_shape_with_a_time_that_is_not_utf8() -> None:
+    """The first event is of another shape, so that this is the first time that is read."""
+    of = stream_of("TIMESTAMP")
+    lines = [b"{}", b'{"v":"2026-03-01T12:00:00\xff"}', *[b'{"v":"2026-03-01T12:00:00Z"}'] * 14]
+    assert uniform(of, lines) == [None] * 2 + [second(of, lines[-1])] * 14
+
+
+def test_which_values_are_utf8() -> None:
+    """By a regular expression of bytes, as Python decodes them."""
+    edges = [b"\x00", b"\x7f", b"\x80", b"\x8f", b"\x90", b"\x9f", b"\xa0", b"\xbf", b"\xc0", b"\xc1", b"\xc2", b"\xdf"]
+    edges += [bytes([byte]) for byte in range(0xE0, 0x100)]
+    values = [b"".join(parts) for length in range(4) for parts in product(edges, repeat=length)]
+    values += [first + b"".join(rest) for first in edges[-16:] for rest in product(edges[2:9], repeat=3)]
+    mask = are_utf8(pa.array(values, pa.binary())).tolist()
+    for value, is_good in zip(values, mask, strict=True):
+        try:
+            value.decode()
+        except UnicodeDecodeError:
+            assert not is_good, value
+        else:
+            assert is_good, value
 
 
 def test_events_of_one_shape() -> None:
