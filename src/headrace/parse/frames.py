@@ -128,8 +128,7 @@ def frame_text(buffer: bytes | memoryview) -> Frames:
     """
     data, starts, ends = _lines(buffer)
     trimmed = _trim(data, starts, ends, keep_empty=True)
-    _cut_back(data, starts, ends, _RETURN)
-    return Frames(data, starts, ends).take(trimmed.starts < trimmed.ends)
+    return Frames(data, starts, _cut_back(data, starts, ends, _RETURN)).take(trimmed.starts < trimmed.ends)
 
 
 def _lines(buffer: bytes | memoryview) -> tuple[npt.NDArray[np.uint8], Offsets, Offsets]:
@@ -159,43 +158,50 @@ def as_lines(frames: Frames, stream_format: str = JSON) -> bytes:
 
 
 def _trim(data: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets, *, keep_empty: bool = False) -> Frames:
-    starts, ends = starts.copy(), ends.copy()
-    _cut_front(data, starts, ends, _SPACE)
-    _cut_back(data, starts, ends, _SPACE)
-    if keep_empty:
-        return Frames(data, starts, ends)
-    solid = starts < ends
-    return Frames(data, starts, ends) if solid.all() else Frames(data, starts[solid], ends[solid])
+    new_starts = _cut_front(data, starts, ends, _SPACE)
+    new_ends = _cut_back(data, new_starts, ends, _SPACE)
+    frames = Frames(data, new_starts, new_ends)
+    if keep_empty or (new_starts is starts and new_ends is ends):  # a blank line begins with white space
+        return frames
+    return frames.take(new_starts < new_ends)
 
 
-def _cut_front(data: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets, space: npt.NDArray[np.bool_]) -> None:
-    """Move each start after the bytes that are true in `space`."""
+def _cut_front(data: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets, space: npt.NDArray[np.bool_]) -> Offsets:
+    """Each start moved after the bytes that are true in `space`; the same array if none moves."""
     at = np.flatnonzero(data[starts] <= BLANK)
+    if not len(at):
+        return starts
+    starts = starts.copy()
     for _ in range(STEPS):
         at = at[starts[at] < ends[at]]
         at = at[space[data[starts[at]]]]
         if not len(at):
-            return
+            return starts
         starts[at] += 1
     characters = _bytes(space)
     for index in at.tolist():
         event = data[starts[index] : ends[index]].tobytes()
         starts[index] += len(event) - len(event.lstrip(characters))
+    return starts
 
 
-def _cut_back(data: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets, space: npt.NDArray[np.bool_]) -> None:
-    """Move each end before the bytes that are true in `space`."""
+def _cut_back(data: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets, space: npt.NDArray[np.bool_]) -> Offsets:
+    """Each end moved before the bytes that are true in `space`; the same array if none moves."""
     at = np.flatnonzero(data[ends - 1] <= BLANK)
+    if not len(at):
+        return ends
+    ends = ends.copy()
     for _ in range(STEPS):
         at = at[starts[at] < ends[at]]
         at = at[space[data[ends[at] - 1]]]
         if not len(at):
-            return
+            return ends
         ends[at] -= 1
     characters = _bytes(space)
     for index in at.tolist():
         event = data[starts[index] : ends[index]].tobytes()
         ends[index] -= len(event) - len(event.rstrip(characters))
+    return ends
 
 
 def _bytes(space: npt.NDArray[np.bool_]) -> bytes:

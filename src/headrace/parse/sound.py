@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +24,13 @@ _UTF8 = (
 def is_utf8(block: npt.NDArray[np.uint8]) -> bool:
     """Whether the bytes are UTF-8."""
     offsets = pa.py_buffer(np.array([0, len(block)], dtype=np.int32))
+    return are_all_utf8(pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(block)]))
+
+
+def are_all_utf8(texts: pa.Array) -> bool:
+    """Whether each value of a column of strings is UTF-8."""
     try:
-        pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(block)]).validate(full=True)
+        texts.validate(full=True)
     except pa.ArrowInvalid:
         return False
     return True
@@ -49,5 +55,11 @@ def _within(values: pa.Array, least: date, most: date) -> bool:
     bounds = pc.min_max(values)
     if not bounds["min"].is_valid:
         return True
-    low, high = (pa.scalar(bound, values.type) for bound in (least, most))
-    return bool(pc.and_(pc.greater_equal(bounds["min"], low), pc.less_equal(bounds["max"], high)).as_py())
+    return _number(least, values.type) <= bounds["min"].value and bounds["max"].value <= _number(most, values.type)
+
+
+@cache
+def _number(time: date, type_: pa.DataType) -> int:
+    """The number that Arrow has for a time."""
+    number: int = pa.scalar(time, type_).value
+    return number

@@ -18,7 +18,7 @@ import pyarrow as pa
 from headrace.define.model import Field
 from headrace.parse.frames import Frames, Offsets
 from headrace.parse.schema import arrow_type
-from headrace.parse.sound import Mask, are_utf8, is_utf8
+from headrace.parse.sound import Mask, is_utf8
 from headrace.parse.values import Values, read_column
 
 Bytes = npt.NDArray[np.uint8]
@@ -79,8 +79,6 @@ class Uniform:
         if len(block) >= _MOST_BYTES:
             return None
         values, fits = _find(block, frames, shape)
-        if not is_utf8(block):
-            fits &= are_utf8(frames.values())
         return self._read_columns(shape, values, fits)
 
     def _read_columns(self, shape: _Shape, values: Sequence[Values], fits: Mask) -> tuple[pa.Table, Mask] | None:
@@ -143,21 +141,24 @@ def _find(block: Bytes, frames: Frames, shape: _Shape) -> tuple[list[Values], Ma
     values: list[Values] = []
     at, texts, passed = starts, shape.texts(), 0
     for before, after in pairwise(texts):
-        fits &= _has(block, at, ends, before)
+        fits &= _has(block, at, before)
         at = at + len(before)
         passed += before.count(shape.mark)
         mark = after.find(shape.mark)
         end = ends - len(after) if mark < 0 else marks[:, passed] - mark
-        fits &= end >= at
+        fits &= end >= at  # up to the last one: so all texts are inside of the event
         values.append(Values(block, at, end))
-        at = np.maximum(end, at)
-    return values, fits & _has(block, at, ends, texts[-1])
+        at = end
+    return values, fits & _has(block, at, texts[-1])
 
 
 def _find_marks(block: Bytes, starts: Offsets, ends: Offsets, shape: _Shape) -> tuple[Offsets, Mask]:
     """Where the marks of each event are, in columns, and which events have as many as the shape."""
     count = sum(text.count(shape.mark) for text in shape.texts())
-    marks = np.flatnonzero((block[:-1] == shape.mark[0]) & (block[1:] == shape.mark[1]))
+    # The first bytes of the marks, if there are no others: the texts are compared anyway.
+    marks = np.flatnonzero(block[:-1] == shape.mark[0])
+    if len(marks) != len(starts) * count:
+        marks = marks[block[marks + 1] == shape.mark[1]]
     columns = marks.reshape(-1, count) if count and len(marks) == len(starts) * count else None
     if columns is not None and (columns[:, 0] >= starts).all() and (columns[:, -1] < ends).all():
         fits = np.ones(len(starts), dtype=bool)
@@ -168,15 +169,17 @@ def _find_marks(block: Bytes, starts: Offsets, ends: Offsets, shape: _Shape) -> 
     return columns, fits
 
 
-def _has(block: Bytes, at: Offsets, ends: Offsets, text: bytes) -> Mask:
-    """Which events have this text there."""
+def _has(block: Bytes, at: Offsets, text: bytes) -> Mask:
+    """Which events have this text there; of those where it would be outside of the block, the result is undefined."""
     length = len(text)
-    has_room: Mask = at + length <= ends
-    if not has_room.all():
-        at = np.where(has_room, at, 0)
     windows = np.ndarray(len(block) - length + 1, dtype=f"V{length}", buffer=block, strides=(1,))
-    content, expected = windows[at].view(np.uint8), np.frombuffer(text * len(at), dtype=np.uint8)
-    if np.array_equal(content, expected):
-        return has_room
-    has_text: Mask = (content == expected).reshape(-1, length).all(axis=1)
-    return has_room & has_text
+    try:
+        contents = windows[at]
+    except IndexError:
+        contents = windows[np.clip(at, 0, len(block) - length)]
+    expected = text * len(at)
+    if contents.tobytes() == expected:
+        return np.ones(len(at), dtype=bool)
+    is_equal = contents.view(np.uint8) == np.frombuffer(expected, dtype=np.uint8)
+    has_text: Mask = is_equal.reshape(-1, length).all(axis=1)
+    return has_text

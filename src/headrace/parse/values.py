@@ -15,15 +15,15 @@ import pyarrow.compute as pc
 
 from headrace.parse.frames import Offsets, cut
 from headrace.parse.schema import UTC_US, arrow_type
-from headrace.parse.sound import Mask, is_sound
+from headrace.parse.sound import Mask, are_all_utf8, are_utf8, is_sound
 from headrace.types import Type
 
 Column = tuple[pa.Array, Mask | None]  # the values, and which of them are certainly good: None if all are
-_QUOTE, _BACKSLASH, _ZERO, _SPACE, _NULL = b'"\\0 n'
+_QUOTE, _BACKSLASH, _SPACE, _NULL = b'"\\ n'
 _WORD = 8
 _DATE_LENGTH = 10
-_PAIRS = np.uint64(0x000000FF000000FF)
-_ZONE = re.compile(r"[T ].*(?:Z|[+-][0-9:]{2,5})\Z", re.ASCII)
+_BEYOND_ASCII = 0x80
+_ZONE = re.compile(rb"[T ].*(?:Z|[+-][0-9:]{2,5})\Z")
 _BOOLEAN = r"\A(?:true|false)\z"
 _INTEGER = r"\A-?(?:0|[1-9][0-9]*)\z"
 _NUMBER = r"\A-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?\z"
@@ -52,6 +52,9 @@ class Values:
     def __len__(self) -> int:
         return len(self.starts)
 
+    def __getitem__(self, index: int) -> bytes:
+        return self.block[self.starts[index] : self.ends[index]].tobytes()
+
     def texts(self) -> pa.Array:
         """The values as strings."""
         return cut(pa.string(), self.block, self.starts, self.ends)
@@ -62,7 +65,7 @@ class Values:
 
 
 def read_column(of: Type | None, values: Values, *, is_quoted: bool) -> Column:
-    """The column of a field in events that are UTF-8. Of a field that is not declared, only the mask counts."""
+    """The column of a field. If the field is not declared, only the mask counts."""
     if is_quoted:
         return _read_quoted(of, values)
     return _read_integers(of, values) if of is not None and of.is_integer else _read_bare(of, values)
@@ -74,7 +77,7 @@ def _read_quoted(of: Type | None, values: Values) -> Column:
         return texts, _good_strings(texts)
     match of.name:
         case "TIMESTAMP":
-            return _read_timestamps(texts)
+            return _read_timestamps(texts, has_zone=_ZONE.search(values[0]) is not None)
         case "DATE":
             have_length = bool((values.ends - values.starts == _DATE_LENGTH).all())
             return _cast(texts, pa.date32(), *([None] if have_length else []), _DATE)
@@ -120,10 +123,10 @@ def _read_integers(of: Type, values: Values) -> Column:
     return column, good
 
 
-def _read_timestamps(texts: pa.Array) -> Column:
-    """All with a zone, or all without one."""
+def _read_timestamps(texts: pa.Array, *, has_zone: bool) -> Column:
+    """All with a zone, or all without one; `has_zone` is a guess."""
     zoned, local = (UTC_US, _ZONED_TIMESTAMP), (pa.timestamp("us"), _LOCAL_TIMESTAMP)
-    first, second = (zoned, local) if _ZONE.search(texts[0].as_py()) else (local, zoned)
+    first, second = (zoned, local) if has_zone else (local, zoned)
     column, good = _cast(texts, first[0], None, first[1])
     if good is not None and np.count_nonzero(good) < len(texts) / 2:
         column, good = _cast(texts, *second)
@@ -169,33 +172,43 @@ def _good_strings(texts: pa.Array) -> Mask | None:
     content = np.frombuffer(memoryview(data) if data is not None else b"", dtype=np.uint8)
     if not len(content):
         return None
-    is_quote, is_backslash = content == _QUOTE, content == _BACKSLASH
-    if content.min() >= _SPACE and not is_quote.any() and not is_backslash.any():
+    is_fault = (content == _QUOTE) | (content == _BACKSLASH)
+    is_utf8 = content.max() < _BEYOND_ASCII or are_all_utf8(texts)
+    if is_utf8 and content.min() >= _SPACE and not is_fault.any():
         return None
-    faults = np.flatnonzero((content < _SPACE) | is_quote | is_backslash)
+    good = np.ones(len(texts), dtype=bool) if is_utf8 else are_utf8(texts.view(pa.binary()))
+    faults = np.flatnonzero(is_fault | (content < _SPACE))
     starts = np.frombuffer(memoryview(offsets), dtype=np.int32)[: len(texts)]
-    good = np.ones(len(texts), dtype=bool)
     good[np.searchsorted(starts, faults, side="right") - 1] = False
     return good
 
 
 def _short_integers(values: Values) -> tuple[npt.NDArray[np.uint64], Mask]:
     """Numbers of 1 to 8 digits, read as words of 8 bytes, all digits of a number at once, and which ones these are."""
-    block, starts, ends = values.block, values.starts, values.ends
-    lengths = ends - starts
+    block, ends = values.block, values.ends
+    lengths = ends - values.starts
     is_short = (lengths >= 1) & (lengths <= _WORD) & (ends >= _WORD)
     if len(block) < _WORD:
         return np.zeros(len(values), dtype=np.uint64), is_short
     if not is_short.all():
         ends, lengths = np.where(is_short, ends, _WORD), np.where(is_short, lengths, _WORD)
     windows = np.ndarray(len(block) - _WORD + 1, dtype=f"V{_WORD}", buffer=block, strides=(1,))
-    words = windows[ends - _WORD].view("<u8") ^ np.uint64(0x3030303030303030)  # a byte of 0 to 9 for each digit
-    shifts = ((_WORD - lengths) * 8).astype(np.uint64)
-    digits = (words >> shifts) << shifts  # without the bytes before the number
+    # In place where possible: the time of these operations is that of their memory.
+    digits = windows[ends - _WORD].view("<u8")
+    digits ^= np.uint64(0x3030303030303030)  # a byte of 0 to 9 for each digit
+    shifts = ((_WORD - lengths) * 8).view(np.uint64)
+    digits >>= shifts  # without the bytes before the number
+    is_short &= (digits & np.uint64(0xFF) != 0) | (lengths == 1)  # the first digit
+    digits <<= shifts
     is_short &= ((digits + np.uint64(0x7676767676767676)) | digits) & np.uint64(0x8080808080808080) == 0
-    is_short &= (block[starts] != _ZERO) | (lengths == 1)
     # Sums of pairs of digits, then of fours, then of all eight.
-    pairs = digits * np.uint64(10) + (digits >> np.uint64(8))
-    even, odd = pairs & _PAIRS, (pairs >> np.uint64(16)) & _PAIRS
-    numbers = (even * np.uint64(100 + (1_000_000 << 32)) + odd * np.uint64(1 + (10_000 << 32))) >> np.uint64(32)
-    return numbers, is_short
+    even = digits >> np.uint64(8)
+    digits *= np.uint64(10)
+    even += digits
+    odd = even >> np.uint64(16)
+    for pairs, weights in ((even, 100 + (1_000_000 << 32)), (odd, 1 + (10_000 << 32))):
+        pairs &= np.uint64(0x000000FF000000FF)
+        pairs *= np.uint64(weights)
+    even += odd
+    even >>= np.uint64(32)
+    return even, is_short
