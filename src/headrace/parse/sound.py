@@ -55,7 +55,8 @@ def _within(values: pa.Array, least: date, most: date) -> bool:
     bounds = pc.min_max(values)
     if not bounds["min"].is_valid:
         return True
-    return _number(least, values.type) <= bounds["min"].value and bounds["max"].value <= _number(most, values.type)
+    low, high = bounds["min"].value, bounds["max"].value
+    return bool(_number(least, values.type) <= low and high <= _number(most, values.type))
 
 
 @cache
