@@ -72,5 +72,5 @@ def test_a_few_bad_lines_cost_little(kind: str) -> None:
 @pytest.mark.parametrize("kind", BAD)
 def test_only_bad_lines_cost_a_bounded_multiple(kind: str) -> None:
     few = GOOD[:10_000]
-    # 70,000 lines/s where the columnar parser reads 1,000,000/s is a factor of 14.
-    assert cpu_s([BAD[kind](line) for line in few]) < columnar_cpu_s(few) * 14
+    # 50,000 lines/s where the columnar parser reads 900,000/s is a factor of 18.
+    assert cpu_s([BAD[kind](line) for line in few]) < columnar_cpu_s(few) * 18
