@@ -16,7 +16,7 @@ from headrace.parse.uniform import Uniform
 from headrace.parse.verdict import Refused, SecondParser
 
 BLOCK = 16_384  # frames that are read at once
-MANY = 1_000  # frames from which the uniform parser is faster than the columnar one
+MANY = 200  # frames from which the uniform parser is faster than the columnar one
 PIECES = 8  # that a block with a bad event is divided into, and each such piece again
 PIECE = 64  # frames that are not divided further
 FEW, FEW_BYTES = 8, 1 << 16  # frames that are faster to read one by one
