@@ -16,9 +16,9 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from headrace.errors import MachineError
+from headrace.spark.priority import JavaPriorities
 from headrace.spark.session import BATCH_POOL, QUICK_JAVA, SPEED_POOLS, java_command, java_process
 
-JAVA_NICENESS = 5
 LARGEST_OUTPUT = 1_000_000  # bytes of Java's messages that are kept at the next start
 SPEED_WEIGHT = 8
 
@@ -70,7 +70,9 @@ def build_session(
     # When Java ends, this server loses its connection and would print a stack trace.
     accumulators: Any = session.sparkContext._accumulatorServer
     accumulators.handle_error = lambda request, client: None
-    _yield_to_answers(session)
+    java = java_process(session)
+    if java is not None:
+        JavaPriorities(java.pid).lower()
     return session
 
 
@@ -123,15 +125,6 @@ def discard(session: SparkSession) -> None:
             with suppress(OSError):
                 java.stdin.close()
         java.wait()
-
-
-def _yield_to_answers(session: SparkSession) -> None:
-    """Give Java and its workers a lower priority than this process: answers stay fast while jobs run."""
-    java = java_process(session)
-    if java is not None:
-        for thread in Path(f"/proc/{java.pid}/task").glob("*"):  # on Linux each thread has its own priority
-            with suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, int(thread.name), JAVA_NICENESS)
 
 
 def _settings(scratch: Path, driver_memory: str, java_options: str, pools: Path) -> dict[str, str]:

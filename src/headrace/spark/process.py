@@ -12,6 +12,7 @@ import structlog
 
 from headrace.errors import HeadraceError, StartingError
 from headrace.spark.failures import one_line
+from headrace.spark.priority import JavaPriorities
 from headrace.spark.session import is_alive, java_process
 
 if TYPE_CHECKING:
@@ -102,7 +103,10 @@ class SparkProcess:
         self.starting = threading.Thread(target=self._on_start, args=(session,), name="session", daemon=True)
         self.starting.start()
         java = java_process(session)
+        priorities = JavaPriorities(java.pid) if java is not None else None
         while not self._stopped.wait(POLL_S):
+            if priorities is not None:
+                priorities.lower()
             if java is not None and java.poll() is not None:
                 self._session = None
                 how = _how_it_ended(java.poll() or 0)
