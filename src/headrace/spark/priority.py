@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 JAVA_NICENESS = 5  # of Java, and of the workers of the append
-TASK_NICENESS = 15  # of what runs for long in Java itself: tasks of Spark SQL, and compiling their code
+TASK_NICENESS = 10  # of what runs for long in Java itself: tasks of Spark SQL, and compiling their code
 # The first task in Python starts the process that workers are forked from, and that has the priority of its thread.
 GRACE_S = 1.0
 _LONG_RUNNING = ("Executor task", "C1 Comp", "C2 Comp")
