@@ -25,7 +25,7 @@ _RETURN[RETURN] = True
 
 @dataclass(frozen=True)
 class Frames:
-    """Events in `data`: the i-th is data[starts[i]:ends[i]], without its line end, never blank."""
+    """Parts of `data`: the i-th is data[starts[i]:ends[i]]. Events are framed without their line ends, never blank."""
 
     data: npt.NDArray[np.uint8]
     starts: Offsets
@@ -64,6 +64,10 @@ class Frames:
     def values(self) -> pa.Array:
         """The events' own bytes, as a binary column."""
         return cut(pa.binary(), self.data, self.starts, self.ends)
+
+    def texts(self) -> pa.Array:
+        """The same as strings, which are not checked."""
+        return cut(pa.string(), self.data, self.starts, self.ends)
 
     def take(self, keep: npt.NDArray[np.bool_]) -> Frames:
         """The frames where `keep` is true, over the same bytes."""

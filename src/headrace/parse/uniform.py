@@ -19,7 +19,7 @@ from headrace.define.model import Field
 from headrace.parse.frames import Frames, Offsets
 from headrace.parse.schema import arrow_type
 from headrace.parse.sound import Mask, is_utf8
-from headrace.parse.values import Values, read_column
+from headrace.parse.values import read_column
 
 Bytes = npt.NDArray[np.uint8]
 PROBE = 8  # frames whose shapes are compared
@@ -81,7 +81,7 @@ class Uniform:
         values, fits = _find(block, frames, shape)
         return self._read_columns(shape, values, fits)
 
-    def _read_columns(self, shape: _Shape, values: Sequence[Values], fits: Mask) -> tuple[pa.Table, Mask] | None:
+    def _read_columns(self, shape: _Shape, values: Sequence[Frames], fits: Mask) -> tuple[pa.Table, Mask] | None:
         """The columns of the events that fit and have only good values, and which ones these are; None if few do."""
         least, count = len(fits) * LEAST_SHARE, int(np.count_nonzero(fits))
         if count < least:
@@ -134,11 +134,11 @@ def _shape_of(event: bytes) -> _Shape | None:
     return _Shape(tuple(members), event[value_end:], mark) if all(mark in m.before for m in members[1:]) else None
 
 
-def _find(block: Bytes, frames: Frames, shape: _Shape) -> tuple[list[Values], Mask]:
+def _find(block: Bytes, frames: Frames, shape: _Shape) -> tuple[list[Frames], Mask]:
     """Where the value of each member is, in the events that have the shape, and which ones these are."""
     starts, ends = frames.starts - frames.starts[0], frames.ends - frames.starts[0]
     marks, fits = _find_marks(block, starts, ends, shape)
-    values: list[Values] = []
+    values: list[Frames] = []
     at, texts, passed = starts, shape.texts(), 0
     for before, after in pairwise(texts):
         fits &= _has(block, at, before)
@@ -147,7 +147,7 @@ def _find(block: Bytes, frames: Frames, shape: _Shape) -> tuple[list[Values], Ma
         mark = after.find(shape.mark)
         end = ends - len(after) if mark < 0 else marks[:, passed] - mark
         fits &= end >= at  # up to the last one: so all texts are inside of the event
-        values.append(Values(block, at, end))
+        values.append(Frames(block, at, end))
         at = end
     return values, fits & _has(block, at, texts[-1])
 

@@ -6,14 +6,13 @@ A value that is not certainly good is left to other parsers: they may accept it 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.parse.frames import Offsets, cut
+from headrace.parse.frames import Frames
 from headrace.parse.schema import UTC_US, arrow_type
 from headrace.parse.sound import Mask, are_all_utf8, are_utf8, is_sound
 from headrace.types import Type
@@ -41,37 +40,14 @@ _LOCAL_TIMESTAMP = rf"\A{_DAY}(?:{_TIME})?\z"
 _ZONED_TIMESTAMP = rf"\A{_DAY}{_TIME}(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])\z"
 
 
-@dataclass(frozen=True)
-class Values:
-    """Where the values are: that of the i-th event is block[starts[i]:ends[i]]."""
-
-    block: npt.NDArray[np.uint8]
-    starts: Offsets
-    ends: Offsets
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    def __getitem__(self, index: int) -> bytes:
-        return self.block[self.starts[index] : self.ends[index]].tobytes()
-
-    def texts(self) -> pa.Array:
-        """The values as strings."""
-        return cut(pa.string(), self.block, self.starts, self.ends)
-
-    def take(self, keep: Mask) -> Values:
-        """The values where `keep` is true."""
-        return Values(self.block, self.starts[keep], self.ends[keep])
-
-
-def read_column(of: Type | None, values: Values, *, is_quoted: bool) -> Column:
-    """The column of a field. If the field is not declared, only the mask counts."""
+def read_column(of: Type | None, values: Frames, *, is_quoted: bool) -> Column:
+    """The column of a field, whose values are the frames. If the field is not declared, only the mask counts."""
     if is_quoted:
         return _read_quoted(of, values)
     return _read_integers(of, values) if of is not None and of.is_integer else _read_bare(of, values)
 
 
-def _read_quoted(of: Type | None, values: Values) -> Column:
+def _read_quoted(of: Type | None, values: Frames) -> Column:
     texts = values.texts()
     if of is None or of.name == "STRING":
         return texts, _good_strings(texts)
@@ -86,12 +62,12 @@ def _read_quoted(of: Type | None, values: Values) -> Column:
     return _cast(texts, arrow_type(of))  # no text is such a value
 
 
-def _read_bare(of: Type | None, values: Values) -> Column:
+def _read_bare(of: Type | None, values: Frames) -> Column:
     """Numbers, true, false and null."""
     texts = values.texts()
     if of is None:
         return texts, _matching(texts, _BARE)
-    if (values.block[values.starts] == _NULL).any():
+    if (values.data[values.starts] == _NULL).any():
         texts = _only(texts, pc.not_equal(texts, "null"))
     match of.name:
         case "INT" | "BIGINT":
@@ -105,7 +81,7 @@ def _read_bare(of: Type | None, values: Values) -> Column:
     return pa.nulls(len(texts), arrow_type(of)), texts.is_null().to_numpy(zero_copy_only=False)
 
 
-def _read_integers(of: Type, values: Values) -> Column:
+def _read_integers(of: Type, values: Frames) -> Column:
     """Short ones as words; if most of the values are short, only the others are converted from texts."""
     numbers, is_short = _short_integers(values)
     count = int(np.count_nonzero(is_short))
@@ -183,9 +159,9 @@ def _good_strings(texts: pa.Array) -> Mask | None:
     return good
 
 
-def _short_integers(values: Values) -> tuple[npt.NDArray[np.uint64], Mask]:
+def _short_integers(values: Frames) -> tuple[npt.NDArray[np.uint64], Mask]:
     """Numbers of 1 to 8 digits, read as words of 8 bytes, all digits of a number at once, and which ones these are."""
-    block, ends = values.block, values.ends
+    block, ends = values.data, values.ends
     lengths = ends - values.starts
     is_short = (lengths >= 1) & (lengths <= _WORD) & (ends >= _WORD)
     if len(block) < _WORD:

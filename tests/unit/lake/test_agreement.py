@@ -13,6 +13,7 @@ import pytest
 from headrace.define.catalog import parse
 from headrace.define.model import Stream
 from headrace.parse.frames import frame_lines
+from headrace.parse.parser import Parsed
 from headrace.parse.sound import are_utf8
 from tests.unit.lake.forms import ARRIVED_US, FORMS, comparable, fast, parsers, second, stream_of, uniform
 
@@ -173,6 +174,15 @@ def forms_of(type_: str) -> list[str]:
     return [*(f'"{text}"' for text in quoted), *BARE, *FORMS[1:]]
 
 
+def check_verdicts(of: Stream, lines: list[bytes], parsed: Parsed) -> None:
+    """Each event has the verdict and the values that the second parser gives it."""
+    assert parsed.reasons is not None
+    for line, row, reason in zip(lines, parsed.columns.to_pylist(), parsed.reasons.to_pylist(), strict=True):
+        verdict = second(of, line)
+        assert reason == (verdict if isinstance(verdict, str) else None), line
+        assert reason is not None or comparable(row) == verdict, line
+
+
 def encoded(fields: dict[str, str]) -> bytes:
     """An event with these values."""
     return ("{" + ",".join(f'"{name}":{form}' for name, form in fields.items()) + "}").encode(errors="surrogateescape")
@@ -213,11 +223,7 @@ def test_many_events_with_a_few_bad_values(share: float) -> None:
                 event[field.name] = chance.choice(forms_of(field.type.name))
         lines.append(encoded(event))
     parsed = parser.parse(frame_lines(b"\n".join(lines)), ARRIVED_US)
-    assert parsed.reasons is not None
-    for line, row, reason in zip(lines, parsed.columns.to_pylist(), parsed.reasons.to_pylist(), strict=True):
-        verdict = second(of, line)
-        assert reason == (verdict if isinstance(verdict, str) else None), line
-        assert reason is not None or comparable(row) == verdict, line
+    check_verdicts(of, lines, parsed)
 
 
 def test_half_characters_of_two_events_are_no_character() -> None:
@@ -284,11 +290,7 @@ def test_many_events_of_a_few_shapes(line_end: bytes) -> None:
             odd[index // 90] if index % 90 == 5 else (line + (',"flag":true}' if shape == 2 else "}")).encode()
         )
     parsed = parser.parse(frame_lines(line_end.join(lines)), ARRIVED_US)
-    assert parsed.reasons is not None
-    for line, row, reason in zip(lines, parsed.columns.to_pylist(), parsed.reasons.to_pylist(), strict=True):
-        verdict = second(of, line)
-        assert reason == (verdict if isinstance(verdict, str) else None), line
-        assert reason is not None or comparable(row) == verdict, line
+    check_verdicts(of, lines, parsed)
 
 
 def test_each_byte_of_a_short_integer_is_a_digit() -> None:
