@@ -26,7 +26,10 @@ class JavaPriorities:
     def lower(self) -> None:
         """Lower those of the threads that were started since the last call."""
         with suppress(OSError):  # Java ended
-            for thread in set(os.listdir(self._threads)) - self._done:
+            threads = set(os.listdir(self._threads))
+            self._done &= threads  # ids are used again
+            self._tasks_since = {thread: s for thread, s in self._tasks_since.items() if thread in threads}
+            for thread in threads - self._done:
                 with suppress(OSError):  # it ended
                     self._lower(thread, (self._threads / thread / "comm").read_text().strip())
 
