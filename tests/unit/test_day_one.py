@@ -1,0 +1,46 @@
+"""SQL that people write when they meet a new system: the first line of each file says what must come of it.
+
+`-- expect: accepted`, or `-- expect: refused, the message names: X | Y`: the messages contain every named text.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.define.catalog import parse
+from headrace.errors import HeadraceError
+
+TESTS = Path(__file__).parents[1]
+SHARED = TESTS.parents[1] / "shared" / "day_one"  # further examples, where they are there
+LAST_OF_SHARED = "26"  # those after it need tables, joins and sinks
+PENDING = frozenset(
+    f"{number:02}" for number in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25)
+)  # of the shared ones: not yet as expected
+
+OURS = sorted((TESTS / "day_one").glob("*.sql"))
+THEIRS = sorted(path for path in SHARED.glob("*.sql") if path.name[:2] <= LAST_OF_SHARED)
+
+
+def _case(path: Path) -> object:
+    marks = [pytest.mark.xfail(strict=True, reason="not supported yet")] if path.name[:2] in PENDING else []
+    return pytest.param(path, id=path.stem, marks=marks)
+
+
+@pytest.mark.parametrize("path", [*OURS, *map(_case, THEIRS)], ids=lambda path: path.stem)
+def test_day_one(path: Path) -> None:
+    """Each file is accepted, or refused with a message that names what to write."""
+    text = path.read_text()
+    expected = text.splitlines()[0].removeprefix("-- expect: ")
+    message = None
+    try:
+        parse(text, str(path))
+    except HeadraceError as error:
+        message = str(error)
+    if expected == "accepted":
+        assert message is None
+        return
+    names = expected.removeprefix("refused, the message names: ").split(" | ")
+    assert message is not None, "it was accepted"
+    assert [name for name in names if name not in message] == [], message
