@@ -18,17 +18,53 @@ LAST_OF_SHARED = "26"  # those after it need tables, joins and sinks
 PENDING = frozenset(
     f"{number:02}" for number in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25)
 )  # of the shared ones: not yet as expected
+PENDING_OF_OURS = frozenset(
+    (
+        "aggregates-conditions",
+        "aggregates-latest-reading",
+        "aggregates-lists",
+        "aggregates-orders",
+        "aggregates-statistics",
+        "expressions-case",
+        "expressions-conversion",
+        "fields-cloud-audit",
+        "fields-double-quotes",
+        "fields-mail-times",
+        "having-by-aggregate",
+        "order-by-ratio",
+        "refusals-clickhouse",
+        "refusals-clock",
+        "refusals-every-statement",
+        "refusals-ksql-hopping",
+        "refusals-order-statistics",
+        "refusals-over",
+        "sketches-histogram",
+        "sketches-latency",
+        "sketches-top-paths",
+        "sketches-visitors",
+        "spellings-json-arrows",
+        "spellings-source",
+        "spellings-standard-text",
+        "spellings-types",
+        "windows-group-by-all",
+        "windows-hop-every",
+        "windows-quarter",
+        "windows-time-bucket-interval",
+        "windows-week-new-york",
+    )
+)
 
 OURS = sorted((TESTS / "day_one").glob("*.sql"))
 THEIRS = sorted(path for path in SHARED.glob("*.sql") if path.name[:2] <= LAST_OF_SHARED)
 
 
 def _case(path: Path) -> object:
-    marks = [pytest.mark.xfail(strict=True, reason="not supported yet")] if path.name[:2] in PENDING else []
+    pending = path.name[:2] in PENDING or path.stem in PENDING_OF_OURS
+    marks = [pytest.mark.xfail(strict=True, reason="not supported yet")] if pending else []
     return pytest.param(path, id=path.stem, marks=marks)
 
 
-@pytest.mark.parametrize("path", [*OURS, *map(_case, THEIRS)], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*map(_case, OURS), *map(_case, THEIRS)], ids=lambda path: path.stem)
 def test_day_one(path: Path) -> None:
     """Each file is accepted, or refused with a message that names what to write."""
     text = path.read_text()
