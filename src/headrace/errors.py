@@ -82,6 +82,11 @@ class DefinitionError(HeadraceError):
 
     code = "definition"
     exit_code = 2
+    write: str | None = None  # what to write instead of a part of the text, whose offsets are `replaces`
+    replaces: tuple[int, int] | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**super().as_dict(), "write": self.write}
 
 
 class DefinitionErrors(DefinitionError):

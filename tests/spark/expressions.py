@@ -45,6 +45,7 @@ COMPUTED = [
     "size(split(text, 'l+'))", "split(text, r'[;=]')[3]",
     "coalesce(text, 'none')", "nullif(n, 7)", "nvl2(n, 1, 2)", "if(n > 0, 'up', 'down')", "greatest(n, 0)", "least(n, big)",
     "isnan(x)", "lower(text)", "upper(text)", "trim(text)", "ltrim(text)", "rtrim(text)", "length(text)",
+    "trim(text, 'Hd ')", "ltrim(text, ' ax')", "rtrim(text, '7É6')", "trim(BOTH 'A-Z' FROM text)",
     "substring(text, 2)", "substring(text, 0, 3)", "substring(text, -3, 2)", "substring(text, -30, 28)",
     "substring(text, n, 2)", "substring(text, 2, n)", "left(text, 2)", "left(text, n)", "right(text, 2)", "right(text, n)",
     "concat(text, '-', text)", "text || 'x'", "replace(text, 'l', 'L')", "replace(text, 'l')", "replace(text, '', 'z')",

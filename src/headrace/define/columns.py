@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from headrace.aggregate import REGISTRY, Aggregate, Constant, Parameter
 from headrace.define.expression.check import Scope, check, check_condition
+from headrace.define.expression.peers import ORDER_STATISTICS, instead_of_aggregate, is_aggregate_elsewhere
 from headrace.define.expression.syntax import (
     Call,
     Case,
@@ -27,22 +28,16 @@ from headrace.define.tokens import Source
 from headrace.errors import DefinitionError
 from headrace.types import Expression
 
-_EXACT_ORDER = "cannot be merged from partials without keeping every value"
 _NOT_YET = "is not available yet"
 _REFUSED = {
-    "median": (_EXACT_ORDER, "min, max and avg are available"),
-    "percentile": (_EXACT_ORDER, "min, max and avg are available"),
-    "percentile_cont": (_EXACT_ORDER, "min, max and avg are available"),
-    "percentile_disc": (_EXACT_ORDER, "min, max and avg are available"),
-    "mode": (_EXACT_ORDER, "make the value a key and count"),
     "approx_percentile": (_NOT_YET, "min, max and avg are available"),
     "percentile_approx": (_NOT_YET, "min, max and avg are available"),
     "count_if": (_NOT_YET, "write count(*) FILTER (WHERE …)"),
     **dict.fromkeys(
         (
-            "stddev", "stddev_pop", "stddev_samp", "std", "variance", "var_pop", "var_samp", "corr", "covar_pop",
-            "covar_samp", "first", "last", "first_value", "last_value", "any_value", "min_by", "max_by", "collect_list",
-            "collect_set", "array_agg", "string_agg", "listagg", "skewness", "kurtosis", "approx_top_k",
+            "stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp", "corr", "covar_pop",
+            "covar_samp", "first", "last", "any_value", "min_by", "max_by", "collect_list",
+            "collect_set", "skewness", "kurtosis", "approx_top_k",
             "histogram_numeric", "sum_distinct",
         ),
         (_NOT_YET, "there are " + ", ".join(REGISTRY)),
@@ -61,7 +56,7 @@ def _refusals() -> dict[str, tuple[str, str]]:
 
 
 def _is_aggregate(name: str) -> bool:
-    return name.lower() in REGISTRY or name.lower() in _refusals()
+    return name.lower() in REGISTRY or name.lower() in _refusals() or is_aggregate_elsewhere(name)
 
 
 def contains_aggregate(node: Node) -> bool:
@@ -144,8 +139,7 @@ def make_parameter(cls: type[Aggregate], parameter: Parameter, value: object) ->
 def _aggregate(source: Source, scope: Scope, call: Call) -> Aggregate:
     name = call.name.lower()
     if name not in REGISTRY:
-        reason, fix = _refusals()[name]
-        raise source.error(call.at, f"the aggregate {name} {reason}", fix=fix)
+        raise _refusal(source, call)
     cls = REGISTRY[name]
     if call.distinct:
         fix = f"write {cls.instead_of_distinct()}"
@@ -161,6 +155,18 @@ def _aggregate(source: Source, scope: Scope, call: Call) -> Aggregate:
             parameters.append(make_parameter(cls, parameter, _constant(node)))
     with located(source, call.at):
         return make_aggregate(cls, arguments, tuple(parameters), where)
+
+
+def _refusal(source: Source, call: Call) -> DefinitionError:
+    """The error of an aggregate that is not supported, with what to write."""
+    name, write = call.name.lower(), instead_of_aggregate(call)
+    reason, fix = _refusals().get(name, ("is not available", "docs/definitions.md lists those that are"))
+    if name in ORDER_STATISTICS:
+        reason = "cannot be merged from partials without keeping every value"
+    if write is None:
+        return source.error(call.at, f"the aggregate {call.name} {reason}", fix=fix)
+    end = call.written.end if call.written else None
+    return source.error(call.at, f"the aggregate {call.name} {reason}", write=write, end=end)
 
 
 def _means_all_events(node: Node) -> bool:

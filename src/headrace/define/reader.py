@@ -11,19 +11,26 @@ from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, Type, 
 from headrace.types import STRING as STRING_TYPE
 
 TYPES = {
-    "STRING": STRING_TYPE, "TEXT": STRING_TYPE, "VARCHAR": STRING_TYPE, "CHAR": STRING_TYPE,
-    "BOOLEAN": BOOLEAN, "BOOL": BOOLEAN,
-    "INT": INT, "INTEGER": INT, "BIGINT": BIGINT, "LONG": BIGINT,
-    "DOUBLE": DOUBLE, "DATE": DATE, "TIMESTAMP": TIMESTAMP,
+    **dict.fromkeys(("STRING", "TEXT", "VARCHAR", "NVARCHAR", "CHAR", "CHARACTER", "BPCHAR", "UUID"), STRING_TYPE),
+    **dict.fromkeys(("BOOLEAN", "BOOL"), BOOLEAN),
+    # Integers of other sizes are read as the next larger one.
+    **dict.fromkeys(("INT", "INTEGER", "INT4", "INT32", "SMALLINT", "SHORT", "INT2", "INT16", "TINYINT", "BYTE",
+                     "UINT8", "UINT16"), INT),
+    **dict.fromkeys(("BIGINT", "LONG", "INT8", "INT64", "UINT32"), BIGINT),
+    # Also those of 32 bits: 0.1 stays 0.1.
+    **dict.fromkeys(("DOUBLE", "FLOAT", "REAL", "FLOAT4", "FLOAT8", "FLOAT32", "FLOAT64"), DOUBLE),
+    "DATE": DATE,
+    # An instant, in microseconds; a text without a zone is UTC.
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "DATETIME"), TIMESTAMP),
 }  # fmt: skip
 DECIMALS = ("DECIMAL", "NUMERIC", "DEC")
 NEAREST = {
-    "FLOAT": "DOUBLE", "REAL": "DOUBLE", "TINYINT": "INT", "SMALLINT": "INT", "BYTE": "INT", "SHORT": "INT",
-    "TIMESTAMP_NTZ": "TIMESTAMP", "TIMESTAMP_LTZ": "TIMESTAMP", "TIMESTAMPTZ": "TIMESTAMP", "DATETIME": "TIMESTAMP",
-    "TIME": "STRING", "UUID": "STRING", "JSON": "STRING", "JSONB": "STRING", "VARIANT": "STRING", "INT64": "BIGINT",
-    "BINARY": "STRING", "BYTES": "STRING", "BYTEA": "STRING", 
-    "LIST": "ARRAY<…>", "ROW": "STRUCT<…>", "OBJECT": "STRUCT<…>","HUGEINT": "DECIMAL(38,0)", "UINT64": "DECIMAL(20,0)",
+    "TIME": "STRING", "JSON": "STRING", "JSONB": "STRING", "VARIANT": "STRING",
+    "BINARY": "STRING", "VARBINARY": "STRING", "BYTES": "STRING", "BYTEA": "STRING",
+    "LIST": "ARRAY<…>", "OBJECT": "STRUCT<…>", "HUGEINT": "DECIMAL(38,0)", "UINT64": "DECIMAL(20,0)",
 }  # fmt: skip
+_LENGTHS = ("VARCHAR", "NVARCHAR", "CHAR", "CHARACTER", "BPCHAR")
+_ZONES = (("WITH", "TIME", "ZONE"), ("WITH", "LOCAL", "TIME", "ZONE"), ("WITHOUT", "TIME", "ZONE"))
 DEEPEST_TYPE = 8
 _PART = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RESERVED = frozenset({
@@ -56,6 +63,10 @@ class Reader:
         if token.kind != END:
             self.index += 1
         return token
+
+    def text_since(self, index: int) -> str:
+        """What was written from the token of this index up to the next one."""
+        return self.source.text[self.tokens[index].start : self.tokens[self.index - 1].end]
 
     def sees(self, *words: str) -> bool:
         """Whether exactly these keywords come next."""
@@ -120,11 +131,16 @@ class Reader:
                 expected=f"at most {DEEPEST_TYPE}",
                 fix="declare the inner part STRING and use get_json_object",
             )
-        if self.sees_symbol("["):
-            raise self.error(self.next.start, "[ ] is not allowed after a type", fix=f"write ARRAY<{type_}>")
         return type_
 
     def _read_type(self) -> Type:
+        type_ = self._read_single_type()
+        while self.sees_symbol("[") and self.ahead(1).text == "]":  # BIGINT[]
+            self.index += 2
+            type_ = array(type_)
+        return type_
+
+    def _read_single_type(self) -> Type:
         token = self.next
         if token.kind != WORD:
             raise self.unexpected(
@@ -135,12 +151,10 @@ class Reader:
         if name in DECIMALS:
             return self._read_decimal(token)
         if name in TYPES:
-            self._skip_length(name)
-            if name == "DOUBLE":
-                self.accept("PRECISION")
+            self._skip_details(name)
             return TYPES[name]
-        if name in ("ARRAY", "MAP", "STRUCT"):
-            return self._read_nested(name)
+        if name in ("ARRAY", "MAP", "STRUCT", "ROW"):
+            return self._read_nested("STRUCT" if name == "ROW" else name)
         if name in NEAREST:
             raise self.error(token.start, f"the type {name} is not supported", fix=f"the nearest is {NEAREST[name]}")
         fix = did_you_mean(name, [*TYPES, "DECIMAL", "ARRAY", "MAP", "STRUCT"])
@@ -149,7 +163,8 @@ class Reader:
 
     def _read_nested(self, name: str) -> Type:
         form = {"ARRAY": "ARRAY<INT>", "MAP": "MAP<STRING, INT>", "STRUCT": "STRUCT<a: INT, b: STRING>"}[name]
-        if not self.accept_symbol("<"):
+        closing = ")" if name == "STRUCT" and self.sees_symbol("(") else ">"
+        if not (self.accept_symbol("<") or (closing == ")" and self.accept_symbol("("))):
             raise self.unexpected(f"the inner types after {name}, as in {form}")
         if name == "ARRAY":
             type_ = array(self._read_type())
@@ -157,7 +172,7 @@ class Reader:
             type_ = self._read_map()
         else:
             type_ = self._read_struct()
-        self.expect_symbol(">", f"the inner types of {name}")
+        self.expect_symbol(closing, f"the inner types of {name}")
         return type_
 
     def _read_map(self) -> Type:
@@ -192,10 +207,17 @@ class Reader:
                 )
         return struct(*parts)
 
-    def _skip_length(self, name: str) -> None:
-        if name in ("VARCHAR", "CHAR") and self.accept_symbol("("):
-            self._read_count("a length")
-            self.expect_symbol(")", "the length")
+    def _skip_details(self, name: str) -> None:
+        """Read what other systems write after a type and what does not change the values here: VARCHAR(20)."""
+        if name == "DOUBLE":
+            self.accept("PRECISION")
+        if name == "CHARACTER":
+            self.accept("VARYING")
+        if (name in _LENGTHS or TYPES[name] in (TIMESTAMP, DOUBLE)) and self.accept_symbol("("):
+            self._read_count("a length" if name in _LENGTHS else "a precision")
+            self.expect_symbol(")", f"the {'length' if name in _LENGTHS else 'precision'}")
+        if TYPES[name] == TIMESTAMP:
+            any(self.accept(*words) for words in _ZONES)
 
     def _read_decimal(self, token: Token) -> Type:
         precision, scale = 10, 0

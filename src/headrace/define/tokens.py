@@ -17,9 +17,9 @@ _TOKEN = re.compile(
   | (?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?:[A-Za-z]+\b)?)
   | (?P<raw>[rR]'[^']*')
   | (?P<string>'(?:[^'\\]|\\.|'')*')
-  | (?P<name>`(?:[^`]|``)*`)
+  | (?P<name>`(?:[^`]|``)*`|"(?:[^"]|"")*")
   | (?P<word>[A-Za-z_]\w*)
-  | (?P<symbol><=>|<>|<=|>=|!=|==|\|\||::|=>|[-+*/%=<>(),.;:!\[\]])
+  | (?P<symbol><=>|<>|<=|>=|!=|==|\|\||::|=>|->>|->|!~\*|!~|~\*|[-+*/%=<>(),.;:!~\[\]])
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -50,11 +50,17 @@ class Source:
         found: str | None = None,
         expected: str | None = None,
         fix: str | None = None,
+        write: str | None = None,
+        end: int | None = None,
     ) -> DefinitionError:
-        """A mistake at an offset of the text."""
+        """A mistake at an offset of the text; `write` is what to write from there to `end`."""
         if self.at and self.text.strip():
             message = f"{message}, in {self.text.strip()!r}"
-        return DefinitionError(message, found=found, expected=expected, fix=fix, where=self.locate(offset))
+        fix = fix or (f"write {write}" if write else None)
+        error = DefinitionError(message, found=found, expected=expected, fix=fix, where=self.locate(offset))
+        if write and end is not None:
+            error.write, error.replaces = write, (offset, end)
+        return error
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,8 @@ def tokenize(source: Source) -> list[Token]:
         elif kind == "raw":
             tokens.append(Token(STRING, token_text[2:-1], start, offset))
         elif kind == "name":
-            tokens.append(Token(QUOTED, token_text[1:-1].replace("``", "`"), start, offset))
+            mark = token_text[0]
+            tokens.append(Token(QUOTED, token_text[1:-1].replace(mark * 2, mark), start, offset))
         else:
             tokens.append(Token(kind, token_text, start, offset))
     return [*tokens, Token(END, "", len(text), len(text))]
@@ -138,12 +145,6 @@ def _end_of_comment(source: Source, start: int) -> int:
 
 def _unreadable(source: Source, offset: int) -> DefinitionError:
     char = source.text[offset]
-    if char == '"':
-        return source.error(
-            offset,
-            "double quotes mean different things in different databases",
-            fix="write '…' for a text, `…` for a name",
-        )
-    if char in "'`":
+    if char in "'`\"":
         return source.error(offset, "a quote is not closed", expected=f"a closing {char}")
     return source.error(offset, f"the character {char!r} is not allowed here", fix="remove it")

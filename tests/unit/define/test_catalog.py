@@ -65,9 +65,9 @@ def test_places_are_not_part_of_equality(tmp_path):
         ("def f():\n    return {}['x']\nf()", 2, "the file raised KeyError: 'x'"),
         ("import sys\nsys.exit(1)", 2, "the file raised SystemExit: 1"),
         (
-            "from headrace.define.python import fluent as hr\nhr.Stream('s', 'a FLOAT')",
+            "from headrace.define.python import fluent as hr\nhr.Stream('s', 'a BYTES')",
             2,
-            "the type FLOAT is not supported",
+            "the type BYTES is not supported",
         ),
     ],
 )
@@ -142,7 +142,7 @@ def test_a_stream_of_another_module_is_declared_where_it_is_imported(tmp_path, m
 
 
 def test_all_mistakes_of_all_files(tmp_path):
-    write(tmp_path, a_sql="CREATE STREAM s (a FLOAT);", b_py="1 / 0", c_sql=STREAM, d_sql=STREAM)
+    write(tmp_path, a_sql="CREATE STREAM s (a BYTES);", b_py="1 / 0", c_sql=STREAM, d_sql=STREAM)
     (tmp_path / "e.sql").write_bytes(b"\xff\xfe")
     with pytest.raises(DefinitionErrors) as e:
         load(tmp_path)

@@ -126,7 +126,7 @@ def test_python_and_sql_give_equal_definitions(where, keys, window, columns):
     ("declare", "says"),
     [
         (lambda v: hr.Stream("a b", "x INT"), "'a b' cannot name a stream"),
-        (lambda v: hr.Stream("s", "x FLOAT"), "the type FLOAT is not supported, in 'x FLOAT'"),
+        (lambda v: hr.Stream("s", "x BYTES"), "the type BYTES is not supported, in 'x BYTES'"),
         (lambda v: hr.Stream("s", "x INT y"), "expected ',' or the end after a field"),
         (lambda v: hr.Stream("s", "x TIMESTAMP, WATERMARK FOR x"), 'event_time="at", patience="1 minute"'),
         (lambda v: hr.Stream("s", 5), "the list of fields is a text; found int"),

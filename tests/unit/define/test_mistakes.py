@@ -96,17 +96,17 @@ def test_no_follow_up_errors_in_a_view(body, says):
 
 def test_all_mistakes_of_a_stream():
     errors = mistakes(
-        "CREATE STREAM s (a FLOAT, _b INT, c INT DEFAULT 5, d INT PRIMARY KEY, e INT, E INT, "
-        "f STRUCT<x: REAL, y: INT>, g STRING AS foo(e), h INT AS nosuch, i INT AS lower(a), j STRING, "
+        "CREATE STREAM s (a BYTES, _b INT, c INT DEFAULT 5, d INT PRIMARY KEY, e INT, E INT, "
+        "f STRUCT<x: JSON, y: INT>, g STRING AS foo(e), h INT AS nosuch, i INT AS lower(a), j STRING, "
         "WATERMARK FOR j AS j - 5);"
     )
     says = [
-        "the type FLOAT is not supported",
+        "the type BYTES is not supported",
         "'_b' cannot name a field",
         "DEFAULT is not supported",
         "stream 's' is a log of events",
         "stream 's': the field 'e' and 'E' is declared twice",
-        "the type REAL is not supported",
+        "the type JSON is not supported",
         "the function foo is not available",
         "stream 's' has no field 'nosuch'",
         "this WATERMARK is not supported",
@@ -116,15 +116,15 @@ def test_all_mistakes_of_a_stream():
 
 def test_an_error_in_a_stream_causes_no_follow_up_errors():
     ((_, text),) = mistakes(
-        "CREATE STREAM s (a FLOAT, at TIMESTAMP; CREATE MATERIALIZED VIEW v AS SELECT sum(a) AS a FROM s; "
+        "CREATE STREAM s (a BYTES, at TIMESTAMP; CREATE MATERIALIZED VIEW v AS SELECT sum(a) AS a FROM s; "
     )
-    assert text.startswith("the type FLOAT")
+    assert text.startswith("the type BYTES")
     ((_, text),) = mistakes("CREATE STREAM s (a INT b STRING, c DOUBLE);")
     assert text.startswith("syntax error; found 'b'")
-    ((_, text),) = mistakes("CREATE STREAM s (a INT, at FLOAT, WATERMARK FOR at);")
-    assert text.startswith("the type FLOAT")
-    ((_, text),) = mistakes("CREATE STREAM s (a FLOAT, b STRING AS lower(a));")
-    assert text.startswith("the type FLOAT")
+    ((_, text),) = mistakes("CREATE STREAM s (a INT, at BYTES, WATERMARK FOR at);")
+    assert text.startswith("the type BYTES")
+    ((_, text),) = mistakes("CREATE STREAM s (a BYTES, b STRING AS lower(a));")
+    assert text.startswith("the type BYTES")
 
 
 def test_all_mistakes_of_a_python_view():
@@ -149,5 +149,5 @@ def test_all_mistakes_of_a_python_view():
 
 def test_all_mistakes_of_a_python_stream():
     with pytest.raises(DefinitionError) as failure:
-        hr.Stream("s", "a FLOAT, b SMALLINT, c INT AS foo(1)")
+        hr.Stream("s", "a BYTES, b JSON, c INT AS foo(1)")
     assert len(each(failure.value)) == 3

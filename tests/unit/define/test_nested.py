@@ -95,7 +95,6 @@ def test_each_mistake_says_what_to_do(text: str, says: str) -> None:
     [
         ("a ARRAY", "the inner types after ARRAY, as in ARRAY<INT>"),
         ("a ARRAY<INT", "expected '>'"),
-        ("a INT[]", "write ARRAY<INT>"),
         ("a MAP<INT, INT>", "the keys of a MAP are STRING"),
         ("a STRUCT<x: INT, X: INT>", "the part 'X' of the STRUCT is declared twice"),
         ("a STRUCT<x: INT NOT NULL>", "a part of a STRUCT may always be missing"),

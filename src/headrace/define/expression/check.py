@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from headrace.define.expression import hints
 from headrace.define.expression.coercion import CASTS, INTERVAL, VOID, arithmetic_type, common_type
@@ -145,7 +146,7 @@ class Checker:
         mistakes.check()
         return terms
 
-    def _error(self, node: Node, message: str, **more: str | None) -> DefinitionError:
+    def _error(self, node: Node, message: str, **more: Any) -> DefinitionError:
         return self.source.error(node.at, message, **more)
 
     def _field(self, node: Name) -> Term:
@@ -260,8 +261,7 @@ class Checker:
         name = ALIASES.get(name, name)
         if name in FUNCTIONS and not (name in UNSTABLE and not node.args):
             return FUNCTIONS[name]
-        message, fix = hints.unknown_function(name)
-        raise self._error(node, message, fix=fix)
+        raise hints.unknown_function(self.source, node)
 
     def _no_common(self, node: Node, of: str, args: list[Term]) -> DefinitionError:
         types = ", ".join(hints.describe(arg) for arg in args)

@@ -15,7 +15,7 @@ from headrace.define.expression.duckdb_casts import cast_sql, parse_format_sql, 
 from headrace.define.expression.functions import FUNCTIONS, TABLE
 from headrace.define.expression.patterns import re2_pattern, re2_replacement
 from headrace.define.expression.syntax import Node
-from headrace.define.expression.terms import COMPARISON, LEVELS, PREDICATES, Term, render
+from headrace.define.expression.terms import COMPARISON, LEVELS, PREDICATES, TRIMS, Term, render
 from headrace.define.expression.years import BOUNDS, makes_time
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError
@@ -216,6 +216,8 @@ def _call(term: Term, args: list[str]) -> str:
         return parse_format_sql(args[0], term.args[0], term.args[1].text, term.type)
     if term.op == "replace" and len(args) == 2:
         args.append("''")
+    if term.op in TRIMS and len(args) == 1:
+        args.append("' '")
     if term.args and term.args[0].type.name == "MAP":
         template = {"size": "cardinality({0})", "element_at": "map_extract_value({0}, {1})"}.get(term.op, template)
     if term.op == "substring":

@@ -83,6 +83,10 @@ def _refuse_zero(args: Sequence[Term]) -> str | None:
     return "a constant index of an ARRAY, from 1 or from -1 at its end; x[i] takes any, from 0"
 
 
+def _refuse_no_characters(args: Sequence[Term]) -> str | None:
+    return "no characters to remove; leave them out to remove spaces" if len(args) > 1 and not args[1].text else None
+
+
 def _refuse_empty(args: Sequence[Term]) -> str | None:
     return "a pattern that matches the empty text cannot separate" if matches_nothing(args[1].text) else None
 
@@ -135,7 +139,7 @@ TABLE = [
         F("coalesce", "x SAME, more SAME...", _same, "coalesce({*})", ("nvl", "ifnull")),
         F("nullif", "x SAME, y SAME", _first, "nullif({0}, {1})"),
         F("nvl2", "x ANY, given SAME, missing SAME", _rest, "CASE WHEN {0} IS NOT NULL THEN {1} ELSE {2} END"),
-        F("if", "condition BOOLEAN, yes SAME, no SAME", _rest, "CASE WHEN {0} THEN {1} ELSE {2} END", ("iff",)),
+        F("if", "condition BOOLEAN, yes SAME, no SAME", _rest, "CASE WHEN {0} THEN {1} ELSE {2} END", ("iff", "iif")),
         F("greatest", "x SAME, y SAME, more SAME...", _same, "greatest({*})"),
         F("least", "x SAME, y SAME, more SAME...", _same, "least({*})"),
         F("isnan", "x DOUBLE", BOOLEAN, "coalesce(isnan({0}), false)"),
@@ -145,9 +149,9 @@ TABLE = [
         "strings",
         F("lower", "text STRING", STRING, "lower({0})", ("lcase",)),
         F("upper", "text STRING", STRING, "upper({0})", ("ucase",)),
-        F("trim", "text STRING", STRING, "trim({0}, ' ')"),
-        F("ltrim", "text STRING", STRING, "ltrim({0}, ' ')"),
-        F("rtrim", "text STRING", STRING, "rtrim({0}, ' ')"),
+        F("trim", "text STRING, [characters TEXT]", STRING, "trim({0}, {1})", ("btrim",), refuse=_refuse_no_characters),
+        F("ltrim", "text STRING, [characters TEXT]", STRING, "ltrim({0}, {1})", refuse=_refuse_no_characters),
+        F("rtrim", "text STRING, [characters TEXT]", STRING, "rtrim({0}, {1})", refuse=_refuse_no_characters),
         F("length", "text STRING", INT, "length({0})", ("len", "char_length", "character_length")),
         F("substring", "text STRING, start INT, [count INT]", STRING, aliases=("substr",), duckdb="substring({*})"),
         F("left", "text STRING, count INT", STRING, _cut("left")),
@@ -164,7 +168,7 @@ TABLE = [
         F("startswith", "text STRING, prefix STRING", BOOLEAN, "starts_with({0}, {1})"),
         F("endswith", "text STRING, suffix STRING", BOOLEAN, "ends_with({0}, {1})"),
         F("contains", "text STRING, part STRING", BOOLEAN, "contains({0}, {1})"),
-        F("instr", "text STRING, part STRING", INT),
+        F("instr", "text STRING, part STRING", INT, aliases=("strpos",)),
         F("lpad", "text STRING, width COUNT, [by STRING]", STRING),
         F("rpad", "text STRING, width COUNT, [by STRING]", STRING),
         F("reverse", "text STRING", STRING),

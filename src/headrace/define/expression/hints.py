@@ -6,8 +6,12 @@ from collections.abc import Mapping
 
 from headrace.aggregate import REGISTRY
 from headrace.define.expression.functions import ALIASES, FUNCTIONS, NOT_HERE, TYPE_NAMES, UNSTABLE, WHY_UNSTABLE
+from headrace.define.expression.peers import instead_of_function
+from headrace.define.expression.standard import ARROW
+from headrace.define.expression.syntax import Call
 from headrace.define.expression.terms import Term, render
-from headrace.errors import did_you_mean
+from headrace.define.tokens import Source
+from headrace.errors import DefinitionError, did_you_mean
 from headrace.types import Type
 
 USE_EVENT_TIME = "use the event time or a field of the event"
@@ -24,8 +28,21 @@ def describe(term: Term) -> str:
     return f"{term.type} ({render(term)})"
 
 
-def unknown_function(name: str) -> tuple[str, str | None]:
-    """Why a definition cannot call this function, and what to do."""
+def unknown_function(source: Source, call: Call) -> DefinitionError:
+    """Why a definition cannot call this function, and what to write."""
+    name = call.name.lower()
+    end = call.written.end if call.written else None
+    if name == ARROW:
+        message = "-> gives JSON, where a text has quotes"
+        return source.error(call.at, message, write=instead_of_function(call), end=end)
+    write = instead_of_function(call)
+    if write:
+        return source.error(call.at, f"the function {call.name} is not available here", write=write, end=end)
+    message, fix = _why_not(name)
+    return source.error(call.at, message, fix=fix)
+
+
+def _why_not(name: str) -> tuple[str, str | None]:
     if name in REGISTRY:
         return f"the aggregate {name} cannot be used inside an expression", "make it a separate column"
     if name in UNSTABLE:

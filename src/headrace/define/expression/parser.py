@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.define.expression.literals import number, parse_date, parse_timestamp
+from headrace.define.expression.standard import JSON_ARROWS, between_symmetric, json_arrow, json_as_text, read_form
 from headrace.define.expression.syntax import (
     Call,
     Case,
@@ -17,6 +18,7 @@ from headrace.define.expression.syntax import (
     Part,
     Star,
     Test,
+    Written,
 )
 from headrace.define.reader import RESERVED, Reader
 from headrace.define.tokens import NUMBER, QUOTED, STRING, WORD, Token
@@ -66,12 +68,17 @@ class ExpressionParser(Reader):
         at = self.next.start
         if self.accept("IS"):
             return self._is(left, at)
+        if self.sees_symbol("~", "~*", "!~", "!~*"):
+            return self._regex(left)
         negated = self.accept("NOT")
         if self.accept("IN"):
             return self._in(left, negated, at)
         if self.accept("BETWEEN"):
+            symmetric = not self.accept("ASYMMETRIC") and self.accept("SYMMETRIC")
             low = self._comparison()
             self.expect("AND", "the lower bound of BETWEEN")
+            if symmetric:
+                return between_symmetric(at, left, low, self._comparison(), negated)
             return Test(at, "BETWEEN", (left, low, self._comparison()), negated)
         for op in ("LIKE", "ILIKE", "RLIKE", "REGEXP"):
             if self.accept(op):
@@ -88,7 +95,16 @@ class ExpressionParser(Reader):
         for what in ("NULL", "TRUE", "FALSE"):
             if self.accept(what):
                 return Test(at, f"IS {what}", (left,), negated)
+        if self.accept("UNKNOWN"):
+            return Test(at, "IS NULL", (left,), negated)
         raise self.unexpected("NULL, TRUE, FALSE or DISTINCT FROM after IS")
+
+    def _regex(self, left: Node) -> Node:
+        """Text ~ 'pattern', as in PostgreSQL: RLIKE; with * it ignores the case of letters."""
+        operator, pattern = self.take(), self._comparison()
+        if operator.text.endswith("*") and isinstance(pattern, Literal) and pattern.type == STRING_TYPE:
+            pattern = Literal(pattern.at, f"(?i){pattern.text}", STRING_TYPE)
+        return Test(operator.start, "RLIKE", (left, pattern), operator.text.startswith("!"))
 
     def _in(self, left: Node, negated: bool, at: int) -> Node:
         self.expect_symbol("(", "IN")
@@ -100,13 +116,14 @@ class ExpressionParser(Reader):
         return Test(at, "IN", (left, *items), negated)
 
     def _comparison(self) -> Node:
-        left = self._sum()
+        left = self.operand()
         while self.next.text in COMPARISONS and self.sees_symbol(self.next.text):
             token = self.take()
-            left = Operation(token.start, COMPARISONS[token.text], (left, self._sum()))
+            left = Operation(token.start, COMPARISONS[token.text], (left, self.operand()))
         return left
 
-    def _sum(self) -> Node:
+    def operand(self) -> Node:
+        """An expression without comparisons and conditions, unless they are in parentheses."""
         left = self._product()
         while self.sees_symbol("+", "-", "||"):
             token = self.take()
@@ -137,11 +154,17 @@ class ExpressionParser(Reader):
         return Operation(at, "-", (self._signed(),))
 
     def _cast_suffix(self) -> Node:
-        node = self._primary()
-        while self.sees_symbol("::", ".", "["):
+        start, node = self.index, self._primary()
+        while self.sees_symbol("::", ".", "[", *JSON_ARROWS):
+            if self.sees_symbol(*JSON_ARROWS):
+                node = json_arrow(self, node, start)
+                continue
             token = self.take()
-            if token.text == "::":
-                node = Cast(token.start, node, self.read_type(), "CAST")
+            if token.text == "::" and self.sees("INTERVAL") and isinstance(node, Literal):
+                self.take()
+                node = Interval(node.at, self.duration(node.text, node.at))
+            elif token.text == "::":
+                node = Cast(token.start, json_as_text(node), self.read_type(), "CAST")
             elif token.text == ".":
                 node = Part(node.at, node, self._part().text)
             else:
@@ -189,13 +212,13 @@ class ExpressionParser(Reader):
                 return Literal(self.take().start, "NULL", None)
             case "TRUE" | "FALSE":
                 return Literal(self.take().start, token.upper, BOOLEAN)
-            case "DATE" | "TIMESTAMP" if after.kind == STRING:
+            case "DATE" | "TIMESTAMP" | "TIMESTAMPTZ" | "TIMESTAMP_LTZ" if after.kind == STRING:
                 return self._time_literal()
             case "INTERVAL" if after.kind in (STRING, NUMBER):
                 self.take()
                 return Interval(token.start, self.read_interval())
         if calls and token.kind == WORD and (token.upper not in RESERVED):
-            return self._call()
+            return read_form(self) or self._call()
         name = self.expect_name("a field")
         if self.accept_symbol("."):
             return Name(name.start, self._part().text, of=name.text)
@@ -215,8 +238,15 @@ class ExpressionParser(Reader):
         name = self.take()
         self.take()
         distinct = self.accept("DISTINCT")
-        args = self._list(f"the arguments of {name.text}")
-        where = None
+        args, written = self._arguments(f"the arguments of {name.text}")
+        parametric = self.accept_symbol("(")  # quantile(0.9)(x)
+        if parametric:
+            more, more_written = self._arguments(f"the arguments of {name.text}")
+            args, written = args + more, written + more_written
+        if self.accept("WITHIN", "GROUP"):
+            order, order_written = self._within_group()
+            args, written = [*args, order], [*written, order_written]
+        where, filter_ = None, self.index
         if self.sees("FILTER") and self.ahead(1).text == "(":
             self.take()
             self.take()
@@ -229,17 +259,37 @@ class ExpressionParser(Reader):
                 f"{name.text}(…) OVER is not supported: a view aggregates events, it does not rank rows",
                 fix="group by the window instead",
             )
-        return Call(name.start, name.text, tuple(args), distinct, where)
+        end, filter_text = self.tokens[self.index - 1].end, self.text_since(filter_) if where else ""
+        as_written = Written(end, tuple(written), filter_text, parametric)
+        return Call(name.start, name.text, tuple(args), distinct, where, as_written)
+
+    def _within_group(self) -> tuple[Node, str]:
+        """The value that percentile_cont(0.5) WITHIN GROUP (ORDER BY x) orders by."""
+        self.expect_symbol("(", "WITHIN GROUP")
+        self.expect("ORDER", "WITHIN GROUP (")
+        self.expect("BY", "ORDER")
+        start = self.index
+        node = self.expression()
+        written = self.text_since(start)
+        self.accept("ASC")
+        self.expect_symbol(")", "the order of WITHIN GROUP")
+        return node, written
 
     def _list(self, what: str) -> list[Node]:
+        return self._arguments(what)[0]
+
+    def _arguments(self, what: str) -> tuple[list[Node], list[str]]:
+        """Expressions up to the closing parenthesis, and how each was written."""
         items: list[Node] = []
+        written: list[str] = []
         if self.accept_symbol(")"):
-            return items
-        items.append(self.expression())
-        while self.accept_symbol(","):
+            return items, written
+        while not items or self.accept_symbol(","):
+            start = self.index
             items.append(self.expression())
+            written.append(self.text_since(start))
         self.expect_symbol(")", what)
-        return items
+        return items, written
 
     def _cast(self) -> Node:
         function = self.take()
@@ -248,7 +298,7 @@ class ExpressionParser(Reader):
         self.expect("AS", f"the value of {function.upper}")
         to = self.read_type()
         self.expect_symbol(")", f"the type of {function.upper}")
-        return Cast(function.start, value, to, function.upper)
+        return Cast(function.start, json_as_text(value), to, function.upper)
 
     def _case(self) -> Node:
         at = self.take().start

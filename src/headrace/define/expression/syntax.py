@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace.types import Type
 
@@ -59,6 +59,16 @@ class Star(Node):
 
 
 @dataclass(frozen=True)
+class Written:
+    """A call as it was written, for messages that say what to write instead."""
+
+    end: int  # the offset after it
+    arguments: tuple[str, ...]
+    filter: str = ""  # FILTER (WHERE …)
+    parametric: bool = False  # topK(10)(x): the arguments are 10 and x
+
+
+@dataclass(frozen=True)
 class Call(Node):
     """name(args), and for aggregates DISTINCT and FILTER (WHERE …)."""
 
@@ -66,6 +76,7 @@ class Call(Node):
     args: tuple[Node, ...]
     distinct: bool = False
     where: Node | None = None
+    written: Written | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

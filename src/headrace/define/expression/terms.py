@@ -25,6 +25,7 @@ LEVELS = {
     "<=>": COMPARISON, "+": SUM, "-": SUM, "*": PRODUCT, "/": PRODUCT, "%": PRODUCT, "DIV": PRODUCT,
 }  # fmt: skip
 PREDICATES = ("IS NULL", "IS TRUE", "IS FALSE", "IN", "BETWEEN", "LIKE", "ILIKE", "RLIKE")
+TRIMS = {"trim": "BOTH", "ltrim": "LEADING", "rtrim": "TRAILING"}
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,8 @@ def render(term: Term) -> str:
             return _case(args)
         case "CAST" | "TRY_CAST":
             return f"{term.op}({render(args[0])} AS {term.type})"
+        case op if op in TRIMS and len(args) == 2:  # Spark's trim(a, b) removes the characters of a from b
+            return f"trim({TRIMS[op]} {render(args[1])} FROM {render(args[0])})"
         case op if op in PREDICATES:
             return _predicate(term)
         case "OR" | "AND":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from headrace.define.columns import contains_aggregate, make_column
 from headrace.define.expression.check import Checker, Scope, check, check_condition
@@ -96,7 +97,7 @@ class _Builder:
             reads=fields_read(self.stream, self.keys, columns, where),
         )
 
-    def _error(self, at: int, message: str, **more: str | None) -> DefinitionError:
+    def _error(self, at: int, message: str, **more: Any) -> DefinitionError:
         return self.source.error(at, message, **more)
 
     def _read_groups(self) -> None:

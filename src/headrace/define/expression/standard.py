@@ -1,0 +1,213 @@
+"""Forms of standard SQL and of other systems that mean a function of ours: EXTRACT(HOUR FROM at), payload->>'id'."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from headrace.define.expression.syntax import Call, Cast, Literal, Logic, Node, Operation, Part, Test, Written
+from headrace.define.tokens import STRING, WORD
+from headrace.types import INT, decimal
+from headrace.types import STRING as STRING_TYPE
+
+if TYPE_CHECKING:
+    from headrace.define.expression.parser import ExpressionParser
+
+_UNITS = {
+    "YEAR": "year", "YEARS": "year", "QUARTER": "quarter", "MONTH": "month", "MONTHS": "month", "WEEK": "weekofyear",
+    "DAY": "day", "DAYS": "day", "DOY": "dayofyear", "DOW": "dayofweek", "DAYOFWEEK": "dayofweek", "HOUR": "hour",
+    "HOURS": "hour", "MINUTE": "minute", "MINUTES": "minute",
+}  # fmt: skip
+_FROM_MONDAY = ("ISODOW", "DOW_ISO", "DAYOFWEEK_ISO")
+_SECONDS = ("SECOND", "SECONDS")
+UNITS = (*_UNITS, "SECOND", "EPOCH", "ISODOW")
+SIDES = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
+ARROW = "->"
+JSON_ARROWS = (ARROW, "->>")
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+
+
+def read_form(parser: ExpressionParser) -> Node | None:
+    """The form that comes next, read up to its closing parenthesis; None if it is an ordinary call."""
+    reader = _FORMS.get(parser.next.upper)
+    return reader(parser) if reader else None
+
+
+def _extract(parser: ExpressionParser) -> Node | None:
+    if parser.ahead(3).upper != "FROM":
+        return None
+    at = parser.take().start
+    parser.take()
+    unit = parser.take()
+    parser.take()
+    value = parser.expression()
+    parser.expect_symbol(")", "the time of EXTRACT")
+    return part_of_time(parser, at, unit.text, unit.start, value)
+
+
+def _date_part(parser: ExpressionParser) -> Node | None:
+    unit = parser.ahead(2)
+    if unit.kind != STRING or parser.ahead(3).text != ",":
+        return None
+    at = parser.take().start
+    parser.index += 3
+    value = parser.expression()
+    parser.expect_symbol(")", "the time of date_part")
+    return part_of_time(parser, at, unit.text, unit.start, value)
+
+
+def part_of_time(parser: ExpressionParser, at: int, unit: str, unit_at: int, value: Node) -> Node:
+    """A part of a time, as Spark gives it: seconds with their fraction, the days of a week from Sunday, 1."""
+    upper = unit.upper()
+    if upper in _UNITS:
+        return Call(at, _UNITS[upper], (value,))
+    if upper in _FROM_MONDAY:
+        return Operation(at, "+", (Call(at, "weekday", (value,)), Literal(at, "1", INT)))
+    if upper in _SECONDS:
+        micros: Node = Call(at, "pmod", (Call(at, "unix_micros", (value,)), Literal(at, "60000000", INT)))
+        return _by_million(at, Cast(at, micros, decimal(8, 0), "CAST"), 8)
+    if upper == "EPOCH":
+        return _by_million(at, Cast(at, Call(at, "unix_micros", (value,)), decimal(20, 0), "CAST"), 20)
+    raise parser.error(unit_at, f"'{unit}' is not a part of a time here", expected="one of " + ", ".join(UNITS))
+
+
+def _by_million(at: int, micros: Node, digits: int) -> Node:
+    return Cast(at, Operation(at, "/", (micros, Literal(at, "1000000", INT))), decimal(digits, 6), "CAST")
+
+
+def _substring(parser: ExpressionParser) -> Node | None:
+    start = parser.index
+    at = parser.take().start
+    parser.take()
+    value = parser.expression()
+    if not parser.accept("FROM"):
+        parser.index = start
+        return None
+    arguments = [value, parser.expression()]
+    if parser.accept("FOR"):
+        arguments.append(parser.expression())
+    parser.expect_symbol(")", "the arguments of SUBSTRING")
+    return Call(at, "substring", tuple(arguments))
+
+
+def _trim(parser: ExpressionParser) -> Node | None:
+    start = parser.index
+    at = parser.take().start
+    parser.take()
+    side = parser.take().upper if parser.next.upper in SIDES else "BOTH"
+    characters = None if parser.sees("FROM") else parser.expression()
+    if not parser.accept("FROM"):
+        if parser.tokens[start + 2].upper in SIDES:
+            raise parser.unexpected(f"FROM after TRIM({side} …")
+        parser.index = start
+        return None
+    value = parser.expression()
+    parser.expect_symbol(")", "the text of TRIM")
+    return Call(at, SIDES[side], (value, characters) if characters else (value,))
+
+
+def _position(parser: ExpressionParser) -> Node | None:
+    start = parser.index
+    at = parser.take().start
+    parser.take()
+    part = parser.operand()
+    if not parser.accept("IN"):
+        parser.index = start
+        return None
+    value = parser.expression()
+    parser.expect_symbol(")", "the text of POSITION")
+    return Call(at, "instr", (value, part))
+
+
+def _floor(parser: ExpressionParser) -> Node | None:
+    """FLOOR(at TO HOUR), as in Flink."""
+    start = parser.index
+    at = parser.take().start
+    parser.take()
+    value = parser.expression()
+    if not parser.accept("TO"):
+        parser.index = start
+        return None
+    unit = parser.take()
+    parser.expect_symbol(")", "the unit of FLOOR")
+    return Call(at, "date_trunc", (Literal(unit.start, unit.text.lower(), STRING_TYPE), value))
+
+
+def _json_value(parser: ExpressionParser) -> Node | None:
+    """JSON_VALUE(text, path [RETURNING type] [NULL ON EMPTY] [NULL ON ERROR])."""
+    at = parser.take().start
+    parser.take()
+    value = parser.expression()
+    parser.expect_symbol(",", "the text of JSON_VALUE")
+    path = parser.take()
+    if path.kind != STRING:
+        raise parser.error(path.start, "the path of JSON_VALUE must be a constant text", expected="as in '$.user.id'")
+    lax = re.sub(r"^lax\s+", "", path.text)
+    node: Node = Call(at, "get_json_object", (value, Literal(path.start, lax, STRING_TYPE)))
+    if parser.accept("RETURNING"):
+        node = Cast(at, node, parser.read_type(), "TRY_CAST")
+    while parser.accept("NULL", "ON", "EMPTY") or parser.accept("NULL", "ON", "ERROR"):
+        pass
+    if parser.sees("DEFAULT"):
+        raise parser.error(parser.next.start, "DEFAULT is not supported in JSON_VALUE", fix="write coalesce(…, …)")
+    parser.expect_symbol(")", "the path of JSON_VALUE")
+    return node
+
+
+def json_arrow(parser: ExpressionParser, value: Node, start: int) -> Node:
+    """What follows a value after -> or ->>: a key, an index or a path of JSON; with a bare name, a part of a STRUCT."""
+    arrow, key = parser.take(), parser.take()
+    if key.kind == WORD and arrow.text == "->":
+        return Part(value.at, value, key.text)
+    step = _step(key.text, is_text=key.kind == STRING)
+    if step is None or (key.kind != STRING and not key.text.isdigit()):
+        raise parser.error(
+            key.start, f"{arrow.text} takes a key, an index or a path", found=key.describe(), expected="as in 'user'"
+        )
+    text, path = value, Literal(key.start, step if step.startswith("$") else f"${step}", STRING_TYPE)
+    if isinstance(value, Call) and value.name == ARROW:  # the path goes on
+        text, before = value.args
+        assert isinstance(before, Literal), "-> has a constant path"
+        path = Literal(before.at, before.text + path.text[1:], STRING_TYPE)
+    at = parser.tokens[start].start
+    written = parser.text_since(start)
+    name = ARROW if arrow.text == ARROW else "get_json_object"
+    last_arrow = arrow.start - at
+    as_text = f"{written[:last_arrow]}->>{written[last_arrow + len(arrow.text) :]}"
+    return Call(at, name, (text, path), written=Written(key.end, (as_text,)))
+
+
+def json_as_text(node: Node) -> Node:
+    """The text of a part of JSON that is cast at once: then it does not matter that a text has quotes in JSON."""
+    return replace(node, name="get_json_object") if isinstance(node, Call) and node.name == ARROW else node
+
+
+def _step(text: str, *, is_text: bool) -> str | None:
+    if not is_text:
+        return f"[{text}]"
+    if text.startswith("$"):
+        return text
+    if _PLAIN_KEY.fullmatch(text):
+        return f".{text}"
+    return None if not text or "'" in text or "?" in text else f"['{text}']"
+
+
+def between_symmetric(at: int, value: Node, low: Node, high: Node, negated: bool) -> Node:
+    """The value between two bounds, whichever of them is the lower."""
+    either = Logic(at, "OR", (Test(at, "BETWEEN", (value, low, high)), Test(at, "BETWEEN", (value, high, low))))
+    return Operation(at, "NOT", (either,)) if negated else either
+
+
+_FORMS: dict[str, Callable[[ExpressionParser], Node | None]] = {
+    "EXTRACT": _extract,
+    "DATE_PART": _date_part,
+    "DATEPART": _date_part,
+    "SUBSTRING": _substring,
+    "SUBSTR": _substring,
+    "TRIM": _trim,
+    "POSITION": _position,
+    "FLOOR": _floor,
+    "JSON_VALUE": _json_value,
+}
