@@ -14,6 +14,7 @@ from headrace.define.expression.computed import duckdb_name
 from headrace.errors import NotReadyError
 from headrace.store.base import EVENTS, Audit, Selection, Version
 from headrace.store.duckdb.database import Database, literal, run
+from headrace.store.duckdb.held import Asked, HeldRows, Lookups, Row, pays
 from headrace.store.duckdb.tables import (
     TableSource,
     count_groups,
@@ -21,6 +22,7 @@ from headrace.store.duckdb.tables import (
     fold,
     nth_bucket,
     row_columns,
+    rows_of,
     speed_table,
 )
 from headrace.store.duckdb.versions import read_audits, read_versions
@@ -33,10 +35,24 @@ PIECE = 20_000  # rows that are read at once: sketches have up to 4 kB each
 class DuckSnapshot:
     """One transaction that only reads, or several during which nothing was committed."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, database: Database, known: list[Version] | None) -> None:
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        database: Database,
+        known: list[Version] | None,
+        lookups: Lookups,
+    ) -> None:
         self._connection = connection
         self._database = database
         self._known = known  # the versions as this transaction sees them; None: not read yet
+        self._lookups = lookups
+        self._whole: tuple[Asked, HeldRows] | None = None  # rows that were read and are not held yet
+
+    def hold(self) -> None:
+        """Hold the rows that were read, now that it is certain that nothing was committed meanwhile."""
+        if self._whole:
+            asked, held = self._whole
+            asked.held = held
 
     def versions(self) -> list[Version]:
         if self._known is None:
@@ -75,8 +91,7 @@ class DuckSnapshot:
         sources = self._sources(version)
         if selection.where:
             # Planning an aggregation costs DuckDB more than reading the few rows of a key.
-            query, parameters = few(version.view, sources, selection, FEW + 1)
-            rows = self._database.run_again(self._connection, query, parameters)
+            rows = self._few_rows(version, sources, selection)
             if len(rows) <= FEW:
                 return fold_few(version.view, selection, rows)
         elif selection.limit is not None and selection.bucket_ms is not None:
@@ -84,6 +99,36 @@ class DuckSnapshot:
             if len(rows) == selection.limit:
                 return rows
         return run(self._connection, *fold(version.view, sources, selection))
+
+    def _few_rows(self, version: Version, sources: list[TableSource], selection: Selection) -> list[Row]:
+        """The rows of some keys, at most FEW + 1: those that are held, or from the tables."""
+        asked = self._lookups.count(version, len(selection.where))
+        held = asked.held or self._read_whole(asked, sources)
+        rows = held.find(version.view, selection, FEW) if held else None
+        if rows is not None:
+            return rows
+        query, parameters = few(version.view, sources, selection, FEW + 1)
+        return self._database.run_again(self._connection, query, parameters)
+
+    def _read_whole(self, asked: Asked, sources: list[TableSource]) -> HeldRows | None:
+        """All rows of a version that is asked for many keys; None if single reads cost less."""
+        if not pays(asked, asked.rows) or not asked.reading.acquire(blocking=False):
+            return None
+        try:
+            view = asked.version.view
+            if asked.rows is None:
+                asked.rows = sum(self.count(asked.version))
+                if not pays(asked, asked.rows):
+                    return None
+            pane_ms = view.window.pane_ms if view.window else None
+            every = Selection(by=tuple(key.name for key in view.keys), bucket_ms=pane_ms)
+            query, parameters = rows_of(view, sources, every, with_id=True)
+            held = HeldRows(view, self._connection.sql(query, params=parameters).to_arrow_table())
+            asked.rows = len(held)
+            self._whole = asked, held
+            return held
+        finally:
+            asked.reading.release()
 
     def _first_rows(
         self, version: Version, sources: list[TableSource], selection: Selection, limit: int

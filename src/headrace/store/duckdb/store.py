@@ -32,6 +32,7 @@ from headrace.store.base import (
 from headrace.store.changes import Changes
 from headrace.store.duckdb.database import Database, run
 from headrace.store.duckdb.folder import clean, compare_layers, faults_of, make_table
+from headrace.store.duckdb.held import Lookups
 from headrace.store.duckdb.merge import merge, move
 from headrace.store.duckdb.snapshot import DuckSnapshot, find_serving, speed_tables, speed_tables_of
 from headrace.store.duckdb.tables import create_speed
@@ -64,6 +65,7 @@ class DuckStore:
         self._writing = threading.Lock()
         # What is committed; None if it is not known which side of a commit a reader sees.
         self._committed: list[Version] | None = None
+        self._lookups = Lookups()
         self._leaving: list[str] = []  # files of batch tables that the transaction under way lets go
 
     @classmethod
@@ -333,7 +335,9 @@ class DuckStore:
             try:
                 known = self._committed
                 run(connection, "SELECT 1 FROM versions LIMIT 0")  # the transaction's sight begins here
-                yield DuckSnapshot(connection, self._database, known if self._committed is known else None)
+                yield DuckSnapshot(
+                    connection, self._database, known if self._committed is known else None, self._lookups
+                )
             finally:
                 with suppress(duckdb.Error):  # of an invalid database: the failure before it is the one to tell
                     connection.rollback()
@@ -345,12 +349,14 @@ class DuckStore:
                 # Without a transaction around its statements, which would take longer than a lookup. No commit has
                 # begun as long as `_committed` is the same object, so until then they all see the same state.
                 try:
-                    result = work(DuckSnapshot(connection, self._database, known))
+                    snapshot = DuckSnapshot(connection, self._database, known, self._lookups)
+                    result = work(snapshot)
                 except Exception:
                     if self._committed is known:
                         raise
                 else:
                     if self._committed is known:
+                        snapshot.hold()
                         return result
         with self.snapshot() as snapshot:
             return work(snapshot)

@@ -176,15 +176,21 @@ def _is_folded(view: View, sources: Sequence[TableSource], selection: Selection)
     return whole and len(sources) == 1 and selection.origin_ms == 0
 
 
-def rows_of(view: View, sources: Sequence[TableSource], selection: Selection) -> tuple[str, list[Any]]:
-    """The rows that `fold` would fold, with the columns that it would give; pane for bucket."""
+def rows_of(
+    view: View, sources: Sequence[TableSource], selection: Selection, *, with_id: bool = False
+) -> tuple[str, list[Any]]:
+    """The rows that `fold` would fold, with the columns that it would give; pane for bucket.
+
+    `with_id`: the key id, as 16 bytes, comes before them.
+    """
     parameters: list[Any] = []
     conditions = _conditions(view, selection, parameters)
+    id = f"CAST({KEY_ID} AS BLOB) AS {KEY_ID}, " if with_id else ""
     counts = ", ".join(map(duckdb_name, [PANE, *selection.by, EVENTS, CORRECTIONS]))
     partials = ", ".join(duckdb_name(name) for name, _ in shown_partials(view))
     # Without a subquery around the tables, since planning that takes longer than reading the rows of a key.
     queries = [
-        f"SELECT {counts}, {table.batch_events}, {partials} FROM {table.name}"
+        f"SELECT {id}{counts}, {table.batch_events}, {partials} FROM {table.name}"
         + _where([*table.conditions, *conditions])
         for table in _tables(view, sources, selection)
     ]
