@@ -37,7 +37,7 @@ class HeldRows:
     """All rows of one version, in the order of their key ids."""
 
     def __init__(self, view: View, rows: pa.Table) -> None:
-        import numpy as np
+        import numpy as np  # takes 0.1 s to import: not for commands that look up a key
 
         self._names = [key.name for key in view.keys]
         # The ids are 16 bytes each, without NULL. They are hashes: half of one is hardly ever shared.
@@ -128,7 +128,7 @@ def _values(column: pa.ChunkedArray) -> bytes:
 
 
 def _equal(ordered: np.ndarray, value: int) -> tuple[int, int]:
-    import numpy as np
+    import numpy as np  # takes 0.1 s to import: not for commands that look up a key
 
     wanted = np.uint64(value)
     return int(np.searchsorted(ordered, wanted, "left")), int(np.searchsorted(ordered, wanted, "right"))
