@@ -45,6 +45,8 @@ with `code`, `message`, `found`, `expected` and `fix`; `str(error)` is the line 
 | `start`, `end` | start (inclusive) and end (exclusive): a datetime, a date, ISO 8601, or relative to the newest event (`"-1h"`, a negative timedelta, `"now"`) |
 | `window`, `every` | window size and interval between window starts: `"5m"` or a timedelta; `window="all"` is one window from start to end |
 | `order` | which windows come first: `"oldest"` (default) or `"newest"`; within a window rows are ordered by key |
+| `settled_only` | only rows that are settled; `limit` counts these |
+| `corrections` | rows also have `events`, how many events are in them, and `corrections`, how many of these came after the row had settled |
 | `limit`, `cursor` | maximum number of rows, up to 10,000; `next_cursor` of the previous answer |
 | `version_as_of`, `timestamp_as_of` | query an [earlier state](time-travel.md) |
 
@@ -54,6 +56,9 @@ least the commits in `answer.commits`; rows of later pages may include more. If 
 again. To read all rows as of one moment, use `sql("SELECT * FROM traffic")`, which fails above 64 MB. With a `limit`,
 `next_cursor` continues after the last row of an `ask`, and `more_rows` is the number of remaining rows (None: not
 counted).
+
+`shop.lookup("traffic", [{"page": "/home"}, {"page": "/cart"}], start="-1h", window="all")` reads many keys at once: up
+to 10,000 keys and rows, in the order of the keys. `missing` of the answer lists the keys that have no row.
 
 ## Sending
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -13,6 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from headrace.cli.keys import look_up, refuse_beside_keys
 from headrace.cli.options import JsonOption, WorkspaceOption, complete_view, open_connection
 from headrace.cli.output import cell, console, freshness, key_cell, make_table, plural, print_json
 from headrace.cli.waiting import waiting
@@ -23,6 +24,7 @@ from headrace.spark.jobs import Job
 
 REFRESH_S = 1.0
 SCREENFUL = 50  # rows on a terminal, without --limit
+MISSING_SHOWN = 5  # keys of a lookup without rows
 AROUND_ROWS = 12  # lines of the screen for titles and footer
 
 
@@ -67,6 +69,19 @@ def ask(
     timestamp_as_of: Annotated[
         str | None, typer.Option(metavar="TIME", help="Answer as of a commit time: ISO 8601.")
     ] = None,
+    settled_only: Annotated[bool, typer.Option("--settled-only", help="Only rows that are settled.")] = False,
+    corrections: Annotated[
+        bool,
+        typer.Option("--corrections", help="Show how many events are in each row, and how many came after it settled."),
+    ] = False,
+    keys_from: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Look up many keys: a JSON object per line, or a value per line if the view has one key; - is "
+            "standard input. Rows are in the order of the keys.",
+        ),
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Repeat every second until Ctrl-C.")] = False,
     workspace: WorkspaceOption = ".",
     as_json: JsonOption = False,
@@ -75,6 +90,7 @@ def ask(
 
     The newest windows are printed first.
     """
+    given_limit = limit
     whole = limit is not None and limit.strip().lower() == "all"
     if whole and watch:
         raise QuestionError("--watch shows one page", found="--limit all", fix="give a number, or leave one out")
@@ -85,10 +101,15 @@ def ask(
     options = {"by": by, "start": start, "end": end, "window": window, "every": every, "limit": limit, "cursor": cursor}
     options |= {"version_as_of": version_as_of, "timestamp_as_of": timestamp_as_of}
     options["order"] = "oldest" if oldest_first else "newest"
+    options |= {name: "true" for name, on in (("settled_only", settled_only), ("corrections", corrections)) if on}
     parameters = [read_key_option(text) for text in key or []]
     parameters += [(name, value) for name, value in options.items() if value is not None]
-    question = Question.from_text(view, parameters)
     with open_connection(workspace) as connection:
+        if keys_from is None:
+            question = Question.from_text(view, parameters)
+        else:
+            refuse_beside_keys({"--key": key, "--by": by, "--limit": given_limit, "--cursor": cursor})
+            question = look_up(connection, view, keys_from, {**options, "limit": None})
         read = connection.whole if whole else connection.answer
         if question.as_of is not None:
             answer = _ask_as_of(read, question, watch)
@@ -184,6 +205,10 @@ def footer(answer: Answer) -> list[str]:
         + f" · events: {answer.events.get('batch', 0):,} batch, {answer.events.get('speed', 0):,} speed"
         + f" · corrections: {answer.corrections:,}",
     ]
+    if answer.missing:
+        shown = ", ".join(_key_text(key) for key in answer.missing[:MISSING_SHOWN])
+        more = ", …" if len(answer.missing) > MISSING_SHOWN else ""
+        lines.append(f"no rows for {plural(len(answer.missing), 'key')}: {shown}{more}")
     lines += [f"{name}: {error}" for name, error in answer.approximate.items()]
     if answer.stalled:
         lines.append(f"stalled: {answer.stalled}")
@@ -191,6 +216,11 @@ def footer(answer: Answer) -> list[str]:
         more = "more rows" if answer.more_rows is None else f"{plural(answer.more_rows, 'more row')}"
         lines.append(f"{more}: --cursor {answer.next_cursor} continues after these; --limit all shows all")
     return lines
+
+
+def _key_text(key: Mapping[str, Any]) -> str:
+    """A key of a lookup in words."""
+    return " ".join(f"{name}={key_cell(value)}" for name, value in key.items())
 
 
 def _has_settled(answer: Answer) -> bool:

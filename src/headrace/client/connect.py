@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -71,14 +71,24 @@ class Connection:
         version_as_of: int | None = None,
         timestamp_as_of: Any = None,
         order: str | None = None,
+        settled_only: bool = False,
+        corrections: bool = False,
     ) -> Answer:
         """Query a view; docs/python.md describes the parameters.
 
         Returns all rows unless a limit is given; `next_cursor` then continues after the last row.
         """
-        past = (version_as_of, timestamp_as_of)
-        question = Question.of(view, key, by, start, end, window, every, limit, cursor, *past, order)
+        past, rows = (version_as_of, timestamp_as_of), (settled_only, corrections)
+        question = Question.of(view, key, by, start, end, window, every, limit, cursor, *past, order, *rows)
         return self.whole(question) if limit is None else self.answer(question)
+
+    def lookup(self, view: str, keys: Sequence[Mapping[str, Any]], **options: Any) -> Answer:
+        """The rows of many keys, in their order; `missing` of the answer lists the keys that have none.
+
+        `options` are `start`, `end`, `window`, `every`, `order`, `settled_only`, `corrections`, `version_as_of` and
+        `timestamp_as_of`, as in `ask`.
+        """
+        return self.answer(Question.lookup_of(view, keys, **options))
 
     def answer(self, question: Question, job: Job | None = None) -> Answer:
         """One page of the answer to a question; the job reports progress of a question about an earlier state."""

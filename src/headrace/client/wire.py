@@ -15,14 +15,16 @@ from headrace.serve.times import Bound, iso_ms
 def encode_question(question: Question) -> bytes:
     """A question as the body of a lookup: JSON, which keeps the types of keys."""
     fields = {
-        "key": list(question.where),
+        "keys" if question.lookup else "key": list(question.where),
         "by": None if question.by is None else list(question.by),
         "start": _bound("start", question.start),
         "end": _bound("end", question.end),
         "window": ALL if question.all_time else question.window_ms and f"{question.window_ms}ms",
         "every": question.every_ms and f"{question.every_ms}ms",
         "order": NEWEST if question.newest_first else OLDEST,
-        "limit": question.limit,
+        "settled_only": question.settled_only or None,
+        "corrections": question.corrections or None,
+        "limit": None if question.lookup else question.limit,
         "cursor": question.cursor,
         **(question.as_of.parameters() if question.as_of else {}),
     }

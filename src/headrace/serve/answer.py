@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -38,9 +38,10 @@ class Answer:
     approximate: Mapping[str, str]  # the stated error of each approximate column
     windows: Mapping[str, Any] | None  # the time bounds and durations that were used
     stalled: str | None  # why the view cannot be updated
+    missing: tuple[Mapping[str, Value], ...] | None = None  # of a lookup: the keys that have no row
 
     def rows(self) -> list[dict[str, Value]]:
-        """A dictionary per row: keys, window_start, window_end, columns, settled."""
+        """A dictionary per row: keys, window_start, window_end, columns, settled; on demand events, corrections."""
         names = [name for name, _ in self.columns]
         return [dict(zip(names, row, strict=True)) for row in self.values]
 
@@ -61,7 +62,7 @@ class Answer:
 
     def as_dict(self) -> dict[str, Any]:
         """The answer as HTTP and `--json` show it; `from_dict` is the inverse."""
-        return {
+        content = {
             "rows": self._encoded_rows(),
             "next_cursor": self.next_cursor,
             "more_rows": self.more_rows,
@@ -81,6 +82,10 @@ class Answer:
             "stalled": self.stalled,
             "columns": [{"name": name, "type": str(of)} for name, of in self.columns],
         }
+        if self.missing is not None:
+            encoders = {name: encoder(of) for name, of in self.columns}
+            content["missing"] = [{name: _apply(encoders[name], key[name]) for name in key} for key in self.missing]
+        return content
 
     def _encoded_rows(self) -> list[dict[str, Any]]:
         rows = self.rows()
@@ -101,6 +106,10 @@ class Answer:
             tuple(row[name] if row[name] is None or decode is None else decode(row[name]) for name, decode in decoders)
             for row in content["rows"]
         ]
+        missing = content.get("missing")
+        if missing is not None:
+            by_name = dict(decoders)
+            missing = tuple({name: _apply(by_name[name], key[name]) for name in key} for key in missing)
         as_of = content["as_of"]
         newest = as_of["newest_event"]
         return cls(
@@ -120,4 +129,9 @@ class Answer:
             approximate=content["approximate"],
             windows=content["windows"],
             stalled=content["stalled"],
+            missing=missing,
         )
+
+
+def _apply(convert: Callable[[Any], Any] | None, value: Any) -> Any:
+    return value if value is None or convert is None else convert(value)

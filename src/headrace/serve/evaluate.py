@@ -11,6 +11,7 @@ from typing import Any
 from headrace.errors import HeadraceError, NotFoundError, NotReadyError, did_you_mean
 from headrace.format import EPOCH
 from headrace.serve.answer import Answer
+from headrace.serve.lookup import arrange, too_many_rows
 from headrace.serve.plan import ReadPlan, plan
 from headrace.serve.present import next_cursor, present, result_columns
 from headrace.serve.question import Question
@@ -110,13 +111,18 @@ def _build_answer(
     freshness: Freshness,
     now: datetime,
 ) -> Answer:
-    presentation = present(version, read_plan, page)
+    missing = None
+    if question.lookup:
+        page, missing = arrange(read_plan, page)
+        if more != 0 or len(page) > question.limit:
+            raise too_many_rows(question)
+    presentation = present(version, read_plan, page, corrections=question.corrections)
     freshness_ms, reason = freshness(version)
     newest_us = version.newest_us
     return Answer(
         view=question.view,
         version=version.number,
-        columns=result_columns(version.view, read_plan, presentation.wide),
+        columns=result_columns(version.view, read_plan, presentation.wide, corrections=question.corrections),
         values=presentation.values,
         next_cursor=None if more == 0 else next_cursor(question, version, read_plan, page[-1]),
         more_rows=more,
@@ -130,6 +136,7 @@ def _build_answer(
         approximate={c.name: c.aggregate.approximate for c in version.view.columns if c.aggregate.approximate},
         windows=_window_bounds(read_plan) if version.view.window else None,
         stalled=version.stalled,
+        missing=missing,
     )
 
 

@@ -11,7 +11,7 @@ from headrace.define.durations import format_duration
 from headrace.define.model import View
 from headrace.errors import QuestionError, did_you_mean
 from headrace.serve.cursor import read_cursor
-from headrace.serve.question import Question
+from headrace.serve.question import SETTLED_ONLY, Question
 from headrace.serve.times import Bound, iso_ms
 from headrace.serve.values import key_value
 from headrace.store.base import Selection, Version
@@ -65,7 +65,7 @@ class ReadPlan:
     bounds: tuple[int | None, int | None]  # start and end of the question, in ms since the epoch
     counted_from_ms: int | None  # what relative bounds were counted from
     after: tuple[Value, ...] | None
-    empty: bool  # nothing can match: a relative bound, and no event yet
+    empty: bool  # nothing can match: a relative bound, and no event yet; or only settled rows, and there are none
     newest_first: bool = False
 
     @property
@@ -112,21 +112,23 @@ def plan(question: Question, version: Version) -> ReadPlan:
     after = cursor.last if cursor else None
     if view.window is None:
         _refuse_time(question)
+        _refuse_settled(question, f"view '{view.name}' has no window", "leave it out")
         return ReadPlan(by, key_types, where, None, (None, None), None, after, empty=False)
     pane = view.window.pane_ms
     size, every = _spans(question, view.window.size_ms, view.window.slide_ms, pane)
     has_relative = any(bound and bound.relative for bound in (question.start, question.end))
     newest = None if version.newest_us is None else (version.newest_us // (1000 * pane) + 1) * pane
     bounds = (cursor.start_ms, cursor.end_ms) if cursor else _bounds(question, newest or 0, pane)
+    last_end, none_settled = _last_end(question, version, bounds[1])
     return ReadPlan(
         by=by,
         types=key_types,
         where=where,
-        windows=None if question.all_time else Windows(size, every, *bounds),
+        windows=None if question.all_time else Windows(size, every, bounds[0], last_end),
         bounds=bounds,
         counted_from_ms=newest if has_relative else None,
         after=after,
-        empty=has_relative and newest is None,
+        empty=none_settled or (has_relative and newest is None),
         newest_first=question.newest_first,
     )
 
@@ -207,3 +209,23 @@ def _refuse_time(question: Question) -> None:
                 expected="a question by keys only",
                 fix="declare the view with window(…) in GROUP BY to ask by time",
             )
+
+
+def _last_end(question: Question, version: Version, end_ms: int | None) -> tuple[int | None, bool]:
+    """The time by which windows must end, and whether it is certain that none does.
+
+    A window is settled by its end, so a question for settled rows is one with an earlier end.
+    """
+    if not question.settled_only:
+        return end_ms, False
+    if question.all_time and end_ms is None:
+        _refuse_settled(question, "a window without an end is never settled", "give an end")
+    settled_ms = None if version.settled_us is None else version.settled_us // 1000
+    if settled_ms is None or (question.all_time and end_ms is not None and end_ms > settled_ms):
+        return end_ms, True
+    return settled_ms if end_ms is None else min(end_ms, settled_ms), False
+
+
+def _refuse_settled(question: Question, why: str, fix: str) -> None:
+    if question.settled_only:
+        raise QuestionError(f"{why}, so none of its rows is ever settled", found=SETTLED_ONLY, fix=fix)

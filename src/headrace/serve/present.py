@@ -14,10 +14,11 @@ from headrace.serve.plan import ReadPlan
 from headrace.serve.question import Question
 from headrace.serve.times import MS
 from headrace.store.base import COUNTED, Version
-from headrace.types import BOOLEAN, TIMESTAMP, Type
+from headrace.types import BIGINT, BOOLEAN, TIMESTAMP, Type
 
 Row = tuple[Any, ...]
 START, END = "window_start", "window_end"
+ROW_COUNTS = ("events", "corrections")  # of a row, in the order of COUNTED; no column of a view has these names
 LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
 
 
@@ -32,8 +33,11 @@ class Presentation:
     wide: frozenset[str]  # sums of integers that do not fit BIGINT
 
 
-def present(version: Version, plan: ReadPlan, rows: list[Row]) -> Presentation:
-    """Rows of (window start, group keys, events, corrections, batch events, partials) with presented values."""
+def present(version: Version, plan: ReadPlan, rows: list[Row], *, corrections: bool = False) -> Presentation:
+    """Rows of (window start, group keys, events, corrections, batch events, partials) with presented values.
+
+    With `corrections` each also has how many events are in it, and how many of them are corrections.
+    """
     keys_end = 1 + len(plan.by)
     at = keys_end + len(COUNTED)
     parts: list[tuple[Aggregate, int, int]] = []
@@ -50,13 +54,17 @@ def present(version: Version, plan: ReadPlan, rows: list[Row]) -> Presentation:
             times[row[0]] = _window(plan, row[0], settled_ms)
         start, end, settled = times[row[0]]
         results = [aggregate.present(row[first:last]) for aggregate, first, last in parts]
-        values.append((*row[1:keys_end], *(start if bound == START else end for bound in bounds), *results, settled))
+        counts = row[keys_end : keys_end + len(ROW_COUNTS)] if corrections else ()
+        times_of_row = (start if bound == START else end for bound in bounds)
+        values.append((*row[1:keys_end], *times_of_row, *results, settled, *counts))
     wide = _widen(version.view, values, len(plan.by) + len(bounds))
-    events, corrections, batch_events = (sum(row[keys_end + at] for row in rows) for at in range(len(COUNTED)))
-    return Presentation(values, events, corrections, batch_events, wide)
+    events, corrected, batch_events = (sum(row[keys_end + at] for row in rows) for at in range(len(COUNTED)))
+    return Presentation(values, events, corrected, batch_events, wide)
 
 
-def result_columns(view: View, plan: ReadPlan, wide: frozenset[str]) -> tuple[tuple[str, Type], ...]:
+def result_columns(
+    view: View, plan: ReadPlan, wide: frozenset[str], *, corrections: bool = False
+) -> tuple[tuple[str, Type], ...]:
     """The columns of an answer and their types.
 
     A sum of integers is BIGINT, as in Spark, unless a value of this answer is too large for that:
@@ -67,7 +75,8 @@ def result_columns(view: View, plan: ReadPlan, wide: frozenset[str]) -> tuple[tu
         (c.name, c.aggregate.type if c.name in wide else c.aggregate.narrow_type or c.aggregate.type)
         for c in view.columns
     ]
-    return (*keys, *((name, TIMESTAMP) for name, _ in window_columns(view)), *columns, ("settled", BOOLEAN))
+    counts = [(name, BIGINT) for name in ROW_COUNTS] if corrections else []
+    return (*keys, *((name, TIMESTAMP) for name, _ in window_columns(view)), *columns, ("settled", BOOLEAN), *counts)
 
 
 def window_columns(view: View) -> list[tuple[str, str]]:

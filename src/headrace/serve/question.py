@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 DEFAULT_LIMIT, HIGHEST_LIMIT = 1_000, 10_000
 MOST_ALTERNATIVES = 10_000
-PARAMETERS = ("by", "start", "end", "window", "every", "order", "limit", "cursor", VERSION, TIMESTAMP)
+SETTLED_ONLY, CORRECTIONS = "settled_only", "corrections"
+OF_LOOKUPS = ("start", "end", "window", "every", "order", SETTLED_ONLY, CORRECTIONS, VERSION, TIMESTAMP)
+PARAMETERS = ("by", "start", "end", "window", "every", "order", "limit", "cursor", *OF_LOOKUPS[5:])
 ALL = "all"  # as a window: all of the time between start and end
 OLDEST, NEWEST = "oldest", "newest"
 NULL = r"\N"  # in text, as PostgreSQL and Hive write it; `\\N` is the text \N
@@ -43,6 +45,9 @@ class Question:
       else to the epoch; the answer has those whose end lies in (start, end] and that contain events.
       `all_time` (window 'all') is one window over [start, end), or all time without bounds.
     - `newest_first`: the order of the windows; keys are always in ascending order within one.
+    - `settled_only`: only windows that are settled; it selects rows before `limit` counts them.
+    - `corrections`: each row also has how many events are in it, and how many of them are corrections.
+    - `lookup`: the rows come in the order of `where`, all at once, and the answer names the keys without rows.
     """
 
     view: str
@@ -57,6 +62,9 @@ class Question:
     as_of: AsOf | None = None
     all_time: bool = False
     newest_first: bool = False
+    settled_only: bool = False
+    corrections: bool = False
+    lookup: bool = False
 
     @classmethod
     def of(
@@ -73,6 +81,8 @@ class Question:
         version_as_of: Any = None,
         timestamp_as_of: Any = None,
         order: str | None = None,
+        settled_only: Any = None,
+        corrections: Any = None,
     ) -> Question:
         """A question from Python values, or text in their place.
 
@@ -97,7 +107,25 @@ class Question:
             as_of=read_as_of(version_as_of, timestamp_as_of),
             all_time=all_time,
             newest_first=_order(order) == NEWEST,
+            settled_only=_flag(SETTLED_ONLY, settled_only),
+            corrections=_flag(CORRECTIONS, corrections),
         )
+
+    @classmethod
+    def lookup_of(cls, view: str, keys: Any, **options: Any) -> Question:
+        """A lookup of many keys; `options` are those of OF_LOOKUPS."""
+        if isinstance(keys, Mapping) or not isinstance(keys, Sequence) or isinstance(keys, str | bytes) or not keys:
+            raise QuestionError(
+                "a lookup takes a list of keys", found=repr(keys)[:60], expected="such as [{'page': '/home'}]"
+            )
+        for name in options:
+            if name not in OF_LOOKUPS:
+                raise QuestionError(
+                    f"a lookup has no parameter '{name}'",
+                    expected=f"keys, {', '.join(OF_LOOKUPS)}",
+                    fix=did_you_mean(name, OF_LOOKUPS) or "it gives every row of its keys, in their order",
+                )
+        return replace(cls.of(view, keys, limit=HIGHEST_LIMIT, **options), lookup=True)
 
     @classmethod
     def from_text(cls, view: str, parameters: Iterable[tuple[str, str]]) -> Question:
@@ -173,6 +201,15 @@ def _order(order: Any) -> str:
             "order says which windows come first", found=repr(order)[:60], expected=f"'{OLDEST}' or '{NEWEST}'"
         )
     return str(order)
+
+
+def _flag(name: str, value: Any) -> bool:
+    if value is None or value == "":
+        return False
+    flag = {"true": True, "false": False}.get(value.strip().lower()) if isinstance(value, str) else value
+    if not isinstance(flag, bool):
+        raise QuestionError(f"{name} is true or false", found=repr(value)[:60], expected="'true' or 'false'")
+    return flag
 
 
 def _limit(limit: Any) -> int:

@@ -49,6 +49,9 @@ _DESCRIPTIONS = {
     "order": "which windows come first: oldest (default) or newest; within a window rows are ordered by key",
     "limit": f"maximum number of rows: default {DEFAULT_LIMIT:,}, at most {HIGHEST_LIMIT:,}",
     "cursor": "next_cursor of the previous reply; other parameters except limit must be the same",
+    "settled_only": "true: only rows that are settled",
+    "corrections": "true: rows also have events and corrections, the number of events that came after the row had "
+    "settled",
     "version_as_of": "answer as of the first N commits of the log, computed from the lake",
     "timestamp_as_of": "answer as of a commit time, ISO 8601",
 }
@@ -66,6 +69,11 @@ _LOOKUP_DOC: dict[str, Any] = {
                 "schema": {
                     "type": "object",
                     "properties": {
+                        "keys": {
+                            "description": 'a list of keys, such as `[{"page": "/home"}]`: rows come in this order',
+                            "type": "array",
+                            "items": {"type": "object"},
+                        },
                         "key": {
                             "description": "an object of keys and values (or lists of values), or a list of them",
                             "oneOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}],
@@ -73,7 +81,7 @@ _LOOKUP_DOC: dict[str, Any] = {
                         **{name: {"description": _DESCRIPTIONS[name]} for name in PARAMETERS},
                     },
                 },
-                "example": {"key": [{"page": "/home"}, {"page": "/cart"}], "start": "-1h", "window": "1h"},
+                "example": {"keys": [{"page": "/home"}, {"page": "/cart"}], "start": "-1h", "window": "1h"},
             }
         },
     }
@@ -120,12 +128,19 @@ def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
 
     @routes.post("/v1/views/{view}/lookup", response_class=Response, openapi_extra=_LOOKUP_DOC)
     async def lookup(view: str, request: Request) -> Response:
-        """Query many keys of a view in one request."""
+        """Query many keys of a view in one request.
+
+        With `keys`, a list, the reply has every row of these keys, in their order, and `missing`: the keys that have no
+        row. It has at most 10,000 rows, and takes `start`, `end`, `window`, `every`, `order`, `settled_only`,
+        `corrections`, `version_as_of` and `timestamp_as_of`. With `key` it is a query as by GET.
+        """
         text = await read_body(request, max_body)
         recent = runtime.recall(view, text)
         if recent is not None:
             return reply_encoded(recent)
         fields = read_object(text, QuestionError, _EXAMPLE)
+        if "keys" in fields:
+            return await ask(Question.lookup_of(view, fields.pop("keys"), **fields), text, request)
         for name in fields:
             if name not in ("key", *PARAMETERS):
                 raise QuestionError(

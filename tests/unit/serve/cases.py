@@ -40,6 +40,7 @@ def cases(draw: st.DrawFn) -> tuple[View, list[list[Event]], dict[str, Any], int
         keys=st.tuples(*(st.sampled_from(pool) for pool in pools)),
         at_ms=st.integers(0, 12 * PANE - 1),
         values=st.fixed_dictionaries({name: st.sampled_from(values) for name, values in VALUES.items()}),
+        correction=st.booleans(),
     )
     batches = draw(st.lists(st.lists(event, max_size=8), min_size=1, max_size=4))
     question: dict[str, Any] = {}
@@ -59,5 +60,8 @@ def cases(draw: st.DrawFn) -> tuple[View, list[list[Event]], dict[str, Any], int
         question["window"], question["every"] = (n and n * pane for n in (draw(spans), draw(spans)))
         if draw(st.integers(0, 4)) == 0:
             question["window"], question["every"] = "all", None
+        if question["window"] != "all" or "end" in question:
+            question["settled_only"] = draw(st.booleans())
+    question["corrections"] = draw(st.booleans())
     question["order"] = draw(st.sampled_from(["oldest", "newest"]))
     return view, batches, question, draw(st.integers(1, 4))

@@ -32,6 +32,8 @@ def expected(
     settled_before_ms: int | None,
     all_time: bool = False,
     newest_first: bool = False,
+    settled_only: bool = False,
+    corrections: bool = False,
 ) -> list[dict[str, Any]]:
     """The rows of all pages; `size` None is a view without window, `all_time` one window over [start, end)."""
     places = {key.name: i for i, key in enumerate(view.keys)}
@@ -62,7 +64,10 @@ def expected(
                 partial = column.aggregate.merge(partial, column.aggregate.lift(*given_of(event, column)))
             row[column.name] = column.aggregate.present(partial)
         row["settled"] = closes is not None and settled_before_ms is not None and closes <= settled_before_ms
-        rows.append(row)
+        if corrections:
+            row |= {"events": len(members), "corrections": sum(event.correction for event in members)}
+        if row["settled"] or not settled_only:
+            rows.append(row)
     return rows
 
 

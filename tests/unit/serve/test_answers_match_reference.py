@@ -20,7 +20,7 @@ from headrace.serve.question import Question
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.position import Position
-from tests.unit.serve.cases import PANE, cases
+from tests.unit.serve.cases import PANE, VALUES, cases
 from tests.unit.serve.reference import expected, same_rows
 from tests.unit.store.partial_files import write_partials
 
@@ -34,7 +34,7 @@ def ask(store: DuckStore, question: dict[str, Any], limit: int) -> Answer:
         for k in ("window", "every")
         if k in question
     }
-    rest = {k: question[k] for k in ("by", "key", "order") if k in question}
+    rest = {k: question[k] for k in ("by", "key", "order", "settled_only", "corrections") if k in question}
     rows: list[Any] = []
     cursor = None
     totals: list[int | None] = []  # per page, the rows read so far and those that it says follow
@@ -95,5 +95,47 @@ def test_answers_equal_the_reference(few: int, case: Any, data: st.DataObject) -
         settled_before_ms=None if newest is None else newest - PANE,
         all_time=all_time,
         newest_first=question["order"] == "newest",
+        settled_only=question.get("settled_only", False),
+        corrections=question["corrections"],
     )
     assert same_rows(result.rows(), expected_rows), (result.rows(), expected_rows)
+
+
+def test_rows_of_a_lookup_are_in_the_order_of_its_keys() -> None:
+    """Against the rows of each key asked for alone, for every type of key and any windows."""
+    check_lookups()
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(case=cases(), data=st.data())
+def check_lookups(case: Any, data: st.DataObject) -> None:
+    view, batches, question, _ = case
+    events = [event for batch in batches for event in batch]
+    asked = [{key.name: data.draw(st.sampled_from(VALUES[key.expression.type.name])) for key in view.keys[:count]}
+             for count in data.draw(st.lists(st.integers(1, 2), min_size=1, max_size=6))]  # fmt: skip
+    times = {k: datetime.fromtimestamp(question[k] / 1000, UTC) for k in ("start", "end") if k in question}
+    spans = {
+        k: timedelta(milliseconds=question[k]) if isinstance(question[k], int) else question[k]
+        for k in ("window", "every")
+        if k in question
+    }
+    rest = {k: question[k] for k in ("order", "settled_only", "corrections") if k in question}
+    newest = max((event.at_ms * 1000 for event in events), default=None)
+    with tempfile.TemporaryDirectory() as folder:
+        store = DuckStore.open(Path(folder) / "store", fence=1)
+        store.register(view, "f", {"events": PANE})
+        files = [write_partials(Path(folder) / "p.parquet", view, events)] if events else []
+        store.apply(Step("events", 0, 1, Position.at(0), newest, 0), {("v", 1): files})
+
+        def read(question: Question) -> Answer:
+            return answer(store, question, lambda version: (0, None), NOW)
+
+        looked_up = read(Question.lookup_of("v", asked, **rest, **times, **spans))
+        alone = [read(Question.of("v", [key], **rest, **times, **spans)) for key in asked]
+        store.close()
+    assert looked_up.missing is not None
+    assert repr(looked_up.values) == repr([row for one in alone for row in one.values])
+    missing = [key for key, one in zip(asked, alone, strict=True) if not one.values]
+    assert repr(list(looked_up.missing)) == repr(missing)
+    again = Answer.from_dict(orjson.loads(orjson.dumps(looked_up.as_dict())))
+    assert repr(again) == repr(looked_up).replace("<UTC>", "datetime.timezone.utc")

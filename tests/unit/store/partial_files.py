@@ -41,6 +41,7 @@ class Event:
     keys: tuple[Any, ...]
     at_ms: int
     values: dict[str, Any]  # by name of type
+    correction: bool = False
 
 
 def arrow_type(of: Type) -> pa.DataType:
@@ -77,9 +78,10 @@ def partials(view: View, events: Iterable[Event]) -> dict[tuple[tuple[Any, ...],
         if place in groups:
             group = groups[place]
             group[2] += 1
+            group[3] += event.correction
             group[4:] = [c.aggregate.merge(a, b) for c, a, b in zip(view.columns, group[4:], lifted, strict=True)]
         else:
-            groups[place] = [event.keys, pane, 1, 0, *lifted]
+            groups[place] = [event.keys, pane, 1, int(event.correction), *lifted]
     return groups
 
 
