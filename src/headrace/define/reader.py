@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from headrace.define.durations import parse_duration, unit_ms
 from headrace.define.tokens import END, NUMBER, QUOTED, STRING, SYMBOL, WORD, Source, Token, tokenize
@@ -66,7 +67,12 @@ class Reader:
 
     def text_since(self, index: int) -> str:
         """What was written from the token of this index up to the next one."""
-        return self.source.text[self.tokens[index].start : self.tokens[self.index - 1].end]
+        start, end = self.span_since(index)
+        return self.source.text[start:end]
+
+    def span_since(self, index: int) -> tuple[int, int]:
+        """The offsets of what was read from the token of this index on."""
+        return self.tokens[index].start, self.tokens[self.index - 1].end
 
     def sees(self, *words: str) -> bool:
         """Whether exactly these keywords come next."""
@@ -114,11 +120,9 @@ class Reader:
         fix = f"write `{token.text}` in backticks if it is a name" if token.upper in RESERVED else None
         return self.error(token.start, "syntax error", found=token.describe(), expected=expected, fix=fix)
 
-    def error(
-        self, at: int, message: str, *, found: str | None = None, expected: str | None = None, fix: str | None = None
-    ) -> DefinitionError:
-        """A mistake at an offset of the text."""
-        return self.source.error(at, message, found=found, expected=expected, fix=fix)
+    def error(self, at: int, message: str, **more: Any) -> DefinitionError:
+        """A mistake at an offset of the text, as `Source.error` makes it."""
+        return self.source.error(at, message, **more)
 
     def read_type(self) -> Type:
         """A type that a field or CAST may have."""

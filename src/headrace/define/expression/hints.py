@@ -47,6 +47,10 @@ def _why_not(name: str) -> tuple[str, str | None]:
         return f"the aggregate {name} cannot be used inside an expression", "make it a separate column"
     if name in UNSTABLE:
         return f"{name} {WHY_UNSTABLE}", USE_EVENT_TIME
+    if name == "proctime":
+        return "proctime() is the time of processing, which is another one for each layer", (
+            "remove the field: the event time of a stream without WATERMARK is the time of arrival, _arrived"
+        )
     if name in TYPE_NAMES:
         return f"{name}(…) is not a function", f"write CAST(… AS {name.upper()})"
     if name in NOT_HERE:

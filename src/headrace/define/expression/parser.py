@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.define.expression.literals import number, parse_date, parse_timestamp
+from headrace.define.expression.peers import is_aggregate_elsewhere
 from headrace.define.expression.standard import JSON_ARROWS, between_symmetric, json_arrow, json_as_text, read_form
 from headrace.define.expression.syntax import (
     Call,
@@ -21,7 +22,7 @@ from headrace.define.expression.syntax import (
     Written,
 )
 from headrace.define.reader import RESERVED, Reader
-from headrace.define.tokens import NUMBER, QUOTED, STRING, WORD, Token
+from headrace.define.tokens import END, NUMBER, QUOTED, STRING, WORD, Token
 from headrace.types import BOOLEAN, DATE, TIMESTAMP
 from headrace.types import STRING as STRING_TYPE
 
@@ -33,6 +34,7 @@ class ExpressionParser(Reader):
     """A reader that also reads expressions."""
 
     depth = 0
+    may_be_over = False  # whether OVER is read, to be refused with what to write: in SELECT
 
     def expression(self) -> Node:
         """Any expression: the chain of OR."""
@@ -47,11 +49,14 @@ class ExpressionParser(Reader):
         return node
 
     def _chain(self, op: str) -> Node:
+        start = self.index
         first = self._chain("AND") if op == "OR" else self._negation()
-        args, at = _flatten(op, first), self.next.start
+        args, at, spans = _flatten(op, first), self.next.start, [self.span_since(start)]
         while self.accept(op):
+            start = self.index
             args += _flatten(op, self._chain("AND") if op == "OR" else self._negation())
-        return Logic(at, op, tuple(args)) if len(args) > 1 else first
+            spans.append(self.span_since(start))
+        return Logic(at, op, tuple(args), tuple(spans)) if len(args) > 1 else first
 
     def _negation(self) -> Node:
         at = self.next.start
@@ -238,12 +243,13 @@ class ExpressionParser(Reader):
         name = self.take()
         self.take()
         distinct = self.accept("DISTINCT")
-        args, written = self._arguments(f"the arguments of {name.text}")
-        parametric = self.accept_symbol("(")  # quantile(0.9)(x)
+        elsewhere = is_aggregate_elsewhere(name.text)
+        args, written = self._arguments(f"the arguments of {name.text}", may_have_order=elsewhere)
+        parametric = elsewhere and self.accept_symbol("(")  # quantile(0.9)(x)
         if parametric:
             more, more_written = self._arguments(f"the arguments of {name.text}")
             args, written = args + more, written + more_written
-        if self.accept("WITHIN", "GROUP"):
+        if elsewhere and self.accept("WITHIN", "GROUP"):
             order, order_written = self._within_group()
             args, written = [*args, order], [*written, order_written]
         where, filter_ = None, self.index
@@ -253,15 +259,45 @@ class ExpressionParser(Reader):
             self.expect("WHERE", "FILTER (")
             where = self.expression()
             self.expect_symbol(")", "the condition of FILTER")
-        if self.sees("OVER"):
+        over = self._over(name.text) if self.sees("OVER") else None
+        end, filter_text = self.tokens[self.index - 1].end, self.text_since(filter_) if where else ""
+        as_written = Written(end, tuple(written), filter_text, parametric, over)
+        return Call(name.start, name.text, tuple(args), distinct, where, as_written)
+
+    def _skip_order(self) -> None:
+        self.accept("ORDER", "BY")
+        while True:
+            self.expression()
+            for words in (("ASC",), ("DESC",), ("NULLS", "FIRST"), ("NULLS", "LAST")):
+                self.accept(*words)
+            if not self.accept_symbol(","):
+                return
+
+    def _over(self, name: str) -> tuple[str, ...]:
+        """What OVER (PARTITION BY …) partitions by; the rest of it is skipped."""
+        if not self.may_be_over:
             raise self.error(
                 self.next.start,
-                f"{name.text}(…) OVER is not supported: a view aggregates events, it does not rank rows",
+                f"{name}(…) OVER is not supported: a view aggregates events, it does not number rows",
                 fix="group by the window instead",
             )
-        end, filter_text = self.tokens[self.index - 1].end, self.text_since(filter_) if where else ""
-        as_written = Written(end, tuple(written), filter_text, parametric)
-        return Call(name.start, name.text, tuple(args), distinct, where, as_written)
+        self.take()
+        if not self.accept_symbol("("):
+            self.expect_name("a window")
+            return ()
+        keys: tuple[str, ...] = ()
+        if self.accept("PARTITION", "BY"):
+            start = self.index
+            self.expression()
+            keys = (self.text_since(start),)
+            while self.accept_symbol(","):
+                start = self.index
+                self.expression()
+                keys = (*keys, self.text_since(start))
+        depth = 1
+        while depth and self.next.kind != END:
+            depth += {"(": 1, ")": -1}.get(self.take().text, 0)
+        return keys
 
     def _within_group(self) -> tuple[Node, str]:
         """The value that percentile_cont(0.5) WITHIN GROUP (ORDER BY x) orders by."""
@@ -278,7 +314,7 @@ class ExpressionParser(Reader):
     def _list(self, what: str) -> list[Node]:
         return self._arguments(what)[0]
 
-    def _arguments(self, what: str) -> tuple[list[Node], list[str]]:
+    def _arguments(self, what: str, *, may_have_order: bool = False) -> tuple[list[Node], list[str]]:
         """Expressions up to the closing parenthesis, and how each was written."""
         items: list[Node] = []
         written: list[str] = []
@@ -288,6 +324,8 @@ class ExpressionParser(Reader):
             start = self.index
             items.append(self.expression())
             written.append(self.text_since(start))
+        if may_have_order and self.sees("ORDER", "BY"):  # string_agg(x, ',' ORDER BY y)
+            self._skip_order()
         self.expect_symbol(")", what)
         return items, written
 

@@ -168,6 +168,8 @@ FUNCTIONS: dict[str, Instead] = {
 def is_aggregate_elsewhere(name: str) -> bool:
     """Whether another system has an aggregate of this name."""
     lower = name.lower()
+    if lower in REGISTRY:
+        return False
     return lower in AGGREGATES or (lower.endswith("if") and lower[:-2] in REGISTRY)
 
 

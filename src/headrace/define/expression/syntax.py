@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
 
 from headrace.types import Type
 
@@ -66,6 +67,7 @@ class Written:
     arguments: tuple[str, ...]
     filter: str = ""  # FILTER (WHERE …)
     parametric: bool = False  # topK(10)(x): the arguments are 10 and x
+    over: tuple[str, ...] | None = None  # OVER (PARTITION BY …): what it partitions by
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ class Logic(Node):
 
     op: str
     args: tuple[Node, ...]
+    spans: tuple[tuple[int, int], ...] = field(default=(), compare=False)  # of the args, if none was in parentheses
 
 
 @dataclass(frozen=True)
@@ -119,3 +122,15 @@ class Cast(Node):
     value: Node
     to: Type
     function: str  # CAST or TRY_CAST
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """A node and all nodes in it."""
+    yield node
+    pending = [getattr(node, each.name) for each in fields(node)]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, Node):
+            yield from walk(value)
+        elif isinstance(value, tuple):
+            pending += value

@@ -21,9 +21,7 @@ class StatementReader(ExpressionParser):
 
     def read_declared_name(self, what: str) -> Token:
         """The name of the stream or view that the statement declares."""
-        at = self.next.start
-        if self.accept("IF", "NOT", "EXISTS"):
-            self.refuse(at, "IF NOT EXISTS is not allowed here", "remove it: definitions are declarative")
+        self.accept("IF", "NOT", "EXISTS")  # a definition says what there is
         token = self.expect_name(f"the {what}")
         with self.mistakes.collect(), located(self.source, token.start):
             check_name(token.text, what)

@@ -12,6 +12,7 @@ from headrace.define.loosening import fields_read
 from headrace.define.mistakes import Mistakes
 from headrace.define.model import Column, Key, Stream, View, Window
 from headrace.define.rules import check_distinct, check_key, check_name, located
+from headrace.define.sql.peers import NO_PEER, Peer, resolve
 from headrace.define.sql.windows import WINDOW_CALLS, Bound, read_window, window_bound
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError
@@ -42,10 +43,15 @@ class Select:
     groups: tuple[Node, ...]
     table_window: Call | None  # FROM TUMBLE(visits, at, …)
     mistakes: tuple[DefinitionError, ...] = ()  # found while it was read
+    peer: Peer = NO_PEER  # what it has of other systems
+    where_spans: tuple[tuple[int, int], ...] = ()  # the conditions of WHERE, by their offsets
+    incomplete: bool = False  # items with mistakes were left out
 
 
 def build_view(select: Select, stream: Stream) -> View:
     """The view over its stream, every rule checked; raises all mistakes of the statement at once."""
+    select, errors = resolve(select, stream)
+    select = replace(select, mistakes=(*select.mistakes, *errors))
     return _Builder(select, stream).view()
 
 
@@ -128,7 +134,7 @@ class _Builder:
                 raise self._error(
                     self.select.at, "the window is not in GROUP BY", fix="GROUP BY window_start, window_end, …"
                 )
-        self.groups_are_valid = len(self.mistakes.errors) == errors_before
+        self.groups_are_valid = len(self.mistakes.errors) == errors_before and not self.select.incomplete
 
     def _set_window(self, node: Node) -> None:
         if self.window:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from headrace.define.mistakes import Mistakes, each
 from headrace.define.model import Stream
+from headrace.define.sql.peers import Peer
 from headrace.define.sql.select import Select
 from headrace.define.sql.streams import StreamReader
 from headrace.define.sql.views import ViewReader
@@ -61,29 +62,54 @@ class Statements(StreamReader, ViewReader):
             )
         if self.accept("OR") and not (self.accept("REPLACE") or self.accept("REFRESH")):
             raise self.unexpected("REPLACE or REFRESH after CREATE OR")
-        if self.accept("STREAM") or self.accept("STREAMING", "TABLE"):
-            definition: Stream | Select = self.stream()
+        self.peer = Peer(start=start.start)
+        definition: Stream | Select
+        if self.accept("STREAM") or self.accept("STREAMING", "TABLE") or self.accept("SOURCE"):
+            definition = self.stream()
         elif self.accept("MATERIALIZED", "VIEW"):
             definition = self.view()
+        elif self.sees("TABLE") and self._declares_fields():
+            definition = self._table()
+        elif self.sees("TABLE") or self.sees("VIEW"):
+            definition = self._view_of_other_kind()
         else:
             raise self._unknown_statement()
         if self.next.kind != END:
             self.expect_symbol(";", "the statement")
         return Declared(definition, self.source.locate(start.start))
 
-    def _unknown_statement(self) -> DefinitionError:
-        token = self.next
-        if token.upper == "VIEW":
-            return self.error(
+    def _declares_fields(self) -> bool:
+        named = 4 if self.ahead(1).upper == "IF" else 1
+        return self.ahead(named + 1).text == "("
+
+    def _table(self) -> Stream:
+        """CREATE TABLE of Flink: with a WATERMARK it is a stream."""
+        token = self.take()
+        stream = self.stream()
+        if stream.event_time is None:
+            raise self.error(
                 token.start,
-                "plain CREATE VIEW is not available",
-                fix="write CREATE MATERIALIZED VIEW, which is kept up to date",
+                f"CREATE TABLE {stream.name} without WATERMARK is not available",
+                fix=f"a table of events is a stream: write CREATE STREAM {stream.name} (…)",
+                write="STREAM",
+                end=token.end,
             )
-        fix = "a table of events is a stream: write CREATE STREAM" if token.upper in ("TABLE", "SOURCE") else None
+        return stream
+
+    def _view_of_other_kind(self) -> Select:
+        """CREATE TABLE … AS SELECT, CREATE VIEW … AS SELECT."""
+        token = self.take()
+        reasons = {
+            "TABLE": "CREATE TABLE … AS SELECT is CREATE MATERIALIZED VIEW here",
+            "VIEW": "plain CREATE VIEW is not available; a materialized view is kept up to date",
+        }
+        self.instead(reasons[token.upper], token.start, token.end, "MATERIALIZED VIEW")
+        return self.view()
+
+    def _unknown_statement(self) -> DefinitionError:
         return self.error(
-            token.start,
+            self.next.start,
             "this cannot be created",
-            found=token.describe(),
+            found=self.next.describe(),
             expected="STREAM or MATERIALIZED VIEW",
-            fix=fix,
         )

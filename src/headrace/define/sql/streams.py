@@ -15,6 +15,8 @@ from headrace.define.tokens import END, STRING, SYMBOL, Source, Token
 from headrace.errors import DefinitionError
 from headrace.types import Type
 
+FORMAT_PROPERTIES = ("format", "value.format", "value_format")
+
 
 @dataclass(frozen=True)
 class _Column:
@@ -68,11 +70,39 @@ class StreamReader(StatementReader):
 
     def _format(self) -> Token | None:
         """The word after FORMAT, which is allowed before and after the fields."""
-        if self.sees("WITH") or self.sees("USING") or self.sees("ROW", "FORMAT"):
+        if self.accept("COMMENT"):
+            self._comment()
+        if self.sees("WITH"):
+            return self._properties()
+        if self.sees("USING") or self.sees("ROW", "FORMAT") or self.sees("PARTITIONED"):
             raise self.error(
                 self.next.start, f"a stream has no {self.next.upper}", fix="write FORMAT TEXT or FORMAT JSON"
             )
         return self.expect_name("a format") if self.accept("FORMAT") else None
+
+    def _properties(self) -> Token | None:
+        """The format among the properties of WITH (…), which other systems have for a connector."""
+        at, start = self.next.start, self.index
+        self.accept("WITH")
+        self.expect_symbol("(", "WITH")
+        properties: dict[str, Token] = {}
+        while not properties or self.accept_symbol(","):
+            key = self.take().text
+            while self.accept_symbol("."):
+                key += f".{self.take().text}"
+            self.expect_symbol("=", f"the property {key}")
+            properties[key.lower()] = self.take()
+        self.expect_symbol(")", "the properties")
+        others = [key for key in properties if key not in FORMAT_PROPERTIES]
+        if others:
+            raise self.error(
+                at,
+                f"a stream has no property '{others[0]}': it takes events from HTTP and from `headrace send`",
+                fix=f"remove {self.text_since(start)}",
+                write=" ",
+                end=self.tokens[self.index - 1].end,
+            )
+        return next(iter(properties.values()))
 
     def fields(self, owner: str) -> tuple[tuple[Field, ...], tuple[Token, int] | None]:
         """Fields up to the end of the text, and the WATERMARK among them."""
@@ -88,6 +118,8 @@ class StreamReader(StatementReader):
         while True:
             start, errors_before = self.index, len(self.mistakes.errors)
             with self.mistakes.collect():
+                if self._sees_constraint():
+                    raise self._constraint(owner)
                 if not self.sees("WATERMARK", "FOR"):
                     columns.append(self._column(owner))
                 elif watermark:
@@ -134,19 +166,55 @@ class StreamReader(StatementReader):
             elif expression is None and (self.accept("GENERATED", "ALWAYS", "AS") or self.accept("AS")):
                 expression = self.expression()
             elif self.sees("PRIMARY") or self.sees("UNIQUE"):
+                at, start = self.next.start, self.index
+                self.take()
+                self.accept("KEY")
+                self.accept("NOT", "ENFORCED")
                 raise self.error(
-                    self.next.start, f"{owner} is a log of events: it has no {self.next.upper} key", fix="remove it"
-                )
+                    at, f"{owner} is a log of events, which keeps them all: it has no key",
+                    fix=f"remove {self.text_since(start)}", write=" ", end=self.tokens[self.index - 1].end,
+                )  # fmt: skip
             elif self.sees("DEFAULT"):
                 raise self.error(
                     self.next.start, "DEFAULT is not supported", fix=f"write coalesce({name.text}, …) where it is used"
                 )
             elif self.accept("COMMENT"):
-                if self.next.kind != STRING:
-                    raise self.unexpected("a text after COMMENT")
-                self.take()
+                self._comment()
+            elif self.sees("METADATA"):
+                raise self.error(
+                    self.next.start, "METADATA of a connector is not available", fix="the time of arrival is _arrived"
+                )
             else:
                 return _Column(name, type_, nullable, expression)
+
+    def _comment(self) -> None:
+        if self.next.kind != STRING:
+            raise self.unexpected("a text after COMMENT")
+        self.take()
+
+    def _sees_constraint(self) -> bool:
+        return (
+            self.sees("PRIMARY", "KEY")
+            or self.sees("CONSTRAINT")
+            or (self.sees("UNIQUE") and self.ahead(1).text == "(")
+        )
+
+    def _constraint(self, owner: str) -> DefinitionError:
+        """PRIMARY KEY (a, b) NOT ENFORCED: it would make a table of the events, where a later one replaces another."""
+        start = self.index
+        at = self.tokens[start - 1].start if self.tokens[start - 1].text == "," else self.next.start
+        while not self.at_end() and self.next.text != "(":
+            self.take()
+        while not self.at_end() and not self.accept_symbol(")"):
+            self.take()
+        self.accept("NOT", "ENFORCED")
+        text = self.text_since(start)
+        error = self.error(
+            self.tokens[start].start, f"{owner} is a log of events, which keeps them all: it has no key",
+            fix=f"remove {text}; the latest x of a key is max_by(x, at)",
+        )  # fmt: skip
+        error.write, error.replaces = " ", (at, self.tokens[self.index - 1].end)
+        return error
 
     def _check_fields(self, columns: list[_Column], owner: str, broken: list[str]) -> tuple[Field, ...]:
         for i, column in enumerate(columns):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headrace.define.durations import SECOND_MS
-from headrace.define.expression.syntax import Call, Name, Node
-from headrace.define.sql.clauses import StatementReader
+from headrace.define.expression.syntax import Call, Logic, Name, Node
+from headrace.define.sql.peers import CLAUSES, PeerReader
 from headrace.define.sql.select import Item, Select
 from headrace.define.tokens import Token
 
@@ -17,39 +19,47 @@ _NOT_IN_VIEWS = {
     "EXCEPT": "make two views",
     "INTERSECT": "make two views",
     "QUALIFY": "filter the answer",
-    "EMIT": "a view is always up to date; `settled` says which rows are final",
 }
 _SECOND_QUERY = ("UNION", "EXCEPT", "INTERSECT")
 _JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "LATERAL", "ANTI", "SEMI")
 _JOIN_FIX = "send events that contain all fields; joins of streams are not available yet"
 
 
-class ViewReader(StatementReader):
+class ViewReader(PeerReader):
     """Reads what follows CREATE MATERIALIZED VIEW."""
 
     def view(self) -> Select:
         """The view, up to the end of its statement."""
         name = self.read_declared_name("view")
+        self.read_properties()
         schedule_ms = self._schedule() if self.accept("SCHEDULE") else None
         self.expect("AS", f"CREATE MATERIALIZED VIEW {name.text}")
         if self.sees("WITH"):
             raise self.error(self.next.start, "WITH is not supported in a view", fix="write one SELECT over one stream")
         self.expect("SELECT", "AS")
-        if self.sees("DISTINCT"):
-            raise self.error(
-                self.next.start, "SELECT DISTINCT is not supported in a view", fix="GROUP BY gives each key once"
-            )
+        self.read_quantifier()
         items = [self.item()]
         while self.accept_symbol(","):
             items.append(self.item())
+        items_end = self.last_end
         self.expect("FROM", "the columns")
         stream, alias, table_window = self._from()
+        self.read_window_clause()
+        where_at = self.index
         where = self.expression() if self.accept("WHERE") else None
+        where_span = self.span_since(where_at) if where else None
         groups = self._group_by() if self.accept("GROUP", "BY") else []
+        groups_at = self.last_end
         self._refuse_clauses()
+        self.read_emit()
+        peer = replace(
+            self.peer, end=self.last_end, groups_at=groups_at, has_groups=bool(groups), where=where_span,
+            items_end=items_end,
+        )  # fmt: skip
+        where_spans = where.spans if isinstance(where, Logic) else ()
         return Select(
             self.source, name.start, name.text, schedule_ms, tuple(items), stream.text, stream.start, alias, where,
-            tuple(groups), table_window, tuple(self.mistakes.errors),
+            tuple(groups), table_window, tuple(self.mistakes.errors), peer, where_spans,
         )  # fmt: skip
 
     def _schedule(self) -> int:
@@ -65,7 +75,10 @@ class ViewReader(StatementReader):
 
     def item(self) -> Item:
         """An expression, with a name if AS or a bare word follows."""
+        start, self.may_be_over = self.index, True
         node = self.expression()
+        self.may_be_over = False
+        self.peer = replace(self.peer, items=(*self.peer.items, self.text_since(start)))
         if self.accept("AS"):
             return Item(node, self.expect_name("a column").text)
         if self.next.kind in ("word", "name") and not self.sees("FROM"):
@@ -114,7 +127,7 @@ class ViewReader(StatementReader):
         return stream, Call(call.start, call.text, tuple(args))
 
     def _at_clause(self) -> bool:
-        return self.next.upper in ("WHERE", "GROUP", *_NOT_IN_VIEWS)
+        return self.next.upper in ("WHERE", "GROUP", *_NOT_IN_VIEWS, *CLAUSES)
 
     def _refuse_joins(self) -> None:
         if self.next.upper in _JOINS or self.sees_symbol(","):

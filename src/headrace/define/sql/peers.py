@@ -1,0 +1,286 @@
+"""Statements and clauses of other systems: they are read, and refused with the whole statement to write instead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from headrace.define.durations import DAY_MS, HOUR_MS, MINUTE_MS, format_duration
+from headrace.define.expression.functions import UNSTABLE
+from headrace.define.expression.syntax import Call, Interval, Literal, Logic, Name, Node, Operation, Test, walk
+from headrace.define.expression.terms import quote
+from headrace.define.sql.clauses import StatementReader
+from headrace.define.tokens import END
+from headrace.errors import DefinitionError
+from headrace.types import STRING
+
+if TYPE_CHECKING:
+    from headrace.define.model import Stream
+    from headrace.define.sql.select import Select
+
+_RANKS = ("row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead")
+_KSQL_WINDOWS = ("TUMBLING", "HOPPING", "SESSION")
+_EMITS = {
+    "CHANGES": "EMIT CHANGES is not needed: a view is always up to date",
+    "FINAL": "EMIT FINAL is not needed: each row says whether it is settled",
+    "ON": "EMIT ON WINDOW CLOSE is not needed: each row says whether it is settled",
+}
+CLAUSES = ("WINDOW", "EMIT")
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A part of the statement, by its offsets, and what to write there."""
+
+    start: int
+    end: int
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """What a statement has of other systems, and where its parts begin and end."""
+
+    start: int = 0
+    end: int = 0
+    reasons: tuple[str, ...] = ()
+    edits: tuple[Edit, ...] = ()
+    window: tuple[str, ...] = ()  # the size, and the slide if it has one, of WINDOW TUMBLING and HOPPING
+    groups_at: int = 0  # the end of GROUP BY, or where it belongs
+    has_groups: bool = False
+    where: tuple[int, int] | None = None  # the offsets of WHERE and its condition
+    items: tuple[str, ...] = ()  # of SELECT, as written, without names
+    items_end: int = 0
+    distinct: bool = False
+
+
+NO_PEER = Peer()
+
+
+class PeerReader(StatementReader):
+    """A parser that reads what other systems have around a SELECT."""
+
+    peer = NO_PEER
+
+    def instead(self, reason: str, start: int, end: int, text: str = "") -> None:
+        """Refuse a part of the statement, with what to write there; reading continues."""
+        edits = (*self.peer.edits, Edit(start, end, text))
+        self.peer = replace(self.peer, reasons=(*self.peer.reasons, reason), edits=edits)
+
+    @property
+    def last_end(self) -> int:
+        """The offset after the token that was read last."""
+        return self.tokens[self.index - 1].end
+
+    def read_properties(self) -> None:
+        """Read WITH (…) of a view, which has no properties."""
+        if not (self.sees("WITH") and self.ahead(1).text == "("):
+            return
+        at = self.take().start
+        self.skip_parentheses()
+        self.instead("a view has no properties", at, self.last_end)
+
+    def read_quantifier(self) -> None:
+        """Read DISTINCT, ALL or TOP 10 after SELECT."""
+        at = self.next.start
+        if self.accept("DISTINCT"):
+            if self.sees("ON"):
+                raise self.error(
+                    at,
+                    "SELECT DISTINCT ON is not supported in a view",
+                    fix="GROUP BY these keys and select max_by(x, at) for the latest x of each",
+                )
+            self.peer = replace(self.peer, distinct=True)
+            self.instead("SELECT DISTINCT is not supported in a view: GROUP BY gives each key once", at, self.last_end)
+        elif self.sees("TOP") and self.ahead(1).kind == "number":
+            self.take()
+            count = self.take().text
+            end = self._end_of_statement()
+            self.instead(f"TOP {count} is LIMIT {count} here, after ORDER BY", at, self.last_end)
+            self.peer = replace(self.peer, edits=(*self.peer.edits, Edit(end, end, f" LIMIT {count}")))
+        else:
+            self.accept("ALL")
+
+    def _end_of_statement(self) -> int:
+        index = self.index
+        while not (self.tokens[index].kind == END or (self.tokens[index].text == ";")):
+            index += 1
+        return self.tokens[index - 1].end
+
+    def read_window_clause(self) -> None:
+        """Read WINDOW TUMBLING (SIZE 1 MINUTE) of ksqlDB."""
+        kind = self.ahead(1).upper
+        if not self.sees("WINDOW") or kind not in _KSQL_WINDOWS:
+            return
+        at = self.take().start
+        self.take()
+        self.expect_symbol("(", f"WINDOW {kind}")
+        if kind == "SESSION":
+            self.refuse(at, "WINDOW SESSION: sessions are not available yet", "use WINDOW TUMBLING or HOPPING")
+        spans: dict[str, str] = {}
+        while not spans or self.accept_symbol(","):
+            word = self.take().upper if self.next.kind == "word" else ""
+            self.accept("BY")
+            self.accept("PERIOD")
+            spans[word] = format_duration(self.read_duration())
+        self.expect_symbol(")", f"the size of WINDOW {kind}")
+        window = tuple(spans[word] for word in ("SIZE", "ADVANCE") if word in spans)
+        self.instead(f"WINDOW {kind} is written window(…) in GROUP BY here", at, self.last_end)
+        self.peer = replace(self.peer, window=window if kind != "SESSION" else ())
+
+    def read_emit(self) -> None:
+        """Read EMIT CHANGES, EMIT FINAL, EMIT ON WINDOW CLOSE."""
+        if not self.sees("EMIT"):
+            return
+        at = self.take().start
+        reason = _EMITS.get(self.next.upper)
+        if reason is None:
+            raise self.unexpected("CHANGES or FINAL after EMIT")
+        while not self.at_end():
+            self.take()
+        self.instead(reason, at, self.last_end)
+
+    def skip_parentheses(self) -> None:
+        """Continue after the parenthesis that closes the next one."""
+        depth = 0
+        while not self.at_end():
+            token = self.take()
+            depth += {"(": 1, ")": -1}.get(token.text, 0) if token.kind == "symbol" else 0
+            if depth == 0:
+                return
+
+
+def resolve(select: Select, stream: Stream) -> tuple[Select, list[DefinitionError]]:
+    """The statement as its stream understands it, and the mistakes of what it has of other systems."""
+    time = quote(stream.time_column)
+    select, errors = _without_over(select, time)
+    select, clock_errors = _without_clock(select, stream)
+    peer = select.peer
+    if not peer.reasons:
+        return select, errors + clock_errors
+    insert: list[str] = []
+    if peer.distinct and not peer.has_groups and not any(_calls(item.node) for item in select.items):
+        insert += peer.items
+        peer = replace(peer, edits=(*peer.edits, Edit(peer.items_end, peer.items_end, ", count(*) AS n")))
+        items = tuple(item for item in select.items)
+        count = Call(select.at, "count", ())
+        select = replace(
+            select,
+            groups=tuple(item.node for item in items),
+            items=(*items, replace(items[0], node=count, alias="n")),
+        )
+    if peer.window:
+        durations = ", ".join(f"'{span}'" for span in peer.window)
+        insert.append(f"window({time}, {durations})")
+        spans = tuple(Literal(select.at, span, STRING) for span in peer.window)
+        window = Call(select.at, "window", (Name(select.at, stream.time_column), *spans))
+        select = replace(select, groups=(*select.groups, window))
+    write = rewrite(select, peer, insert)
+    error = select.source.error(peer.start, "; ".join(peer.reasons), write=write, end=peer.end)
+    return select, [*errors, *clock_errors, error]
+
+
+def rewrite(select: Select, peer: Peer, groups: list[str]) -> str:
+    """The statement with its edits, and more items of GROUP BY."""
+    edits = list(peer.edits)
+    if groups:
+        separator = ", " if peer.has_groups else " GROUP BY "
+        edits.append(Edit(peer.groups_at, peer.groups_at, separator + ", ".join(groups)))
+    pieces, offset = [], peer.start
+    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
+        pieces += [select.source.text[offset : edit.start], edit.text]
+        offset = max(offset, edit.end)
+    text = "".join([*pieces, select.source.text[offset : peer.end]])
+    return " ".join(line.strip() for line in text.splitlines()).replace("  ", " ").strip()
+
+
+def _calls(node: Node) -> list[Call]:
+    return [part for part in walk(node) if isinstance(part, Call)]
+
+
+def _without_over(select: Select, time: str) -> tuple[Select, list[DefinitionError]]:
+    """The items without window functions; each of those is a mistake."""
+    errors, items = [], []
+    for item in select.items:
+        over = next((call for call in _calls(item.node) if call.written and call.written.over is not None), None)
+        if over is None or over.written is None:
+            items.append(item)
+            continue
+        if over.name.lower() in _RANKS:
+            fix = "the latest x of a key is max_by(x, at); the first rows of an answer are ORDER BY … DESC LIMIT 10"
+        else:
+            keys = ", ".join((*(over.written.over or ()), f"window({time}, '1 minute')"))
+            fix = f"write {over.name}({', '.join(over.written.arguments)}) without OVER, and GROUP BY {keys}"
+        message = f"{over.name}(…) OVER is not supported: a view aggregates events, it does not number rows"
+        errors.append(select.source.error(over.at, message, fix=fix))
+    return replace(select, items=tuple(items), incomplete=True) if errors else select, errors
+
+
+def _without_clock(select: Select, stream: Stream) -> tuple[Select, list[DefinitionError]]:
+    """WHERE without conditions on the current time; each of those is a mistake, and part of the question instead."""
+    where = select.where
+    if where is None:
+        return select, []
+    conditions = where.args if isinstance(where, Logic) and where.op == "AND" else (where,)
+    kept = [condition for condition in conditions if not _is_clock_condition(condition, stream)]
+    removed = [condition for condition in conditions if condition not in kept]
+    if not removed:
+        return select, []
+    ages = [part.ms for condition in removed for part in walk(condition) if isinstance(part, Interval)]
+    start = _age(max(ages, default=DAY_MS))
+    has_window = select.table_window is not None or any(_is_window(node) for node in select.groups)
+    window = f"window({quote(stream.time_column)}, '1 minute')"
+    group = "" if has_window else f", GROUP BY {window} in addition to the keys,"
+    question = f"headrace ask {select.name} --start={start}" + ("" if has_window else f" --window={start[1:]}")
+    clock = next(part for part in walk(removed[0]) if _is_clock(part))
+    assert isinstance(clock, Call | Name), "a clock is a name or a call"
+    fix = f"remove this condition{group} and give the time in the question: {question}"
+    error = select.source.error(
+        removed[0].at, f"{clock.name} is not deterministic, and a view keeps all of its windows", fix=fix
+    )
+    rest = None if not kept else kept[0] if len(kept) == 1 else Logic(where.at, "AND", tuple(kept))
+    select = replace(select, where=rest)
+    write = _write_without(select, conditions, removed, window if not has_window else None)
+    if write and select.peer.reasons == ():
+        error.write, error.replaces = write, (select.peer.start, select.peer.end)
+    return select, [error]
+
+
+def _write_without(select: Select, conditions: tuple[Node, ...], removed: list[Node], window: str | None) -> str | None:
+    """The statement without these conditions of WHERE."""
+    peer = select.peer
+    if peer.where is None:
+        return None
+    kept = [condition for condition in conditions if condition not in removed]
+    spans = select.where_spans
+    if len(spans) != len(conditions) and kept:
+        return None
+    source = select.source.text
+    texts = [source[start:end] for (start, end), condition in zip(spans, conditions, strict=False) if condition in kept]
+    edit = Edit(*peer.where, f"WHERE {' AND '.join(texts)}" if texts else "")
+    return rewrite(select, replace(peer, edits=(*peer.edits, edit)), [window] if window else [])
+
+
+def _is_clock_condition(node: Node, stream: Stream) -> bool:
+    if not isinstance(node, Operation | Test):
+        return False
+    parts = list(walk(node))
+    names_time = any(isinstance(part, Name) and part.name.lower() == stream.time_column.lower() for part in parts)
+    return names_time and any(_is_clock(part) for part in parts)
+
+
+def _is_clock(node: Node) -> bool:
+    clock = isinstance(node, Name) or (isinstance(node, Call) and not node.args)
+    return clock and getattr(node, "name", "").lower() in UNSTABLE
+
+
+def _is_window(node: Node) -> bool:
+    windows = ("window", "tumble", "hop", "date_trunc", "time_bucket", "date_bin")
+    return isinstance(node, Call) and node.name.lower() in windows
+
+
+def _age(ms: int) -> str:
+    for size, unit in ((HOUR_MS, "h"), (MINUTE_MS, "m")):
+        if ms % size == 0:
+            return f"-{ms // size}{unit}"
+    return f"-{max(ms // 1000, 1)}s"
