@@ -38,6 +38,8 @@ class DataType:
     # of lists and dictionaries
     value_type: DataType
     value_field: Field
+    # of structs
+    def get_field_index(self, name: str) -> int: ...
     # of maps
     key_type: DataType
     item_type: DataType

@@ -179,7 +179,7 @@ def _time(text: str | None) -> str:
 def _role(stream: StreamStatus, field: FieldStatus) -> str:
     if field.name == stream.event_time:
         return f"event time, patience {format_duration(stream.patience_ms)}"
-    return f"computed: {field.computed}" if field.computed else ""
+    return f"computed: {field.computed}" if field.computed else f"from: {field.path}" if field.path else ""
 
 
 def _window(view: ViewStatus) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from headrace.client.verbs import Backend
+from headrace.define.paths import parse_path
 from headrace.errors import IngestError
 from headrace.ingest.files import SourceFile, StreamShape, find_files
 from headrace.ingest.formats.layout import ANY, Format, Layout
@@ -55,7 +56,8 @@ class Sender:
 
 
 def _shape(stream: StreamDefinition) -> StreamShape:
-    types = {field.name: field.type for field in stream.fields if not field.computed}
+    places = [((field.name,) if field.path is None else parse_path(field.path), field) for field in stream.fields]
+    types = {str(steps[0]): field.type for steps, field in places if len(steps) == 1 and not field.computed}
     return StreamShape(stream.name, stream.format, types)
 
 

@@ -84,16 +84,19 @@ def _window_to_json(window: Window) -> dict[str, Any]:
 
 
 def _field_to_json(field: Field) -> dict[str, Any]:
-    return {
+    value = {
         "name": field.name,
         "type": str(field.type),
         "nullable": field.nullable,
         "computed": _expression_to_json(field.computed),
     }
+    # Left out where it is the field's name: streams from before there were paths keep their fingerprint.
+    return value if field.path is None else {**value, "from": field.path}
 
 
 def _field_from_json(value: dict[str, Any]) -> Field:
-    return Field(value["name"], parse_type(value["type"]), value["nullable"], _optional_expression(value["computed"]))
+    computed = _optional_expression(value["computed"])
+    return Field(value["name"], parse_type(value["type"]), value["nullable"], computed, value.get("from"))
 
 
 def _expression_to_json(expression: Expression | None) -> dict[str, str] | None:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from headrace.aggregate import Aggregate
+from headrace.define.paths import Steps, parse_path
 from headrace.define.python.query import Queryable
 from headrace.types import TIMESTAMP, Expression, Type
 
@@ -22,6 +23,17 @@ class Field:
     type: Type
     nullable: bool = True
     computed: Expression | None = None
+    path: str | None = None  # where its value is in an event; None: under the field's own name
+
+    @property
+    def steps(self) -> Steps:
+        """Where its value is in an event."""
+        return (self.name,) if self.path is None else parse_path(self.path)
+
+    @property
+    def label(self) -> str:
+        """Its name in the reason for refusing an event, between quotes."""
+        return self.name if self.path is None else f"{self.name}' from '{self.path}"
 
 
 @dataclass(frozen=True)
@@ -38,6 +50,11 @@ class Stream(Queryable):
     def time_column(self) -> str:
         """The lake's column that holds the event time."""
         return self.event_time or ARRIVED
+
+    def key_types(self) -> dict[str, Type]:
+        """The types of the fields that a row of CSV has a cell for, by the key of the event that holds the value."""
+        declared = (field for field in self.fields if not field.computed and len(field.steps) == 1)
+        return {str(field.steps[0]): field.type for field in declared}
 
     def types(self) -> dict[str, Type]:
         """The names that an expression over this stream may use."""

@@ -19,6 +19,8 @@ RESERVED_COLUMNS = frozenset(
 )
 WINDOW_COLUMNS = frozenset(("window", "window_start", "window_end"))
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+# Characters that no quotes help with: control characters, and halves of surrogate pairs, which are no text.
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def located(source: Source, at: int) -> AbstractContextManager[None]:
@@ -28,20 +30,41 @@ def located(source: Source, at: int) -> AbstractContextManager[None]:
 
 def check_name(name: str, what: str) -> None:
     """Refuse a name that a stream, view, field, key or column cannot have."""
-    if not _NAME.fullmatch(name):
-        reason = "names that begin with _ are reserved" if name.startswith("_") else "a name has letters, digits and _"
-        raise DefinitionError(f"'{name}' cannot name a {what}: {reason}", expected="a letter first, as in page_views")
+    if what in ("stream", "view"):  # they are names of folders and parts of URLs too
+        if not _NAME.fullmatch(name):
+            reason = "it begins with _, which is reserved" if name.startswith("_") else "it has letters, digits and _"
+            raise DefinitionError(
+                f"'{name}' cannot name a {what}: {reason}", expected="a letter first, as in page_views"
+            )
+    elif unusable := _unusable(name):
+        raise DefinitionError(f"{name!r} cannot name a {what}: {unusable}", fix="choose another name")
     if len(name) > LONGEST_NAME:
         raise DefinitionError(
             f"the name of the {what} '{name[:20]}…' has {len(name)} characters", expected="at most 63"
         )
-    if "__" in name:
+    if "__" in name and what in ("stream", "view"):
         raise DefinitionError(f"'{name}' cannot name a {what}: names with __ are reserved", fix="write a single _")
     by_kind = {"key": RESERVED_COLUMNS, "column": RESERVED_COLUMNS, "field": WINDOW_COLUMNS}
     if name.lower() in by_kind.get(what, frozenset()):
         raise DefinitionError(
             f"'{name}' cannot name a {what}: every answer has a column of that name", fix="choose another, with AS"
         )
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name needs no quotes, and a field may have it."""
+    return bool(_NAME.fullmatch(name)) and len(name) <= LONGEST_NAME and name.lower() not in WINDOW_COLUMNS
+
+
+def _unusable(name: str) -> str | None:
+    """Why a quoted name of a field, key or column cannot be used; None if it can."""
+    if not name.strip():
+        return "it is empty"
+    if name != name.strip():
+        return "a space at its beginning or end would be lost"
+    if name.startswith("_"):
+        return "names that begin with _ are reserved"
+    return "it has control characters" if _UNPRINTABLE.search(name) else None
 
 
 def check_distinct(names: Iterable[str], what: str) -> None:
@@ -109,6 +132,12 @@ def check_format(format_: str, fields: Iterable[Field], stream: str) -> str:
             found=", ".join(f"{field.name} {field.type}" for field in declared),
             expected="value STRING",
             fix="take parts of it by computed fields, as in host STRING AS split_part(value, ' ', 1)",
+        )
+    if lower == TEXT and declared[0].path is not None:
+        raise DefinitionError(
+            f"stream '{stream}' has the format TEXT: 'value' is the whole line",
+            found=f"FROM '{declared[0].path}'",
+            fix="leave FROM out",
         )
     return TEXT if lower == TEXT else JSON
 

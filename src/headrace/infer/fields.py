@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.define.expression.terms import quote
-from headrace.define.rules import check_name
-from headrace.errors import DefinitionError, IngestError
+from headrace.define.rules import is_plain
+from headrace.errors import IngestError
 from headrace.infer.names import is_identity
 from headrace.infer.profile import NUMBER_TEXT, Profile, guess_type, json_kind, profile_values
 from headrace.infer.sample import Sample
@@ -79,10 +79,8 @@ def find_fields(samples: list[Sample]) -> Fields:
 
 
 def _refuse_name(name: str, fields: Fields) -> str | None:
-    try:
-        check_name(name, "field")
-    except DefinitionError as error:
-        return error.message.partition(": ")[2] or error.message
+    if not is_plain(name):
+        return "names that begin with _ are reserved" if name.startswith("_") else "a name has letters, digits and _"
     if name.lower() in (field.name.lower() for field in fields.declared):
         return "it differs from another field only in the case of its letters"
     return None

@@ -68,7 +68,7 @@ class Sample:
         """The events as NDJSON, as `headrace send` would send them: cells by the type of their field."""
         if not self.texts:
             return b"\n".join(self.events) + b"\n"
-        types = {field.name: str(field.type) for field in stream.fields if not field.computed}
+        types = {key: str(of) for key, of in stream.key_types().items()}
         return b"".join(line + b"\n" for run in _runs(self, types) for line in run)
 
 

@@ -39,7 +39,7 @@ class Judge:
 
     def __init__(self, stream: Stream, now_us: Callable[[], int], most_bytes: int) -> None:
         self._stream = stream
-        self._types = {field.name: str(field.type) for field in stream.fields if not field.computed}
+        self._types = {key: str(of) for key, of in stream.key_types().items()}
         self._now_us = now_us
         self._most_bytes = most_bytes
         self._idle = [Parser(stream)]  # a parser serves one thread at a time

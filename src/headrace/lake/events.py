@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
+from headrace.define.expression.terms import in_backticks
 from headrace.define.model import Stream
 from headrace.lake.fill import Fill, piece_reader, shape_of
 from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, NEWEST, POSITION, VALUE
@@ -27,7 +28,7 @@ _RESERVED_TYPES = {
 
 def event_columns(stream: Stream, reserved: Sequence[str], fields: Collection[str] | None = None) -> str:
     """The columns of such a table, as SQL declares them; `fields` are the only ones that are read, if given."""
-    fields_sql = [f"`{f.name}` {f.type}" for f in stream.fields if fields is None or f.name in fields]
+    fields_sql = [f"{in_backticks(f.name)} {f.type}" for f in stream.fields if fields is None or f.name in fields]
     return ", ".join([*(f"{name} {_RESERVED_TYPES[name]}" for name in reserved), *fields_sql])
 
 

@@ -22,6 +22,7 @@ from duckdb.func import ARROW
 from headrace.aggregate import Aggregate, Function
 from headrace.define.expression.computed import duckdb_name, duckdb_type
 from headrace.define.expression.duckdb_face import duckdb_face
+from headrace.define.expression.terms import quote
 from headrace.define.model import Stream, View
 from headrace.faults import fault_point
 from headrace.lake.schema import POSITION
@@ -190,6 +191,7 @@ class _Face:
 def _face(stream: Stream, view: View) -> _Face:
     written = duckdb_face(stream, view)
     time_us = f"epoch_us({duckdb_name(stream.time_column)})"
+    plain = {quote(name): name for name in stream.types()}
     partials: dict[str, str] = {}  # equal aggregates are computed once
     functions: list[Function] = []
     prepared: list[Prepared] = []
@@ -197,8 +199,8 @@ def _face(stream: Stream, view: View) -> _Face:
         names = [name for name, _ in partial_columns(column.aggregate)]
         aggregate, function = face.aggregate, column.aggregate.prepares
         if function is not None:
-            field = column.aggregate.argument.sql
-            if field in stream.types():
+            field = plain.get(column.aggregate.argument.sql)
+            if field is not None:
                 prepared.append(Prepared(field, function))
                 aggregate = _over(aggregate, duckdb_name(prepared[-1].name))
             else:

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from headrace.define.expression.spark_face import spark_face
+from headrace.define.expression.terms import in_backticks
 from headrace.define.model import Stream, View
 from headrace.lake.events import event_columns, read_files
 from headrace.lake.health import check_files, check_footers
@@ -70,7 +71,7 @@ def partials(events: DataFrame, stream: Stream, view: View, patience_ms: int) ->
     if face.view.where is not None:
         events = events.where(face.view.where.sql)
     pane, _ = _pane(stream, view)
-    event_time_us = f"unix_micros(`{stream.time_column}`)"
+    event_time_us = f"unix_micros({in_backticks(stream.time_column)})"
     columns = [
         F.expr("count(*)").alias(EVENTS),
         F.expr(f"count_if({settled_when(stream, view, patience_ms)})").alias(CORRECTIONS),
@@ -95,7 +96,7 @@ def _pane(stream: Stream, view: View) -> tuple[str, str | None]:
     """SQL for the start of an event's pane in ms, and for its end in us if it has one."""
     if view.window is None:
         return "0L", None
-    us, size_us = f"unix_micros(`{stream.time_column}`)", view.window.pane_ms * 1000
+    us, size_us = f"unix_micros({in_backticks(stream.time_column)})", view.window.pane_ms * 1000
     start_us = f"({us} - {us} % {size_us}L)"
     return f"{start_us} div 1000L", f"{start_us} + {size_us}L"
 

@@ -9,13 +9,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from headrace.define.model import Field
+from headrace.define.paths import Steps
 from headrace.parse.frames import Frames, frame_lines
 from headrace.parse.limits import beyond_limits
+from headrace.parse.nested import plan_passes
 from headrace.parse.schema import arrow_type
 from headrace.parse.sound import is_sound, is_utf8
 from headrace.types import Type
@@ -30,8 +33,9 @@ class Columnar:
     def __init__(self, fields: Sequence[Field]) -> None:
         self.schema = pa.schema([(field.name, arrow_type(field.type)) for field in fields])
         self._read = pa.schema([(field.name, _read_type(field.type)) for field in fields])
-        self._able = all(_is_able(field.type) for field in fields)
-        self._maps = [(f.name, Maps(f.name, Columnar([Field("value", f.type.inner)]))) for f in fields if _is_map(f)]
+        self._passes = plan_passes([(field.steps, self._read.field(field.name)) for field in fields])
+        self._able = all(_is_able(field) for field in fields)
+        self._maps = [(f.name, Maps(f.steps, Columnar([Field("value", f.type.inner)]))) for f in fields if _is_map(f)]
 
     def read(self, frames: Frames) -> pa.Table | None:
         """The columns of all frames; None if the second parser must read some of them."""
@@ -47,15 +51,21 @@ class Columnar:
         if not is_utf8(block) or beyond_limits(frames):
             return None
         try:
-            table = pj.read_json(
-                pa.BufferReader(pa.py_buffer(block)),
-                read_options=pj.ReadOptions(use_threads=False, block_size=len(block) + 1),
-                parse_options=pj.ParseOptions(explicit_schema=self._read, unexpected_field_behavior="ignore"),
-            )
-            table.validate(full=True)
-            return self._with_types(table, frames) if len(table) == len(frames) else None
+            table = self._read_passes(block, len(frames))
+            return None if table is None else self._with_types(table, frames)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return None
+
+    def _read_passes(self, block: npt.NDArray[np.uint8], rows: int) -> pa.Table | None:
+        columns: dict[str, pa.ChunkedArray] = {}
+        for each in self._passes:
+            table = _read_json(block, each.schema)
+            if len(table) != rows:
+                return None
+            if each.schema == self._read:
+                return table
+            columns.update(each.columns(table))
+        return pa.table([columns[name] for name in self._read.names], schema=self._read)
 
     def _with_types(self, table: pa.Table, frames: Frames) -> pa.Table | None:
         """The table with the types of the stream, if every value fits its type."""
@@ -71,15 +81,30 @@ class Columnar:
         return table if all(is_sound(leaf) for column in table.columns for leaf in _leaves(column)) else None
 
 
+def _read_json(block: npt.NDArray[np.uint8], schema: pa.Schema) -> pa.Table:
+    table = pj.read_json(
+        pa.BufferReader(pa.py_buffer(block)),
+        read_options=pj.ReadOptions(use_threads=False, block_size=len(block) + 1),
+        parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+    )
+    table.validate(full=True)
+    return table
+
+
 def _is_map(field: Field) -> bool:
     return field.type.name == "MAP"
 
 
-def _is_able(of: Type, *, outermost: bool = True) -> bool:
-    """Whether the columnar reader can read the type: MAPs only outermost, without DECIMALs in them."""
-    if of.name == "MAP":
-        return outermost and _is_able(of.inner, outermost=False) and "DECIMAL" not in str(of)
-    return all(_is_able(part, outermost=False) for _, part in of.parts)
+def _is_able(field: Field) -> bool:
+    """Whether the columnar reader can read the field: MAPs only outermost, without DECIMALs in them."""
+    of = field.type
+    if of.name != "MAP":
+        return not _has_map(of)
+    return not _has_map(of.inner) and "DECIMAL" not in str(of) and all(isinstance(step, str) for step in field.steps)
+
+
+def _has_map(of: Type) -> bool:
+    return of.name == "MAP" or any(_has_map(part) for _, part in of.parts)
 
 
 def _read_type(of: Type) -> pa.DataType:
@@ -138,10 +163,11 @@ class Reader(Protocol):
 
 
 class Maps:
-    """Reads one outermost field that is a MAP."""
+    """Reads one field that is a MAP, in objects only."""
 
-    def __init__(self, name: str, values: Reader) -> None:
-        self._name = name
+    def __init__(self, steps: Steps, values: Reader) -> None:
+        pointer = "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in steps)
+        self._pointer = "'" + pointer.replace("'", "''") + "'"
         self._values = values
         self._duckdb: Any = None  # opened for the first event
 
@@ -165,11 +191,11 @@ class Maps:
         if self._duckdb is None:
             self._duckdb = duckdb.connect(config={"threads": 1, "autoload_known_extensions": False})
         self._duckdb.register("events", pa.table({"event": frames.values().view(pa.string())}))
-        path = f"'$.{self._name}'"
         try:
             rows = self._duckdb.sql(
-                f"SELECT coalesce(json_keys(event, {path}), []) AS keys, "
-                f"CAST(coalesce(json_extract(event, '$.{self._name}.*'), []) AS VARCHAR[]) AS texts FROM events"
+                "SELECT coalesce(json_keys(value), []) AS keys, "
+                "CAST(coalesce(json_extract(value, '$.*'), []) AS VARCHAR[]) AS texts "
+                f"FROM (SELECT json_extract(event, {self._pointer}) AS value FROM events)"
             ).to_arrow_table()
         except duckdb.Error:
             return None

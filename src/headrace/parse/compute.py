@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.define.expression.computed import duckdb_sql
+from headrace.define.expression.computed import duckdb_name, duckdb_sql
 from headrace.define.model import Field, Stream
 
 
@@ -38,5 +38,5 @@ class Computing:
         self._duckdb = duckdb.connect(config={"threads": 1, "autoload_known_extensions": False})
         self._duckdb.execute("SET TimeZone = 'UTC'")
         types = self._stream.types()
-        columns = [f'{duckdb_sql(f.computed, types)} AS "{f.name}"' for f in self._fields if f.computed]
+        columns = [f"{duckdb_sql(f.computed, types)} AS {duckdb_name(f.name)}" for f in self._fields if f.computed]
         self._select = ", ".join(columns)

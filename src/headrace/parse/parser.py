@@ -65,14 +65,14 @@ class Parser:
         for field in self._stream.fields:
             column = table.column(field.name)
             if not field.nullable and column.null_count:
-                reasons = _add(reasons, column.is_null(), _absent(f"field '{field.name}'", field))
+                reasons = _add(reasons, column.is_null(), _absent(f"field '{field.label}'", field))
         if self._stream.event_time is None:
             return reasons
         name = self._stream.event_time
         times = table.column(name)
         if times.null_count:
             field = next(field for field in self._stream.fields if field.name == name)
-            reasons = _add(reasons, times.is_null(), _absent(f"event time '{name}'", field))
+            reasons = _add(reasons, times.is_null(), _absent(f"event time '{field.label}'", field))
         us = times.cast(pa.int64())
         if (pc.min(us).as_py() or 0) < 0:
             reasons = _add(reasons, pc.less(us, 0), f"event time '{name}' is before 1970")

@@ -20,6 +20,7 @@ from headrace.parse.frames import Frames, Offsets
 from headrace.parse.schema import arrow_type
 from headrace.parse.sound import Mask, is_utf8
 from headrace.parse.values import read_column
+from headrace.types import STRING
 
 Bytes = npt.NDArray[np.uint8]
 PROBE = 8  # frames whose shapes are compared
@@ -27,6 +28,9 @@ LEAST_SHARE = 0.7  # of the events must have the shape and good values: to read 
 MOST_MEMBERS = 500
 _MOST_BYTES = 1 << 31  # of Arrow's offsets
 _MEMBER = re.compile(rb' *"([^"\\\x00-\x1f]*)" *: *(?:"([^"\\]*)"|([^ ",:{}\[\]]+)) *(,|\}\Z)')
+
+_IGNORED = Field("", STRING)  # stands for a member that is no field: whether it is JSON counts
+_UNDECLARED = [_IGNORED]
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,11 @@ class Uniform:
 
     def __init__(self, fields: Sequence[Field]) -> None:
         self.schema = pa.schema([(field.name, arrow_type(field.type)) for field in fields])
-        self._types = {field.name: field.type for field in fields}
+        # Several fields may have the value of one member. What is deeper in an event is not in a flat one.
+        self._fields: dict[str, list[Field]] = {}
+        for field in fields:
+            if len(field.steps) == 1:
+                self._fields.setdefault(str(field.steps[0]), []).append(field)
         self._able = bool(fields) and not any(field.type.is_nested for field in fields)
         self._last: _Shape | None = None  # the shape that was read last
 
@@ -91,12 +99,13 @@ class Uniform:
         good: Mask | None = None
         columns = {}
         for member, value in zip(shape.members, values, strict=True):
-            of = self._types.get(member.name)
-            columns[member.name], are_good = read_column(of, value, is_quoted=member.is_quoted)
-            if are_good is not None:
-                good = are_good if good is None else good & are_good
-                if np.count_nonzero(good) < least:
-                    return None
+            for field in self._fields.get(member.name, _UNDECLARED):
+                of = field.type if field is not _IGNORED else None
+                columns[field.name], are_good = read_column(of, value, is_quoted=member.is_quoted)
+                if are_good is not None:
+                    good = are_good if good is None else good & are_good
+                    if np.count_nonzero(good) < least:
+                        return None
         table = pa.table(
             [columns[of.name] if of.name in columns else pa.nulls(count, of.type) for of in self.schema],
             schema=self.schema,

@@ -15,6 +15,7 @@ from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
 from headrace.define.model import Field
+from headrace.define.paths import Steps
 from headrace.parse.glance import Number, glance, look, names_twice
 from headrace.parse.limits import is_small, over_limit
 from headrace.parse.times import read_date, read_timestamp
@@ -71,8 +72,8 @@ class SecondParser:
     """Reads one event at a time."""
 
     def __init__(self, fields: Sequence[Field]) -> None:
-        self._fields = [(field.name, field.type, _READERS[field.type.name]) for field in fields]
-        self._looks = [(name, of, look(of), reader) for name, of, reader in self._fields]
+        self._fields = [(field.steps, field.label, field.type, _READERS[field.type.name]) for field in fields]
+        self._looks = [(steps, label, of, look(of), reader) for steps, label, of, reader in self._fields]
 
     def judge(self, frame: bytes) -> str | None:
         """Why the event is refused; None if it is good."""
@@ -90,8 +91,8 @@ class SecondParser:
 
     def _look_closer(self, frame: bytes, event: dict[str, Any]) -> None:
         has_numbers = False
-        for name, of, is_good, reader in self._looks:
-            value = event.get(name)
+        for steps, label, of, is_good, reader in self._looks:
+            value = _walk(event, steps)
             if value is None or is_good(value):
                 continue
             if not has_numbers and (type(value) is float or of.is_nested):
@@ -100,18 +101,30 @@ class SecondParser:
                 except ValueError:  # Python limits the digits of an int
                     self.read(frame)
                     return
-                value = event[name]
+                value = _walk(event, steps)
                 if is_good(value):
                     continue
-            reader(name, of, value)
+            reader(label, of, value)
 
     def read(self, frame: bytes, *, in_doubt: bool = False) -> list[Any]:
         """The values of all fields; raises Refused. `in_doubt` makes this faster for what is not JSON."""
         event = _decode(frame, in_doubt=in_doubt)
-        for name, _, _ in self._fields if event.twice else ():
-            _check_once(event, name, name)
-        values = [(event.get(name), name, of, reader) for name, of, reader in self._fields]
-        return [None if value is None else reader(name, of, value) for value, name, of, reader in values]
+        values = [(_walk(event, steps, label), label, of, reader) for steps, label, of, reader in self._fields]
+        return [None if value is None else reader(label, of, value) for value, label, of, reader in values]
+
+
+def _walk(event: Any, steps: Steps, label: str = "") -> Any:
+    """What is there in the event; None if it has nothing there, also where a step meets no object or array."""
+    value = event
+    for step in steps:
+        if isinstance(step, str):
+            if not isinstance(value, dict):
+                return None
+            _check_once(value, step, label)
+            value = value.get(step)
+        else:
+            value = value[step] if isinstance(value, list) and step < len(value) else None
+    return value
 
 
 def _decode(frame: bytes, *, in_doubt: bool) -> _Object:

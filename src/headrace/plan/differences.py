@@ -9,9 +9,11 @@ from dataclasses import replace
 from headrace.define.catalog import Catalog
 from headrace.define.durations import format_duration
 from headrace.define.expression.duckdb_face import refuse_duckdb
+from headrace.define.expression.terms import quote
 from headrace.define.fingerprint import fingerprint
 from headrace.define.loosening import loosens, why_narrower
 from headrace.define.model import JSON, Field, Stream, View
+from headrace.define.tokens import escape
 from headrace.errors import ConflictError, DefinitionError
 from headrace.plan.change import Change, Kind, Plan
 from headrace.plan.cost import UNKNOWN, Costs, Way
@@ -194,4 +196,5 @@ def describe_stream(stream: Stream) -> Iterator[str]:
 def describe_field(field: Field) -> str:
     """A field as CREATE STREAM writes it."""
     computed = f" AS {field.computed}" if field.computed else ""
-    return f"{field.name} {field.type}{'' if field.nullable else ' NOT NULL'}{computed}"
+    source = f" FROM {escape(field.path)}" if field.path else ""
+    return f"{quote(field.name)} {field.type}{source}{'' if field.nullable else ' NOT NULL'}{computed}"

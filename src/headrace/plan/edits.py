@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from headrace.define.durations import format_duration
+from headrace.define.expression.terms import quote
 from headrace.define.model import Column, View, Window
 from headrace.plan.cost import How
 
@@ -143,7 +144,7 @@ def _pane_ms(view: View) -> int | None:
 
 def describe_column(column: Column) -> str:
     """A column as SELECT writes it."""
-    return f"{column.aggregate.sql} AS {column.name}"
+    return f"{column.aggregate.sql} AS {quote(column.name)}"
 
 
 def describe_window(window: Window | None) -> str:
@@ -171,7 +172,8 @@ def describe_view(view: View) -> Iterator[str]:
 
 def describe_keys(view: View) -> str:
     """The keys as SELECT writes them."""
-    keys = (k.name if k.name == k.expression.sql else f"{k.expression} AS {k.name}" for k in view.keys)
+    names = ((quote(key.name), str(key.expression)) for key in view.keys)
+    keys = (name if name == sql else f"{sql} AS {name}" for name, sql in names)
     return ", ".join(keys) or "none"
 
 

@@ -64,7 +64,9 @@ def describe_definition(stream: Stream) -> StreamDefinition:
         name=stream.name,
         format=stream.format,
         fields=tuple(
-            FieldStatus(each.name, str(each.type), each.nullable, each.computed.sql if each.computed else None)
+            FieldStatus(
+                each.name, str(each.type), each.nullable, each.computed.sql if each.computed else None, each.path
+            )
             for each in stream.fields
         ),
         event_time=stream.event_time,

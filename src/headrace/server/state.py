@@ -20,6 +20,7 @@ class FieldStatus(Shown):
     type: str
     nullable: bool
     computed: str | None  # the expression, if it is computed
+    path: str | None = None  # what FROM says: where its value is in an event
 
 
 @dataclass(frozen=True)

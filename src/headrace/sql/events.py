@@ -13,6 +13,7 @@ from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import SparkSession
 
 from headrace.define.catalog import Catalog
+from headrace.define.expression.terms import in_backticks
 from headrace.define.model import Stream
 from headrace.errors import NotReadyError, SqlError, did_you_mean
 from headrace.format import iso
@@ -122,7 +123,8 @@ class Events:
         for name, rows in ((stream.name, live), (f"{stream.name}{DEAD_LETTERS}", dead)):
             fields = [field for field in rows.columns if not field.startswith("_") or field == REASON]
             system_columns = [COMMIT, COMMITTED_AT, ARRIVED, POSITION, f"CAST({VALUE} AS STRING) AS {VALUE}"]
-            rows.selectExpr(*(f"`{field}`" for field in fields), *system_columns).createOrReplaceTempView(f"`{name}`")
+            rows = rows.selectExpr(*map(in_backticks, fields), *system_columns)
+            rows.createOrReplaceTempView(in_backticks(name))
         self._commits[stream.name] = commits
 
     def _refuse_changes(self, query: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from headrace.aggregate import Value
 from headrace.define.expression.computed import duckdb_name
+from headrace.define.expression.terms import in_backticks
 from headrace.define.model import View
 from headrace.types import DOUBLE, Type
 
@@ -20,7 +21,7 @@ NULL = "n"
 
 def key_id_sql(view: View) -> str:
     """Spark SQL for the id, from columns with the names of the keys: equal keys, and no others, have equal texts."""
-    parts = [_canonical_sql(f"`{key.name}`", key.expression.type) for key in view.keys]
+    parts = [_canonical_sql(in_backticks(key.name), key.expression.type) for key in view.keys]
     return f"md5(concat({', '.join(parts)}))" if parts else "md5('')"
 
 

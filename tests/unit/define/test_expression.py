@@ -210,6 +210,7 @@ def test_types(text, type_):
         ("CASE WHEN ok 1 END", "expected THEN after the condition of WHEN"),
         ("status BETWEEN 1", "expected AND after the lower bound of BETWEEN"),
         ("CAST(page INT)", "expected AS after the value of CAST"),
+        ('page = "/home"', "write '/home', in single quotes, for a text"),
         ("page = 'x", "a quote is not closed; expected a closing '"),
         ("page /* x", "a comment is not closed; expected */"),
         ("status # 1", "the character '#' is not allowed here"),

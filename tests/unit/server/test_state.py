@@ -53,6 +53,7 @@ def test_a_dict_is_as_json_shows_it() -> None:
         "type": "INT",
         "nullable": True,
         "computed": "size * 2",
+        "path": None,
     }
 
 

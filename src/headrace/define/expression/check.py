@@ -151,8 +151,7 @@ class Checker:
 
     def _field(self, node: Name) -> Term:
         name, scope = node.name.lower(), self.scope
-        of = (node.of or "").lower()
-        if of in scope.fields and not (of in scope.qualifiers and name in scope.fields):
+        if (of := (node.of or "").lower()) in scope.fields and not (of in scope.qualifiers and name in scope.fields):
             return self._part(node, Term("field", scope.fields[of][1], text=scope.fields[of][0]), node.name)
         if of and of not in scope.qualifiers:
             raise self._error(
@@ -165,7 +164,8 @@ class Checker:
         if name in UNSTABLE:
             raise self._error(node, f"{name} {WHY_UNSTABLE}", fix=hints.USE_EVENT_TIME)
         spellings = {lower: spelling for lower, (spelling, _) in scope.fields.items()}
-        raise self._error(node, f"{scope.owner} has no field '{node.name}'", fix=hints.similar_name(name, spellings))
+        fix = hints.quoted_text(self.source, node) or hints.similar_name(name, spellings)
+        raise self._error(node, f"{scope.owner} has no field '{node.name}'", fix=fix)
 
     def name(self, node: Node) -> str | None:
         """The default name of a field or part."""

@@ -8,9 +8,9 @@ from headrace.aggregate import REGISTRY
 from headrace.define.expression.functions import ALIASES, FUNCTIONS, NOT_HERE, TYPE_NAMES, UNSTABLE, WHY_UNSTABLE
 from headrace.define.expression.peers import instead_of_function
 from headrace.define.expression.standard import ARROW
-from headrace.define.expression.syntax import Call
+from headrace.define.expression.syntax import Call, Name
 from headrace.define.expression.terms import Term, render
-from headrace.define.tokens import Source
+from headrace.define.tokens import Source, escape
 from headrace.errors import DefinitionError, did_you_mean
 from headrace.types import Type
 
@@ -26,6 +26,15 @@ _CASTS = {
 def describe(term: Term) -> str:
     """A value as an error names it: its type and its SQL."""
     return f"{term.type} ({render(term)})"
+
+
+def quoted_text(source: Source, node: Name) -> str | None:
+    """What to write for a text in double quotes, which is a name here, as in standard SQL."""
+    return (
+        f"write {escape(node.name)}, in single quotes, for a text"
+        if source.text[node.at : node.at + 1] == '"'
+        else None
+    )
 
 
 def unknown_function(source: Source, call: Call) -> DefinitionError:

@@ -49,8 +49,11 @@ class Term:
 
 def quote(name: str) -> str:
     """A name in Spark SQL, in backticks only if it needs them."""
-    if _PLAIN.match(name) and name.upper() not in KEYWORDS:
-        return name
+    return name if _PLAIN.match(name) and name.upper() not in KEYWORDS else in_backticks(name)
+
+
+def in_backticks(name: str) -> str:
+    """A name in Spark SQL, whatever its characters are."""
     return "`" + name.replace("`", "``") + "`"
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.define.expression.check import Checker, Scope, check
 from headrace.define.expression.computed import refuse_computed
 from headrace.define.expression.syntax import Interval, Name, Node, Operation
 from headrace.define.mistakes import each
 from headrace.define.model import JSON, Field, Stream
+from headrace.define.paths import format_path, parse_path
 from headrace.define.rules import check_distinct, check_event_time, check_format, check_name, located, part_hint
 from headrace.define.sql.clauses import StatementReader
 from headrace.define.tokens import END, STRING, SYMBOL, Source, Token
@@ -26,6 +27,7 @@ class _Column:
     type: Type | None
     nullable: bool
     computed: Node | None
+    path: str | None = None
 
 
 def read_fields(source: Source) -> tuple[Field, ...]:
@@ -157,7 +159,7 @@ class StreamReader(StatementReader):
         with self.mistakes.collect(), located(self.source, name.start):
             check_name(name.text, "field")
         type_ = None if self.sees("AS") else self.read_type()
-        nullable, expression = True, None
+        nullable, expression, path = True, None, None
         while True:
             if self.accept("NOT", "NULL"):
                 nullable = False
@@ -165,6 +167,8 @@ class StreamReader(StatementReader):
                 nullable = True
             elif expression is None and (self.accept("GENERATED", "ALWAYS", "AS") or self.accept("AS")):
                 expression = self.expression()
+            elif path is None and self.sees("FROM"):
+                path = self._path(name.text)
             elif self.sees("PRIMARY") or self.sees("UNIQUE"):
                 at, start = self.next.start, self.index
                 self.take()
@@ -185,7 +189,25 @@ class StreamReader(StatementReader):
                     self.next.start, "METADATA of a connector is not available", fix="the time of arrival is _arrived"
                 )
             else:
-                return _Column(name, type_, nullable, expression)
+                return self._checked_column(_Column(name, type_, nullable, expression, path))
+
+    def _path(self, name: str) -> str:
+        """What follows FROM; the path of the field's own name is the field without FROM."""
+        at = self.take().start
+        if self.next.kind != STRING:
+            raise self.unexpected("a text after FROM, as in FROM 'log.level' or FROM '$.service.name'")
+        text = self.take().text
+        with located(self.source, at):
+            return format_path(parse_path(text))
+
+    def _checked_column(self, column: _Column) -> _Column:
+        if column.path is not None and column.computed is not None:
+            raise self.error(
+                column.name.start,
+                f"the field '{column.name.text}' has both FROM and AS",
+                fix="declare a field with FROM, and one with AS that is computed from it",
+            )
+        return replace(column, path=None) if column.path == column.name.text else column
 
     def _comment(self) -> None:
         if self.next.kind != STRING:
@@ -240,7 +262,7 @@ class StreamReader(StatementReader):
         name, node = column.name.text, column.computed
         if node is None:
             assert column.type is not None, "a field without AS needs a type"
-            return Field(name, column.type, column.nullable)
+            return Field(name, column.type, column.nullable, path=column.path)
         try:
             expression = check(self.source, node, plain)
         except DefinitionError as e:

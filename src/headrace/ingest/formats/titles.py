@@ -6,15 +6,14 @@ import re
 import unicodedata
 from collections.abc import Container, Sequence
 
-from headrace.define.rules import LONGEST_NAME, check_name
-from headrace.errors import DefinitionError
+from headrace.define.rules import LONGEST_NAME, is_plain
 
 
 def field_names(titles: Sequence[str]) -> list[str]:
     """A field's name for each title: the title itself if it can be one, else the nearest that can."""
     names: list[str] = []
     for number, title in enumerate(titles, 1):
-        name = title if _can_name(title) else _nearest(title, number)
+        name = title if is_plain(title) and "__" not in title else _nearest(title, number)
         if name.lower() in (other.lower() for other in names):
             name = f"{name[: LONGEST_NAME - 4]}_{number}"
         names.append(name)
@@ -36,12 +35,4 @@ def _nearest(title: str, number: int) -> str:
         return f"column_{number}"
     if not name[0].isalpha():
         return f"column_{name}"
-    return name if _can_name(name) else f"{name}_column"
-
-
-def _can_name(title: str) -> bool:
-    try:
-        check_name(title, "field")
-    except DefinitionError:
-        return False
-    return True
+    return name if is_plain(name) else f"{name}_column"
