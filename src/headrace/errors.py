@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 
@@ -18,6 +18,7 @@ class Location:
     file: str
     line: int
     column: int
+    excerpt: str | None = field(default=None, compare=False, repr=False)  # the line, and a caret under the column
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}"
@@ -84,9 +85,15 @@ class DefinitionError(HeadraceError):
     exit_code = 2
     write: str | None = None  # what to write instead of a part of the text, whose offsets are `replaces`
     replaces: tuple[int, int] | None = None
+    of: str | None = None  # the name of the stream or view that could not be read
+
+    @property
+    def excerpt(self) -> str | None:
+        """The line of the mistake with a caret under its place, if the line is known."""
+        return self.where.excerpt if self.where else None
 
     def as_dict(self) -> dict[str, Any]:
-        return {**super().as_dict(), "write": self.write}
+        return {**super().as_dict(), "write": self.write, "excerpt": self.excerpt}
 
 
 class DefinitionErrors(DefinitionError):

@@ -76,6 +76,9 @@ header.
            "fix": "did you mean 'traffic'? `headrace views` lists all", "where": null}}
 ```
 
+Errors in definitions (`definition`) also have `excerpt`, the line with a caret under the place, and `write`, the text
+to write there; several are listed in `errors`.
+
 Codes that only HTTP has: @CODES. Replies with 429 and 503 have a `Retry-After` header. `spark_starting` (503) means
 that the request will succeed in some seconds; the command line and the Python client retry it. A failed request stores
 nothing.

@@ -31,7 +31,6 @@ PENDING_OF_OURS = frozenset(
         "fields-mail-times",
         "having-by-aggregate",
         "order-by-ratio",
-        "refusals-every-statement",
         "sketches-histogram",
         "sketches-latency",
         "sketches-top-paths",

@@ -8,7 +8,7 @@ import sys
 import traceback
 
 from headrace.disk import from_system
-from headrace.errors import DefinitionErrors, HeadraceError
+from headrace.errors import DefinitionError, DefinitionErrors, HeadraceError
 
 
 def print_error(error: BaseException, *, as_json: bool) -> int:
@@ -29,9 +29,22 @@ def print_error(error: BaseException, *, as_json: bool) -> int:
     if as_json:
         sys.stderr.write(json.dumps({"error": reported.as_dict()}, ensure_ascii=False, separators=(",", ":")) + "\n")
         return code
-    sentences = (
-        [str(e) for e in reported.errors] if isinstance(reported, DefinitionErrors) else str(reported).splitlines()
-    )
-    for sentence in sentences:
+    if isinstance(reported, DefinitionError):
+        _print_mistakes(reported)
+        return code
+    for sentence in str(reported).splitlines():
         sys.stderr.write(f"error: {sentence}\n")
     return code
+
+
+def _print_mistakes(error: DefinitionError) -> None:
+    """Each mistake with its line and a caret, in colour on a terminal."""
+    in_colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
+    mark, caret, end = ("\x1b[1;31m", "\x1b[1;32m", "\x1b[0m") if in_colour else ("", "", "")
+    for mistake in error.errors if isinstance(error, DefinitionErrors) else [error]:
+        sys.stderr.write(f"{mark}error:{end} {mistake}\n")
+        if mistake.excerpt:
+            line, _, pointer = mistake.excerpt.partition("\n")
+            sys.stderr.write(f"  {line}\n  {pointer[:-1]}{caret}^{end}\n")
+        if mistake.write and mistake.write.strip() not in str(mistake):
+            sys.stderr.write(f"  write {mistake.write}\n")

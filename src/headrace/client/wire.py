@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from headrace.define.mistakes import quote_lines
 from headrace.errors import DefinitionError, DefinitionErrors, HeadraceError, Location, QuestionError, UnavailableError
 from headrace.serve.question import ALL, NEWEST, OLDEST, Question
 from headrace.serve.times import Bound, iso_ms
@@ -45,23 +46,26 @@ def read_error(content: Any, status: int) -> HeadraceError:
         return UnavailableError(f"the server replied {status} without a reason")
     if content.get("errors"):
         errors = (read_error(item, status) for item in content["errors"])
-        return DefinitionErrors([error for error in errors if isinstance(error, DefinitionError)])
+        return quote_lines(DefinitionErrors([error for error in errors if isinstance(error, DefinitionError)]), {})
     error_class = _classes().get(str(content.get("code")), HeadraceError)
-    where = _read_where(content.get("where"))
-    return error_class(
+    where = _read_where(content.get("where"), content.get("excerpt"))
+    error = error_class(
         content["message"],
         found=content.get("found"),
         expected=content.get("expected"),
         fix=content.get("fix"),
         where=where,
     )
+    if isinstance(error, DefinitionError):
+        error.write = content.get("write")
+    return error
 
 
-def _read_where(text: str | None) -> Location | None:
+def _read_where(text: str | None, excerpt: str | None) -> Location | None:
     if not text:
         return None
     file, line, column = text.rsplit(":", 2)
-    return Location(file, int(line), int(column))
+    return Location(file, int(line), int(column), excerpt=excerpt)
 
 
 def _classes() -> dict[str, type[HeadraceError]]:

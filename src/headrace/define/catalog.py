@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.define.mistakes import each, join
+from headrace.define.mistakes import each, join, quote_lines
 from headrace.define.model import Stream, View
 from headrace.define.python.script import run_script
 from headrace.define.sql.select import Select, build_view
@@ -43,9 +43,10 @@ def load(folder: Path | str) -> Catalog:
     """The catalog of a folder's *.sql and *.py files; all their mistakes at once."""
     definitions: list[Definition] = []
     errors: list[DefinitionError] = []
+    texts: dict[str, str] = {}
     for path in sorted(p for p in Path(folder).glob("*") if p.suffix in (".sql", ".py") and p.is_file()):
         try:
-            text = path.read_text(encoding="utf-8")
+            text = texts[str(path)] = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as e:
             errors.append(DefinitionError(f"the definition file cannot be read: {e}", where=Location(str(path), 1, 1)))
             continue
@@ -59,7 +60,8 @@ def load(folder: Path | str) -> Catalog:
             except DefinitionError as e:
                 errors += each(e)
     # A stream that several files import from one module is one stream.
-    return assemble(list({id(definition.what): definition for definition in definitions}.values()), errors)
+    distinct = list({id(definition.what): definition for definition in definitions}.values())
+    return _assemble_quoting(texts, distinct, errors)
 
 
 def assemble(
@@ -67,7 +69,7 @@ def assemble(
 ) -> Catalog:
     """The catalog of these definitions, views resolved against streams of all of them and of `known`."""
     errors = list(errors or [])
-    broken = bool(errors)
+    broken = {error.of and error.of.lower() for error in errors}  # None: it may have been any
     streams: dict[str, Stream] = {}
     views: dict[str, View] = {}
     locations: dict[str, Location] = {}
@@ -92,8 +94,9 @@ def assemble(
         unknown = [name for name in names if name.lower() not in by_name]
         if unknown:
             errors += what.mistakes if isinstance(what, Select) else ()
-            # After a mistake elsewhere the stream may be one that could not be read: one message is enough.
-            errors += [] if broken else [_unknown_stream(definition, name, by_name) for name in unknown]
+            # A stream that could not be read: one message is enough.
+            missing = [name for name in unknown if not broken & {None, name.lower()}]
+            errors += [_unknown_stream(definition, name, by_name) for name in missing]
             continue
         try:
             views[what.name] = build_view(what, by_name[what.stream.lower()]) if isinstance(what, Select) else what
@@ -107,7 +110,20 @@ def assemble(
 def parse(text: str, file: str = "<sql>", known: Catalog | None = None) -> Catalog:
     """The streams and views that a text in SQL declares; its views may also read the streams of `known`."""
     declared, errors = read_statements(Source(text, file))
-    return assemble([Definition(d.definition, d.where) for d in declared], errors, known)
+    return _assemble_quoting({file: text}, [Definition(d.definition, d.where) for d in declared], errors, known)
+
+
+def _assemble_quoting(
+    texts: Mapping[str, str],
+    definitions: list[Definition],
+    errors: list[DefinitionError],
+    known: Catalog | None = None,
+) -> Catalog:
+    """`assemble`, whose mistakes have the lines of these texts."""
+    try:
+        return assemble(definitions, errors, known)
+    except DefinitionError as error:
+        raise quote_lines(error, texts) from None
 
 
 def _declared_twice(definition: Definition, first: Location) -> DefinitionError:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 from headrace.errors import DefinitionError, DefinitionErrors, Location
+
+EXCERPT_WIDTH = 100  # characters of a line that are shown around a mistake
 
 
 class FollowUpError(DefinitionError):
@@ -57,6 +60,32 @@ def placed(where: Location) -> Iterator[None]:
         for one in each(error):
             one.where = one.where or where
         raise
+
+
+def quote_lines(error: DefinitionError, texts: Mapping[str, str]) -> DefinitionError:
+    """The error, whose mistakes have the lines of these files; Python shows them below the message."""
+    notes = []
+    for one in each(error):
+        if one.where and one.where.excerpt is None and one.where.file in texts:
+            one.where = replace(one.where, excerpt=_excerpt(texts[one.where.file], one.where))
+        if one.excerpt:
+            notes.append(f"{one.where}\n{one.excerpt}")
+    if notes and not getattr(error, "__notes__", None):
+        error.add_note("\n".join(notes))
+    return error
+
+
+def _excerpt(text: str, where: Location) -> str:
+    """A line of the text, cut to a readable length, and a caret under the column."""
+    lines = text.split("\n")
+    line = lines[where.line - 1].rstrip("\r") if where.line <= len(lines) else ""
+    start = max(0, min(where.column - 1 - EXCERPT_WIDTH // 2, len(line) - EXCERPT_WIDTH))
+    end = start + EXCERPT_WIDTH
+    before, after = "…" * (start > 0), "…" * (end < len(line))
+    shown = "".join(c if c.isprintable() else " " for c in line[start:end])
+    gutter = f"{where.line} | "
+    indent = " " * (len(before) + where.column - 1 - start)
+    return f"{gutter}{before}{shown}{after}\n{'| ':>{len(gutter)}}{indent}^"
 
 
 def _place(error: DefinitionError) -> tuple[str, int, int]:

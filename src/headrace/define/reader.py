@@ -44,9 +44,9 @@ RESERVED = frozenset({
 class Reader:
     """The tokens of a text and the position of the next one."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, unreadable: list[DefinitionError] | None = None) -> None:
         self.source = source
-        self.tokens = tokenize(source)
+        self.tokens = tokenize(source, unreadable)
         self.index = 0
 
     @property
@@ -117,6 +117,8 @@ class Reader:
     def unexpected(self, expected: str) -> DefinitionError:
         """The error of a token that is not expected here."""
         token = self.next
+        if token.error:
+            return token.error
         fix = f"write `{token.text}` in backticks if it is a name" if token.upper in RESERVED else None
         return self.error(token.start, "syntax error", found=token.describe(), expected=expected, fix=fix)
 

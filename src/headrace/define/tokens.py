@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace.errors import DefinitionError, Location
 
 WORD, QUOTED, STRING, NUMBER, SYMBOL, END = "word", "name", "string", "number", "symbol", "end"
+UNREADABLE = "unreadable"
 
 _TOKEN = re.compile(
     r"""
@@ -23,6 +24,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_SWALLOWED = re.compile(r";\s*\n\s*CREATE\s", re.IGNORECASE)  # a text with a next statement in it lacks its quote
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 _ESCAPE = re.compile(r"''|\\u([0-9a-fA-F]{4})|\\U([0-9a-fA-F]{8})|\\([0-3][0-7]{2})|\\(.)", re.DOTALL)
 
@@ -71,6 +73,7 @@ class Token:
     text: str
     start: int
     end: int
+    error: DefinitionError | None = field(default=None, compare=False)  # of a piece that is not a token
 
     @property
     def upper(self) -> str:
@@ -84,30 +87,54 @@ class Token:
         return {STRING: f"the text '{self.text}'", NUMBER: f"the number {self.text}"}.get(self.kind, f"'{self.text}'")
 
 
-def tokenize(source: Source) -> list[Token]:
-    """All tokens of the text, closed by an END token."""
+def tokenize(source: Source, unreadable: list[DefinitionError] | None = None) -> list[Token]:
+    """All tokens of the text, closed by an END token.
+
+    Raises the first error; or collects all in `unreadable`, with a token in place of each unreadable piece.
+    """
     text, tokens, offset = source.text, [], 0
     while offset < len(text):
         match = _TOKEN.match(text, offset)
-        if match is None:
-            raise _unreadable(source, offset)
-        kind, token_text = match.lastgroup or "", match.group()
-        if kind == "block":
-            offset = _end_of_comment(source, offset)
-            continue
-        start, offset = offset, match.end()
-        if kind in ("space", "comment"):
-            continue
-        if kind == "string":
-            tokens.append(Token(STRING, _unescape(source, start, token_text[1:-1]), start, offset))
-        elif kind == "raw":
-            tokens.append(Token(STRING, token_text[2:-1], start, offset))
-        elif kind == "name":
-            mark = token_text[0]
-            tokens.append(Token(QUOTED, token_text[1:-1].replace(mark * 2, mark), start, offset))
-        else:
-            tokens.append(Token(kind, token_text, start, offset))
+        start = offset
+        try:
+            if match is None:
+                raise _unreadable(source, offset)
+            kind, token_text, offset = match.lastgroup or "", match.group(), match.end()
+            if kind == "block":
+                offset = _end_of_comment(source, start)
+            elif kind not in ("space", "comment"):
+                tokens.append(_token(source, kind, token_text, start))
+        except DefinitionError as error:
+            if unreadable is None:
+                raise
+            unreadable.append(error)
+            offset = _end_of_unreadable(text, start)
+            tokens.append(Token(UNREADABLE, text[start:offset], start, offset, error))
     return [*tokens, Token(END, "", len(text), len(text))]
+
+
+def _token(source: Source, kind: str, text: str, start: int) -> Token:
+    end = start + len(text)
+    if kind in ("string", "raw", "name") and _SWALLOWED.search(text):
+        raise _not_closed(source, start, text.lstrip("rR")[0])
+    if kind == "string":
+        return Token(STRING, _unescape(source, start, text[1:-1]), start, end)
+    if kind == "raw":
+        return Token(STRING, text[2:-1], start, end)
+    if kind == "name":
+        mark = text[0]
+        return Token(QUOTED, text[1:-1].replace(mark * 2, mark), start, end)
+    return Token(kind, text, start, end)
+
+
+def _end_of_unreadable(text: str, start: int) -> int:
+    """Where to continue: after a character, or after a quote that is not closed at the end of its line or statement."""
+    if text.startswith("/*", start):
+        return len(text)
+    if text[start] not in "'`\"rR":
+        return start + 1
+    ends = [end for end in (text.find(";", start), text.find("\n", start)) if end >= 0]
+    return min(ends, default=len(text))
 
 
 def escape(value: str) -> str:
@@ -143,8 +170,12 @@ def _end_of_comment(source: Source, start: int) -> int:
     raise source.error(start, "a comment is not closed", expected="*/")
 
 
+def _not_closed(source: Source, offset: int, mark: str) -> DefinitionError:
+    return source.error(offset, "a quote is not closed", expected=f"a closing {mark}")
+
+
 def _unreadable(source: Source, offset: int) -> DefinitionError:
     char = source.text[offset]
     if char in "'`\"":
-        return source.error(offset, "a quote is not closed", expected=f"a closing {char}")
+        return _not_closed(source, offset, char)
     return source.error(offset, f"the character {char!r} is not allowed here", fix="remove it")

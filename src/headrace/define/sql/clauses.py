@@ -6,14 +6,16 @@ from headrace.define.expression.parser import ExpressionParser
 from headrace.define.mistakes import Mistakes
 from headrace.define.rules import check_name, located
 from headrace.define.tokens import END, Source, Token
+from headrace.errors import DefinitionError
 
 
 class StatementReader(ExpressionParser):
     """A parser that collects the mistakes of one statement."""
 
-    def __init__(self, source: Source) -> None:
-        super().__init__(source)
+    def __init__(self, source: Source, unreadable: list[DefinitionError] | None = None) -> None:
+        super().__init__(source, unreadable)
         self.mistakes = Mistakes()  # of the statement that is being read
+        self.declaring: str | None = None  # the name of what it declares, when that is known
 
     def refuse(self, at: int, message: str, fix: str) -> None:
         """Report a mistake and continue with the statement."""
@@ -23,6 +25,7 @@ class StatementReader(ExpressionParser):
         """The name of the stream or view that the statement declares."""
         self.accept("IF", "NOT", "EXISTS")  # a definition says what there is
         token = self.expect_name(f"the {what}")
+        self.declaring = token.text
         with self.mistakes.collect(), located(self.source, token.start):
             check_name(token.text, what)
         return token

@@ -26,18 +26,20 @@ def read_statements(source: Source) -> tuple[list[Declared], list[DefinitionErro
     """All statements of a text, and all mistakes: a mistake ends its statement, not the reading."""
     declared: list[Declared] = []
     errors: list[DefinitionError] = []
-    try:
-        statements = Statements(source)
-    except DefinitionError as e:
-        return [], [e]
+    statements = Statements(source, errors)
     while statements.next.kind != END:
         if statements.accept_symbol(";"):
             continue
+        start = statements.index
         try:
             declared.append(statements.statement())
         except DefinitionError as e:
-            errors += [*statements.mistakes.errors, *each(e)]
+            mistakes = [*statements.mistakes.errors, *each(e)]
             statements.skip()
+            unreadable = [token.error for token in statements.tokens[start : statements.index] if token.error]
+            for mistake in (*mistakes, *unreadable):
+                mistake.of = statements.declaring
+            errors += mistakes
     return declared, errors
 
 
@@ -52,7 +54,7 @@ class Statements(StreamReader, ViewReader):
 
     def statement(self) -> Declared:
         """One statement, up to its semicolon or the end."""
-        start, self.mistakes = self.next, Mistakes()
+        start, self.mistakes, self.declaring = self.next, Mistakes(), None
         if not self.accept("CREATE"):
             raise self.error(
                 start.start,
