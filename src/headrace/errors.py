@@ -335,8 +335,14 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def did_you_mean(name: str, names: Iterable[str]) -> str | None:
-    """A hint with the most similar of these names, in any case of letters, if one is similar."""
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The most similar of these names, in any case of letters, if one is similar."""
     spellings = {each.lower(): each for each in names}
     near = difflib.get_close_matches(name.lower(), list(spellings), n=1, cutoff=0.6)
-    return f"did you mean '{spellings[near[0]]}'?" if near else None
+    return spellings[near[0]] if near else None
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str | None:
+    """A hint with the most similar of these names, if one is similar."""
+    near = nearest(name, names)
+    return f"did you mean '{near}'?" if near else None

@@ -25,8 +25,8 @@ class Kind:
 
 ANY = Kind("a value", nested=True)
 SINGLE = Kind("a value")
-NUMBER = Kind("a number", ("INT", "BIGINT", "DOUBLE", "DECIMAL"), fix="cast it, as in {name}(CAST(x AS DOUBLE))")
-CONDITION = Kind("a condition", ("BOOLEAN",), fix="write a condition, as in {name}(x > 0)")
+NUMBER = Kind("a number", ("INT", "BIGINT", "DOUBLE", "DECIMAL"), fix="cast it: CAST({x} AS DOUBLE)")
+CONDITION = Kind("a condition", ("BOOLEAN",), fix="write a condition, as in {x} IS NOT NULL")
 
 
 @dataclass(frozen=True)

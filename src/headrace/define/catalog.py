@@ -12,7 +12,7 @@ from headrace.define.python.script import run_script
 from headrace.define.sql.select import Select, build_view
 from headrace.define.sql.statements import read_statements
 from headrace.define.tokens import Source
-from headrace.errors import DefinitionError, Location, did_you_mean
+from headrace.errors import DefinitionError, Location, nearest
 
 
 @dataclass(frozen=True)
@@ -136,8 +136,12 @@ def _declared_twice(definition: Definition, first: Location) -> DefinitionError:
 def _unknown_stream(definition: Definition, stream: str, streams: dict[str, Stream]) -> DefinitionError:
     what = definition.what
     assert not isinstance(what, Stream), "only views read streams"
-    return DefinitionError(
+    near = nearest(stream, (each.name for each in streams.values()))
+    error = DefinitionError(
         f"view '{what.name}' reads the stream '{stream}', which does not exist",
-        fix=did_you_mean(stream, (each.name for each in streams.values())) or "declare it with CREATE STREAM",
+        fix=f"did you mean '{near}'?" if near else "declare it with CREATE STREAM",
         where=what.source.locate(what.stream_at) if isinstance(what, Select) else definition.where,
     )
+    if near and isinstance(what, Select) and what.source.text.startswith(stream, what.stream_at):
+        error.write, error.replaces = near, (what.stream_at, what.stream_at + len(stream))
+    return error

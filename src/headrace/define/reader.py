@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.define.durations import parse_duration, unit_ms
 from headrace.define.tokens import END, NUMBER, QUOTED, STRING, SYMBOL, WORD, Source, Token, tokenize
-from headrace.errors import DefinitionError, did_you_mean
+from headrace.errors import DefinitionError, nearest
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, Type, array, decimal, map_of, struct
 from headrace.types import STRING as STRING_TYPE
 
@@ -162,10 +162,17 @@ class Reader:
         if name in ("ARRAY", "MAP", "STRUCT", "ROW"):
             return self._read_nested("STRUCT" if name == "ROW" else name)
         if name in NEAREST:
-            raise self.error(token.start, f"the type {name} is not supported", fix=f"the nearest is {NEAREST[name]}")
-        fix = did_you_mean(name, [*TYPES, "DECIMAL", "ARRAY", "MAP", "STRUCT"])
+            near = NEAREST[name]
+            raise self.error(
+                token.start, f"the type {name} is not supported", fix=f"the nearest is {near}",
+                write=None if "…" in near else near, end=token.end,
+            )  # fmt: skip
+        similar = nearest(name, [*TYPES, "DECIMAL", "ARRAY", "MAP", "STRUCT"])
+        fix = f"did you mean '{similar}'?" if similar else None
         names = "STRING, INT, BIGINT, DOUBLE, DECIMAL(p,s), BOOLEAN, DATE, TIMESTAMP, ARRAY<…>, STRUCT<…> or MAP<…>"
-        raise self.error(token.start, f"the type '{token.text}' is unknown", expected=names, fix=fix)
+        raise self.error(
+            token.start, f"the type '{token.text}' is unknown", expected=names, fix=fix, write=similar, end=token.end
+        )
 
     def _read_nested(self, name: str) -> Type:
         form = {"ARRAY": "ARRAY<INT>", "MAP": "MAP<STRING, INT>", "STRUCT": "STRUCT<a: INT, b: STRING>"}[name]

@@ -54,14 +54,15 @@ class Source:
         fix: str | None = None,
         write: str | None = None,
         end: int | None = None,
+        span: tuple[int, int] | None = None,
     ) -> DefinitionError:
-        """A mistake at an offset of the text; `write` is what to write from there to `end`."""
+        """A mistake at an offset of the text; `write` is what to write from there to `end`, or in `span`."""
         if self.at and self.text.strip():
             message = f"{message}, in {self.text.strip()!r}"
         fix = fix or (f"write {write}" if write else None)
         error = DefinitionError(message, found=found, expected=expected, fix=fix, where=self.locate(offset))
-        if write and end is not None:
-            error.write, error.replaces = write, (offset, end)
+        if write:
+            error.write, error.replaces = write, span or (end and (offset, end)) or None
         return error
 
 

@@ -311,7 +311,7 @@ def test_what_views_refuse(body, says):
         ("CREATE STREAM s (window INT)", "'window' cannot name a field"),
         ("CREATE STREAM `a-b` (a INT)", "'a-b' cannot name a stream"),
         ("CREATE STREAM s (a INT PRIMARY KEY)", "stream 's' is a log of events, which keeps them all: it has no key; remove PRIMARY KEY"),
-        ("CREATE STREAM s (a INT DEFAULT 5)", "DEFAULT is not supported; write coalesce(a, …)"),
+        ("CREATE STREAM s (a INT DEFAULT 5)", "DEFAULT is not supported; remove it, and write coalesce(a, 5) where"),
         ("CREATE STREAM s (a INT COMMENT 5)", "expected a text after COMMENT"),
         ("CREATE STREAM s (a JSON)", "the type JSON is not supported; the nearest is STRING"),
         ("CREATE STREAM s (a MAP<INT, INT>)", "the keys of a MAP are STRING"),

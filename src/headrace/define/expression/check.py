@@ -147,7 +147,7 @@ class Checker:
         return terms
 
     def _error(self, node: Node, message: str, **more: Any) -> DefinitionError:
-        return self.source.error(node.at, message, **more)
+        return self.source.error(node.at, message, span=node.span, **more)
 
     def _field(self, node: Name) -> Term:
         name, scope = node.name.lower(), self.scope
@@ -164,8 +164,8 @@ class Checker:
         if name in UNSTABLE:
             raise self._error(node, f"{name} {WHY_UNSTABLE}", fix=hints.USE_EVENT_TIME)
         spellings = {lower: spelling for lower, (spelling, _) in scope.fields.items()}
-        fix = hints.quoted_text(self.source, node) or hints.similar_name(name, spellings)
-        raise self._error(node, f"{scope.owner} has no field '{node.name}'", fix=fix)
+        advice = hints.instead_of_name(self.source, node, spellings)
+        raise self._error(node, f"{scope.owner} has no field '{node.name}'", **advice)
 
     def name(self, node: Node) -> str | None:
         """The default name of a field or part."""
@@ -236,7 +236,7 @@ class Checker:
                     f"{function.name}: '{parameter.name}' has an invalid value",
                     found=hints.describe(arg),
                     expected=expected,
-                    fix=hints.cast_to(arg, expected) if parameter.kind == "STRING" else f"see {function.signature}",
+                    **hints.instead_of_argument(function, parameter, arg, expected),
                 )
             if parameter.kind == "REGEX":
                 self.check_regex(node.args[i], function.name, arg.text)
@@ -265,9 +265,7 @@ class Checker:
 
     def _no_common(self, node: Node, of: str, args: list[Term]) -> DefinitionError:
         types = ", ".join(hints.describe(arg) for arg in args)
-        return self._error(
-            node, f"{of}: the types are not compatible", found=types, fix="CAST one to the type of the other"
-        )
+        return self._error(node, f"{of}: the types are not compatible", found=types, fix=hints.common_type_of(args))
 
     def _operation(self, node: Operation) -> Term:
         if node.op == "NOT":
@@ -318,10 +316,10 @@ class Checker:
             if arg.type == VOID and arg.is_literal:
                 raise self._error(child, f"{node.op} with NULL is NULL", fix="leave it out, or CAST(NULL AS DOUBLE)")
             if node.op == "DIV" and arg.type.name == "DOUBLE":
-                raise self._error(child, "DIV takes whole numbers", found=hints.describe(arg), fix="use floor(a / b)")
+                raise self._error(child, "DIV takes whole numbers", found=hints.describe(arg), fix=hints.whole(args))
             if not arg.type.is_numeric and arg.type != VOID:
                 raise self._error(
-                    child, f"{node.op} takes numbers", found=hints.describe(arg), fix=hints.as_number(arg)
+                    child, f"{node.op} takes numbers", found=hints.describe(arg), **hints.as_number(arg, args, node.op)
                 )
         if len(args) == 1:
             return Term("-", types[0], tuple(args))
@@ -340,9 +338,7 @@ class Checker:
     def _check_pattern(self, node: Test, args: list[Term]) -> None:
         if args[0].type not in (STRING, VOID):
             value = hints.describe(args[0])
-            raise self._error(
-                node.args[0], f"{node.op} takes a text", found=value, fix=hints.cast_to(args[0], "STRING")
-            )
+            raise self._error(node.args[0], f"{node.op} takes a text", found=value, write=hints.cast(args[0], "STRING"))
         if not _is_text(args[1]):
             raise self._error(node.args[1], f"the pattern of {node.op} must be a constant text", found=render(args[1]))
         if node.op == "RLIKE":
@@ -379,7 +375,7 @@ class Checker:
             raise self._error(
                 node,
                 f"{node.function} of {value.type} to {node.to} is not supported",
-                fix=hints.instead_of_cast(value.type, node.to),
+                **hints.instead_of_cast(value, node.to),
             )
         return self._time_constant(node, value, node.to) or Term(node.function, node.to, (value,))
 

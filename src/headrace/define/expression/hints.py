@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
 from headrace.aggregate import REGISTRY
+from headrace.define.expression.coercion import CASTS
 from headrace.define.expression.functions import ALIASES, FUNCTIONS, NOT_HERE, TYPE_NAMES, UNSTABLE, WHY_UNSTABLE
 from headrace.define.expression.peers import instead_of_function
+from headrace.define.expression.signatures import KINDS, Function, Parameter
 from headrace.define.expression.standard import ARROW
 from headrace.define.expression.syntax import Call, Name
-from headrace.define.expression.terms import Term, render
+from headrace.define.expression.terms import Term, quote, render
 from headrace.define.tokens import Source, escape
-from headrace.errors import DefinitionError, did_you_mean
+from headrace.errors import DefinitionError, did_you_mean, nearest
 from headrace.types import Type
 
 USE_EVENT_TIME = "use the event time or a field of the event"
+Advice = dict[str, str | None]  # `fix`, a sentence, or `write`, the expression to write
 _CASTS = {
-    ("DATE", "number"): "use datediff(x, DATE '1970-01-01')",
-    ("TIMESTAMP", "number"): "use unix_seconds(x), unix_millis(x) or unix_micros(x)",
-    ("number", "TIMESTAMP"): "use timestamp_seconds(x), timestamp_millis(x) or timestamp_micros(x)",
-    ("number", "DATE"): "use to_date(timestamp_seconds(x)) or timestamp_millis",
+    ("DATE", "number"): "datediff({x}, DATE '1970-01-01')",
+    ("TIMESTAMP", "number"): "unix_seconds({x})|unix_millis({x})|unix_micros({x})",
+    ("number", "TIMESTAMP"): "timestamp_seconds({x})|timestamp_millis({x})|timestamp_micros({x})",
+    ("number", "DATE"): "to_date(timestamp_seconds({x}))|to_date(timestamp_millis({x}))",
 }
 
 
@@ -28,13 +32,15 @@ def describe(term: Term) -> str:
     return f"{term.type} ({render(term)})"
 
 
-def quoted_text(source: Source, node: Name) -> str | None:
-    """What to write for a text in double quotes, which is a name here, as in standard SQL."""
-    return (
-        f"write {escape(node.name)}, in single quotes, for a text"
-        if source.text[node.at : node.at + 1] == '"'
-        else None
-    )
+def instead_of_name(source: Source, node: Name, spellings: Mapping[str, str]) -> Advice:
+    """What to write for a name that no field has; a text in double quotes is a name here, as in standard SQL."""
+    if source.text[node.at : node.at + 1] == '"':
+        text = escape(node.name)
+        return {"fix": f"write {text}, in single quotes, for a text", "write": text}
+    near = nearest(node.name, spellings.values())
+    if near is None:
+        return {"fix": "it has " + ", ".join(spellings.values())}
+    return {"fix": f"did you mean '{near}'?", "write": None if node.of else quote(near)}
 
 
 def unknown_function(source: Source, call: Call) -> DefinitionError:
@@ -48,7 +54,10 @@ def unknown_function(source: Source, call: Call) -> DefinitionError:
     if write:
         return source.error(call.at, f"the function {call.name} is not available here", write=write, end=end)
     message, fix = _why_not(name)
-    return source.error(call.at, message, fix=fix)
+    near = nearest(name, [*FUNCTIONS, *ALIASES, *REGISTRY]) if message.startswith("the function") else None
+    if near is None:
+        return source.error(call.at, message, fix=fix)
+    return source.error(call.at, message, fix=f"did you mean '{near}'?", write=near, end=call.at + len(call.name))
 
 
 def _why_not(name: str) -> tuple[str, str | None]:
@@ -64,8 +73,7 @@ def _why_not(name: str) -> tuple[str, str | None]:
         return f"{name}(…) is not a function", f"write CAST(… AS {name.upper()})"
     if name in NOT_HERE:
         return f"{name} cannot be used here: {NOT_HERE[name]}", None
-    hint = did_you_mean(name, [*FUNCTIONS, *ALIASES, *REGISTRY]) or "docs/definitions.md lists those that are"
-    return f"the function {name} is not available in definitions", hint
+    return f"the function {name} is not available in definitions", "docs/definitions.md lists those that are"
 
 
 def similar_name(name: str, spellings: Mapping[str, str]) -> str:
@@ -83,23 +91,61 @@ def part_of_other_type(value: Term, name: str) -> str | None:
     return None
 
 
-def instead_of_cast(value: Type, to: Type) -> str | None:
+def instead_of_cast(value: Term, to: Type) -> Advice:
     """The function that converts between two types that have no cast."""
-    return _CASTS.get((_family(value), _family(to)))
+    known = _CASTS.get((_family(value.type), _family(to)))
+    if known is None:
+        return {}
+    calls = known.format(x=render(value)).split("|")
+    return {"fix": f"write {' or '.join(calls)}", "write": calls[0] if len(calls) == 1 else None}
 
 
-def cast_to(term: Term, expected: str) -> str:
-    """A cast to the type that is expected."""
-    return f"write CAST({render(term)} AS {expected})"
+def instead_of_argument(function: Function, parameter: Parameter, arg: Term, expected: str) -> Advice:
+    """What to write for an argument that does not fit."""
+    kinds = [*parameter.kind.split("|"), *KINDS.get(parameter.kind, ())]
+    castable = CASTS.get(arg.type.name, ())
+    to = next((kind for kind in ("STRING", "DOUBLE", "TIMESTAMP", "INT") if kind in kinds and kind in castable), None)
+    return {"write": cast(arg, to)} if to else {"fix": f"see {function.signature}"}
 
 
-def as_number(term: Term) -> str:
+def cast(term: Term, to: str) -> str:
+    """A cast to a type that is expected."""
+    return f"CAST({render(term)} AS {to})"
+
+
+def common_type_of(args: Sequence[Term]) -> str:
+    """How to compare, or choose from, values of different types."""
+    if len(args) == 2:
+        for value, other in (tuple(args), tuple(reversed(args))):
+            if value.is_literal and value.type.name == "STRING" and other.type.is_numeric and _is_number(value.text):
+                return f"write {value.text}"
+        for value, other in (tuple(args), tuple(reversed(args))):
+            if not value.is_literal and other.type.name in CASTS.get(value.type.name, ()):
+                return f"write {cast(value, str(other.type))}"
+    return "CAST one to the type of the other"
+
+
+def whole(args: Sequence[Term]) -> str:
+    """The whole part of a quotient."""
+    return f"write floor({render(args[0])} / {render(args[1])})"
+
+
+def as_number(term: Term, args: Sequence[Term], op: str) -> Advice:
     """How to calculate with a value that is not a number."""
+    both = {arg.type.name for arg in args}
+    if op == "-" and len(args) == 2 and both == {"TIMESTAMP"}:
+        return {"fix": f"write unix_millis({render(args[0])}) - unix_millis({render(args[1])})"}
+    if op == "-" and len(args) == 2 and both == {"DATE"}:
+        return {"fix": f"write datediff({render(args[0])}, {render(args[1])})"}
     if term.type.name == "TIMESTAMP":
-        return "for a difference write unix_millis(a) - unix_millis(b); to shift it, at - INTERVAL 1 MINUTE"
+        return {"fix": f"to shift it write {render(term)} - INTERVAL 1 MINUTE"}
     if term.type.name == "DATE":
-        return "for a difference write datediff(a, b); to shift it, date_add(a, 1)"
-    return cast_to(term, "DOUBLE")
+        return {"fix": f"to shift it write date_add({render(term)}, 1)"}
+    return {"write": cast(term, "DOUBLE")} if "DOUBLE" in CASTS.get(term.type.name, ()) else {}
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"-?\d+(\.\d+)?", text) is not None
 
 
 def _family(type_: Type) -> str:

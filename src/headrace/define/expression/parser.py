@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headrace.define.expression.literals import number, parse_date, parse_timestamp
 from headrace.define.expression.peers import is_aggregate_elsewhere
 from headrace.define.expression.standard import JSON_ARROWS, between_symmetric, json_arrow, json_as_text, read_form
@@ -42,11 +44,15 @@ class ExpressionParser(Reader):
         try:
             if self.depth > DEEPEST:
                 raise RecursionError
-            node = self._chain("OR")
+            start = self.index
+            node = self._spanned(self._chain("OR"), start)
         except RecursionError:
             raise self.error(self.next.start, "the expression is nested too deeply", fix="split it") from None
         self.depth -= 1
         return node
+
+    def _spanned(self, node: Node, start: int) -> Node:
+        return node if node.span else replace(node, span=self.span_since(start))
 
     def _chain(self, op: str) -> Node:
         start = self.index
@@ -129,6 +135,7 @@ class ExpressionParser(Reader):
 
     def operand(self) -> Node:
         """An expression without comparisons and conditions, unless they are in parentheses."""
+        start = self.index
         left = self._product()
         while self.sees_symbol("+", "-", "||"):
             token = self.take()
@@ -139,7 +146,7 @@ class ExpressionParser(Reader):
                 left = Operation(left.at, "||", (*left.args, right))
             else:
                 left = Operation(token.start, "||", (left, right))
-        return left
+        return self._spanned(left, start)
 
     def _product(self) -> Node:
         left = self._signed()
@@ -175,7 +182,7 @@ class ExpressionParser(Reader):
             else:
                 node = Item(node.at, node, self.expression())
                 self.expect_symbol("]", "the index")
-        return node
+        return self._spanned(node, start)
 
     def _part(self) -> Token:
         return self.take() if self.next.kind == WORD else self.expect_name("a field")  # any word, as in window.end

@@ -13,6 +13,7 @@ class Node:
     """A piece of an expression."""
 
     at: int
+    span: tuple[int, int] | None = field(default=None, compare=False, kw_only=True)  # the offsets of all of it
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ class Cast(Node):
 def walk(node: Node) -> Iterator[Node]:
     """A node and all nodes in it."""
     yield node
-    pending = [getattr(node, each.name) for each in fields(node)]
+    pending = [getattr(node, each.name) for each in fields(node) if each.compare]
     while pending:
         value = pending.pop()
         if isinstance(value, Node):

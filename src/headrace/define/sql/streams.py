@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from headrace.define.expression.check import Checker, Scope, check
 from headrace.define.expression.computed import refuse_computed
 from headrace.define.expression.syntax import Interval, Name, Node, Operation
+from headrace.define.expression.terms import quote
 from headrace.define.mistakes import each
 from headrace.define.model import JSON, Field, Stream
 from headrace.define.paths import format_path, parse_path
@@ -179,9 +180,13 @@ class StreamReader(StatementReader):
                     fix=f"remove {self.text_since(start)}", write=" ", end=self.tokens[self.index - 1].end,
                 )  # fmt: skip
             elif self.sees("DEFAULT"):
+                at, start = self.take().start, self.index
+                self.expression()
+                coalesce = f"coalesce({name.text}, {self.text_since(start)})"
                 raise self.error(
-                    self.next.start, "DEFAULT is not supported", fix=f"write coalesce({name.text}, …) where it is used"
-                )
+                    at, "DEFAULT is not supported", fix=f"remove it, and write {coalesce} where it is used",
+                    write=" ", end=self.tokens[self.index - 1].end,
+                )  # fmt: skip
             elif self.accept("COMMENT"):
                 self._comment()
             elif self.sees("METADATA"):
@@ -305,4 +310,6 @@ class StreamReader(StatementReader):
             node.at,
             "this WATERMARK is not supported",
             expected=f"WATERMARK FOR {name.text} AS {name.text} - INTERVAL 1 MINUTE",
+            write=f"{quote(name.text)} - INTERVAL 1 MINUTE",
+            span=node.span,
         )

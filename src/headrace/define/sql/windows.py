@@ -64,6 +64,8 @@ def _check_column(source: Source, node: Node, stream: Stream) -> None:
         f"a window is over the event time of the stream; that of '{stream.name}' is '{time}'",
         found=f"'{node.name}'" if isinstance(node, Name) else "an expression",
         fix=f"declare {watermark} in the stream, or write {time}" if watermark else f"write {time}",
+        write=time,
+        span=node.span,
     )
 
 

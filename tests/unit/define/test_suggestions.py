@@ -1,0 +1,188 @@
+"""What a message suggests works: it is written in place of the mistake, and the definitions are read again."""
+
+# ruff: noqa: E501 - one definition per line
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from headrace.aggregate import REGISTRY
+from headrace.define.catalog import Catalog, parse
+from headrace.define.expression.functions import FUNCTIONS as OUR_FUNCTIONS
+from headrace.define.expression.peers import AGGREGATES, FUNCTIONS
+from headrace.define.mistakes import each
+from headrace.errors import DefinitionError
+
+STREAM = (
+    "CREATE STREAM requests (host STRING, path STRING, status INT, ms DOUBLE, bytes BIGINT, payload STRING, ok BOOLEAN, "
+    "price DECIMAL(10,2), day DATE, sent TIMESTAMP, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at - INTERVAL 1 MINUTE);\n"
+)
+VIEW = "CREATE MATERIALIZED VIEW v AS "
+BY_HOUR = "FROM requests GROUP BY host, window(at, '1 hour')"
+MOST_MISTAKES = 9
+
+WHOLE = [  # the error has `write`, and the place where to write it
+    f"{VIEW}SELECT hots, count(*) AS n FROM requests GROUP BY hots",
+    f"{VIEW}SELECT host, coutn(*) AS n {BY_HOUR}",
+    f"{VIEW}SELECT host, count(*) AS n FROM request GROUP BY host",
+    f'{VIEW}SELECT host, count(*) AS n FROM requests WHERE path = "/a" GROUP BY host',
+    f"{VIEW}SELECT host, count(*) AS n FROM requests WHERE lower(status) = 'a' GROUP BY host",
+    f"{VIEW}SELECT host, count(*) AS n FROM requests WHERE path + 1 > 2 GROUP BY host",
+    f"{VIEW}SELECT host, count(*) AS n FROM requests WHERE status LIKE '5%' GROUP BY host",
+    f"{VIEW}SELECT host, count(*) AS n FROM requests WHERE payload->'a' = 'b' GROUP BY host",
+    f"{VIEW}SELECT host, count(*) AS n FROM requests WHERE CAST(day AS INT) > 1 GROUP BY host",
+    f"{VIEW}SELECT host, count(*) AS n FROM requests GROUP BY host, window(sent, '1 hour')",
+    f"{VIEW}SELECT host, sumIf(bytes, status = 200) AS b, avgIf(ms, ok) AS m {BY_HOUR}",
+    f"{VIEW}SELECT DISTINCT host, path FROM requests WHERE ok",
+    f"{VIEW}SELECT host, count(*) AS n FROM requests GROUP BY host EMIT CHANGES",
+    f"{VIEW}SELECT host, count(*) AS n FROM requests WHERE at > now() - INTERVAL '1 hour' GROUP BY host",
+    f"{VIEW}SELECT host, count(*) AS n FROM requests WHERE ok AND at >= current_timestamp - INTERVAL 5 MINUTES AND status = 200 GROUP BY host",
+    f"{VIEW}SELECT count(*) AS n FROM requests WHERE at BETWEEN now() - INTERVAL '1' DAY AND now()",
+    "CREATE VIEW v AS SELECT host, count(*) AS n FROM requests GROUP BY host",
+    "CREATE TABLE v AS SELECT host, count(*) AS n FROM requests GROUP BY host",
+    "CREATE OR REPLACE TABLE v WITH (kafka_topic='v') AS SELECT host, count(*) AS n FROM requests WINDOW TUMBLING (SIZE 1 MINUTE) GROUP BY host EMIT CHANGES",
+    "CREATE TABLE v AS SELECT count(*) AS n FROM requests WINDOW HOPPING (SIZE 1 HOUR, ADVANCE BY 5 MINUTES, GRACE PERIOD 10 MINUTES) WHERE ok EMIT FINAL",
+    "CREATE TABLE v AS SELECT r.host, argMax(ms, at) AS last_ms FROM requests r WINDOW TUMBLING (SIZE 30 SECONDS) GROUP BY r.host EMIT CHANGES",
+    "CREATE TABLE t (a INT, b STRING)",
+    "CREATE STREAM s (a BYTES, b STRNG, c JSON)",
+    "CREATE STREAM s (a INT PRIMARY KEY, b INT)",
+    "CREATE STREAM s (a INT, b INT, PRIMARY KEY (a, b) NOT ENFORCED)",
+    "CREATE STREAM s (a INT DEFAULT 5, b INT)",
+    "CREATE STREAM s (a INT, at TIMESTAMP, WATERMARK FOR at AS at - 5)",
+    "CREATE STREAM s (a INT) WITH ('connector' = 'kafka', 'format' = 'json')",
+    "CREATE STREAM s (a INT) WITH (kafka_topic = 's', value_format = 'json', properties.x = 'y')",
+    f"{VIEW}SELECT host, median(ms) AS m, mode(path) AS p, uniq(path) AS u, argMax(path, at) AS last {BY_HOUR}",
+    f"{VIEW}SELECT host, percentile_cont(0.9) WITHIN GROUP (ORDER BY ms) AS p, quantile(0.5)(ms) AS q, quantiles(0.1, 0.9)(ms) AS r {BY_HOUR}",
+    f"{VIEW}SELECT host, string_agg(path, ',' ORDER BY at DESC) AS s, array_agg(DISTINCT path) AS a, topK(3)(path) AS t {BY_HOUR}",
+    f"{VIEW}SELECT host, latest_by_offset(path) AS l, first_value(ms) AS f, any(ok) AS a, every(ok) AS e {BY_HOUR}",
+]  # fmt: skip
+SENTENCES = [  # the message says what to write instead of this part
+    (f"{VIEW}SELECT host, count(*) AS n FROM requests WHERE path = 5 GROUP BY host", "path"),
+    (f"{VIEW}SELECT host, count(*) AS n FROM requests WHERE status = '200' GROUP BY host", "'200'"),
+    (f"{VIEW}SELECT host, max(sent - at) AS m {BY_HOUR}", "sent - at"),
+    (f"{VIEW}SELECT host, max(day - day) AS m {BY_HOUR}", "day - day"),
+    (f"{VIEW}SELECT host, max(ms DIV 2) AS m {BY_HOUR}", "ms DIV 2"),
+    (f"{VIEW}SELECT host, sum(path) AS s {BY_HOUR}", "path"),
+    (f"{VIEW}SELECT host, path, count(*) AS n {BY_HOUR}", "path"),
+    (f"{VIEW}SELECT host, max(CAST(bytes AS TIMESTAMP)) AS m {BY_HOUR}", "CAST(bytes AS TIMESTAMP)"),
+    (f"{VIEW}SELECT host, max(CAST(at AS BIGINT)) AS m {BY_HOUR}", "CAST(at AS BIGINT)"),
+]  # fmt: skip
+PAIRS = ("argmax", "argmin", "arg_max", "arg_min", "maxby", "minby", "covarpop", "covarsamp")
+ARGUMENTS = {
+    "topkdistinct": "ms, 3",
+    "topk": "ms, 3",
+    "avgweighted": "ms, bytes",
+    "countif": "ok",
+    "every": "ok",
+    "logical_and": "ok",
+    "logical_or": "ok",
+}
+
+
+def mistakes_of(text: str) -> list[DefinitionError]:
+    try:
+        parse(text)
+    except DefinitionError as error:
+        return each(error)
+    return []
+
+
+def follow(text: str) -> Catalog:
+    """The definitions after each mistake was replaced by what its message suggests, one after the other."""
+    for _ in range(MOST_MISTAKES):
+        mistakes = mistakes_of(text)
+        if not mistakes:
+            return parse(text)
+        mistake = next((mistake for mistake in mistakes if mistake.replaces), None)
+        assert mistake is not None, f"{mistakes[0]} does not say what to write in {text}"
+        assert mistake.write is not None
+        start, end = mistake.replaces or (0, 0)
+        text = text[:start] + mistake.write + text[end:]
+    raise AssertionError(f"still refused: {mistakes_of(text)[0]}")
+
+
+def needs_other_aggregates(text: str) -> bool:
+    calls = {name.lower() for name in re.findall(r"(\w+)\(", text)}
+    ours = {"max_by", "min_by", "first", "last", "any_value", "approx_percentile", "approx_top_k", "collect_list", "collect_set", "count_if",
+            "stddev", "stddev_pop", "variance", "var_pop", "covar_samp", "covar_pop"}  # fmt: skip
+    return (
+        bool((calls & ours) - set(REGISTRY))
+        or ("DISTINCT " in text and not _distinct_counts())
+        or "time_bucket" in calls
+    )
+
+
+def _distinct_counts() -> bool:
+    return not mistakes_of(f"{STREAM}{VIEW}SELECT count(DISTINCT host) AS n FROM requests")
+
+
+@pytest.mark.parametrize("statement", WHOLE)
+def test_what_a_message_suggests_is_accepted(statement: str) -> None:
+    first = mistakes_of(STREAM + statement)
+    assert first, "it was accepted"
+    if any(needs_other_aggregates(mistake.write or "") for mistake in first):
+        pytest.skip("an aggregate that is not there yet")
+    follow(STREAM + statement)
+
+
+@pytest.mark.parametrize(("statement", "part"), SENTENCES)
+def test_what_a_sentence_suggests_is_accepted(statement: str, part: str) -> None:
+    (mistake, *_) = mistakes_of(STREAM + statement)
+    suggested = re.split(r"(?:write|cast it:) ", str(mistake))[1].split(" or ")[0].split("; ")[0]
+    before, _, after = statement.rpartition(part) if part == "'200'" else statement.partition(part)
+    assert mistakes_of(STREAM + before + suggested + after) == []
+
+
+@pytest.mark.parametrize("name", sorted(AGGREGATES))
+def test_the_aggregate_of_another_system_has_one_here(name: str) -> None:
+    """Each suggestion is an aggregate that is accepted."""
+    arguments = ARGUMENTS.get(name) or ("ms, bytes" if name in PAIRS else "ms")
+    statement = f"{VIEW}SELECT host, {name}({arguments}) AS x {BY_HOUR}"
+    if name in REGISTRY:
+        pytest.skip("it is one of ours")
+    (mistake, *_) = mistakes_of(STREAM + statement)
+    if mistake.write is None:
+        assert name in ("topkweighted", "approx_most_frequent")
+        return
+    if needs_other_aggregates(mistake.write) or name == "avgweighted":
+        pytest.skip("an aggregate that is not there yet")
+    follow(STREAM + statement)
+
+
+ARGUMENTS_OF_FUNCTIONS = {
+    "->": None, "overlay": None, "tostartofinterval": "at, INTERVAL 5 MINUTES", "timestamp_trunc": "at, HOUR", "datetime_trunc": "at, DAY",
+    "datetrunc": "at, MONTH", "time_floor": "at, 'PT1H'", "to_char": "at, 'YYYY-MM-DD'", "timestampdiff": "HOUR, sent, at",
+    "stringtotimestamp": "path, 'yyyy-MM-dd'", "parse_timestamp": "path, 'yyyy-MM-dd'", "strptime": "path, 'yyyy-MM-dd'", "locate": "'a', path", "charindex": "'a', path",
+    "position": "'a', path", "to_timestamp_ltz": "bytes, 3", "match": "path, 'a+'", "regexp_matches": "path, 'a+'",
+}  # fmt: skip
+TEXTS = ("to_date", "to_timestamp", "CAST", "= ''", "<> ''", "get_json_object")
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_the_function_of_another_system_has_one_here(name: str) -> None:
+    """Each suggestion is an expression that is accepted."""
+    template = FUNCTIONS[name]
+    arguments = ARGUMENTS_OF_FUNCTIONS.get(name, "")
+    if arguments is None or name in OUR_FUNCTIONS:
+        pytest.skip("it takes no arguments in parentheses")
+    if not arguments:
+        is_json = "json" in name or "visitparam" in name
+        is_text = isinstance(template, str) and any(text in template for text in TEXTS)
+        arguments = (
+            "payload, '$.a'"
+            if isinstance(template, str) and "json" in template
+            else "payload, 'a'"
+            if is_json
+            else "path"
+            if is_text
+            else "at"
+        )
+        arguments = "bytes" if isinstance(template, str) and template.startswith("timestamp_") else arguments
+    statement = f"{VIEW}SELECT host, count(*) AS n FROM requests WHERE {name}({arguments}) IS NOT NULL GROUP BY host"
+    (mistake, *_) = mistakes_of(STREAM + statement)
+    assert mistake.write is not None, mistake
+    if needs_other_aggregates(mistake.write):
+        pytest.skip("a window that is not there yet")
+    follow(STREAM + statement)
