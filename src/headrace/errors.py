@@ -107,6 +107,16 @@ class DefinitionErrors(DefinitionError):
         return {**super().as_dict(), "errors": [e.as_dict() for e in self.errors]}
 
 
+class BadTestError(HeadraceError):
+    """A test file of `headrace test` has a mistake."""
+
+    code = "test"
+    exit_code = 2
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**super().as_dict(), "excerpt": self.where.excerpt if self.where else None}
+
+
 class QuestionError(HeadraceError):
     """A question to a view is invalid."""
 

@@ -29,6 +29,7 @@ ROOMS = [
     "client",
     "web",
     "doctor",
+    "testing",
     "demo",
     "bench",
     "cli",

@@ -23,8 +23,8 @@ from tests.surfaces.conftest import HEADRACE, Ran, Served, visit, write_events
 Command = Callable[..., Ran]
 SPARE = 1.5  # margin for other processes on the machine
 EXPECTED = {
-    "init", "plan", "apply", "up", "send", "ask", "explain", "sql", "status", "streams", "views", "dead-letters",
-    "versions", "rollback", "refresh", "audit", "doctor", "demo", "bench",
+    "init", "plan", "apply", "test", "up", "send", "ask", "explain", "sql", "status", "streams", "views",
+    "dead-letters", "versions", "rollback", "refresh", "audit", "doctor", "demo", "bench",
 }  # fmt: skip
 
 
@@ -107,7 +107,7 @@ def test_init_creates_a_valid_workspace(folder: Path, headrace: Command) -> None
     assert (folder / ".gitignore").read_text() == "data/\n"
     assert headrace("plan", "-w", folder).out.endswith("2 to create\n")
     result = headrace("init", folder / "other", "--json").json
-    assert result["files"] == ["headrace.toml", "definitions/shop.sql", ".gitignore"]
+    assert result["files"] == ["headrace.toml", "definitions/shop.sql", "tests/shop.yaml", ".gitignore"]
     again = headrace("init", folder)
     assert again.code == 1
     assert "exists already" in again.err
@@ -154,7 +154,8 @@ def test_init_from_files_adds_to_a_workspace_one_stream_for_each_shape(folder: P
     logins = [write_events(folder / f"logins-{day}.ndjson", {"user": "ann", "ts": 1715940303 + day}) for day in (1, 2)]
     prices = write_events(folder / "prices.ndjson", {"symbol": "HR", "price": 1.5})
     result = headrace("init", folder, "--from", logins[0], logins[1], prices, "--json").json
-    assert result["files"] == ["definitions/logins.sql", "definitions/prices.sql"]
+    tests = ["tests/logins.yaml", "tests/prices.yaml"]
+    assert result["files"] == ["definitions/logins.sql", "definitions/prices.sql", *tests]
     assert [stream["stream"] for stream in result["streams"]] == ["logins", "prices"]
     assert result["streams"][0]["fields"][-1]["computed"] == "timestamp_seconds(ts)"
     assert headrace("plan", "-w", folder).out.endswith("6 to create\n")

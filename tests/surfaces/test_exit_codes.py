@@ -15,6 +15,7 @@ WRONG = {
     "init": [["a", "b"], ["--fields", "a,b"], ["shop/headrace.toml"], ["new", "--from"]],
     "plan": [["--exit-code=5"]],
     "apply": [[], ["--json"]],  # no terminal to ask on, and no --yes
+    "test": [["-k", "no such test"], ["nosuch.yaml"], ["definitions"], ["--junit"]],
     "up": [["--port", "99999"], ["--port", "x"]],
     "send": [
         [],
@@ -89,6 +90,7 @@ IMPOSSIBLE = {
     "views": [["-w", "nowhere"]],
     "plan": [["-w", "nowhere"]],
     "apply": [["--yes", "-w", "nowhere"]],
+    "test": [["-w", "nowhere"]],
     "up": [["-w", "nowhere"], ["--host", "0.0.0.0"]],
     "dead-letters": [["nosuch"]],
     "versions": [["nosuch"]],

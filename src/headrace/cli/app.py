@@ -16,6 +16,7 @@ COMMANDS = {  # the module of each, and the first sentence of its help, so that 
     "init": ("init", "Create a workspace."),
     "plan": ("plan", "Show what `apply` would change."),
     "apply": ("plan", "Apply the definitions folder."),
+    "test": ("test", "Test the definitions."),
     "up": ("up", "Run the server of a workspace until Ctrl-C."),
     "send": ("send", "Send files to a stream."),
     "ask": ("ask", "Query a view."),

@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.define.catalog import load
+from headrace.define.catalog import load, parse
 from headrace.define.durations import format_duration
 from headrace.errors import WorkspaceError
 from headrace.infer import Draft, draft
 from headrace.infer.names import stream_name
 from headrace.infer.sample import Sample, read_sample
 from headrace.ingest.formats.layout import Format, format_of_name, make_layout
+from headrace.testing.first import first_test
 
 MOST_NOTES = 5  # reasons and notes
+TEST_LINES = 200  # of the sample, from which the events of the first test come
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class InferredStream:
     draft: Draft
     files: list[Path]
     options: str = ""  # of `send`, where it could not detect the format of the files
+    test: str | None = None  # a test file of the definition
 
     def commands(self, where: str) -> list[str]:
         """The next commands, after `headrace up`."""
@@ -105,10 +108,18 @@ def infer(files: list[Path], folder: Path, fields: str | None = None) -> list[In
         other_names |= {name, definition.view.lower()}
         streams.append(
             InferredStream(
-                definition, [Path(os.path.relpath(path, Path.cwd())) for path in paths], _options(samples, fields)
+                definition,
+                [Path(os.path.relpath(path, Path.cwd())) for path in paths],
+                _options(samples, fields),
+                _first_test(definition, samples[0]),
             )
         )
     return streams
+
+
+def _first_test(definition: Draft, sample: Sample) -> str | None:
+    lines = sample.as_lines(definition.stream).split(b"\n", TEST_LINES)[:TEST_LINES]
+    return first_test(parse(definition.sql), definition.stream, definition.view, b"\n".join(lines) + b"\n")
 
 
 def _options(samples: list[Sample], fields: str | None) -> str:

@@ -17,7 +17,7 @@ from headrace.workspace.settings import Settings, Workspace
 if TYPE_CHECKING:
     from headrace.cli.inferred import InferredStream
 
-_EXAMPLE = """\
+EXAMPLE = """\
 -- A stream: events of one shape. Each visit is one JSON object with these fields.
 CREATE STREAM visits (
   visitor STRING NOT NULL,
@@ -39,7 +39,41 @@ FROM visits
 WHERE status <> 304
 GROUP BY page, window(at, '1 minute');
 """
-SETTINGS, GITIGNORE = "headrace.toml", ".gitignore"
+EXAMPLE_TEST = """\
+# Tests of the definitions: `headrace test` runs them, without a server.
+- name: errors and bytes are counted per page and minute
+  given:
+    visits:
+      - {visitor: ada, page: /home, status: 200, bytes: 100, at: 2026-01-01T12:00:05Z}
+      - {visitor: bob, page: /home, status: 500, bytes: 20, at: 2026-01-01T12:00:59Z}
+      - {visitor: ada, page: /cart, status: 200, bytes: 30, at: 2026-01-01T12:01:00Z}
+      - {visitor: ada, page: /home, status: 304, bytes: 0, at: 2026-01-01T12:00:30Z}   # the view leaves out 304
+  ask: {view: traffic}
+  expect:
+    rows:
+      - {page: /home, window_start: 2026-01-01T12:00:00Z, hits: 2, errors: 1, bytes: 120, visitors: 2}
+      - {page: /cart, window_start: 2026-01-01T12:01:00Z, hits: 1, errors: 0, bytes: 30, visitors: 1}
+
+- name: a late event still counts
+  given:
+    visits:
+      - {visitor: ada, page: /home, status: 200, bytes: 100, at: 2026-01-01T12:00:05Z}
+      - {visitor: ada, page: /home, status: 200, bytes: 100, at: 2026-01-01T12:05:00Z}
+      - {visitor: bob, page: /home, status: 200, bytes: 20, at: 2026-01-01T12:00:10Z, _arrived: 2026-01-01T12:09:00Z}
+  ask: {view: traffic, key: {page: /home}, end: "2026-01-01T12:01:00Z"}
+  expect:
+    rows:
+      - {hits: 2, bytes: 120, settled: true}
+    corrections: 1   # the minute was settled when the event came
+
+- name: a visit without a visitor is refused
+  given:
+    visits:
+      - {page: /home, status: 200, bytes: 100, at: 2026-01-01T12:00:05Z}
+  expect:
+    dead_letters: ["'visitor' is missing"]
+"""
+SETTINGS, GITIGNORE, TESTS = "headrace.toml", ".gitignore", "tests"
 
 
 def init(
@@ -57,7 +91,8 @@ def init(
     """Create a workspace. With --from, infer its definitions from a file of events.
 
     Writes settings, a definition file (an example, or inferred from NDJSON, JSON, CSV with a header, Parquet or lines
-    of text such as an access log) and a .gitignore. In an existing workspace, --from adds a definition file.
+    of text such as an access log), a first test of it and a .gitignore. In an existing workspace, --from adds a
+    definition file and its test.
     """
     folder, files = _places(places or [], sources or [])
     if fields is not None and not files:
@@ -65,9 +100,11 @@ def init(
     inferred = _infer(files, folder, fields) if files else []
     files_to_write = [
         *((folder / "definitions" / f"{one.draft.name}.sql", one.draft.sql) for one in inferred),
-    ] or [(folder / "definitions" / "shop.sql", _EXAMPLE)]
+        *((folder / TESTS / f"{one.draft.name}.yaml", one.test) for one in inferred if one.test),
+    ] or [(folder / "definitions" / "shop.sql", EXAMPLE), (folder / TESTS / "shop.yaml", EXAMPLE_TEST)]
     if not (inferred and (folder / SETTINGS).is_file()):
         files_to_write = [(folder / SETTINGS, settings_text()), *files_to_write, (folder / GITIGNORE, "data/\n")]
+    files_to_write = [file for file in files_to_write if file[0].parent.name != TESTS or not file[0].exists()]
     for path, _ in files_to_write:
         if path.exists() and path.name != GITIGNORE:
             raise WorkspaceError(f"'{path}' exists already", fix="choose another folder; nothing was written")
@@ -90,9 +127,7 @@ def init(
         )
         return
     file_list = ", ".join(name for name in names if name != GITIGNORE)
-    typer.echo(
-        f"Created {'a workspace in ' if len(files_to_write) > len(inferred) else ''}{folder.resolve()}: {file_list}"
-    )
+    typer.echo(f"Created {'a workspace in ' if SETTINGS in names else ''}{folder.resolve()}: {file_list}")
     for one in inferred:
         typer.echo("")
         for line in one.lines():

@@ -41,6 +41,21 @@ class Definition:
 
 def load(folder: Path | str) -> Catalog:
     """The catalog of a folder's *.sql and *.py files; all their mistakes at once."""
+    return _assemble_quoting(*_read_folder(folder))
+
+
+def load_changed(folder: Path | str, source: Source) -> Catalog:
+    """The same with the SQL of a text added to it: what has the name of a stream or view in the folder replaces it."""
+    declared, mistakes = read_statements(source)
+    changed = {one.definition.name.lower() for one in declared}
+    texts, definitions, errors = _read_folder(folder)
+    kept = [definition for definition in definitions if definition.what.name.lower() not in changed]
+    kept += [Definition(one.definition, one.where) for one in declared]
+    return _assemble_quoting({**texts, source.file: source.text}, kept, [*errors, *mistakes])
+
+
+def _read_folder(folder: Path | str) -> tuple[dict[str, str], list[Definition], list[DefinitionError]]:
+    """The text of each file, and what they declare."""
     definitions: list[Definition] = []
     errors: list[DefinitionError] = []
     texts: dict[str, str] = {}
@@ -61,7 +76,7 @@ def load(folder: Path | str) -> Catalog:
                 errors += each(e)
     # A stream that several files import from one module is one stream.
     distinct = list({id(definition.what): definition for definition in definitions}.values())
-    return _assemble_quoting(texts, distinct, errors)
+    return texts, distinct, errors
 
 
 def assemble(

@@ -153,6 +153,13 @@ def _connection() -> duckdb.DuckDBPyConnection:
 _functions: set[str] = set()  # names of those that the worker's connection has
 
 
+def close_connection() -> None:
+    """Close the connection of this process, which a later lift opens again. Workers end without it."""
+    _connection().close()
+    _connection.cache_clear()
+    _functions.clear()
+
+
 def register_function(connection: duckdb.DuckDBPyConnection, function: Function) -> None:
     """Give a connection the function."""
     of = f"{duckdb_type(function.of)}{'[]' if function.of_list else ''}"

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def local_session(workspace: Workspace) -> Iterator[SparkSession]:
-    """A Spark session with the settings of the workspace; stopped at the end of the block."""
+def local_session(workspace: Workspace, *, keep_log: bool = True) -> Iterator[SparkSession]:
+    """A Spark session with the settings of the workspace; stopped at the end of the block.
+
+    Without `keep_log` nothing is written to the workspace.
+    """
     from headrace.spark.build import build_session  # loads PySpark, which most commands do not need
 
     scratch = Path(tempfile.mkdtemp(prefix="headrace-events-"))
@@ -28,7 +31,7 @@ def local_session(workspace: Workspace) -> Iterator[SparkSession]:
             master=settings.spark_master,
             driver_memory=settings.spark_memory,
             java_options=settings.spark_java_options,
-            log=workspace.logs / "spark-events.log",
+            log=workspace.logs / "spark-events.log" if keep_log else None,
         )
         try:
             yield spark

@@ -1,0 +1,1 @@
+"""Tests of definitions: files of a workspace that give events and say what the answer is."""

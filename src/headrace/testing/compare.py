@@ -1,0 +1,203 @@
+"""Compares what came of a test with what it expects; differences are data, which the command prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from headrace.errors import did_you_mean
+from headrace.serve.answer import Answer
+from headrace.testing.cells import equal, expected_value, stated_error
+from headrace.testing.document import Fields
+from headrace.testing.engine import LayerAnswer, Letter, Outcome
+from headrace.testing.model import Expected, ExpectedLetter
+from headrace.types import Type
+
+SIDE = ("window_start", "window_end", "settled")  # columns of every answer, which `exact` does not ask for
+Mark = Literal["same", "differs", "missing", "unexpected"]
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class RowDifference:
+    """A row of the expected or the found ones, or two that belong together; `wrong` are the columns that differ."""
+
+    mark: Mark
+    expected: Row | None
+    found: Row | None
+    wrong: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RowsDifference:
+    """The rows of an answer that is not as expected."""
+
+    view: str
+    layer: str
+    columns: tuple[str, ...]
+    rows: tuple[RowDifference, ...]
+    keys: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that is not as expected: a sentence, and the rows if it is about rows."""
+
+    message: str
+    rows: RowsDifference | None = None
+
+
+def compare_outcome(expected: Expected, outcome: Outcome, keys: Sequence[str], ordered: bool) -> list[Difference]:
+    """All differences. Raises BadTestError for columns that the view does not have."""
+    differences = compare_letters(expected.dead_letters, outcome.letters)
+    alike = [
+        compare_answer(expected, replace(layer_answer, layer=""), keys, ordered) for layer_answer in outcome.answers
+    ]
+    if all(each == alike[0] for each in alike):  # the layers agree: what is wrong is told once
+        return differences + (alike[0] if alike else [])
+    return differences + [
+        d for layer_answer in outcome.answers for d in compare_answer(expected, layer_answer, keys, ordered)
+    ]
+
+
+def compare_answer(
+    expected: Expected, layer_answer: LayerAnswer, keys: Sequence[str], ordered: bool
+) -> list[Difference]:
+    """The differences of one answer."""
+    answer, layer = layer_answer.answer, f" (read from the {layer_answer.layer})" if layer_answer.layer else ""
+    differences = []
+    if answer.stalled:
+        differences.append(Difference(f"view '{answer.view}' is stalled{layer}: {answer.stalled}"))
+    if expected.rows is not None:
+        rows = compare_rows(expected, answer, keys, ordered, layer_answer.layer)
+        if rows is not None:
+            differences.append(Difference(_summary(rows) + layer, rows))
+    if expected.corrections is not None and answer.corrections != expected.corrections:
+        differences.append(
+            Difference(f"corrections{layer}: expected {expected.corrections}, found {answer.corrections}")
+        )
+    return differences
+
+
+def compare_rows(
+    expected: Expected, answer: Answer, keys: Sequence[str], ordered: bool, layer: str = ""
+) -> RowsDifference | None:
+    """Expected rows beside found ones; None if they agree."""
+    types = dict(answer.columns)
+    rows = [_typed(row, types, answer.view) for row in expected.rows or ()]
+    tolerance = {name: expected.tolerance_of(name) or stated_error(answer.approximate.get(name)) for name in types}
+    columns_named = [name for name in types if any(name in row for row in rows)]
+    if expected.exact:
+        columns_named = [name for name in types if name in columns_named or name not in SIDE]
+        _check_exact(expected.rows or (), [name for name in columns_named if name not in SIDE])
+
+    def wrong(row: Row, other: Row) -> tuple[str, ...]:
+        return tuple(name for name in row if not equal(other[name], row[name], tolerance[name]))
+
+    answer_rows = answer.rows()
+    compared = _in_order(rows, answer_rows, wrong) if ordered else _in_any_order(rows, answer_rows, wrong, keys)
+    if all(row.mark == "same" for row in compared):
+        return None
+    listed = columns_named or list(types)
+    lead = [name for name in types if name in keys or name in ("window_start",)]
+    columns = tuple(name for name in types if name in listed or name in lead)
+    return RowsDifference(answer.view, layer, columns, tuple(compared), frozenset(keys))
+
+
+def _typed(row: Fields, types: Mapping[str, Type], view: str) -> dict[str, Any]:
+    for name, node in row.names.items():
+        if name not in types:
+            raise node.error(
+                f"view '{view}' has no column '{name}'",
+                expected=", ".join(types),
+                fix=did_you_mean(name, types),
+            )
+    return {name: expected_value(node, types[name]) for name, node in row.values.items()}
+
+
+def _check_exact(rows: Sequence[Fields], columns: Sequence[str]) -> None:
+    for row in rows:
+        lacking = [name for name in columns if name not in row.values]
+        if lacking:
+            raise row.error(
+                "exact: true asks for every column", found=f"a row without {', '.join(lacking)}", fix="add them"
+            )
+
+
+Wrong = Callable[[Row, Row], tuple[str, ...]]
+
+
+def _in_order(rows: Sequence[Row], found: Sequence[Row], wrong: Wrong) -> list[RowDifference]:
+    compared = [_pair(row, other, wrong) for row, other in zip(rows, found, strict=False)]
+    compared += [RowDifference("missing", row, None) for row in rows[len(found) :]]
+    return compared + [RowDifference("unexpected", None, row) for row in found[len(rows) :]]
+
+
+def _in_any_order(rows: Sequence[Row], found: Sequence[Row], wrong: Wrong, keys: Sequence[str]) -> list[RowDifference]:
+    """Rows that agree first; of the others those with the same keys and window; then those with most in common."""
+    left, compared = list(found), dict[int, RowDifference]()
+    identity = {*keys, "window_start", "window_end"}
+
+    def take(number: int, fits: Callable[[tuple[str, ...]], bool]) -> None:
+        compared_with = ((at, wrong(rows[number], other)) for at, other in enumerate(left))
+        candidates = [(len(columns), at, columns) for at, columns in compared_with if fits(columns)]
+        if candidates:
+            _, at, columns = min(candidates)
+            compared[number] = RowDifference("differs" if columns else "same", rows[number], left.pop(at), columns)
+
+    for number in range(len(rows)):
+        take(number, lambda columns: not columns)
+    for number in set(range(len(rows))) - set(compared):
+        take(number, lambda columns: not identity & set(columns))
+    for number in set(range(len(rows))) - set(compared):
+        take(number, lambda columns, row=rows[number]: len(columns) < len(row))  # type: ignore[misc]
+    missing = [RowDifference("missing", row, None) for at, row in enumerate(rows) if at not in compared]
+    return [*(compared[at] for at in sorted(compared)), *missing, *(RowDifference("unexpected", None, r) for r in left)]
+
+
+def _pair(row: Row, other: Row, wrong: Wrong) -> RowDifference:
+    columns = wrong(row, other)
+    return RowDifference("differs" if columns else "same", row, other, columns)
+
+
+def _summary(rows: RowsDifference) -> str:
+    counts = {mark: sum(row.mark == mark for row in rows.rows) for mark in ("differs", "missing", "unexpected")}
+    words = {"differs": "differ", "missing": "missing", "unexpected": "unexpected"}
+    parts = ", ".join(f"{count} {words[mark]}" for mark, count in counts.items() if count)
+    return f"rows of view '{rows.view}': {parts}"
+
+
+def compare_letters(expected: Sequence[ExpectedLetter] | None, found: Sequence[Letter]) -> list[Difference]:
+    """Each dead letter is expected once. A test that says nothing of them expects none."""
+    left = list(found)
+    differences = []
+    for letter in expected or ():
+        match = next((other for other in left if _fits(letter, other)), None)
+        if match is None:
+            differences.append(Difference(f"a dead letter is missing: {letter}"))
+        else:
+            left.remove(match)
+    for other in left:
+        hint = "" if expected is not None else "; if it is expected, name it under dead_letters"
+        message = f"stream '{other.stream}' does not take this event: {other.event}: {other.reason}{hint}"
+        differences.append(Difference(message))
+    return differences
+
+
+def _fits(letter: ExpectedLetter, other: Letter) -> bool:
+    same_stream = letter.stream is None or letter.stream == other.stream
+    return same_stream and letter.reason.lower() in other.reason.lower() and letter.event in other.event
+
+
+def compare_errors(expected: Sequence[str], found: Sequence[str]) -> list[Difference]:
+    """Each error is expected once, by a part of its text."""
+    left = list(found)
+    differences = []
+    for part in expected:
+        match = next((text for text in left if part.lower() in text.lower()), None)
+        if match is None:
+            differences.append(Difference(f"no error says {part!r}"))
+        else:
+            left.remove(match)
+    return differences + [Difference(f"an error that is not expected: {text}") for text in left]

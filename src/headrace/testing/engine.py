@@ -1,0 +1,170 @@
+"""What runs a test: events in, answers and dead letters out. Here without Spark: the parser, DuckDB's lift, a store."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.client.whole import join
+from headrace.define.catalog import Catalog
+from headrace.define.expression.duckdb_face import refuse_duckdb
+from headrace.define.fingerprint import fingerprint
+from headrace.define.model import Stream, View
+from headrace.errors import HeadraceError
+from headrace.lake.dead import decoded
+from headrace.lake.range import later, newest_of
+from headrace.lake.schema import ARRIVED, POSITION, VALUE
+from headrace.lake.since import parser_of
+from headrace.maintain.lift import Lifting, close_connection, lift_view, parts_of
+from headrace.parse.schema import UTC_US
+from headrace.serve.answer import Answer
+from headrace.serve.evaluate import answer
+from headrace.serve.question import Question
+from headrace.store.base import Step, Store, Version
+from headrace.store.opening import open_temporary
+from headrace.testing.events import Commit
+from headrace.transport.position import Position
+
+Commits = Mapping[str, Sequence[Commit]]  # of each stream
+
+
+class NeedsSparkError(HeadraceError):
+    """A view that only Spark computes."""
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A dead letter."""
+
+    stream: str
+    event: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Request:
+    """A question and whether it reads all pages; an answer comes from a layer."""
+
+    question: Question
+    whole: bool
+
+
+@dataclass(frozen=True)
+class LayerAnswer:
+    """An answer, and the layers that it was read from; "" where only one was tried."""
+
+    answer: Answer
+    layer: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of the events: dead letters, and the answers to the question."""
+
+    letters: tuple[Letter, ...]
+    answers: tuple[LayerAnswer, ...] = ()
+
+
+class Engine(Protocol):
+    """Runs tests, one after the other. Nothing of one is left for the next."""
+
+    def run(self, catalog: Catalog, commits: Commits, request: Request | None) -> Outcome:
+        """Raises NeedsSparkError if this engine cannot, and QuestionError for what the view cannot answer."""
+
+    def close(self) -> None:
+        """Remove what it made."""
+
+
+def ask(store: Store, request: Request) -> Answer:
+    """The answer from a store."""
+    question, now = request.question, datetime.now(UTC)
+    pages = [answer(store, question, lambda version: (0, None), now)]
+    while request.whole and (cursor := pages[-1].next_cursor):
+        pages.append(answer(store, replace(question, cursor=cursor), lambda version: (0, None), now))
+    return join(pages)
+
+
+class QuickEngine:
+    """The fused lane of the speed layer in this process: no Spark, no lake."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="headrace-test-"))
+        self._store = open_temporary(self._folder)
+
+    def close(self) -> None:
+        close_connection()
+        self._store.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def run(self, catalog: Catalog, commits: Commits, request: Request | None) -> Outcome:
+        view = catalog.views[request.question.view] if request else None
+        if view is not None:
+            for name in view.streams:
+                _check_face(refuse_duckdb(catalog.streams[name], view), view)
+        letters: list[Letter] = []
+        try:
+            version = self._register(catalog, view) if view else None
+            for name, stream_commits in commits.items():
+                letters += self._advance(catalog.streams[name], stream_commits, version)
+            return Outcome(tuple(letters), (LayerAnswer(ask(self._store, request)),) if request else ())
+        finally:
+            if view is not None:
+                self._store.drop(view.name)
+
+    def _register(self, catalog: Catalog, view: View) -> Version:
+        return self._store.register(view, fingerprint(view), catalog.patience_ms(view))
+
+    def _advance(self, stream: Stream, commits: Sequence[Commit], version: Version | None) -> Iterator[Letter]:
+        position, newest_us = 0, None
+        for number, commit in enumerate(commits):
+            good, letters = _parse(stream, commit, position)
+            yield from letters
+            position += len(commit.lines)
+            before_us, newest_us = newest_us, later(newest_us, newest_of(stream, good))
+            if version is not None and version.reads(stream.name):
+                partials = self._lift(stream, version, good, before_us)
+                step = Step(stream.name, number, number + 1, Position.at(position), newest_us, time.time_ns() // 1000)
+                self._store.apply(step, {version.id: partials})
+
+    def _lift(self, stream: Stream, version: Version, events: pa.Table, newest_us: int | None) -> list[pa.Table]:
+        patience_ms = version.base(stream.name).patience_ms
+        lifted = lift_view(stream, version.view, version.number, patience_ms, newest_us)
+        lifting = Lifting((lifted,), str(self._folder))
+        tables = []
+        for part in parts_of([lifting.run(events.select(lifting.reads))]):
+            _check_face(part.error, version.view)
+            table = part.read()
+            assert table is not None, "it was just written"
+            tables.append(table)
+        return tables
+
+
+def _check_face(reason: str | None, view: View) -> None:
+    if reason is not None:
+        raise NeedsSparkError(f"view '{view.name}' needs Spark: {reason}", fix="`headrace test --spark` runs this test")
+
+
+def _parse(stream: Stream, commit: Commit, position: int) -> tuple[pa.Table, list[Letter]]:
+    """The good events as the append keeps them, as far as views read them; and the dead letters."""
+    frames = commit.frames(stream)
+    parsed = parser_of(stream).parse(frames, commit.arrived_us)
+    positions = pa.array(np.arange(position, position + len(frames), dtype=np.int64))
+    rows = parsed.columns.append_column(POSITION, positions)
+    rows = rows.append_column(ARRIVED, pa.array(commit.arrived_us).cast(UTC_US))
+    if parsed.reasons is None:
+        return rows, []
+    dead = rows.append_column(VALUE, frames.values()).append_column("reason", parsed.reasons)
+    dead = dead.filter(parsed.reasons.is_valid())
+    events, reasons = (dead.column(name).to_pylist() for name in (VALUE, "reason"))
+    letters = [Letter(stream.name, decoded(e, whole=True)[0], r) for e, r in zip(events, reasons, strict=True)]
+    return rows.filter(pc.is_null(parsed.reasons)), letters

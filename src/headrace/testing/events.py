@@ -1,0 +1,207 @@
+"""The given events of a stream: their lines, when each arrives, and the commits that they come in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby, pairwise
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.define.model import TEXT, Stream
+from headrace.errors import HeadraceError, did_you_mean
+from headrace.format import EPOCH
+from headrace.ingest.files import SourceFile, StreamShape
+from headrace.ingest.formats.layout import ANY
+from headrace.ingest.judge import Judge
+from headrace.lake.since import parser_of
+from headrace.parse.frames import Frames, frame
+from headrace.serve.times import parse_instant
+from headrace.testing.document import Fields, Items, Node, Text, json_object
+
+ARRIVED, LINE, COMMIT = "_arrived", "_line", "commit"
+# The arrival of an event that has no event time and says nothing else: some fixed time.
+USUAL_ARRIVAL_US = int((datetime(2026, 1, 1, tzinfo=UTC) - EPOCH).total_seconds()) * 1_000_000
+FAR_US = 1 << 61  # later than any event time
+MOST_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class GivenEvent:
+    """An event as it is sent. `arrived_us` None: it says nothing, so it is on time."""
+
+    line: bytes
+    arrived_us: int | None = None
+
+
+@dataclass(frozen=True)
+class GivenEvents:
+    """The events of a stream, in the commits that the file says; else in one."""
+
+    stream: Stream
+    commits: tuple[tuple[GivenEvent, ...], ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Commit:
+    """Events that come together, in the order of their arrival."""
+
+    lines: tuple[bytes, ...]
+    arrived_us: npt.NDArray[np.int64]
+
+    def frames(self, stream: Stream) -> Frames:
+        """The lines as the parser takes them."""
+        return _frames(stream, self.lines)
+
+
+def read_given(stream: Stream, node: Node, folder: Path) -> GivenEvents:
+    """The events under `given`; files are relative to the folder."""
+    if isinstance(node, Items):
+        return _read_items(stream, node)
+    if not isinstance(node, Text):
+        raise node.error(f"the events of stream '{stream.name}' are a list", found=f"a {node.kind}")
+    if node.is_null:
+        return GivenEvents(stream, ())
+    try:
+        body = _inline(stream, node.value) if "\n" in node.value else _file(stream, folder / node.value)
+    except HeadraceError as error:
+        raise node.error(error.message, found=error.found, expected=error.expected, fix=error.fix) from error
+    return GivenEvents(stream, (tuple(GivenEvent(line) for line in frame(stream.format, body)),))
+
+
+def _inline(stream: Stream, text: str) -> bytes:
+    """Lines, NDJSON or CSV in the test file itself."""
+    judge = Judge(stream, lambda: FAR_US, MOST_BYTES)
+    return bytes(judge.judge(text.encode(), ANY, keep_bad=True).payload)
+
+
+def _file(stream: Stream, path: Path) -> bytes:
+    types = {key: str(of) for key, of in stream.key_types().items()}
+    pieces = SourceFile(path, StreamShape(stream.name, stream.format, types)).pieces()
+    return b"".join(bytes(piece.lines) for piece in pieces)
+
+
+def _read_items(stream: Stream, node: Items) -> GivenEvents:
+    commits: list[list[GivenEvent]] = [[]]
+    notes: dict[str, None] = {}
+    for item in node.items:
+        if isinstance(item, Fields) and list(item.values) == [COMMIT] and COMMIT not in stream.types():
+            commits.append([])
+            continue
+        commits[-1].append(_read_event(stream, item))
+        notes |= dict.fromkeys(_notes(stream, item))
+    return GivenEvents(stream, tuple(tuple(commit) for commit in commits if commit), tuple(notes))
+
+
+def _read_event(stream: Stream, node: Node) -> GivenEvent:
+    if isinstance(node, Text):
+        return GivenEvent(_line(node))
+    if not isinstance(node, Fields):
+        raise node.error(f"an event of stream '{stream.name}' is a mapping or a line", found=f"a {node.kind}")
+    arrived = node.values.get(ARRIVED)
+    arrived_us = None if arrived is None else _arrival(arrived)
+    values = {name: value for name, value in node.values.items() if name != ARRIVED}
+    if list(values) == [LINE]:
+        return GivenEvent(_line(values[LINE]), arrived_us)
+    if stream.format == TEXT:
+        raise node.error(
+            f"stream '{stream.name}' has FORMAT TEXT: an event is a line of text",
+            found="a mapping",
+            fix=f"write the line in quotes, or {{{LINE}: '…', {ARRIVED}: …}}",
+        )
+    return GivenEvent(json_object(values).encode(), arrived_us)
+
+
+def _line(node: Node) -> bytes:
+    if not isinstance(node, Text) or "\n" in node.value or "\r" in node.value or not node.value.strip():
+        raise node.error("an event is one line of text", found="none or several", fix="write each as an item")
+    return node.value.encode()
+
+
+def _arrival(node: Node) -> int:
+    time = parse_instant(node.value) if isinstance(node, Text) else None
+    if time is None:
+        raise node.error(f"{ARRIVED} is a time", found=str(node.literal()), expected="such as 2026-03-01T12:00:00Z")
+    since = time - EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def _notes(stream: Stream, node: Node) -> Iterator[str]:
+    """What the stream makes of fields that it does not declare."""
+    if not isinstance(node, Fields) or stream.format == TEXT:
+        return
+    declared = event_names(stream)
+    computed = {field.name for field in stream.fields if field.computed}
+    for name in node.values:
+        if name in (ARRIVED, LINE) or name in declared:
+            continue
+        if name in computed:
+            yield f"stream '{stream.name}' computes '{name}': the value in the event is ignored"
+        else:
+            hint = did_you_mean(name, declared)
+            yield f"stream '{stream.name}' has no field '{name}': it is stored and ignored{f'; {hint}' if hint else ''}"
+
+
+def event_names(stream: Stream) -> set[str]:
+    """The names at the top of an event that the stream reads."""
+    return {str(field.steps[0]) for field in stream.fields if not field.computed}
+
+
+def arrange(stream_events: GivenEvents) -> list[Commit]:
+    """The commits, in order.
+
+    As the file says; else a commit for each arrival that is given, in the order of arrival; else one.
+    An event that gives no arrival is on time: it arrives at its event time.
+    """
+    stream, split = stream_events.stream, len(stream_events.commits) > 1
+    events = [event for commit in stream_events.commits for event in commit]
+    if not events:
+        return []
+    times = _event_times(stream, [event.line for event in events])
+    arrived: list[tuple[GivenEvent, int]] = []
+    last_us = USUAL_ARRIVAL_US
+    for event, time_us in zip(events, times, strict=True):
+        given_us = event.arrived_us
+        last_us = given_us if given_us is not None else time_us if time_us is not None else last_us
+        arrived.append((event, last_us))
+    if split:
+        sizes = iter(arrived)
+        return [_commit([next(sizes) for _ in commit]) for commit in stream_events.commits]
+    if all(event.arrived_us is None for event in events):
+        return [_commit(arrived)]
+    return [_commit(group) for group in _by_arrival(arrived)]
+
+
+def _by_arrival(arrived: Sequence[tuple[GivenEvent, int]]) -> Iterator[list[tuple[GivenEvent, int]]]:
+    """A group for each arrival that an event gives; those on time in between are together."""
+    ordered = sorted(arrived, key=lambda pair: pair[1])
+    numbers = [0]
+    for (before, before_us), (after, after_us) in pairwise(ordered):
+        apart = before_us != after_us and not (before.arrived_us is None and after.arrived_us is None)
+        numbers.append(numbers[-1] + apart)
+    for _, group in groupby(zip(numbers, ordered, strict=True), key=lambda pair: pair[0]):
+        yield [pair for _, pair in group]
+
+
+def _commit(arrived: Sequence[tuple[GivenEvent, int]]) -> Commit:
+    return Commit(tuple(event.line for event, _ in arrived), np.array([us for _, us in arrived], dtype=np.int64))
+
+
+def _event_times(stream: Stream, lines: Sequence[bytes]) -> list[int | None]:
+    """The event time of each good event, in microseconds."""
+    if stream.event_time is None:
+        return [None] * len(lines)
+    parsed = parser_of(stream).parse(_frames(stream, lines), FAR_US)
+    times = parsed.columns.column(stream.event_time).cast(pa.int64()).to_pylist()
+    if parsed.reasons is None:
+        return times
+    return [time if reason is None else None for time, reason in zip(times, parsed.reasons.to_pylist(), strict=True)]
+
+
+def _frames(stream: Stream, lines: Sequence[bytes]) -> Frames:
+    return frame(stream.format, b"\n".join(lines) + b"\n")

@@ -1,0 +1,141 @@
+"""Runs tests by the real jobs: journal, append, lake, speed layer, beat; one Spark session for all tests."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.define.catalog import Catalog
+from headrace.define.fingerprint import fingerprint
+from headrace.define.model import TEXT, Stream
+from headrace.errors import HeadraceError
+from headrace.ingest.door import Ingest
+from headrace.ingest.formats.layout import Format, Layout
+from headrace.lake.append import Append
+from headrace.lake.dead import DeadLetters
+from headrace.lake.letters import MOST_LIMIT
+from headrace.lake.table import LakeTable
+from headrace.maintain.batch import Batch
+from headrace.maintain.fused import Fused
+from headrace.maintain.speed import Speed
+from headrace.store.base import Store, Version
+from headrace.store.opening import open_temporary
+from headrace.testing.engine import Commits, LayerAnswer, Letter, Outcome, Request, ask
+from headrace.testing.events import Commit
+from headrace.transport.journal.journal import Journal
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MOST_PIECES = 100  # of work for one view; a test has few events, so more of it means that it goes round in circles
+
+
+class SparkEngine:
+    """Each test has a folder of its own with all that a workspace has."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._folder = Path(tempfile.mkdtemp(prefix="headrace-test-"))
+        self._tests = 0
+
+    def close(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def run(self, catalog: Catalog, commits: Commits, request: Request | None) -> Outcome:
+        self._tests += 1
+        folder = self._folder / str(self._tests)
+        view = catalog.views[request.question.view] if request else None
+        names = dict.fromkeys([*commits, *(view.streams if view else ())])
+        with ExitStack() as stack:
+            store = open_temporary(folder)
+            stack.callback(store.close)
+            pipelines = {n: _Pipeline(self._spark, folder / n, catalog.streams[n], store) for n in names}
+            for pipeline in pipelines.values():
+                stack.callback(pipeline.close)
+            if view is not None:
+                store.register(view, fingerprint(view), catalog.patience_ms(view))
+            for name, stream_commits in commits.items():
+                pipelines[name].append(stream_commits)
+            letters = tuple(letter for name in commits for letter in pipelines[name].letters())
+            if request is None:
+                return Outcome(letters)
+            return Outcome(letters, tuple(_answers(store, pipelines, request)))
+
+
+def _answers(store: Store, pipelines: Mapping[str, _Pipeline], request: Request) -> Iterator[LayerAnswer]:
+    """What the speed layer says, and what the batch layer says after a beat, which compares the two."""
+    view = request.question.view
+    for pipeline in pipelines.values():
+        pipeline.maintain()
+    yield LayerAnswer(ask(store, request), "speed layer")
+    for pipeline in pipelines.values():
+        pipeline.beat(view)
+    with store.snapshot() as snapshot:
+        version = snapshot.serving(view)
+    assert version is not None, "it was registered without history, so it serves"
+    _check_beat(version)
+    yield LayerAnswer(ask(store, request), "batch layer")
+
+
+def _check_beat(version: Version) -> None:
+    if version.alarm is not None:
+        raise HeadraceError(f"view '{version.view.name}': {version.alarm}", fix="please report it")
+    behind = [base.stream for base in version.bases if base.horizon != base.applied_to]
+    if behind and version.stalled is None:
+        raise HeadraceError(f"view '{version.view.name}': the batch layer did not read stream '{behind[0]}'")
+
+
+class _Pipeline:
+    """Journal, append, lake and both layers of one stream, whose clock and commits the test decides."""
+
+    def __init__(self, spark: SparkSession, folder: Path, stream: Stream, store: Store) -> None:
+        folder.mkdir(parents=True)
+        self._spark = spark
+        self._stream = stream
+        self._now_us = 0
+        self._table = LakeTable(folder / "lake", stream, fence=1)
+        self._journal = Journal(folder / "journal", fence=1, clock_us=lambda: self._now_us)
+        self._ingest = Ingest(stream, self._journal)
+        self._fused = Fused(stream.name, self._table, store, folder)
+        reader = self._journal.reader
+        self._append = Append(lambda: spark, stream, reader, self._table, folder, companion=self._fused)
+        self._speed = Speed(lambda: spark, stream, self._table, store, folder, fused=self._fused)
+        self._batch = Batch(lambda: spark, stream, self._table, store, folder / "builds")
+
+    def append(self, commits: Sequence[Commit]) -> None:
+        """Send the events of each commit, each at its arrival, and append them."""
+        layout = Layout(Format.TEXT if self._stream.format == TEXT else Format.NDJSON)
+        for commit in commits:
+            for line, arrived_us in zip(commit.lines, commit.arrived_us.tolist(), strict=True):
+                self._now_us = arrived_us
+                self._ingest.take(line, layout=layout, key=None, keep_bad=True).result()
+            start, end = self._table.state.position, self._journal.end
+            self._append.append(self._spark, self._journal.reader.ranges(start, end, target_bytes=1 << 40))
+
+    def letters(self) -> list[Letter]:
+        """The dead letters, in the order of arrival."""
+        dead = DeadLetters(self._stream.name, self._table)
+        page = dead.page(limit=MOST_LIMIT)
+        return [Letter(self._stream.name, letter.value, letter.reason) for letter in reversed(page.dead_letters)]
+
+    def maintain(self) -> None:
+        """Bring the view up to the lake."""
+        for _ in range(MOST_PIECES):
+            if not (self._fused.run_once() or self._speed.run_once()):
+                return
+
+    def beat(self, view: str) -> None:
+        """Let the batch layer take over what the speed layer has."""
+        self._batch.refresh(view)
+        for _ in range(MOST_PIECES):
+            if not self._batch.run_once():
+                return
+
+    def close(self) -> None:
+        self._speed.close()
+        self._batch.close()
+        self._journal.close()

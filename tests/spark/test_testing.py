@@ -1,0 +1,82 @@
+"""The same test files pass by the real jobs as without Spark."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.cli.init import EXAMPLE, EXAMPLE_TEST
+from headrace.testing.engine import QuickEngine
+from headrace.testing.jobs import SparkEngine
+from headrace.testing.read import read_text
+from headrace.testing.run import Runner
+
+PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
+MORE = """
+CREATE STREAM logs (value STRING NOT NULL, host STRING AS split_part(value, ' ', 1)) FORMAT TEXT;
+CREATE MATERIALIZED VIEW hosts AS SELECT host, count(*) AS n FROM logs GROUP BY host, window(_arrived, '1 minute');
+CREATE MATERIALIZED VIEW times AS
+SELECT to_timestamp(page) AS k, count(*) AS n, sum(CAST(bytes AS DOUBLE)) AS x FROM visits GROUP BY k;
+"""
+ONLY_SPARK = """
+- name: only Spark computes it
+  given: {visits: [{visitor: a, page: '2026-01-01 00:00:00', bytes: 3, at: 2026-01-01T00:00:00Z}]}
+  ask: times
+  expect: [{k: 2026-01-01T00:00:00Z, n: 1, x: 3}]
+"""
+BOTH = """
+- name: lines by arrival
+  given:
+    logs:
+      - {_line: "web1 GET /", _arrived: 2026-05-01T12:00:59Z}
+      - {_line: "web1 GET /", _arrived: 2026-05-01T12:01:00Z}
+      - {_line: "web2 GET /", _arrived: 2026-05-01T12:00:01Z}
+  ask: hosts
+  expect:
+    - {host: web1, window_start: 2026-05-01T12:00:00Z, n: 1}
+    - {host: web2, window_start: 2026-05-01T12:00:00Z, n: 1}
+    - {host: web1, window_start: 2026-05-01T12:01:00Z, n: 1}
+- name: nothing is given
+  ask: traffic
+  expect: []
+"""
+PAGE_TESTS = "".join(re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
+
+
+@pytest.fixture
+def definitions(tmp_path: Path) -> Path:
+    (tmp_path / "shop.sql").write_text(EXAMPLE + MORE)
+    return tmp_path
+
+
+def states(engine: Any, definitions: Path, text: str) -> list[tuple[str, str, list[str]]]:
+    tests, errors = read_text(text)
+    assert not errors
+    try:
+        runner = Runner(definitions, engine)
+        results = [runner.run(test, definitions) for test in tests]
+    finally:
+        engine.close()
+    return [(r.test.name, r.state, [*(d.message for d in r.differences), str(r.error or "")]) for r in results]
+
+
+def test_the_same_files_pass_by_the_real_jobs(spark: Any, definitions: Path) -> None:
+    text = EXAMPLE_TEST + PAGE_TESTS + BOTH
+    quick, by_jobs = (states(engine, definitions, text) for engine in (QuickEngine(), SparkEngine(spark)))
+    assert quick == by_jobs
+    assert {state for _, state, _ in by_jobs} == {"passed"}, by_jobs
+    assert len(by_jobs) > 10
+
+
+def test_what_only_spark_computes_runs_by_the_jobs(spark: Any, definitions: Path) -> None:
+    assert [state for _, state, _ in states(QuickEngine(), definitions, ONLY_SPARK)] == ["skipped"]
+    assert [state for _, state, _ in states(SparkEngine(spark), definitions, ONLY_SPARK)] == ["passed"]
+
+
+def test_both_layers_are_compared(spark: Any, definitions: Path) -> None:
+    text = ONLY_SPARK.replace("n: 1", "n: 2")
+    ((_, state, messages),) = states(SparkEngine(spark), definitions, text)
+    assert (state, messages[0]) == ("failed", "rows of view 'times': 1 differ")  # once: both layers say the same

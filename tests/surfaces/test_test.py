@@ -1,0 +1,132 @@
+"""`headrace test`: what it prints and how it ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.surfaces.conftest import HEADRACE, Ran, visit, write_events
+
+Command = Callable[..., Ran]
+FAILING = """\
+- name: two visits
+  given: {visits: [{visitor: ann, page: "[red]", status: 200, at: 2026-01-01T00:00:05Z}]}
+  ask: traffic
+  expect: [{page: "[red]", hits: 2}]
+"""
+
+
+@pytest.fixture(autouse=True)
+def _inside(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+
+
+def test_the_first_test_passes(headrace: Command, folder: Path) -> None:
+    ran = headrace("test")
+    assert ran.code == 0, ran
+    assert "✓ a late event still counts" in ran.out
+    assert "3 passed in " in ran.out
+    assert not (folder / "data").exists()
+
+
+def test_a_failure_shows_rows_and_ends_with_1(headrace: Command, folder: Path) -> None:
+    (folder / "tests" / "failing.yaml").write_text(FAILING)
+    ran = headrace("test", "-k", "TWO")
+    assert ran.code == 1
+    lines = [line.split() for line in ran.out.splitlines()]
+    assert ["expected", "[red]", "≠", "2"] in [[*line[:2], *line[-2:]] for line in lines]
+    assert ["found", "[red]", "≠", "1"] in [[*line[:2], *line[-2:]] for line in lines]
+    assert "    tests/failing.yaml:1:3" in ran.out.splitlines()
+    assert "1 failed in " in ran.out
+
+
+def test_tests_are_selected_by_file_and_name(headrace: Command, folder: Path) -> None:
+    (folder / "tests" / "failing.yaml").write_text(FAILING)
+    assert headrace("test", "tests/shop.yaml").code == 0
+    assert headrace("test", "-k", "shop.yaml", "-k", "late").code == 0
+    assert headrace("test", "-w", folder, "tests").code == 1
+    ran = headrace("test", "-k", "a late event still counst")
+    assert ran.code == 2
+    assert "did you mean 'a late event still counts'?" in ran.err
+
+
+def test_a_mistake_is_shown_with_its_line_and_ends_with_2(headrace: Command, folder: Path) -> None:
+    (folder / "tests" / "bad.yaml").write_text("- name: x\n  expct: []\n")
+    ran = headrace("test")
+    assert ran.code == 2
+    assert "error: tests/bad.yaml:2:3: a test has no 'expct'" in ran.err
+    assert "    expct: []\n    ^\n" in ran.err
+    assert "3 passed, 1 mistake in test files in " in ran.out
+
+
+def test_mistakes_of_definitions_end_with_2(headrace: Command, folder: Path) -> None:
+    (folder / "definitions" / "more.sql").write_text("CREATE MATERIALIZED VIEW v AS SELECT nosuch FROM visits")
+    ran = headrace("test")
+    assert (ran.code, ran.out) == (2, "")
+    assert "has no field 'nosuch'" in ran.err
+
+
+def test_json_has_every_difference(headrace: Command, folder: Path) -> None:
+    (folder / "tests" / "failing.yaml").write_text(FAILING)
+    ran = headrace("test", "--json")
+    assert ran.code == 1
+    assert {key: ran.json[key] for key in ("passed", "failed", "skipped", "bad", "errors")} == {
+        "passed": 3, "failed": 1, "skipped": 0, "bad": 0, "errors": [],
+    }  # fmt: skip
+    (failed,) = [test for test in ran.json["tests"] if test["state"] == "failed"]
+    assert (failed["name"], failed["file"], failed["line"]) == ("two visits", "tests/failing.yaml", 1)
+    (row,) = failed["differences"][0]["rows"]["rows"]
+    assert (row["mark"], row["differing"], row["expected"]["hits"], row["found"]["hits"]) == ("differs", ["hits"], 2, 1)
+    assert row["found"]["window_start"] == "2026-01-01T00:00:00Z"
+
+
+def test_junit_has_every_test(headrace: Command, folder: Path) -> None:
+    (folder / "tests" / "failing.yaml").write_text(FAILING)
+    (folder / "tests" / "bad.yaml").write_text("- [\n")
+    assert headrace("test", "--junit", "results.xml").code == 2
+    (suite,) = ElementTree.parse("results.xml").getroot()
+    assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["5", "1", "1", "0"]
+    failure = suite.find("testcase[@name='two visits']/failure")
+    assert failure is not None
+    assert "≠ 2" in (failure.text or "")
+
+
+@pytest.mark.parametrize("name", ["visits.ndjson", "visits.csv", "access.log"])
+def test_init_from_a_file_writes_a_test_that_passes(headrace: Command, tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    match file.suffix:
+        case ".ndjson":
+            write_events(file, *(visit(i, page=f"/{i % 3}", comment='it\'s: "x" #1 {} 😀\n\\u00e9') for i in range(9)))
+        case ".csv":
+            file.write_text("day,shop,amount\n" + "".join(f"2026-01-0{1 + i % 3},s{i % 2},{i}.50\n" for i in range(9)))
+        case _:
+            line = '127.0.0.1 - - [01/Jan/2026:12:00:0{} +0000] "GET /it\'s HTTP/1.1" 200 {} "-" "curl"\n'
+            file.write_text("".join(line.format(i, i * 100) for i in range(9)))
+    assert headrace("init", "new", "--from", file).code == 0
+    assert len(list(Path("new/tests").glob("*.yaml"))) == 1
+    ran = headrace("test", "-w", "new")
+    assert (ran.code, "1 passed" in ran.out) == (0, True), ran
+    assert (
+        headrace("init", "new", "--from", write_events(tmp_path / "more.ndjson", *[{"a": i} for i in range(5)])).code
+        == 0
+    )
+    assert len(list(Path("new/tests").glob("*.yaml"))) == 2
+
+
+def test_twenty_tests_take_little_time(folder: Path) -> None:
+    """Start-up included; the limit is generous, since other tests may run beside it."""
+    example = (folder / "tests" / "shop.yaml").read_text()
+    for i in range(7):
+        (folder / "tests" / f"copy{i}.yaml").write_text(example)
+    began = time.monotonic()
+    ran = subprocess.run([HEADRACE, "test"], capture_output=True, text=True, env={**os.environ}, check=False)
+    took = time.monotonic() - began
+    assert "24 passed in " in ran.stdout, ran
+    assert ran.stderr == ""
+    assert took < 24
