@@ -345,10 +345,10 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def nearest(name: str, names: Iterable[str]) -> str | None:
+def nearest(name: str, names: Iterable[str], least: float = 0.6) -> str | None:
     """The most similar of these names, in any case of letters, if one is similar."""
     spellings = {each.lower(): each for each in names}
-    near = difflib.get_close_matches(name.lower(), list(spellings), n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name.lower(), list(spellings), n=1, cutoff=least)
     return spellings[near[0]] if near else None
 
 

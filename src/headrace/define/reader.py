@@ -23,6 +23,7 @@ TYPES = {
     "DATE": DATE,
     # An instant, in microseconds; a text without a zone is UTC.
     **dict.fromkeys(("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "DATETIME"), TIMESTAMP),
+    "DATETIME64": TIMESTAMP,
 }  # fmt: skip
 DECIMALS = ("DECIMAL", "NUMERIC", "DEC")
 NEAREST = {
@@ -39,6 +40,11 @@ RESERVED = frozenset({
     "END", "NULL", "TRUE", "FALSE", "FROM", "WHERE", "GROUP", "BY", "AS", "SELECT", "DISTINCT", "HAVING", "ORDER",
     "LIMIT", "UNION", "EXCEPT", "INTERSECT", "JOIN", "ON", "CAST", "TRY_CAST", "DIV",
 })  # fmt: skip
+
+KEYWORDS = (
+    "CREATE", "STREAM", "MATERIALIZED", "VIEW", "SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT",
+    "WATERMARK", "BETWEEN", "DISTINCT", "INTERVAL", "FILTER", "SCHEDULE",
+)  # fmt: skip
 
 
 class Reader:
@@ -119,8 +125,26 @@ class Reader:
         token = self.next
         if token.error:
             return token.error
-        fix = f"write `{token.text}` in backticks if it is a name" if token.upper in RESERVED else None
-        return self.error(token.start, "syntax error", found=token.describe(), expected=expected, fix=fix)
+        more = {"found": token.describe(), "expected": expected, **self._advice(expected)}
+        return self.error(token.start, "syntax error", **more)
+
+    def _advice(self, expected: str) -> dict[str, Any]:
+        """What to write, where the next token or the one before is a known kind of slip."""
+        token, before = self.next, self.tokens[max(self.index - 1, 0)]
+        for word in (token, before):
+            keyword = nearest(word.text, KEYWORDS, 0.75) if word.kind == WORD else None
+            if keyword and word.upper not in RESERVED and word.upper not in KEYWORDS:
+                return {"fix": f"did you mean {keyword}?", "write": keyword, "span": (word.start, word.end)}
+        if before.text == "," and (token.kind == END or token.upper in RESERVED or token.text in ");"):
+            return {"fix": "remove the ',' before it", "write": " ", "span": (before.start, before.end)}
+        if token.upper == "ORDER" and before.text != ")":
+            return {"fix": "remove ORDER BY: aggregates take events in the order of their event time"}
+        if expected.startswith(("')'", "']'", "'>'")) and self.index:
+            closing = expected[1]
+            return {"fix": f"close it with {closing}", "write": closing, "span": (before.end, before.end)}
+        if token.upper in RESERVED and "name" in expected:
+            return {"fix": f"write `{token.text}` in backticks if it is a name"}
+        return {}
 
     def error(self, at: int, message: str, **more: Any) -> DefinitionError:
         """A mistake at an offset of the text, as `Source.error` makes it."""
@@ -161,6 +185,10 @@ class Reader:
             return TYPES[name]
         if name in ("ARRAY", "MAP", "STRUCT", "ROW"):
             return self._read_nested("STRUCT" if name == "ROW" else name)
+        if name in ("NULLABLE", "LOWCARDINALITY") and self.accept_symbol("("):  # of ClickHouse
+            inner = self._read_type()
+            self.expect_symbol(")", f"the type of {token.text}")
+            return inner
         if name in NEAREST:
             near = NEAREST[name]
             raise self.error(
@@ -176,8 +204,8 @@ class Reader:
 
     def _read_nested(self, name: str) -> Type:
         form = {"ARRAY": "ARRAY<INT>", "MAP": "MAP<STRING, INT>", "STRUCT": "STRUCT<a: INT, b: STRING>"}[name]
-        closing = ")" if name == "STRUCT" and self.sees_symbol("(") else ">"
-        if not (self.accept_symbol("<") or (closing == ")" and self.accept_symbol("("))):
+        closing = ")" if self.sees_symbol("(") else ">"
+        if not (self.accept_symbol("<") or self.accept_symbol("(")):
             raise self.unexpected(f"the inner types after {name}, as in {form}")
         if name == "ARRAY":
             type_ = array(self._read_type())
@@ -228,6 +256,8 @@ class Reader:
             self.accept("VARYING")
         if (name in _LENGTHS or TYPES[name] in (TIMESTAMP, DOUBLE)) and self.accept_symbol("("):
             self._read_count("a length" if name in _LENGTHS else "a precision")
+            if self.accept_symbol(","):  # DateTime64(3, 'UTC')
+                self.take()
             self.expect_symbol(")", f"the {'length' if name in _LENGTHS else 'precision'}")
         if TYPES[name] == TIMESTAMP:
             any(self.accept(*words) for words in _ZONES)

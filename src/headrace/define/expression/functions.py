@@ -165,8 +165,8 @@ TABLE = [
         F("regexp_replace", "text STRING, pattern REGEX, by TEXT", STRING, "regexp_replace({0}, {1}, {2}, 'g')",
           refuse=_refuse_replacement),
         F("regexp_like", "text STRING, pattern REGEX", BOOLEAN, "regexp_matches({0}, {1})"),
-        F("startswith", "text STRING, prefix STRING", BOOLEAN, "starts_with({0}, {1})"),
-        F("endswith", "text STRING, suffix STRING", BOOLEAN, "ends_with({0}, {1})"),
+        F("startswith", "text STRING, prefix STRING", BOOLEAN, "starts_with({0}, {1})", ("starts_with",)),
+        F("endswith", "text STRING, suffix STRING", BOOLEAN, "ends_with({0}, {1})", ("ends_with",)),
         F("contains", "text STRING, part STRING", BOOLEAN, "contains({0}, {1})"),
         F("instr", "text STRING, part STRING", INT, aliases=("strpos",)),
         F("lpad", "text STRING, width COUNT, [by STRING]", STRING),
@@ -267,7 +267,8 @@ ALIASES = {alias: function.name for function in TABLE for alias in function.alia
 UNSTABLE = frozenset({
     "rand", "randn", "random", "uuid", "now", "current_timestamp", "current_date", "curdate", "localtimestamp",
     "current_time", "unix_timestamp", "shuffle", "monotonically_increasing_id", "spark_partition_id",
-    "input_file_name", "current_user", "session_user", "user", "current_timezone", "randstr", "uniform",
+    "input_file_name", "mz_now", "getdate", "getutcdate", "sysdate", "utc_timestamp", "clock_timestamp", "today",
+    "current_user", "session_user", "user", "current_timezone", "randstr", "uniform",
 })  # fmt: skip
 WHY_UNSTABLE = "is not deterministic, so the batch layer and the speed layer would disagree"
 NOT_HERE = {
@@ -276,7 +277,11 @@ NOT_HERE = {
         ("session", "session_window", "cumulate"), "use window, TUMBLE or HOP; sessions are not available yet"
     ),
     **dict.fromkeys(
-        ("array", "map", "struct", "named_struct", "explode", "flatten", "transform"),
+        ("explode", "unnest", "flatten", "arrayjoin", "posexplode"),
+        "a row for each element of an ARRAY is not available yet; x[0] reads one, array_contains(x, y) tests all",
+    ),
+    **dict.fromkeys(
+        ("array", "map", "struct", "named_struct", "transform"),
         "nested values cannot be created here; x[0], x.part and x['key'] read a part",
     ),
     **dict.fromkeys(

@@ -17,7 +17,7 @@ from headrace.define.tokens import Source, escape
 from headrace.errors import DefinitionError, did_you_mean, nearest
 from headrace.types import Type
 
-USE_EVENT_TIME = "use the event time or a field of the event"
+USE_EVENT_TIME = "use the event time or a field of the event; a question selects the last hour by --start=-1h"
 Advice = dict[str, str | None]  # `fix`, a sentence, or `write`, the expression to write
 _CASTS = {
     ("DATE", "number"): "datediff({x}, DATE '1970-01-01')",

@@ -91,6 +91,8 @@ class ExpressionParser(Reader):
             if symmetric:
                 return between_symmetric(at, left, low, self._comparison(), negated)
             return Test(at, "BETWEEN", (left, low, self._comparison()), negated)
+        if self.sees("SIMILAR", "TO"):
+            raise self.error(self.next.start, "SIMILAR TO is not supported", fix="write RLIKE and a regular expression")
         for op in ("LIKE", "ILIKE", "RLIKE", "REGEXP"):
             if self.accept(op):
                 return Test(at, "RLIKE" if op == "REGEXP" else op, (left, self._comparison()), negated)

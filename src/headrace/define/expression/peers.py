@@ -56,7 +56,8 @@ def _period(args: Sequence[str]) -> str | None:
     if match is None:
         return None
     parts = zip(match.groups(), ("day", "hour", "minute", "second"), strict=True)
-    return f"time_bucket('{' '.join(f'{n} {unit}s' for n, unit in parts if n)}', {args[0]})"
+    spans = [f"{count} {unit}{'s' * (count != '1')}" for count, unit in parts if count]
+    return f"time_bucket('{' '.join(spans)}', {args[0]})"
 
 
 def _formatted(args: Sequence[str]) -> str | None:
@@ -76,6 +77,14 @@ def _difference(args: Sequence[str]) -> str | None:
     size = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}.get(args[0].strip("'").lower())
     seconds = f"(unix_seconds({args[2]}) - unix_seconds({args[1]}))"
     return None if size is None else seconds if size == 1 else f"({seconds} div {size})"
+
+
+def _shifted(args: Sequence[str]) -> str | None:
+    """timestampadd(HOUR, 1, at)."""
+    if len(args) != 3:
+        return None
+    sign, count = ("-", args[1][1:]) if args[1].startswith("-") else ("+", args[1])
+    return f"({args[2]} {sign} INTERVAL {count} {args[0]})"
 
 
 def _same(names: str, instead: Instead) -> dict[str, Instead]:
@@ -150,6 +159,8 @@ FUNCTIONS: dict[str, Instead] = {
     **_same("timestamptostring formatdatetime strftime", "date_format({0}, 'yyyy-MM-dd HH:mm:ss')"),
     **_same("to_char", _formatted),
     **_same("timestampdiff", _difference),
+    **_same("timestampadd dateadd", _shifted),
+    **_same("regexp_substr", "regexp_extract({0}, {1}, 0)"),
     **_same("charindex locate position", "instr({1}, {0})"),
     **_same("json_extract json_query extractjsonfield json_extract_scalar json_extract_string", "get_json_object({*})"),
     **_same("jsonextractstring jsonextractraw visitparamextractstring json_extract_path_text", _path),

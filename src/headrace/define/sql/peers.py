@@ -12,7 +12,7 @@ from headrace.define.expression.terms import quote
 from headrace.define.sql.clauses import StatementReader
 from headrace.define.tokens import END
 from headrace.errors import DefinitionError
-from headrace.types import STRING
+from headrace.types import INT, STRING
 
 if TYPE_CHECKING:
     from headrace.define.model import Stream
@@ -73,12 +73,22 @@ class PeerReader(StatementReader):
         return self.tokens[self.index - 1].end
 
     def read_properties(self) -> None:
-        """Read WITH (…) of a view, which has no properties."""
-        if not (self.sees("WITH") and self.ahead(1).text == "("):
+        """Read what other systems have between the name of a view and AS: WITH (…), TO t, ENGINE = … POPULATE."""
+        at, word = self.next.start, self.next.upper
+        if word not in ("TO", "ENGINE", "POPULATE", "COMMENT") and not (word == "WITH" and self.ahead(1).text == "("):
             return
-        at = self.take().start
-        self.skip_parentheses()
-        self.instead("a view has no properties", at, self.last_end)
+        while not (self.at_end() or self.sees("AS") or self.sees("SCHEDULE")):
+            if self.sees_symbol("("):
+                self.skip_parentheses()
+            else:
+                self.take()
+        self.instead(f"a view has no {word}", at, self.last_end)
+
+    def read_no_data(self) -> None:
+        """Read WITH [NO] DATA of PostgreSQL after the query."""
+        at = self.next.start
+        if self.accept("WITH", "NO", "DATA") or self.accept("WITH", "DATA"):
+            self.instead("WITH DATA is not needed: a view is always up to date", at, self.last_end)
 
     def read_quantifier(self) -> None:
         """Read DISTINCT, ALL or TOP 10 after SELECT."""
@@ -226,12 +236,12 @@ def _without_clock(select: Select, stream: Stream) -> tuple[Select, list[Definit
     removed = [condition for condition in conditions if condition not in kept]
     if not removed:
         return select, []
-    ages = [part.ms for condition in removed for part in walk(condition) if isinstance(part, Interval)]
+    ages = [age for condition in removed for part in walk(condition) for age in _ages(part)]
     start = _age(max(ages, default=DAY_MS))
     has_window = select.table_window is not None or any(_is_window(node) for node in select.groups)
     window = f"window({quote(stream.time_column)}, '1 minute')"
     group = "" if has_window else f", GROUP BY {window} in addition to the keys,"
-    question = f"headrace ask {select.name} --start={start}" + ("" if has_window else f" --window={start[1:]}")
+    question = f"headrace ask {select.name} --start={start}" + ("" if has_window else " --window=all")
     clock = next(part for part in walk(removed[0]) if _is_clock(part))
     assert isinstance(clock, Call | Name), "a clock is a name or a call"
     fix = f"remove this condition{group} and give the time in the question: {question}"
@@ -272,6 +282,16 @@ def _is_clock_condition(node: Node, stream: Stream) -> bool:
 def _is_clock(node: Node) -> bool:
     clock = isinstance(node, Name) or (isinstance(node, Call) and not node.args)
     return clock and getattr(node, "name", "").lower() in UNSTABLE
+
+
+def _ages(node: Node) -> list[int]:
+    """The span of time that a condition subtracts from the clock: an interval, or current_date - 7."""
+    if isinstance(node, Interval):
+        return [node.ms]
+    match node:
+        case Operation(op="-", args=(clock, Literal(type=of) as days)) if of == INT and _is_clock(clock):
+            return [int(days.text) * DAY_MS]
+    return []
 
 
 def _is_window(node: Node) -> bool:

@@ -109,9 +109,6 @@ class Statements(StreamReader, ViewReader):
         return self.view()
 
     def _unknown_statement(self) -> DefinitionError:
-        return self.error(
-            self.next.start,
-            "this cannot be created",
-            found=self.next.describe(),
-            expected="STREAM or MATERIALIZED VIEW",
-        )
+        error = self.unexpected("STREAM or MATERIALIZED VIEW")
+        error.message = "this cannot be created" if error.message == "syntax error" else error.message
+        return error

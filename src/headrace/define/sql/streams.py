@@ -17,6 +17,17 @@ from headrace.define.tokens import END, STRING, SYMBOL, Source, Token
 from headrace.errors import DefinitionError
 from headrace.types import Type
 
+_STORAGE = (
+    "ENGINE",
+    "PARTITIONED",
+    "PARTITION",
+    "ORDER",
+    "TTL",
+    "CLUSTERED",
+    "DISTRIBUTED",
+    "TBLPROPERTIES",
+    "LOCATION",
+)
 FORMAT_PROPERTIES = ("format", "value.format", "value_format")
 
 
@@ -77,10 +88,20 @@ class StreamReader(StatementReader):
             self._comment()
         if self.sees("WITH"):
             return self._properties()
-        if self.sees("USING") or self.sees("ROW", "FORMAT") or self.sees("PARTITIONED"):
+        if self.next.upper in _STORAGE:
+            at, start = self.next.start, self.index
+            while not self.at_end():
+                self.take()
+            raise self.error(
+                at, f"a stream has no {self.tokens[start].upper}: the log keeps its events by time",
+                fix=f"remove {self.text_since(start)}", write=" ", end=self.tokens[self.index - 1].end,
+            )  # fmt: skip
+        if self.sees("USING") or self.sees("ROW", "FORMAT"):
             raise self.error(
                 self.next.start, f"a stream has no {self.next.upper}", fix="write FORMAT TEXT or FORMAT JSON"
             )
+        if self.accept("FORMAT", "PLAIN", "ENCODE"):  # of RisingWave
+            return self.expect_name("a format")
         return self.expect_name("a format") if self.accept("FORMAT") else None
 
     def _properties(self) -> Token | None:
@@ -170,7 +191,7 @@ class StreamReader(StatementReader):
                 expression = self.expression()
             elif path is None and self.sees("FROM"):
                 path = self._path(name.text)
-            elif self.sees("PRIMARY") or self.sees("UNIQUE"):
+            elif self.sees("PRIMARY") or self.sees("UNIQUE") or self.sees("KEY"):
                 at, start = self.next.start, self.index
                 self.take()
                 self.accept("KEY")

@@ -51,6 +51,7 @@ class ViewReader(PeerReader):
         groups = self._group_by() if self.accept("GROUP", "BY") else []
         groups_at = self.last_end
         self._refuse_clauses()
+        self.read_no_data()
         self.read_emit()
         peer = replace(
             self.peer, end=self.last_end, groups_at=groups_at, has_groups=bool(groups), where=where_span,
@@ -82,7 +83,12 @@ class ViewReader(PeerReader):
         if self.accept("AS"):
             return Item(node, self.expect_name("a column").text)
         if self.next.kind in ("word", "name") and not self.sees("FROM"):
-            return Item(node, self.expect_name("a column").text)
+            alias = self.expect_name("a column")
+            if self.sees_symbol("("):
+                raise self.error(
+                    alias.start, f"a ',' is missing before {alias.text}(…)", write=f", {alias.text}", end=alias.end
+                )
+            return Item(node, alias.text)
         return Item(node, None)
 
     def _from(self) -> tuple[Token, str | None, Call | None]:
