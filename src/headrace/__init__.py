@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from headrace.define.python.fluent import Stream as Stream
     from headrace.define.python.fluent import View as View
     from headrace.define.python.fluent import window as window
+    from headrace.define.python.own import udaf as udaf
+    from headrace.define.python.own import udf as udf
     from headrace.errors import HeadraceError as HeadraceError
 
 _FLUENT = "headrace.define.python.fluent"
@@ -18,6 +20,7 @@ _HOME = {
     **dict.fromkeys(("connect", "Connection"), "headrace.client.connect"),
     "HeadraceError": "headrace.errors",
     **dict.fromkeys(("Stream", "View", "window"), _FLUENT),
+    **dict.fromkeys(("udaf", "udf"), "headrace.define.python.own"),
 }
 
 

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from headrace.aggregate import REGISTRY, Aggregate
 from headrace.maintain.lift import register_function
-from headrace.parse.schema import arrow_type
-from headrace.types import BIGINT, BOOLEAN, INT, Expression
+from headrace.types import BIGINT, BOOLEAN, INT, Expression, arrow_type
 from tests.aggregates import column
 
 from ..laws.cases import TYPES

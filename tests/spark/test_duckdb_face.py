@@ -21,8 +21,7 @@ from headrace.define.expression.duckdb_face import face_of
 from headrace.define.expression.spark_face import for_spark
 from headrace.errors import DefinitionError
 from headrace.maintain.matches import with_matches
-from headrace.parse.schema import arrow_type
-from headrace.types import DOUBLE, STRING, TIMESTAMP, Expression
+from headrace.types import DOUBLE, STRING, TIMESTAMP, Expression, arrow_type
 
 from .expressions import COMPUTED, DERIVED, SAMPLES, chunks, computed_expression
 

@@ -29,13 +29,14 @@ class PartialColumn:
 
 @dataclass(frozen=True)
 class Function:
-    """A function for DuckDB that it does not have, over Arrow arrays; NULL in, NULL out."""
+    """A function for DuckDB that it does not have, over Arrow arrays."""
 
     name: str
     of: Type
     gives: Type
     run: Callable[[pa.Array], pa.Array]
     of_list: bool = False  # it takes lists of `of`
+    of_null: bool = False  # it is called for NULL, and may give NULL for a value; else NULL in, NULL out
 
 
 @dataclass(frozen=True)

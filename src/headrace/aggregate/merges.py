@@ -6,7 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 EXACT = Context(prec=76)  # Python's own context rounds to 28 digits
 
@@ -20,6 +23,8 @@ class Merge:
     sql: str  # the same for two columns {0} and {1} of a store, NULL-safe by the caller
     fold: str | None  # the store's SQL aggregate over {0}; None: a function that the store registers, for BINARY only
     many: Callable[[Sequence[Any]], Any] | None = None  # the same for two or more values, if that is faster
+    pairs: Callable[[pa.Array, pa.Array], pa.Array] | None = None  # `pair` over arrays without NULL
+    lists: Callable[[pa.Array], pa.Array] | None = None  # `many` over lists
 
     def merge(self, values: Sequence[Any]) -> Any:
         """The merge of one or more values, none of them None."""

@@ -15,7 +15,7 @@ from headrace.define.model import Stream, View
 from headrace.lake.schema import ARRIVED, COMMIT, NEWEST, POSITION, VALUE
 from headrace.lake.storage import Storage
 from headrace.lake.table import LakeFile
-from headrace.maintain.matches import with_matches
+from headrace.maintain.matches import with_computed
 from headrace.maintain.partials import OUR_COLUMNS, read_events, settled_when
 from headrace.serve.cell import Cell
 from headrace.store.base import Version
@@ -48,7 +48,7 @@ def key_events(
     names = [name for name, _ in view.reads]
     events = read_events(spark, storage, stream, files, (0, commits), columns=COLUMNS, names=names)
     face = spark_face(stream, view)
-    events = with_matches(events, face.matches)
+    events = with_computed(events, face.computed)
     if face.view.where is not None:
         events = events.where(face.view.where.sql)
     for key in face.view.keys:

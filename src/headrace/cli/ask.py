@@ -206,9 +206,9 @@ def footer(answer: Answer) -> list[str]:
         + f" · corrections: {answer.corrections:,}",
     ]
     if answer.missing:
-        shown = ", ".join(_key_text(key) for key in answer.missing[:MISSING_SHOWN])
+        keys = ", ".join(_key_text(key) for key in answer.missing[:MISSING_SHOWN])
         more = ", …" if len(answer.missing) > MISSING_SHOWN else ""
-        lines.append(f"no rows for {plural(len(answer.missing), 'key')}: {shown}{more}")
+        lines.append(f"no rows for {plural(len(answer.missing), 'key')}: {keys}{more}")
     lines += [f"{name}: {error}" for name, error in answer.approximate.items()]
     if answer.stalled:
         lines.append(f"stalled: {answer.stalled}")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from headrace.define.mistakes import each, join, quote_lines
 from headrace.define.model import Stream, View
+from headrace.define.own import fresh_names
 from headrace.define.python.script import run_script
 from headrace.define.sql.select import Select, build_view
 from headrace.define.sql.statements import read_statements
@@ -41,17 +42,19 @@ class Definition:
 
 def load(folder: Path | str) -> Catalog:
     """The catalog of a folder's *.sql and *.py files; all their mistakes at once."""
-    return _assemble_quoting(*_read_folder(folder))
+    with fresh_names():
+        return _assemble_quoting(*_read_folder(folder))
 
 
 def load_changed(folder: Path | str, source: Source) -> Catalog:
     """The same with the SQL of a text added to it: what has the name of a stream or view in the folder replaces it."""
-    declared, mistakes = read_statements(source)
-    changed = {one.definition.name.lower() for one in declared}
-    texts, definitions, errors = _read_folder(folder)
-    kept = [definition for definition in definitions if definition.what.name.lower() not in changed]
-    kept += [Definition(one.definition, one.where) for one in declared]
-    return _assemble_quoting({**texts, source.file: source.text}, kept, [*errors, *mistakes])
+    with fresh_names():
+        texts, definitions, errors = _read_folder(folder)
+        declared, mistakes = read_statements(source)
+        changed = {one.definition.name.lower() for one in declared}
+        kept = [definition for definition in definitions if definition.what.name.lower() not in changed]
+        kept += [Definition(one.definition, one.where) for one in declared]
+        return _assemble_quoting({**texts, source.file: source.text}, kept, [*errors, *mistakes])
 
 
 def _read_folder(folder: Path | str) -> tuple[dict[str, str], list[Definition], list[DefinitionError]]:
@@ -59,7 +62,9 @@ def _read_folder(folder: Path | str) -> tuple[dict[str, str], list[Definition], 
     definitions: list[Definition] = []
     errors: list[DefinitionError] = []
     texts: dict[str, str] = {}
-    for path in sorted(p for p in Path(folder).glob("*") if p.suffix in (".sql", ".py") and p.is_file()):
+    paths = [path for path in Path(folder).glob("*") if path.suffix in (".sql", ".py") and path.is_file()]
+    # Python files first: they define functions that SQL calls.
+    for path in sorted(paths, key=lambda path: (path.suffix != ".py", path)):
         try:
             text = texts[str(path)] = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as e:
@@ -76,7 +81,7 @@ def _read_folder(folder: Path | str) -> tuple[dict[str, str], list[Definition], 
                 errors += each(e)
     # A stream that several files import from one module is one stream.
     distinct = list({id(definition.what): definition for definition in definitions}.values())
-    return texts, distinct, errors
+    return texts, sorted(distinct, key=lambda definition: definition.where.file), errors
 
 
 def assemble(

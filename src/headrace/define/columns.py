@@ -23,6 +23,7 @@ from headrace.define.expression.syntax import (
 )
 from headrace.define.mistakes import Mistakes
 from headrace.define.model import Column
+from headrace.define.own import find_aggregate, plain
 from headrace.define.rules import check_name, located, part_hint
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError
@@ -56,7 +57,7 @@ def _refusals() -> dict[str, tuple[str, str]]:
 
 
 def _is_aggregate(name: str) -> bool:
-    return name.lower() in REGISTRY or name.lower() in _refusals() or is_aggregate_elsewhere(name)
+    return find_aggregate(name.lower()) is not None or name.lower() in _refusals() or is_aggregate_elsewhere(name)
 
 
 def contains_aggregate(node: Node) -> bool:
@@ -107,7 +108,7 @@ def make_aggregate(
             )
     reason = cls.refuse(arguments, parameters)
     if reason:
-        raise DefinitionError(reason)
+        raise DefinitionError(plain(reason))
     return cls(arguments, where, parameters)
 
 
@@ -138,9 +139,9 @@ def make_parameter(cls: type[Aggregate], parameter: Parameter, value: object) ->
 
 def _aggregate(source: Source, scope: Scope, call: Call) -> Aggregate:
     name = call.name.lower()
-    if name not in REGISTRY:
+    cls = find_aggregate(name)
+    if cls is None:
         raise _refusal(source, call)
-    cls = REGISTRY[name]
     if call.distinct:
         fix = f"write {cls.instead_of_distinct()}"
         raise source.error(call.at, f"{name}(DISTINCT …) would have to store every value", fix=fix)
@@ -192,7 +193,8 @@ def _constant(node: Node) -> Constant | None:
 
 def _default_name(source: Source, call: Call) -> str:
     name = call.name.lower()
-    if not call.args or (REGISTRY[name].is_of_all_events() and _means_all_events(call.args[0])):
+    cls = find_aggregate(name)
+    if not call.args or (cls and cls.is_of_all_events() and _means_all_events(call.args[0])):
         return name
     if isinstance(call.args[0], Name | Part):
         return f"{name}_{call.args[0].name.lower().lstrip('_')}"

@@ -7,17 +7,21 @@ import json
 from functools import lru_cache
 from typing import Any
 
-from headrace.aggregate import REGISTRY, Aggregate
+from headrace.aggregate import Aggregate
+from headrace.aggregate.own import OwnAggregate, OwnDefinition
+from headrace.define import own
 from headrace.define.model import JSON, Column, Field, Key, Stream, View, Window
 from headrace.define.reader import parse_type
 from headrace.types import Expression
 
 FINGERPRINT_DIGITS = 16
+OWN = "own"  # functions and aggregates of the workspace
 
 
 def fingerprint(definition: Stream | View) -> str:
     """The same for equal definitions, whichever front end, process or machine made them."""
-    canonical = json.dumps(to_json(definition), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    value = {name: part for name, part in to_json(definition).items() if name != OWN}  # digests are in it
+    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(canonical.encode()).hexdigest()[:FINGERPRINT_DIGITS]
 
 
@@ -41,7 +45,7 @@ def to_json(definition: Stream | View) -> dict[str, Any]:
         # Left out where it is JSON: streams from before there were formats keep their fingerprint.
         return stream if definition.format == JSON else {**stream, "format": definition.format}
     window = definition.window
-    return {
+    view: dict[str, Any] = {
         "kind": "view",
         "name": definition.name,
         **_streams_to_json(definition.streams),
@@ -52,6 +56,18 @@ def to_json(definition: Stream | View) -> dict[str, Any]:
         "schedule_ms": definition.schedule_ms,
         "reads": [[name, str(of)] for name, of in definition.reads],
     }
+    code: list[own.Own] = [*own.functions_in(json.dumps(view, ensure_ascii=False)), *_own_aggregates(definition)]
+    return {**view, OWN: [own.to_json(each) for each in code]} if code else view
+
+
+def _own_aggregates(view: View) -> list[OwnDefinition]:
+    classes = {type(column.aggregate) for column in view.columns}
+    return sorted((cls.definition for cls in classes if issubclass(cls, OwnAggregate)), key=lambda each: each.name)
+
+
+def has_code(view: View) -> bool:
+    """Whether a view calls functions or aggregates of the workspace."""
+    return OWN in to_json(view)
 
 
 def from_json(value: dict[str, Any]) -> Stream | View:
@@ -59,6 +75,8 @@ def from_json(value: dict[str, Any]) -> Stream | View:
     if value["kind"] == "stream":
         fields = tuple(_field_from_json(field) for field in value["fields"])
         return Stream(value["name"], fields, value["event_time"], value["patience_ms"], value.get("format", JSON))
+    for each in value.get(OWN, []):
+        own.declare(own.from_json(each))
     return View(
         name=value["name"],
         streams=(value["stream"],) if "stream" in value else tuple(value["streams"]),
@@ -126,7 +144,9 @@ def _aggregate_to_json(aggregate: Aggregate) -> dict[str, Any]:
 
 def _aggregate_from_json(value: dict[str, Any]) -> Aggregate:
     arguments = [value["expression"], *value.get("more", [])] if value["expression"] else []
-    return REGISTRY[value["aggregate"]](
+    cls = own.find_aggregate(value["aggregate"])
+    assert cls is not None, f"the aggregate {value['aggregate']} is known"
+    return cls(
         tuple(_expression_from_json(argument) for argument in arguments),
         _optional_expression(value["where"]),
         tuple(value.get("parameters", [])),

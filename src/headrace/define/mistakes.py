@@ -82,10 +82,10 @@ def _excerpt(text: str, where: Location) -> str:
     start = max(0, min(where.column - 1 - EXCERPT_WIDTH // 2, len(line) - EXCERPT_WIDTH))
     end = start + EXCERPT_WIDTH
     before, after = "…" * (start > 0), "…" * (end < len(line))
-    shown = "".join(c if c.isprintable() else " " for c in line[start:end])
+    excerpt = "".join(c if c.isprintable() else " " for c in line[start:end])
     gutter = f"{where.line} | "
     indent = " " * (len(before) + where.column - 1 - start)
-    return f"{gutter}{before}{shown}{after}\n{'| ':>{len(gutter)}}{indent}^"
+    return f"{gutter}{before}{excerpt}{after}\n{'| ':>{len(gutter)}}{indent}^"
 
 
 def _place(error: DefinitionError) -> tuple[str, int, int]:

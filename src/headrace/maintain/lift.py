@@ -17,15 +17,17 @@ import duckdb
 import orjson
 import pyarrow as pa
 import xxhash
-from duckdb.func import ARROW
+from duckdb.func import ARROW, DEFAULT, SPECIAL
 
 from headrace.aggregate import Aggregate, Function
 from headrace.define.expression.computed import duckdb_name, duckdb_type
 from headrace.define.expression.duckdb_face import duckdb_face
 from headrace.define.expression.terms import quote
 from headrace.define.model import Stream, View
+from headrace.define.own import OwnFunction, functions_in
 from headrace.faults import fault_point
 from headrace.lake.schema import POSITION
+from headrace.maintain.own import give_function
 from headrace.spark.failures import one_line
 from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE, VersionId
 from headrace.store.columns import partial_columns
@@ -58,6 +60,7 @@ class LiftedView:
     reads: tuple[str, ...]  # columns of the events
     functions: tuple[Function, ...]
     prepared: tuple[Prepared, ...]
+    own: tuple[OwnFunction, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,10 @@ class Lifting:
 
 
 def _lift(connection: duckdb.DuckDBPyConnection, view: LiftedView) -> pa.Buffer:
+    for own in view.own:
+        if own.full_name not in _functions:
+            give_function(connection, own)
+            _functions.add(own.full_name)
     for function in view.functions:
         if function.name not in _functions:
             register_function(connection, function)
@@ -165,7 +172,14 @@ def register_function(connection: duckdb.DuckDBPyConnection, function: Function)
     of = f"{duckdb_type(function.of)}{'[]' if function.of_list else ''}"
     gives = "BLOB" if function.gives.name == "BINARY" else duckdb_type(function.gives)
     # DuckDB would read the annotations of the function itself, some of which only type checkers can resolve.
-    connection.create_function(function.name, lambda values: function.run(_whole(values)), [of], gives, type=ARROW)
+    connection.create_function(
+        function.name,
+        lambda values: function.run(_whole(values)),
+        [of],
+        gives,
+        type=ARROW,
+        null_handling=SPECIAL if function.of_null else DEFAULT,
+    )
 
 
 def _whole(array: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -180,7 +194,7 @@ def lift_view(stream: Stream, view: View, home: int, patience_ms: int, newest_us
     face = _face(stream, view)
     corrections = _corrections(view, patience_ms, newest_us)
     sql = f"SELECT {face.key_id} AS {KEY_ID}, *, {corrections} AS {CORRECTIONS} FROM ({face.groups})"
-    return LiftedView((view.name, home), sql, face.reads, face.functions, face.prepared)
+    return LiftedView((view.name, home), sql, face.reads, face.functions, face.prepared, tuple(functions_in(sql)))
 
 
 @dataclass(frozen=True)

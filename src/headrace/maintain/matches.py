@@ -1,4 +1,7 @@
-"""Patterns in a Spark job: workers run them by RE2, since Java's recurse and a long text would overflow its stack."""
+"""Columns that workers compute in a Spark job: functions of the workspace, and patterns.
+
+Patterns are run by RE2, since Java's recurse and a long text would overflow its stack.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.pandas.functions import arrow_udf
 
-from headrace.define.expression.spark_face import TEXT, Match
+from headrace.define.expression.spark_face import TEXT, Computed, Match
+from headrace.maintain.own import as_spark_function
 
 
-def with_matches(events: DataFrame, matches: Sequence[Match]) -> DataFrame:
-    """The events, each with what patterns make of its texts."""
-    for match in matches:
-        events = events.withColumn(match.name, _matcher(match)(F.expr(match.text)))
+def with_computed(events: DataFrame, computed: Sequence[Computed]) -> DataFrame:
+    """The events, each with what patterns and functions of the workspace make of it."""
+    for column in computed:
+        if isinstance(column, Match):
+            values = _matcher(column)(F.expr(column.text))
+        else:
+            values = as_spark_function(column.function)(*map(F.expr, column.arguments))
+        events = events.withColumn(column.name, values)
     return events
 
 

@@ -16,7 +16,8 @@ from headrace.lake.health import check_files, check_footers
 from headrace.lake.schema import ARRIVED, COMMIT, NEWEST, POSITION
 from headrace.lake.storage import Storage
 from headrace.lake.table import LakeFile
-from headrace.maintain.matches import with_matches
+from headrace.maintain.matches import with_computed
+from headrace.maintain.own import give_lifts
 from headrace.spark.session import is_alive
 from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE, Version
 from headrace.store.columns import partial_columns
@@ -66,8 +67,9 @@ def write_partials(events: DataFrame, stream: Stream, version: Version, folder: 
 
 def partials(events: DataFrame, stream: Stream, view: View, patience_ms: int) -> DataFrame:
     """One row per (key, pane), with the columns that a store merges."""
+    give_lifts(events.sparkSession, view)
     face = spark_face(stream, view)
-    events = with_matches(events, face.matches)
+    events = with_computed(events, face.computed)
     if face.view.where is not None:
         events = events.where(face.view.where.sql)
     pane, _ = _pane(stream, view)

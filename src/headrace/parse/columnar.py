@@ -19,9 +19,8 @@ from headrace.define.paths import Steps
 from headrace.parse.frames import Frames, frame_lines
 from headrace.parse.limits import beyond_limits
 from headrace.parse.nested import plan_passes
-from headrace.parse.schema import arrow_type
 from headrace.parse.sound import is_sound, is_utf8
-from headrace.types import Type
+from headrace.types import Type, arrow_type
 
 _DATE_LENGTH = 10
 _LARGE_BYTES = 1 << 20  # an event of this size with a MAP in it is read alone: DuckDB takes many times its memory

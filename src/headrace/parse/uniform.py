@@ -17,10 +17,9 @@ import pyarrow as pa
 
 from headrace.define.model import Field
 from headrace.parse.frames import Frames, Offsets
-from headrace.parse.schema import arrow_type
 from headrace.parse.sound import Mask, is_utf8
 from headrace.parse.values import read_column
-from headrace.types import STRING
+from headrace.types import STRING, arrow_type
 
 Bytes = npt.NDArray[np.uint8]
 PROBE = 8  # frames whose shapes are compared

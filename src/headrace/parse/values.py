@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.parse.frames import Frames
-from headrace.parse.schema import UTC_US, arrow_type
+from headrace.parse.schema import UTC_US
 from headrace.parse.sound import Mask, are_all_utf8, are_utf8, is_sound
-from headrace.types import Type
+from headrace.types import Type, arrow_type
 
 Column = tuple[pa.Array, Mask | None]  # the values, and which of them are certainly good: None if all are
 _QUOTE, _BACKSLASH, _SPACE, _NULL = b'"\\ n'

@@ -13,6 +13,7 @@ from headrace.define.expression.terms import quote
 from headrace.define.fingerprint import fingerprint
 from headrace.define.loosening import loosens, why_narrower
 from headrace.define.model import JSON, Field, Stream, View
+from headrace.define.own import plain, plain_changes
 from headrace.define.tokens import escape
 from headrace.errors import ConflictError, DefinitionError
 from headrace.plan.change import Change, Kind, Plan
@@ -126,7 +127,7 @@ def _views(running: Catalog, target: Catalog, costs: Costs) -> Iterator[Change]:
 
 def _changed_view(running: Catalog, target: Catalog, before: View | None, view: View, costs: Costs) -> Change | None:
     if before is None:
-        return build_change("create", view, costs, tuple(describe_view(view)))
+        return build_change("create", view, costs, plain_changes(describe_view(view)))
     edit = classify(before, view, (running.patience_ms(before), target.patience_ms(view)))
     return _edited(view, edit, _way(view, edit, target, costs), costs) if edit.differences else None
 
@@ -135,7 +136,7 @@ def _lane_hint(target: Catalog, view: View) -> str | None:
     """That the fused lane cannot update a view."""
     reasons = (refuse_duckdb(target.streams[stream], view) for stream in view.streams)
     reason = next(filter(None, reasons), None)
-    return f"Spark jobs will update it, not the faster fused lane; {reason}" if reason else None
+    return f"Spark jobs will update it, not the faster fused lane; {plain(reason)}" if reason else None
 
 
 def _way(view: View, edit: Edit, target: Catalog, costs: Costs) -> Way:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from headrace.define.durations import format_duration
 from headrace.define.expression.terms import quote
 from headrace.define.model import Column, View, Window
+from headrace.define.own import plain_changes
 from headrace.plan.cost import How
 
 
@@ -42,13 +43,14 @@ class Edit:
     @property
     def texts(self) -> tuple[str, ...]:
         """The differences in words."""
-        return tuple(difference.text for difference in self.differences)
+        return plain_changes(difference.text for difference in self.differences)
 
     @property
     def details(self) -> tuple[str, ...]:
         """The differences; in an edit that mixes them, each free one is marked."""
         mixed = not self.free and any(difference.how == "free" for difference in self.differences)
-        return tuple(f"{d.text} (free on its own)" if mixed and d.how == "free" else d.text for d in self.differences)
+        marked = (f"{d.text} (free on its own)" if mixed and d.how == "free" else d.text for d in self.differences)
+        return plain_changes(marked)
 
 
 Patience = Mapping[str, int]  # in ms, by stream

@@ -50,7 +50,7 @@ class Answer:
         # They load Arrow, which takes 0.1 s, and only this method needs it.
         import pyarrow as pa
 
-        from headrace.parse.schema import arrow_type
+        from headrace.types import arrow_type
 
         items = list(zip(*self.values, strict=True)) or [()] * len(self.columns)
         arrays = [pa.array(item, arrow_type(of)) for item, (_, of) in zip(items, self.columns, strict=True)]

@@ -8,11 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.aggregate import Aggregate
-from headrace.parse.schema import arrow_type
 from headrace.serve.plan import ReadPlan
 from headrace.serve.present import START, window_columns
 from headrace.store.base import COUNTED, Version
-from headrace.types import BOOLEAN, TIMESTAMP, Type
+from headrace.types import BOOLEAN, TIMESTAMP, Type, arrow_type
 
 Arrays = Sequence[pa.Array]
 

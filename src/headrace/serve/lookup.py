@@ -20,18 +20,18 @@ def arrange(plan: ReadPlan, rows: list[Row]) -> tuple[list[Row], tuple[Mapping[s
 
     A key that was asked for twice has its rows twice. The rows of one key stay in the order of their windows.
     """
-    found: dict[Names, dict[Row, list[Row]]] = {tuple(asked): {} for asked in plan.where}
-    for names, groups in found.items():
+    by_names: dict[Names, dict[Row, list[Row]]] = {tuple(key): {} for key in plan.where}
+    for names, groups in by_names.items():
         places = [1 + plan.by.index(name) for name in names]
         for row in rows:
             groups.setdefault(tuple(rank(row[place]) for place in places), []).append(row)
     arranged: list[Row] = []
     missing = []
-    for asked in plan.where:
-        own = found[tuple(asked)].get(tuple(map(rank, asked.values())), [])
+    for key in plan.where:
+        own = by_names[tuple(key)].get(tuple(map(rank, key.values())), [])
         arranged += own
         if not own:
-            missing.append(asked)
+            missing.append(key)
     return arranged, tuple(missing)
 
 

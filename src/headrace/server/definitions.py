@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from headrace.define.catalog import Catalog, load
-from headrace.define.model import Stream
+from headrace.define.fingerprint import has_code
+from headrace.define.model import Stream, View
 from headrace.errors import CorruptionError, DefinitionError, UnavailableError
 from headrace.faults import fault_point
 from headrace.plan.change import Plan, RollbackStep
@@ -124,6 +125,23 @@ class Definitions:
                 if reason:
                     where = catalog.locations.get(view.name)
                     raise DefinitionError(f"view '{view.name}': Spark refuses it: {reason}", where=where)
+                self._try_code(catalog, view)
+
+    def _try_code(self, catalog: Catalog, view: View) -> None:
+        """Refuse a view that calls a function or an aggregate of the workspace which breaks its law on real events."""
+        if not has_code(view):
+            return
+        from headrace.maintain.own_laws import newest_events, refuse_code  # loads DuckDB and Arrow
+
+        for name in view.streams:
+            pipeline = self.running.pipelines.get(name)
+            lake = pipeline.lake if pipeline else None
+            if pipeline is None or lake is None or not lake.next_commit:
+                continue
+            events = newest_events(pipeline.table, catalog.streams[name], [field for field, _ in view.reads])
+            reason = None if events is None else refuse_code(catalog.streams[name], view, events)
+            if reason:
+                raise DefinitionError(f"view '{view.name}': {reason}", where=catalog.locations.get(view.name))
 
     def _reconcile(self, catalog: Catalog) -> None:
         """Make pipelines and store what a catalog says. Safe to repeat after a crash or a failure at any point."""

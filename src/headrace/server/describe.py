@@ -12,6 +12,7 @@ from typing import TypeVar, get_args
 
 from headrace.define.expression.duckdb_face import refuse_duckdb
 from headrace.define.model import Stream, View
+from headrace.define.own import plain
 from headrace.format import iso_us
 from headrace.plan.edits import classify
 from headrace.server.state import (
@@ -104,10 +105,10 @@ def describe_view(
         name=view.name,
         stream=", ".join(view.streams),
         keys=tuple(key.name for key in view.keys),
-        columns=tuple(ColumnStatus(c.name, c.aggregate.name, str(c.aggregate.type)) for c in view.columns),
+        columns=tuple(ColumnStatus(c.name, plain(c.aggregate.name), str(c.aggregate.type)) for c in view.columns),
         window_ms=view.window.size_ms if view.window else None,
         every_ms=view.window.slide_ms if view.window else None,
-        where=view.where.sql if view.where else None,
+        where=plain(view.where.sql) if view.where else None,
         version=serving.number if serving else None,
         applied_to=serving.total("applied_to") if serving else None,
         rows=sum(layers.rows) if layers else None,

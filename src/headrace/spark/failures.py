@@ -34,8 +34,9 @@ def from_spark(error: BaseException) -> HeadraceError | None:
 
 def one_line(error: BaseException) -> str:
     """Any failure as one sentence."""
-    if isinstance(error, HeadraceError):
-        return str(error)
+    ours = from_spark(error)
+    if ours is not None:
+        return str(ours)
     unreadable = _UNREADABLE.search(str(error))  # Spark names the file inside a stack trace
     if unreadable:
         return f"file '{unreadable.group(1)}' cannot be read; restore it from a backup"

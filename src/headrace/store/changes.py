@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.parse.schema import arrow_type
 from headrace.store.base import KEY_ID, PANE, Partials, Step, Version, VersionId
+from headrace.types import arrow_type
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 from headrace.aggregate import REGISTRY
 from headrace.define.catalog import parse
 from headrace.define.expression.reference import BEGIN, END, TABLES
-from headrace.define.python import fluent as hr
+from headrace.define.own import fresh_names
 from headrace.define.reader import TYPES
 from headrace.define.rules import RESERVED_COLUMNS
 
@@ -28,10 +28,11 @@ def test_the_tables_are_generated_from_the_code(table):
 
 
 def test_the_examples_in_sql_and_python_are_equal():
-    names = {"hr": hr}
-    for code in blocks("python"):
-        exec(code.replace("import headrace as hr", ""), names)
-    catalog = parse("\n".join(blocks("sql")))
+    names = {}
+    with fresh_names():
+        for code in blocks("python"):
+            exec(f"import headrace as hr\n{code}", names)
+        catalog = parse("\n".join(blocks("sql")))
     assert catalog.streams["visits"] == names["visits"]
     assert catalog.views["traffic"] == names["traffic"]
 

@@ -17,9 +17,9 @@ from headrace.define.model import Stream
 from headrace.parse.columnar import Columnar
 from headrace.parse.frames import frame_lines
 from headrace.parse.parser import Parser
-from headrace.parse.schema import arrow_type
 from headrace.parse.uniform import Uniform
 from headrace.parse.verdict import Refused, SecondParser
+from headrace.types import arrow_type
 
 PAGE = Path(__file__).parents[3] / "docs" / "parsing.md"
 ARRIVED_US = 1_800_000_000_000_000

@@ -10,6 +10,7 @@ from headrace.define.expression import hints
 from headrace.define.expression.coercion import CASTS, INTERVAL, VOID, arithmetic_type, common_type
 from headrace.define.expression.functions import ALIASES, FUNCTIONS, UNSTABLE, WHY_UNSTABLE, operand_types
 from headrace.define.expression.literals import parse_date, parse_timestamp
+from headrace.define.expression.own_calls import own_call
 from headrace.define.expression.parser import ExpressionParser
 from headrace.define.expression.patterns import refuse_pattern
 from headrace.define.expression.signatures import Function
@@ -30,6 +31,7 @@ from headrace.define.expression.syntax import (
 )
 from headrace.define.expression.terms import Term, render
 from headrace.define.mistakes import FollowUpError, Mistakes
+from headrace.define.own import find_function
 from headrace.define.rules import part_hint
 from headrace.define.tokens import END, Source, escape
 from headrace.errors import DefinitionError
@@ -213,6 +215,9 @@ class Checker:
         return term
 
     def _call(self, node: Call) -> Term:
+        own = find_function(node.name.lower())
+        if own:
+            return own_call(self.source, node, own, self._terms(node.args))
         mistakes = Mistakes()
         with mistakes.collect():
             function = self._function(node)

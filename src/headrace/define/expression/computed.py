@@ -17,6 +17,7 @@ from headrace.define.expression.patterns import re2_pattern, re2_replacement
 from headrace.define.expression.syntax import Node
 from headrace.define.expression.terms import COMPARISON, LEVELS, PREDICATES, TRIMS, Term, render
 from headrace.define.expression.years import BOUNDS, makes_time
+from headrace.define.own import find_function
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError
 from headrace.types import Expression, Type
@@ -202,6 +203,8 @@ def _operator(term: Term, args: list[str]) -> str:
 
 
 def _call(term: Term, args: list[str]) -> str:
+    if find_function(term.op):
+        return f"{duckdb_name(term.op)}({', '.join(args)})"
     function = FUNCTIONS[term.op]
     template = function.duckdb
     if not template:

@@ -1,4 +1,4 @@
-"""Functions and aggregates that other systems have: what to write here instead, made from the arguments as written."""
+"""Functions and aggregates that other systems have: what to write here instead, text from the arguments as written."""
 
 from __future__ import annotations
 
@@ -191,15 +191,15 @@ def instead_of_aggregate(call: Call) -> str | None:
     if name.endswith("if") and name[:-2] in REGISTRY and len(arguments) > 1:  # sumIf(x, condition)
         return f"{name[:-2]}({', '.join(arguments[:-1])}) FILTER (WHERE {arguments[-1]})"
     if name == "topk" and written and written.parametric:
-        made = _top(arguments)
+        text = _top(arguments)
     elif call.distinct and AGGREGATES.get(name) == "collect_list({0})":
-        made = _fill("collect_set({0})", arguments)
+        text = _fill("collect_set({0})", arguments)
     elif name in AGGREGATES:
-        made = _fill(AGGREGATES[name], arguments)
+        text = _fill(AGGREGATES[name], arguments)
     else:
         ours = next((cls for cls in REGISTRY.values() if name in cls.other_names), None)
-        made = f"{ours.name}({', '.join(arguments)})" if ours and arguments else None
-    return f"{made} {written.filter}".strip() if made and written else made
+        text = f"{ours.name}({', '.join(arguments)})" if ours and arguments else None
+    return f"{text} {written.filter}".strip() if text and written else text
 
 
 def instead_of_function(call: Call) -> str | None:

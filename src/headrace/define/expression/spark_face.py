@@ -1,6 +1,7 @@
 """The expressions of a view as Spark runs them: times are limited to the years 1 to 9999, patterns are replaced.
 
-A pattern becomes a column that workers compute with RE2, in DuckDB, as for computed fields.
+A pattern becomes a column that workers compute with RE2, in DuckDB, as for computed fields, and so does a call of a
+function of the workspace.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from headrace.define.expression.computed import PATTERNS, translate
 from headrace.define.expression.terms import Term, render
 from headrace.define.expression.years import BOUNDS, TIMES, YEARS_US, makes_time, makes_times
 from headrace.define.model import Stream, View
+from headrace.define.own import OwnFunction, find_function
 from headrace.define.tokens import Source, escape
 from headrace.errors import DefinitionError
 from headrace.types import BOOLEAN, STRING, Expression, Type
@@ -34,11 +36,23 @@ class Match:
 
 
 @dataclass(frozen=True)
+class OwnCall:
+    """A column with the result of a function of the workspace."""
+
+    name: str
+    function: OwnFunction
+    arguments: tuple[str, ...]  # Spark SQL, over the fields and the columns before it
+
+
+Computed = Match | OwnCall
+
+
+@dataclass(frozen=True)
 class SparkFace:
-    """A view whose expressions Spark runs as they are, on rows that have the columns of `matches`."""
+    """A view whose expressions Spark runs as they are, on rows that have the computed columns."""
 
     view: View
-    matches: tuple[Match, ...]
+    computed: tuple[Computed, ...]
 
 
 @lru_cache(maxsize=1024)  # each step needs them
@@ -63,22 +77,22 @@ def spark_face(stream: Stream, view: View) -> SparkFace:
             for column in view.columns
         ),
     )
-    return SparkFace(face, tuple(writer.matches.values()))
+    return SparkFace(face, tuple(writer.computed.values()))
 
 
 def for_spark(
     expressions: Sequence[Expression], types: Mapping[str, Type]
-) -> tuple[list[Expression], tuple[Match, ...]]:
+) -> tuple[list[Expression], tuple[Computed, ...]]:
     """Expressions over fields of these types as Spark runs them, and the columns that they need."""
     writer = _Writer(types, frozenset())
-    return [writer.required(expression) for expression in expressions], tuple(writer.matches.values())
+    return [writer.required(expression) for expression in expressions], tuple(writer.computed.values())
 
 
 class _Writer:
     def __init__(self, types: Mapping[str, Type], unsure: frozenset[str]) -> None:
         self._types = types
         self._unsure = unsure
-        self.matches: dict[tuple[str, str], Match] = {}
+        self.computed: dict[tuple[str, str], Computed] = {}
 
     def expression(self, expression: Expression | None) -> Expression | None:
         return self.required(expression) if expression else None
@@ -96,6 +110,9 @@ class _Writer:
         term = replace(term, args=tuple(self._term(arg) for arg in term.args))
         if term.op in PATTERNS:
             return self._match_column(term)
+        function = find_function(term.op)
+        if function:
+            return self._own_column(term, function)
         if term.op == "parse_url" and len(term.args) > 2:
             return replace(term, args=(*term.args[:2], Term("sql", STRING, text=_quoted(render(term.args[2])))))
         if term.op in EPOCHS:
@@ -109,10 +126,16 @@ class _Writer:
     def _match_column(self, term: Term) -> Term:
         text = render(term.args[0])
         duckdb = translate(replace(term, args=(Term("field", STRING, text=TEXT), *term.args[1:]), negated=False))
-        name = f"_match_{len(self.matches)}"
-        match = self.matches.setdefault((text, duckdb), Match(name, text, duckdb, term.type))
+        name = f"_match_{len(self.computed)}"
+        match = self.computed.setdefault((text, duckdb), Match(name, text, duckdb, term.type))
         column = Term("field", term.type, text=match.name)
         return Term("NOT", BOOLEAN, (column,)) if term.negated else column
+
+    def _own_column(self, term: Term, function: OwnFunction) -> Term:
+        arguments = tuple(map(render, term.args))
+        name = f"_own_{len(self.computed)}"
+        call = self.computed.setdefault((term.op, ", ".join(arguments)), OwnCall(name, function, arguments))
+        return Term("field", term.type, text=call.name)
 
 
 def _quoted(key: str) -> str:

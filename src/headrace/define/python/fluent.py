@@ -91,12 +91,12 @@ def window(
 def __getattr__(name: str) -> Callable[..., Aggregation]:
     """hr.count, hr.sum and the others: a function for each aggregate of the registry."""
     if name in REGISTRY:
-        return _aggregate_function(REGISTRY[name])
+        return aggregate_function(REGISTRY[name])
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 
 @cache
-def _aggregate_function(cls: type[Aggregate]) -> Callable[..., Aggregation]:
+def aggregate_function(cls: type[Aggregate]) -> Callable[..., Aggregation]:
     """The function `hr.<name>`: its arguments as texts, its parameters as values, and `where`."""
     signature = _signature(cls)
 

@@ -81,8 +81,8 @@ class Statements(StreamReader, ViewReader):
         return Declared(definition, self.source.locate(start.start))
 
     def _declares_fields(self) -> bool:
-        named = 4 if self.ahead(1).upper == "IF" else 1
-        return self.ahead(named + 1).text == "("
+        place = 4 if self.ahead(1).upper == "IF" else 1
+        return self.ahead(place + 1).text == "("
 
     def _table(self) -> Stream:
         """CREATE TABLE of Flink: with a WATERMARK it is a stream."""

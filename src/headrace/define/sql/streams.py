@@ -10,6 +10,7 @@ from headrace.define.expression.syntax import Interval, Name, Node, Operation
 from headrace.define.expression.terms import quote
 from headrace.define.mistakes import each
 from headrace.define.model import JSON, Field, Stream
+from headrace.define.own import functions_in
 from headrace.define.paths import format_path, parse_path
 from headrace.define.rules import check_distinct, check_event_time, check_format, check_name, located, part_hint
 from headrace.define.sql.clauses import StatementReader
@@ -310,6 +311,11 @@ class StreamReader(StatementReader):
                 found=str(expression.type),
                 fix=part_hint(expression),
             )
+        if functions_in(expression.sql):
+            raise self.error(
+                node.at, f"the computed field '{name}' calls a function of a definition file",
+                fix="call it in the views instead",
+            )  # fmt: skip
         error = refuse_computed(Checker(self.source, plain).term(node))
         if error:
             raise self.error(node.at, error.message, found=error.found, expected=error.expected, fix=error.fix)

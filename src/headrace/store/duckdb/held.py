@@ -80,7 +80,7 @@ class HeldRows:
 
 
 @dataclass
-class Asked:
+class Demand:
     """How often a version was asked for keys since its view changed, and before."""
 
     version: Version
@@ -96,28 +96,28 @@ class Lookups:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._asked: dict[str, Asked] = {}
+        self._demand: dict[str, Demand] = {}
 
-    def count(self, version: Version, keys: int) -> Asked:
+    def count(self, version: Version, keys: int) -> Demand:
         """Count a lookup of some keys."""
         with self._lock:
-            asked = self._asked.get(version.view.name)
-            if asked is None or asked.version != version:
-                self._asked.pop(version.view.name, None)
-                asked = Asked(version, before=asked.lookups, rows=asked.rows) if asked else Asked(version)
-                self._asked[version.view.name] = asked
-                while len(self._asked) > MOST_VIEWS:
-                    self._asked.pop(next(iter(self._asked)))
-            asked.lookups += keys
-            return asked
+            demand = self._demand.get(version.view.name)
+            if demand is None or demand.version != version:
+                self._demand.pop(version.view.name, None)
+                demand = Demand(version, before=demand.lookups, rows=demand.rows) if demand else Demand(version)
+                self._demand[version.view.name] = demand
+                while len(self._demand) > MOST_VIEWS:
+                    self._demand.pop(next(iter(self._demand)))
+            demand.lookups += keys
+            return demand
 
 
-def pays(asked: Asked, rows: int | None) -> bool:
+def pays(demand: Demand, rows: int | None) -> bool:
     """Whether reading all rows costs less than the lookups to come, which are expected to be as many as before."""
-    lookups = max(asked.lookups, asked.before)
+    lookups = max(demand.lookups, demand.before)
     if rows is None:
         return lookups >= FIRST_LOOKUPS
-    sketches = sum(part.merge.fold is None for _, part in partials_of(asked.version.view))
+    sketches = sum(part.merge.fold is None for _, part in partials_of(demand.version.view))
     small = rows * (ROW_BYTES + SKETCH_BYTES * sketches) <= MOST_BYTES
     return small and rows <= lookups * ROWS_A_LOOKUP
 
@@ -130,5 +130,5 @@ def _values(column: pa.ChunkedArray) -> bytes:
 def _equal(ordered: np.ndarray, value: int) -> tuple[int, int]:
     import numpy as np  # takes 0.1 s to import: not for commands that look up a key
 
-    wanted = np.uint64(value)
-    return int(np.searchsorted(ordered, wanted, "left")), int(np.searchsorted(ordered, wanted, "right"))
+    target = np.uint64(value)
+    return int(np.searchsorted(ordered, target, "left")), int(np.searchsorted(ordered, target, "right"))

@@ -9,11 +9,12 @@ import pyarrow as pa
 from duckdb.func import ARROW
 
 from headrace.aggregate import REGISTRY, Merge
+from headrace.aggregate.own import OWN
 
 
 def register_functions(connection: duckdb.DuckDBPyConnection) -> None:
     """Give every connection of this database `<merge>_union(a, b)` and `<merge>_fold(list)`."""
-    for merge in {merge for aggregate in REGISTRY.values() for merge in aggregate.functions}:
+    for merge in {OWN, *(merge for aggregate in REGISTRY.values() for merge in aggregate.functions)}:
         connection.create_function(f"{merge.name}_union", _pairwise(merge), ["BLOB", "BLOB"], "BLOB", type=ARROW)
         connection.create_function(f"{merge.name}_fold", _folding(merge), ["BLOB[]"], "BLOB", type=ARROW)
 
@@ -22,6 +23,8 @@ def _pairwise(merge: Merge) -> Callable[[pa.Array, pa.Array], pa.Array]:
     """`merge.pair` over two columns; DuckDB itself answers NULL where either is NULL."""
 
     def union(a: pa.Array, b: pa.Array) -> pa.Array:
+        if merge.pairs:
+            return merge.pairs(_whole(a), _whole(b))
         return pa.array(map(merge.pair, a.to_pylist(), b.to_pylist()), pa.binary())
 
     return union
@@ -31,6 +34,12 @@ def _folding(merge: Merge) -> Callable[[pa.Array], pa.Array]:
     """The merge of each list, no list empty."""
 
     def fold(lists: pa.Array) -> pa.Array:
+        if merge.lists:
+            return merge.lists(_whole(lists))
         return pa.array((merge.merge(items) for items in lists.to_pylist()), pa.binary())
 
     return fold
+
+
+def _whole(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array

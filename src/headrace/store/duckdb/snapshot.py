@@ -14,7 +14,7 @@ from headrace.define.expression.computed import duckdb_name
 from headrace.errors import NotReadyError
 from headrace.store.base import EVENTS, Audit, Selection, Version
 from headrace.store.duckdb.database import Database, literal, run
-from headrace.store.duckdb.held import Asked, HeldRows, Lookups, Row, pays
+from headrace.store.duckdb.held import Demand, HeldRows, Lookups, Row, pays
 from headrace.store.duckdb.tables import (
     TableSource,
     count_groups,
@@ -46,13 +46,13 @@ class DuckSnapshot:
         self._database = database
         self._known = known  # the versions as this transaction sees them; None: not read yet
         self._lookups = lookups
-        self._whole: tuple[Asked, HeldRows] | None = None  # rows that were read and are not held yet
+        self._whole: tuple[Demand, HeldRows] | None = None  # rows that were read and are not held yet
 
     def hold(self) -> None:
         """Hold the rows that were read, now that it is certain that nothing was committed meanwhile."""
         if self._whole:
-            asked, held = self._whole
-            asked.held = held
+            demand, held = self._whole
+            demand.held = held
 
     def versions(self) -> list[Version]:
         if self._known is None:
@@ -102,33 +102,33 @@ class DuckSnapshot:
 
     def _few_rows(self, version: Version, sources: list[TableSource], selection: Selection) -> list[Row]:
         """The rows of some keys, at most FEW + 1: those that are held, or from the tables."""
-        asked = self._lookups.count(version, len(selection.where))
-        held = asked.held or self._read_whole(asked, sources)
+        demand = self._lookups.count(version, len(selection.where))
+        held = demand.held or self._read_whole(demand, sources)
         rows = held.find(version.view, selection, FEW) if held else None
         if rows is not None:
             return rows
         query, parameters = few(version.view, sources, selection, FEW + 1)
         return self._database.run_again(self._connection, query, parameters)
 
-    def _read_whole(self, asked: Asked, sources: list[TableSource]) -> HeldRows | None:
+    def _read_whole(self, demand: Demand, sources: list[TableSource]) -> HeldRows | None:
         """All rows of a version that is asked for many keys; None if single reads cost less."""
-        if not pays(asked, asked.rows) or not asked.reading.acquire(blocking=False):
+        if not pays(demand, demand.rows) or not demand.reading.acquire(blocking=False):
             return None
         try:
-            view = asked.version.view
-            if asked.rows is None:
-                asked.rows = sum(self.count(asked.version))
-                if not pays(asked, asked.rows):
+            view = demand.version.view
+            if demand.rows is None:
+                demand.rows = sum(self.count(demand.version))
+                if not pays(demand, demand.rows):
                     return None
             pane_ms = view.window.pane_ms if view.window else None
             every = Selection(by=tuple(key.name for key in view.keys), bucket_ms=pane_ms)
             query, parameters = rows_of(view, sources, every, with_id=True)
             held = HeldRows(view, self._connection.sql(query, params=parameters).to_arrow_table())
-            asked.rows = len(held)
-            self._whole = asked, held
+            demand.rows = len(held)
+            self._whole = demand, held
             return held
         finally:
-            asked.reading.release()
+            demand.reading.release()
 
     def _first_rows(
         self, version: Version, sources: list[TableSource], selection: Selection, limit: int

@@ -189,7 +189,8 @@ def _top_lines(
         skipped = _empty_places([max(steps.place(row[keys + 1]), 0) for row in rows], steps)
         steps = replace(steps, places=steps.places - skipped)
     # Where a window has no row, a count is 0.
-    is_count = any(each.name == column and REGISTRY[each.aggregate].empty == 0 for each in view.columns)
+    counts = [each.name for each in view.columns if (cls := REGISTRY.get(each.aggregate)) and cls.empty == 0]
+    is_count = column in counts
     lines = []
     for key, of_key in zip(top_keys, top, strict=True):
         own = [row for row in rows if row[:keys] == of_key[:keys]]

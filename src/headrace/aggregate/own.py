@@ -1,0 +1,262 @@
+"""Aggregates that a workspace defines in Python, over Arrow arrays.
+
+A partial is a value of the declared type. In a store it is bytes, the full name of the aggregate and the value, so that
+one pair of merge functions serves all of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from headrace.aggregate.base import Aggregate, Function, Partial, PartialColumn, Value
+from headrace.aggregate.merges import Merge
+from headrace.aggregate.signature import Argument, Kind
+from headrace.errors import HeadraceError
+from headrace.types import BINARY, Type, arrow_type, struct
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+WIDENS = {"DOUBLE": ("INT", "BIGINT", "DOUBLE"), "BIGINT": ("INT", "BIGINT")}
+TOLERANCE = 1e-9  # of DOUBLEs, relative: where an aggregate does not say when values agree
+END = b"\0"  # of the name
+
+
+@dataclass(frozen=True)
+class OwnDefinition:
+    """An aggregate as a definition file declares it."""
+
+    name: str
+    takes: tuple[tuple[str, Type], ...]
+    partial: Type
+    gives: Type
+    digest: str
+    code: bytes = field(compare=False, repr=False)  # of the class, pickled by value: workers have no file of it
+
+    @property
+    def full_name(self) -> str:
+        """The name in definitions, in Spark and in DuckDB."""
+        return f"{self.name}__{self.digest}"
+
+
+_classes: dict[str, type[OwnAggregate]] = {}  # by full name; equal names have equal code
+
+
+def own_class(full_name: str) -> type[OwnAggregate] | None:
+    """The aggregate with this full name."""
+    return _classes.get(full_name)
+
+
+def declare_aggregate(definition: OwnDefinition) -> type[OwnAggregate]:
+    """The class of an aggregate, from now on known by its full name."""
+    if definition.full_name not in _classes:
+        takes = tuple(
+            Argument(name, Kind(f"a value of type {of}", WIDENS.get(of.name, (of.name,)), nested=of.is_nested))
+            for name, of in definition.takes
+        )
+        attributes = {
+            "name": definition.full_name,
+            "takes": takes,
+            "definition": definition,
+            "summary": f"The aggregate {definition.name} of the workspace.",
+            "gives": str(definition.gives),
+            "examples": (),
+        }
+        _classes[definition.full_name] = type(definition.name, (OwnAggregate,), attributes)
+    return _classes[definition.full_name]
+
+
+class OwnAggregate(Aggregate):
+    """What aggregates of a workspace share; each of them is a subclass."""
+
+    definition: ClassVar[OwnDefinition]
+    has_duckdb_face = True
+
+    @property
+    def type(self) -> Type:
+        return self.definition.gives
+
+    @property
+    def columns(self) -> tuple[PartialColumn, ...]:
+        return (PartialColumn("", BINARY, OWN),)
+
+    def spark_columns(self, *arguments: str) -> tuple[str, ...]:
+        parts = [
+            f"'{name}', CAST({sql} AS {of})" for (name, of), sql in zip(self.definition.takes, arguments, strict=True)
+        ]
+        events = self.filtered(f"collect_list(named_struct({', '.join(parts)}))")
+        return (f"{self._lift_function.name}({events})",)
+
+    def duckdb_columns(self, *arguments: str) -> tuple[str, ...]:
+        parts = [f'"{name}" := {sql}' for (name, _), sql in zip(self.definition.takes, arguments, strict=True)]
+        events = self.filtered(f"list(struct_pack({', '.join(parts)}))")
+        return (f"{self._lift_function.name}({events})",)
+
+    @property
+    def lifts(self) -> tuple[Function, ...]:
+        return (self._lift_function,)
+
+    @property
+    def _lift_function(self) -> Function:
+        run = functools.partial(lift_lists, self.definition)
+        return Function(f"{self.name}_lift", struct(*self.definition.takes), BINARY, run, of_list=True, of_null=True)
+
+    def lift(self, *arguments: Value) -> Partial:
+        import pyarrow as pa  # takes 0.1 s to import: not for definitions
+
+        event = dict(zip((name for name, _ in self.definition.takes), arguments, strict=True))
+        of = pa.list_(arrow_type(struct(*self.definition.takes)))
+        return (lift_lists(self.definition, pa.array([[event]], of))[0].as_py(),)
+
+    def present(self, partial: Partial) -> Value:
+        import pyarrow as pa  # takes 0.1 s to import: not for definitions
+
+        return self.present_arrow([pa.array(partial, pa.binary())])[0].as_py()
+
+    def present_arrow(self, partials: Sequence[pa.Array]) -> pa.Array:
+        values = _decode(self.definition, partials[0])
+        return _call(self.definition, "present", self.definition.gives, values)
+
+    def agrees(self, a: Partial, b: Partial) -> bool:
+        code = _code(self.definition)
+        return bool(getattr(code, "agrees", _agree)(self.present(a), self.present(b)))
+
+
+def lift_lists(definition: OwnDefinition, lists: pa.Array) -> pa.Array:
+    """The partial of each list of events, as bytes; NULL where there is none."""
+    import pyarrow as pa  # takes 0.1 s to import: not for definitions
+
+    events = lists.flatten()
+    types = [arrow_type(of) for _, of in definition.takes]
+    arguments = [events.field(at).cast(of) for at, of in enumerate(types)]
+    if not len(events):
+        return pa.nulls(len(lists), pa.binary())
+    partials = _call(definition, "lift", definition.partial, *arguments)
+    return _encode(definition, _fold(definition, partials, _list_ids(lists), len(lists)))
+
+
+def _list_ids(lists: pa.Array) -> Any:
+    """For each item of the lists, the list that it is in."""
+    import numpy as np  # takes 0.1 s to import: not for definitions
+
+    lengths = [end - start for start, end in pairwise(lists.offsets.to_pylist())]
+    if lists.null_count:
+        lengths = [length if valid else 0 for length, valid in zip(lengths, lists.is_valid().to_pylist(), strict=True)]
+    return np.repeat(np.arange(len(lists)), lengths)
+
+
+def _fold(definition: OwnDefinition, partials: pa.Array, ids: Any, count: int) -> pa.Array:
+    """The merge of all partials with the same id, NULL skipped; ids are sorted, 0 to count.
+
+    Neighbours are merged in pairs, of all ids at once, until one is left of each: few calls whatever the sizes are.
+    """
+    import numpy as np  # takes 0.1 s to import: not for definitions
+    import pyarrow as pa  # the same
+
+    valid = partials.is_valid().to_numpy(zero_copy_only=False)
+    partials, ids = partials.filter(pa.array(valid)), ids[valid]
+    while len(ids) > 1 and (ids[1:] == ids[:-1]).any():
+        places = np.arange(len(ids)) - np.searchsorted(ids, ids)
+        paired = np.append(ids[1:] == ids[:-1], False) & (places % 2 == 0)
+        alone = (places % 2 == 0) & ~paired
+        left = np.flatnonzero(paired)
+        merged = _call(definition, "merge", definition.partial, partials.take(left), partials.take(left + 1))
+        order = np.argsort(np.concatenate([left, np.flatnonzero(alone)]))
+        partials = pa.concat_arrays([merged, partials.filter(pa.array(alone))]).take(order)
+        ids = ids[paired | alone]
+    places = np.searchsorted(ids, np.arange(count))
+    there = np.isin(np.arange(count), ids)
+    return partials.take(pa.array(places, mask=~there))
+
+
+def _call(definition: OwnDefinition, method: str, gives: Type, *arrays: pa.Array) -> pa.Array:
+    """What a method of the user's class returns, checked."""
+    import pyarrow as pa  # takes 0.1 s to import: not for definitions
+
+    what = f"{method} of aggregate '{definition.name}'"
+    try:
+        values = getattr(_code(definition), method)(*arrays)
+    except Exception as error:
+        raise HeadraceError(f"{what} failed: {type(error).__name__}: {error}") from error
+    if not isinstance(values, pa.Array | pa.ChunkedArray):
+        raise HeadraceError(f"{what} returned {type(values).__name__}", expected="an Arrow array")
+    if len(values) != len(arrays[0]):
+        raise HeadraceError(
+            f"{what} returned {len(values)} values", expected=f"{len(arrays[0])}, one for each that it was given"
+        )
+    try:
+        values = values.cast(arrow_type(gives))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise HeadraceError(f"{what} returned {values.type}: {error}", expected=str(gives)) from error
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+
+
+@functools.lru_cache(maxsize=1024)
+def _code(definition: OwnDefinition) -> Any:
+    return pickle.loads(definition.code)()
+
+
+def _encode(definition: OwnDefinition, partials: pa.Array) -> pa.Array:
+    import pyarrow as pa  # takes 0.1 s to import: not for definitions
+
+    name = definition.full_name.encode() + END
+    values = partials.to_pylist()
+    return pa.array([None if value is None else name + pickle.dumps(value) for value in values], pa.binary())
+
+
+def _decode(definition: OwnDefinition, blobs: pa.Array) -> pa.Array:
+    import pyarrow as pa  # takes 0.1 s to import: not for definitions
+
+    start = len(definition.full_name.encode()) + len(END)
+    values = [None if blob is None else pickle.loads(blob[start:]) for blob in blobs.to_pylist()]
+    return pa.array(values, arrow_type(definition.partial))
+
+
+def _definition_of(blob: bytes) -> OwnDefinition:
+    name = blob[: blob.index(END)].decode()
+    if name not in _classes:
+        raise HeadraceError(f"the aggregate {name} is not known here", fix="apply the definitions again")
+    return _classes[name].definition
+
+
+def _merge_lists(lists: pa.Array) -> pa.Array:
+    """The merge of each list of partials."""
+    import pyarrow as pa  # takes 0.1 s to import: not for definitions
+
+    items = lists.flatten()
+    if not len(items):
+        return pa.nulls(len(lists), pa.binary())
+    definition = _definition_of(items[0].as_py())
+    merged = _fold(definition, _decode(definition, items), _list_ids(lists), len(lists))
+    return _encode(definition, merged)
+
+
+def _merge_pairs(a: pa.Array, b: pa.Array) -> pa.Array:
+    if not len(a):
+        return a
+    definition = _definition_of(a[0].as_py())
+    left, right = _decode(definition, a), _decode(definition, b)
+    return _encode(definition, _call(definition, "merge", definition.partial, left, right))
+
+
+def _merge_many(blobs: Sequence[bytes]) -> bytes:
+    import pyarrow as pa  # takes 0.1 s to import: not for definitions
+
+    merged: bytes = _merge_lists(pa.array([list(blobs)], pa.list_(pa.binary())))[0].as_py()
+    return merged
+
+
+def _agree(a: Value, b: Value) -> bool:
+    if isinstance(a, float) and isinstance(b, float):
+        return a == b or abs(a - b) <= TOLERANCE * max(abs(a), abs(b)) or (a != a and b != b)
+    return bool(a == b)
+
+
+OWN = Merge(
+    "own", lambda a, b: _merge_many((a, b)), "own_union({0}, {1})", None, _merge_many, _merge_pairs, _merge_lists
+)

@@ -1,0 +1,145 @@
+"""Functions and aggregates that a workspace defines in Python: their names, types and code. Nothing is run here.
+
+Each is known by its name and a digest of all Python files of its folder, so that changed code is another function, and
+a view that calls it is another view. Expressions contain this full name: `fahrenheit__1a2b3c4d(celsius)`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headrace.aggregate import REGISTRY, Aggregate
+from headrace.aggregate.own import OwnDefinition, declare_aggregate, own_class
+from headrace.define.reader import parse_type
+from headrace.types import Type
+
+DIGITS = 8
+_FULL_NAME = re.compile(rf"\b[a-z][a-z0-9_]*__[0-9a-f]{{{DIGITS}}}\b")
+
+
+@dataclass(frozen=True)
+class OwnFunction:
+    """A function over Arrow arrays, one value for each event."""
+
+    name: str
+    takes: tuple[tuple[str, Type], ...]
+    gives: Type
+    digest: str
+    code: bytes = field(compare=False, repr=False)  # pickled by value: workers have no file of it
+
+    @property
+    def full_name(self) -> str:
+        """The name in expressions, in Spark and in DuckDB."""
+        return f"{self.name}__{self.digest}"
+
+    @property
+    def signature(self) -> str:
+        """The call as in a message."""
+        return f"{self.name}({', '.join(f'{name} {of}' for name, of in self.takes)})"
+
+
+# By full name: those of loaded definitions, and of views that were read back. Equal names have equal code.
+_known: dict[str, OwnFunction] = {}
+Own = OwnFunction | OwnDefinition
+# By name: those that the definitions that are being read may call.
+callable_names: ContextVar[dict[str, Own] | None] = ContextVar("callable_names", default=None)
+
+
+@contextmanager
+def fresh_names() -> Iterator[None]:
+    """While it lasts, definitions may call what is declared in it, and nothing that was declared before."""
+    token = callable_names.set({})
+    try:
+        yield
+    finally:
+        callable_names.reset(token)
+
+
+def declare(own: Own) -> None:
+    """Make a function or an aggregate known, and callable by the definitions that are being read."""
+    if isinstance(own, OwnFunction):
+        _known[own.full_name] = own
+    else:
+        declare_aggregate(own)
+    names = callable_names.get()
+    if names is not None:
+        names[own.name] = own
+
+
+def find_function(name: str) -> OwnFunction | None:
+    """The function that an expression calls by its name or its full name, in lower case."""
+    own = (callable_names.get() or {}).get(name)
+    return own if isinstance(own, OwnFunction) else _known.get(name)
+
+
+def find_aggregate(name: str) -> type[Aggregate] | None:
+    """The aggregate of a name in lower case: ours, or one of the workspace, also by its full name."""
+    own = (callable_names.get() or {}).get(name)
+    if isinstance(own, OwnDefinition):
+        return declare_aggregate(own)
+    return REGISTRY.get(name) or own_class(name)
+
+
+def functions_in(text: str) -> list[OwnFunction]:
+    """Those that expressions in a text call, each once."""
+    names = dict.fromkeys(_FULL_NAME.findall(text))
+    return [_known[name] for name in names if name in _known]
+
+
+def plain(text: str) -> str:
+    """Expressions as they were written, without digests."""
+    return _FULL_NAME.sub(lambda match: _name(match[0]), text)
+
+
+def plain_changes(texts: Iterable[str]) -> tuple[str, ...]:
+    """Descriptions of changes without digests. Where only the code of a function changed, that is said once."""
+    lines, changed = [], set()
+    for text in texts:
+        names = set(_FULL_NAME.findall(text))
+        edited = {_name(name) for name in names if sum(_name(other) == _name(name) for other in names) > 1}
+        before, _, after = plain(text).partition(" → ")
+        changed |= edited
+        if not (edited and before.endswith(after)):
+            lines.append(plain(text))
+    return (*lines, f"code changed: {', '.join(sorted(changed))}") if changed else tuple(lines)
+
+
+def _name(full_name: str) -> str:
+    return full_name[: -DIGITS - 2]
+
+
+def digest_of(folder: Path) -> str:
+    """The digest of all Python files of a folder: code may call functions of any of them."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("*.py")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:DIGITS]
+
+
+def to_json(own: Own) -> dict[str, Any]:
+    """A function or an aggregate as plain JSON values."""
+    value: dict[str, Any] = {
+        "name": own.name,
+        "takes": [[name, str(of)] for name, of in own.takes],
+        "gives": str(own.gives),
+        "digest": own.digest,
+        "code": base64.b64encode(own.code).decode(),
+    }
+    return {**value, "partial": str(own.partial)} if isinstance(own, OwnDefinition) else value
+
+
+def from_json(value: Mapping[str, Any]) -> Own:
+    """What `to_json` wrote."""
+    takes = tuple((name, parse_type(of)) for name, of in value["takes"])
+    gives, digest, code = parse_type(value["gives"]), value["digest"], base64.b64decode(value["code"])
+    if "partial" in value:
+        return OwnDefinition(value["name"], takes, parse_type(value["partial"]), gives, digest, code)
+    return OwnFunction(value["name"], takes, gives, digest, code)

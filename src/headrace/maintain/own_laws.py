@@ -1,0 +1,174 @@
+"""Tries functions and aggregates of a workspace on real events, before a view that calls them is applied.
+
+A function must give the same value for an event alone as next to others; an aggregate must not depend on the order of
+events or on how they are split. The law of all views rests on that. A counter-example is shown as it was found.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.aggregate import Partial
+from headrace.aggregate.own import OwnAggregate
+from headrace.define.expression.check import Checker, Scope, parse_tree
+from headrace.define.expression.duckdb_face import face_of
+from headrace.define.expression.terms import Term, render
+from headrace.define.model import Stream, View
+from headrace.define.own import OwnFunction, find_function, functions_in
+from headrace.define.tokens import Source
+from headrace.errors import DefinitionError, HeadraceError
+from headrace.lake.table import LakeTable
+from headrace.maintain.own import give_function, run_function
+from headrace.types import Expression
+
+MOST_EVENTS = 256  # that functions are tried on
+MOST_ALONE = 32  # of them that are also given alone
+MOST_PARTIALS = 12  # of which all pairs and many triples are tried
+EVENTS = "events"
+Row = tuple[Any, ...]
+
+
+def newest_events(table: LakeTable, stream: Stream, names: Sequence[str]) -> pa.Table | None:
+    """Some of the newest events of a stream, with these fields; None if there are none."""
+    with table.reading(0, table.state.next_commit) as files:
+        for file in reversed(files):
+            with table.storage.open(file.path) as content, pq.ParquetFile(content) as parquet:
+                there = set(parquet.schema_arrow.names)
+                if not set(names) <= there:
+                    continue  # written before a field was added
+                for batch in parquet.iter_batches(MOST_EVENTS, columns=list(names)):
+                    return pa.Table.from_batches([batch])
+    return None
+
+
+def refuse_code(stream: Stream, view: View, events: pa.Table) -> str | None:
+    """Which law the code that a view calls breaks on these events, with the counter-example; None: no one."""
+    connection = duckdb.connect(config={"threads": 1, "autoload_known_extensions": False})
+    connection.execute("SET TimeZone = 'UTC'")
+    try:
+        connection.register(EVENTS, events)
+        for function in functions_in(" ".join(expression.sql for expression in _expressions(view))):
+            give_function(connection, function)
+        for function, arguments in _calls(stream, view):
+            rows = _values(connection, stream, arguments)
+            reason = rows and _refuse_function(function, rows)
+            if reason:
+                return reason
+        for aggregate in dict.fromkeys(column.aggregate for column in view.columns):
+            if isinstance(aggregate, OwnAggregate):
+                rows = _values(connection, stream, aggregate.arguments)
+                reason = rows and _refuse_aggregate(aggregate, _rows(rows))
+                if reason:
+                    return reason
+    except HeadraceError as error:
+        return str(error)
+    finally:
+        connection.close()
+    return None
+
+
+def _expressions(view: View) -> Iterator[Expression]:
+    yield from (key.expression for key in view.keys)
+    for column in view.columns:
+        yield from column.aggregate.arguments
+        if column.aggregate.where:
+            yield column.aggregate.where
+    if view.where:
+        yield view.where
+
+
+def _calls(stream: Stream, view: View) -> Iterator[tuple[OwnFunction, list[Expression]]]:
+    """Each call of a function of the workspace, with its arguments."""
+    for expression in _expressions(view):
+        source = Source(expression.sql)
+        yield from _calls_in(Checker(source, Scope(stream.types())).term(parse_tree(source)))
+
+
+def _calls_in(term: Term) -> Iterator[tuple[OwnFunction, list[Expression]]]:
+    function = find_function(term.op)
+    if function:
+        yield function, [Expression(render(arg), arg.type) for arg in term.args]
+    for arg in term.args:
+        yield from _calls_in(arg)
+
+
+def _values(
+    connection: duckdb.DuckDBPyConnection, stream: Stream, arguments: Sequence[Expression]
+) -> list[pa.Array] | None:
+    """The arguments of each event; None if only Spark computes them."""
+    try:
+        columns = [face_of(argument, stream.types()) for argument in arguments]
+    except DefinitionError:
+        return None
+    selected = ", ".join(f"{sql} AS a{at}" for at, sql in enumerate(columns))
+    try:
+        table = connection.sql(f"SELECT {selected} FROM {EVENTS}").to_arrow_table()
+    except duckdb.Error:
+        return None  # DuckDB differs from Spark here
+    return [column.combine_chunks() for column in table.columns]
+
+
+def _refuse_function(function: OwnFunction, arguments: list[pa.Array]) -> str | None:
+    together = run_function(function, *arguments).to_pylist()
+    for at, row in enumerate(_rows(arguments)[:MOST_ALONE]):
+        alone = run_function(function, *(array.slice(at, 1) for array in arguments))[0].as_py()
+        if not _equal(alone, together[at]):
+            return (
+                f"function '{function.name}' gives {alone!r} for {_shown(row)} alone and {together[at]!r} next to "
+                "other events; expected the same value whatever other events are in the arrays"
+            )
+    return None
+
+
+def _refuse_aggregate(aggregate: OwnAggregate, rows: Sequence[Row]) -> str | None:
+    name = aggregate.definition.name
+    rows = [row for row in dict.fromkeys(map(_frozen, rows)) if aggregate.lift(*row) != aggregate.zero][:MOST_PARTIALS]
+    lifted = [aggregate.lift(*row) for row in rows]
+    for i in range(len(rows)):
+        for j in range(i):
+            both = (aggregate.merge(lifted[i], lifted[j]), aggregate.merge(lifted[j], lifted[i]))
+            if not aggregate.agrees(*both):
+                return (
+                    f"merge of aggregate '{name}' depends on the order: events {_shown(rows[i])} and {_shown(rows[j])} "
+                    f"give {_presented(aggregate, both)}; expected a merge that is commutative"
+                )
+    chance = random.Random(len(rows))
+    for _ in range(4 * len(rows) if len(rows) > 2 else 0):
+        a, b, c = chance.sample(range(len(rows)), 3)
+        both = (
+            aggregate.merge(aggregate.merge(lifted[a], lifted[b]), lifted[c]),
+            aggregate.merge(lifted[a], aggregate.merge(lifted[b], lifted[c])),
+        )
+        if not aggregate.agrees(*both):
+            texts = ", ".join(_shown(rows[at]) for at in (a, b, c))
+            return (
+                f"merge of aggregate '{name}' depends on how events are split: {texts} give "
+                f"{_presented(aggregate, both)}; expected a merge that is associative"
+            )
+    return None
+
+
+def _presented(aggregate: OwnAggregate, partials: tuple[Partial, Partial]) -> str:
+    return " and ".join(repr(aggregate.present(partial)) for partial in partials)
+
+
+def _rows(arrays: Sequence[pa.Array]) -> list[Row]:
+    return list(zip(*(array.to_pylist() for array in arrays), strict=True))
+
+
+def _frozen(row: Row) -> Row:
+    return tuple(tuple(value) if isinstance(value, list) else value for value in row)
+
+
+def _shown(row: Row) -> str:
+    return f"({', '.join(map(repr, row))})"
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return bool(a == b or (a != a and b != b))
