@@ -36,7 +36,7 @@ trace. Exit codes:
 | code | meaning |
 |---|---|
 | 0 | success |
-| 1 | failure: something does not exist, cannot be reached, is not ready, or the machine has a problem |
+| 1 | failure: something does not exist, cannot be reached, is not ready, a test fails, or the machine has a problem |
 | 2 | invalid input: an option or its value, a time, a duration, a question, SQL or a definition |
 | 3 | another process took over the workspace |
 | 4 | `plan --exit-code` found changes |

@@ -63,7 +63,7 @@ def test(
     tests, errors = find_tests(place.folder / "tests", paths or [])
     selection = _choose(tests, words or [], errors)
     report = Report(as_json=as_json, total=len(selection))
-    with _engine(place, spark=spark and bool(selection)) as engine:
+    with report, _engine(place, spark=spark and bool(selection)) as engine:
         runner = Runner(place.definitions, engine)
         results = []
         for each in selection:
@@ -71,7 +71,7 @@ def test(
             results.append(runner.run(each.test, each.folder))
             report.show(results[-1])
     seconds = time.perf_counter() - began
-    report.end(errors, seconds, spark=spark)
+    report.end(errors, seconds)
     if junit is not None:
         write_junit(junit, results, errors, seconds)
     if errors or any(result.state == "bad" for result in results):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from xml.etree import ElementTree
 
 from rich.console import RenderableType
@@ -33,7 +33,7 @@ DIFFERS = "≠ "  # before a cell that differs: without a terminal there are no 
 
 
 class Report:
-    """Prints each result as it comes, and the summary."""
+    """Prints each result as it comes, and the summary; on a terminal, as a context, which test runs."""
 
     def __init__(self, *, as_json: bool, total: int) -> None:
         self._as_json = as_json
@@ -43,7 +43,15 @@ class Report:
         self._status: Status | None = None
         if not as_json and self._out.is_terminal and total:
             self._status = self._out.status("starting")
+
+    def __enter__(self) -> Self:
+        if self._status:
             self._status.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        if self._status:
+            self._status.stop()
 
     def start(self, test: DefinitionTest) -> None:
         """A test begins."""
@@ -71,10 +79,8 @@ class Report:
             if difference.rows is not None:
                 self._out.print(Padding(rows_table(difference.rows), (0, 0, 1, 6), expand=False))
 
-    def end(self, errors: Sequence[BadTestError], seconds: float, *, spark: bool) -> None:
+    def end(self, errors: Sequence[BadTestError], seconds: float) -> None:
         """All tests have ended."""
-        if self._status:
-            self._status.stop()
         counts = _counts(self._results)
         if self._as_json:
             print_json(as_dict(self._results, errors, seconds))

@@ -24,7 +24,7 @@ from headrace.demo.page import plain_line, plain_step, render_page
 from headrace.demo.reader import Reader
 from headrace.demo.result import print_failure, print_result
 from headrace.demo.sender import Sender
-from headrace.demo.server import Server, make_workspace, shop_definitions
+from headrace.demo.server import Server, make_workspace, shop_definitions, shop_tests
 from headrace.demo.traffic import STREAMS, TICK_S, Traffic
 from headrace.errors import HeadraceError, UnavailableError, WorkspaceError
 from headrace.spark.session import java_command
@@ -60,7 +60,7 @@ def run(
     server = None
     code = 1
     try:
-        make_workspace(folder, shop_definitions())
+        make_workspace(folder, shop_definitions(), shop_tests())
         with _signals_as_interrupt(), _display(console, figures, quiet=json) as show:
             server = Server(folder)
             report = _flow_and_check(server, traffic, figures, show)

@@ -26,16 +26,24 @@ COMMAND = "import sys; from headrace.cli import main; sys.exit(main())"
 USER_SETTINGS = ("HEADRACE_HOST", "HEADRACE_PORT", "HEADRACE_TOKEN", "HEADRACE_DATA")
 
 
-def make_workspace(folder: Path, definitions: str) -> None:
-    """A folder that `headrace up` can serve."""
+def make_workspace(folder: Path, definitions: str, tests: str | None = None) -> None:
+    """A folder that `headrace up` can serve, and `headrace test` can test if there are tests."""
     (folder / "definitions").mkdir(parents=True, exist_ok=True)
     (folder / SETTINGS_FILE).write_text("# every setting at its default\n")
     (folder / "definitions" / "shop.sql").write_text(definitions, encoding="utf-8")
+    if tests is not None:
+        (folder / "tests").mkdir(exist_ok=True)
+        (folder / "tests" / "shop.yaml").write_text(tests, encoding="utf-8")
 
 
 def shop_definitions() -> str:
     """The streams and views of the shop, in SQL."""
     return resources.files("headrace.demo").joinpath("shop.sql").read_text(encoding="utf-8")
+
+
+def shop_tests() -> str:
+    """The tests of the shop's definitions, for `headrace test`."""
+    return resources.files("headrace.demo").joinpath("shop.yaml").read_text(encoding="utf-8")
 
 
 class Server:

@@ -177,6 +177,8 @@ def _yaml_hint(text: str, line: int) -> str | None:
     written = lines[line - 1] if line <= len(lines) else ""
     if "\t" in written[: len(written) - len(written.lstrip())]:
         return "indent with spaces, not tabs"
+    if "\\ud" in written.lower():
+        return "write a character that JSON escapes as two (\\ud83d\\ude00) as itself"
     return "a text with ': ' or ' #', or that begins with one of []{}&*!|>%@`, needs quotes"
 
 

@@ -59,7 +59,7 @@ def _write(engine: Engine, catalog: Catalog, stream: Stream, view: str, lines: S
     sample = GivenEvents(stream, (tuple(map(GivenEvent, lines)),))
     answer = engine.run(catalog, {stream.name: arrange(sample)}, request).answers[0].answer
     events = "".join(f"      - {_event(stream, line.decode())}\n" for line in lines)
-    rows = "".join(f"      - {row}\n" for row in _rows(answer))
+    rows = "".join(f"      - {row}\n" for row in write_rows(answer))
     text = (
         f"{HEADING}- name: the first events of the file are counted\n"
         f"  given:\n    {stream.name}:\n{events}  ask: {{view: {view}}}\n  expect:\n    rows:\n{rows}"
@@ -87,7 +87,8 @@ def _event(stream: Stream, line: str) -> str:
     return "'" + line.replace("'", "''") + "'"
 
 
-def _rows(answer: Answer) -> list[str]:
+def write_rows(answer: Answer) -> list[str]:
+    """Its rows in YAML."""
     return [
         "{" + ", ".join(f"{_name(name)}: {_cell(value)}" for name, value in row.items() if name not in LEFT_OUT) + "}"
         for row in answer.rows()

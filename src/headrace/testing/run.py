@@ -16,6 +16,7 @@ from headrace.errors import BadTestError, DefinitionError, HeadraceError, Questi
 from headrace.plan.change import Change, Plan
 from headrace.plan.differences import compare
 from headrace.serve.question import Question
+from headrace.spark.failures import one_line
 from headrace.testing.compare import Difference, compare_errors, compare_letters, compare_outcome
 from headrace.testing.document import Fields, Items, Node, Text
 from headrace.testing.engine import Commits, Engine, NeedsSparkError, Request
@@ -66,6 +67,9 @@ class Runner:
             state, error = "bad", mistake
         except HeadraceError as failure:
             state, differences = "failed", [Difference(str(failure))]
+        except Exception as failure:  # of an engine: the other tests go on
+            message = f"{type(failure).__name__}: {one_line(failure)}"
+            state, differences = "failed", [Difference(f"{message}; please report it")]
         return Result(test, state, time.perf_counter() - began, tuple(differences), error, tuple(notes))
 
     def _run(self, test: DefinitionTest, folder: Path, notes: list[str]) -> list[Difference]:

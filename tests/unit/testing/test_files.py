@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.testing.document import Items, parse_document
 from headrace.testing.read import read_text
@@ -21,6 +24,21 @@ def test_values_are_as_written() -> None:
     assert values == expected
 
 
+TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from("\n\t\x00\x1b"))
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner),
+    max_leaves=8,
+)
+
+
+@given(JSON)
+def test_json_is_read_as_it_is(value: object) -> None:
+    document = parse_document(f"- {json.dumps(value, ensure_ascii=False)}", "t")
+    assert isinstance(document, Items)
+    assert json.loads(document.items[0].json()) == value
+
+
 def test_an_event_may_be_copied_from_another() -> None:
     text = "- &a {x: 1, y: 2}\n- {<<: *a, y: 3}\n- {<<: [{x: 5}, *a]}"
     document = parse_document(text, "t")
@@ -34,6 +52,7 @@ def test_an_event_may_be_copied_from_another() -> None:
         ("- name: a: b", 1, 10, "needs quotes"),
         ("- name: x\n\texpect: 1", 2, 1, "spaces, not tabs"),
         ("- name: [x", 2, 1, "not YAML"),
+        (r'- "\ud83d\ude00"', 1, 6, "write a character that JSON escapes as two"),
         ("- *x", 1, 3, "undefined alias"),
         ("- &a [*a]", 1, 3, "contains itself"),
         ("- {name: x, name: y}", 1, 13, "'name' is given twice"),

@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.init import EXAMPLE, EXAMPLE_TEST
+from headrace.demo.server import make_workspace, shop_definitions, shop_tests
+from headrace.testing.engine import QuickEngine
+from headrace.testing.read import read_file
+from headrace.testing.run import Runner
 
 from .shop import HOME, messages, run, run_one
 
@@ -21,6 +25,15 @@ CREATE MATERIALIZED VIEW hosts AS SELECT host, count(*) AS n FROM logs GROUP BY 
 
 def test_the_example_passes(tmp_path: Path) -> None:
     assert [result.state for result in run(tmp_path, EXAMPLE_TEST)] == ["passed"] * 3
+
+
+def test_those_of_the_demo_pass(tmp_path: Path) -> None:
+    make_workspace(tmp_path, shop_definitions(), shop_tests())
+    engine = QuickEngine()
+    tests, errors = read_file(tmp_path / "tests" / "shop.yaml", "shop.yaml")
+    results = [Runner(tmp_path / "definitions", engine).run(test, tmp_path) for test in tests]
+    engine.close()
+    assert (errors, [messages(result) for result in results]) == ([], [[]] * 4)
 
 
 @pytest.mark.parametrize(

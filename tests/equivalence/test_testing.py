@@ -1,0 +1,109 @@
+"""What runs the tests of users without Spark gives the rows of the reference, for random views, events and commits."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headrace.define.catalog import parse
+from headrace.serve.answer import Answer
+from headrace.serve.question import Question
+from headrace.testing.compare import compare_answer
+from headrace.testing.engine import LayerAnswer, NeedsSparkError, QuickEngine, Request
+from headrace.testing.events import Commit, GivenEvent, GivenEvents, arrange
+from headrace.testing.first import write_rows
+from headrace.testing.read import read_text
+
+from .generate import BAD, STREAM, make_events, make_shape, to_json
+from .reference import Event, corrections, differences
+
+CASES = 25  # views of each seed
+LEAST = 0.5  # of them have to be computed: the others need Spark
+
+
+def micros(time: datetime) -> int:
+    return round(time.timestamp() * 1_000_000)
+
+
+def split(chance: random.Random, events: list[Event]) -> tuple[list[list[Event]], list[Commit], int]:
+    """The events of each commit, the commits with some broken lines between them, and how many are broken."""
+    commits: list[list[Event]] = []
+    made: list[Commit] = []
+    broken = 0
+    rest = list(events)
+    while rest:
+        size = chance.choice([1, 5, 30, len(rest)])
+        part, rest = rest[:size], rest[size:]
+        lines = [(to_json(event, chance), micros(event["at"]) + chance.choice([0, 10**8])) for event in part]
+        for _ in range(chance.choice([0, 0, 2])):
+            lines.insert(chance.randint(0, len(lines)), (chance.choice([bad for bad in BAD if b"\n" not in bad]), 0))
+            broken += 1
+        made.append(Commit(tuple(line for line, _ in lines), np.array([us for _, us in lines], dtype=np.int64)))
+        commits.append(part)
+    return commits, made, broken
+
+
+def check_written(chance: random.Random, answer: Answer, keys: list[str]) -> None:
+    """The rows of an answer, written into a test, are what is found; without one of them, that is unexpected."""
+    rows = write_rows(answer)
+    chance.shuffle(rows)
+
+    def compare(rows: list[str]) -> list[str]:
+        listed = "".join(f"\n    - {row}" for row in rows) or " []"
+        (test,), errors = read_text(f"- name: x\n  ask: v\n  expect:\n    exact: true\n    rows:{listed}\n")
+        assert not errors
+        return [each.message for each in compare_answer(test.expected, LayerAnswer(answer), keys, ordered=False)]
+
+    assert compare(rows) == []
+    if rows:
+        assert compare(rows[1:]) == [f"rows of view '{answer.view}': 1 unexpected"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_and_corrections_are_those_of_the_reference(seed: int) -> None:
+    chance = random.Random(f"testing/{seed}")
+    engine = QuickEngine()
+    computed = 0
+    for number in range(CASES):
+        shape = make_shape(chance, f"v{number}", 6)
+        events = make_events(chance, chance.choice([0, 1, 40, 120]))
+        chance.shuffle(events)
+        commits, made, broken = split(chance, events)
+        catalog = parse(STREAM + shape.sql)
+        try:
+            outcome = engine.run(catalog, {"events": made}, Request(Question.of(shape.name), whole=True))
+        except NeedsSparkError:
+            continue
+        computed += 1
+        answer = outcome.answers[0].answer
+        wrong = differences(shape, answer.rows(), events)
+        assert not wrong, (seed, number, shape.sql, wrong[:3])
+        assert len(outcome.letters) == broken
+        check_written(chance, answer, [name for name, _ in shape.keys])
+        if shape.window is None or shape.window[0] == shape.window[1]:
+            expected = corrections(shape, commits, catalog.streams["events"].patience_ms, lambda event: True)
+            assert answer.corrections == expected, (seed, number, shape.sql)
+    engine.close()
+    assert computed >= LEAST * CASES
+
+
+def test_commits_are_those_that_the_file_gives_or_one_for_each_arrival() -> None:
+    (stream,) = parse(STREAM).streams.values()
+
+    def event(second: int, arrived: int | None = None) -> GivenEvent:
+        at = datetime(2026, 1, 1) + timedelta(seconds=second)  # noqa: DTZ001 - it is written without its zone
+        return GivenEvent(f'{{"id":{second},"at":"{at.isoformat()}Z"}}'.encode(), arrived and arrived * 1_000_000)
+
+    def ids(*commits: tuple[GivenEvent, ...]) -> list[list[Any]]:
+        arranged = arrange(GivenEvents(stream, commits))
+        return [[int(line.split(b":")[1].split(b",")[0]) for line in commit.lines] for commit in arranged]
+
+    day = 1767225600  # 1 January 2026
+    assert ids((event(3), event(1), event(2))) == [[3, 1, 2]]
+    assert ids((event(3), event(1)), (event(2),)) == [[3, 1], [2]]
+    assert ids((event(3), event(1, day + 9), event(2), event(4, day + 9), event(5, day + 6))) == [[2, 3], [5], [1, 4]]
+    assert ids() == []
