@@ -53,3 +53,8 @@ class Rate:
         """Its growth between the oldest and the newest sample."""
         (first, before), (last, after) = self._samples[0], self._samples[-1]
         return (after - before) / (last - first) if last > first else 0.0
+
+
+def later(a: int | None, b: int | None) -> int | None:
+    """The later of two times that may not be known."""
+    return b if a is None else a if b is None else max(a, b)

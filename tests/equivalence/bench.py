@@ -16,6 +16,7 @@ from headrace.define.model import View
 from headrace.ingest.door import Ingest
 from headrace.ingest.formats.layout import Format, Layout
 from headrace.lake.append import Append
+from headrace.lake.lateness_record import LatenessRecord
 from headrace.lake.table import LakeTable
 from headrace.maintain.batch import _ORDER as ORDER
 from headrace.maintain.batch import Batch
@@ -54,7 +55,16 @@ class Bench:
         self.store = store or DuckStore.open(folder / "views.duckdb", 1)
         self.fused = Fused(self.stream.name, self.table, self.store, folder)
         companion = self.fused if fused else None
-        self.append = Append(lambda: spark, self.stream, self.journal.reader, self.table, folder, companion=companion)
+        self.lateness = LatenessRecord(self.table, self.stream)
+        self.append = Append(
+            lambda: spark,
+            self.stream,
+            self.journal.reader,
+            self.table,
+            folder,
+            companion=companion,
+            lateness=self.lateness,
+        )
         self.speed = Speed(lambda: spark, self.stream, self.table, self.store, folder, fused=self.fused)
         self.batch = Batch(lambda: spark, self.stream, self.table, self.store, folder / "builds", **batch)
 
@@ -118,6 +128,13 @@ class Bench:
         if ranges is None:
             ranges = self.journal.reader.ranges(self.table.state.position, self.journal.end, target_bytes=1 << 40)
         self.append.append(self.spark, ranges)
+
+    def be_idle(self, time_us: int) -> int:
+        """Let the time of the stream go on by so much, as an append without events does; returns what it is then."""
+        at = self.table.state
+        assert at.time_us is not None, "only a stream with events has a time"
+        self.table.commit(at, at.position, at.newest_us, [], idle_us=at.time_us + time_us)
+        return at.time_us + time_us
 
     def lines(self, *, dead: bool) -> list[tuple[bytes, str | None]]:
         """The events or dead letters in the lake's files, as they were sent, with the reason."""

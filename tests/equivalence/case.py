@@ -116,10 +116,15 @@ class Case:
             wanted = [
                 len(_taken(shape, commits[: version.bases[0].horizon], among)),
                 len(_taken(shape, commits[version.bases[0].horizon :], among)),
-                corrections(declared, commits, self.bench.stream.patience_ms, among),
+                corrections(declared, commits, self.bench.stream.patience_ms, among, self.feed.idle_us),
             ]
             if counted != wanted:
                 wrong.append(f"events by batch layer, by speed layer, corrections: {counted} instead of {wanted}")
+        with self.bench.store.snapshot() as snapshot:
+            counted_all = snapshot.corrections(version)
+        wanted_all = corrections(declared, commits, self.bench.stream.patience_ms, idle_us=self.feed.idle_us)
+        if counted_all != wanted_all:
+            wrong.append(f"corrections of the view: {counted_all} instead of {wanted_all}")
         assert not wrong, self._told(version, f"asked {asked}", *wrong[:5])
 
     def check_layers(self) -> None:

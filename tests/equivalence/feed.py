@@ -19,6 +19,7 @@ class Feed:
         self.chance = chance
         self.dead = 0  # letters
         self.commits: list[list[Event]] = []  # the events of each commit
+        self.idle_us: dict[int, int] = {}  # commits without events, and what they say of the stream's time
         self._posted: list[tuple[Position, list[Event]]] = []  # not committed yet, with the journal's end after them
         self._posts = 0
 
@@ -51,6 +52,8 @@ class Feed:
         start = bench.table.state.position
         if start.covers(bench.journal.end):
             return False
+        if bench.table.state.time_us is not None and chance.random() < 0.2:
+            self._be_idle()
         whole = bench.journal.reader.ranges(start, bench.journal.end, target_bytes=1)
         take = whole[: chance.randint(1, len(whole))]
         ranges, target = [], chance.choice([1, 2, len(take)])
@@ -60,6 +63,11 @@ class Feed:
         bench.commit(ranges[:3])
         self._note()
         return True
+
+    def _be_idle(self) -> None:
+        number = self.bench.table.state.next_commit
+        self.idle_us[number] = self.bench.be_idle(self.chance.randint(1, 3 * 3_600_000_000))
+        self.commits.append([])
 
     def commit_all(self) -> None:
         """One commit of all that is left."""

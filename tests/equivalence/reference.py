@@ -6,11 +6,12 @@ Expressions are Python functions written beside their SQL.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from functools import reduce
+from types import MappingProxyType
 from typing import Any
 
 from headrace.aggregate import Aggregate
@@ -140,19 +141,23 @@ COLUMNS: dict[str, Callable[[list[Any], str], tuple[Any, float]]] = {
 
 
 def corrections(
-    shape: Shape, commits: list[list[Event]], patience_ms: int, among: Callable[[Event], bool] = lambda event: True
+    shape: Shape,
+    commits: list[list[Event]],
+    patience_ms: int,
+    among: Callable[[Event], bool] = lambda event: True,
+    idle_us: Mapping[int, int] = MappingProxyType({}),
 ) -> int:
     """How many of a view's events arrived when their pane was settled by earlier commits."""
     if shape.window is None:
         return 0
     pane_us, newest_us, count = math.gcd(*shape.window) * 1000, -math.inf, 0
-    for events in commits:
+    for number, events in enumerate(commits):
         times = {id(event): round(event["at"].timestamp() * 1e6) for event in events}
         for event in events:
             if among(event) and shape.takes(event):
                 start_us = times[id(event)] // pane_us * pane_us
                 count += start_us + pane_us + patience_ms * 1000 <= newest_us
-        newest_us = max([newest_us, *times.values()])
+        newest_us = max([newest_us, idle_us.get(number, newest_us), *times.values()])
     return count
 
 

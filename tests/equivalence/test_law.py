@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 import pytest
 
 from headrace.aggregate import REGISTRY
+from headrace.lake.lateness import Lateness
+from headrace.lake.lateness_record import read_lateness
+from headrace.lake.table import LakeTable
 
 from .bench import Bench
 from .feed import Feed
@@ -19,6 +23,16 @@ from .reference import COLUMNS, differences
 def test_what_has_no_reference_is_compared_exactly() -> None:
     assert set(COLUMNS) <= set(REGISTRY)
     assert not [name for name in set(REGISTRY) - set(COLUMNS) if REGISTRY[name].approximate or REGISTRY[name].ordered]
+
+
+def count_late(feed: Feed) -> int:
+    """How many events were behind the time of the stream before their commit."""
+    time_us, late = -math.inf, 0
+    for number, events in enumerate(feed.commits):
+        times = [round(event["at"].timestamp() * 1e6) for event in events]
+        late += sum(time < time_us for time in times)
+        time_us = max([time_us, feed.idle_us.get(number, time_us), *times])
+    return late
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -40,6 +54,10 @@ def test_views_equal_the_reference(spark: Any, tmp_path: Path, seed: int) -> Non
     bench.maintain()
     assert bench.table.rows() == len(events)
     assert bench.table.rows(dead=True) == feed.dead
+    bench.lateness.catch_up()  # over commits of a stream that was idle
+    assert bench.lateness.days == read_lateness(bench.table, bench.stream)
+    measured = sum(bench.lateness.days.values(), Lateness())
+    assert (measured.events, measured.events - measured.on_time) == (len(events), count_late(feed))
     for shape in [*shapes, late_shape]:
         wrong = differences(shape, bench.ask(shape.name, chance), events)
         assert not wrong, (seed, shape.sql, wrong[:3])
@@ -81,4 +99,43 @@ def test_corrections_are_counted(spark: Any, tmp_path: Path) -> None:
     answer = bench.answer("v")
     assert answer.corrections == 1  # 12:04:59 came when its pane was still provisional
     assert [(row["n"], row["settled"]) for row in answer.rows()] == [(3, True), (1, False), (1, False)]
+    bench.close()
+
+
+@pytest.mark.parametrize("fused", [True, False], ids=["fused lane", "Spark"])
+def test_an_idle_stream_settles_and_never_reverts(spark: Any, tmp_path: Path, fused: bool) -> None:
+    """Both lanes, a build and a restart count the same corrections; the newest event stays what it was."""
+    bench = Bench(spark, tmp_path, STREAM, fused=fused)
+    bench.add_view("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM events GROUP BY window(at, '1 minute')")
+
+    def send(number: int, *times: str) -> None:
+        bench.post([b'{"id":1,"at":"2026-03-01T%sZ"}' % time.encode() for time in times], str(number), keep_bad=False)
+        bench.commit()
+        bench.maintain()
+
+    def state() -> list[tuple[int, bool, int]]:
+        rows = bench.answer("v", corrections=True).rows()
+        return [(row["n"], row["settled"], row["corrections"]) for row in rows]
+
+    send(0, "12:00:10", "12:03:00")
+    assert state() == [(1, True, 0), (1, False, 0)]
+    bench.be_idle(10 * 60_000_000)
+    bench.maintain()
+    assert state() == [(1, True, 0), (1, True, 0)]
+    assert str(bench.answer("v").newest_event) == "2026-03-01 12:03:00+00:00"
+    send(1, "12:03:30", "12:09:00", "12:12:30")  # the first two came when their panes were settled
+    assert state() == [(1, True, 0), (2, True, 1), (1, True, 1), (1, False, 0)]
+    assert bench.answer("v").corrections == 2
+    again = LakeTable(bench.table.folder, bench.stream, fence=None).state
+    assert (again, again.idle_us) == (bench.table.state, bench.table.state.idle_us)
+    with bench.store.snapshot() as snapshot:
+        serving = snapshot.serving("v")
+    assert serving is not None
+    bench.edit_view(serving.view)  # built from the lake
+    bench.work()
+    with bench.store.snapshot() as snapshot:
+        built = snapshot.serving("v")
+    assert built is not None
+    assert (built.number, built.bases[0].horizon) == (serving.number + 1, bench.table.state.next_commit)
+    assert state() == [(1, True, 0), (2, True, 1), (1, True, 1), (1, False, 0)]
     bench.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from headrace.cli.app import run
 from headrace.define.catalog import load
+from headrace.ingest.formats.layout import ANY
 from headrace.server.pipeline import Pipeline
 from headrace.store.duckdb.store import DuckStore
 from headrace.workspace.lease import Lease
@@ -61,3 +63,17 @@ def test_an_append_is_not_started_after_close(pipeline: Pipeline) -> None:
     assert not append.is_active()
     pipeline.supervise()
     assert not append.is_active()
+
+
+def test_the_time_of_an_idle_stream_goes_on_once_it_has_a_timeout(pipeline: Pipeline) -> None:
+    event = b'{"visitor": "ann", "page": "/", "status": 200, "bytes": 1, "at": "2026-03-01T12:00:00Z"}'
+    pipeline.ingest.take(event, layout=ANY, key=None, keep_bad=False).result()
+    wait_until(lambda: pipeline.table.rows() == 1)
+    first = pipeline.table.state
+    assert first.idle_us is None
+    pipeline.redefine(replace(pipeline.stream, idle_timeout_ms=1_000))
+    wait_until(lambda: pipeline.table.state.idle_us is not None)
+    idle = pipeline.table.state
+    assert idle.newest_us == first.newest_us
+    assert 1_000_000 <= (idle.time_us or 0) - (first.time_us or 0) < 60_000_000
+    assert (idle.position, pipeline.table.rows()) == (first.position, 1)

@@ -14,7 +14,7 @@ import pytest
 
 from headrace.asof.questions import LakeQuestions, find_commits
 from headrace.errors import HeadraceError, QuestionError
-from headrace.lake.commits import newest_before, reading_commits
+from headrace.lake.commits import reading_commits, times_before
 from headrace.lake.compact import Compaction
 from headrace.serve.answer import Answer
 from headrace.serve.as_of import AsOf
@@ -136,7 +136,7 @@ def test_of_compacted_files_too(log: Log) -> None:
     check(log, "v1", 2)
     for commits, newest_us in log.newest.items():
         log.bench.table._ends.clear()  # as after a restart
-        assert newest_before(log.bench.table, commits) == newest_us
+        assert times_before(log.bench.table, commits) == (newest_us, None)
 
 
 def test_by_the_time_of_a_commit(log: Log) -> None:

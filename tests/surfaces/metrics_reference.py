@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.server.runtime import Runtime
 from headrace.web.meter import RequestNumbers
-from headrace.web.metrics import OF_STREAMS, OF_VIEWS, PARTS_OF_VIEWS, TIMES, make_registry
+from headrace.web.metrics import OF_STREAMS, OF_VIEWS, PARTS_OF_STREAMS, PARTS_OF_VIEWS, TIMES, make_registry
 
 _METRICS = """\
 # Metrics
@@ -55,6 +55,7 @@ def metrics_reference(runtime: Runtime) -> str:
     labels = {number._name: number._labelnames for number in vars(RequestNumbers(registry)).values()}
     labels |= {name: ("stream",) for name, _ in TIMES.values()} | {number.name: ("stream",) for number in OF_STREAMS}
     labels |= {number.name: ("view",) for number in OF_VIEWS}
+    labels |= {name: ("stream", label) for name, _, label, _ in PARTS_OF_STREAMS}
     labels |= {name: ("view", label) for name, _, label, _ in PARTS_OF_VIEWS}
     rows = [
         f"| `{_name(family)}` | {family.type} | {_labels(family, labels)} | {family.documentation} |\n"

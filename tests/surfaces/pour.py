@@ -24,6 +24,7 @@ def pour_lines(runtime: Runtime, stream: str, *lines: bytes) -> None:
     work = Work(pipeline.stream, *places, at.next_commit, time.time_ns() // 1000, at.newest_us)
     (result,) = range_writer(work)([Range(0, at.position.offset(), end.offset())])
     pipeline.table.commit(at, end, result.newest_us or at.newest_us, result.files)
+    pipeline._lateness.note(at.next_commit, [result.lateness])
 
 
 def pour_view(runtime: Runtime, view: str, events: Sequence[Event]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headrace.define.model import Stream
 from headrace.errors import CorruptionError, HeadraceError, UnavailableError
-from headrace.lake.commits import newest_before
+from headrace.lake.commits import times_before
 from headrace.lake.table import LakeTable
 from headrace.maintain.batch_job import SLICE_ROWS, BatchJob
 from headrace.maintain.partials import damage_of
@@ -59,7 +59,7 @@ def build_as_of(spark: SparkSession, parts: Sequence[Part], version: Version, fo
 
 def _fill(store: Store, version: Version, parts: Sequence[Part], partials: Mapping[str, list[Path]], job: Job) -> None:
     """Make the view serve from a batch table of each stream's partials, as a build does."""
-    at = {part.stream.name: Point(part.commits, None, newest_before(part.table, part.commits)) for part in parts}
+    at = {part.stream.name: Point(part.commits, None, *times_before(part.table, part.commits)) for part in parts}
     copy = store.register(version.view, version.fingerprint, version.patience_ms, at)
     if copy.serving:
         return  # there is no commit in it

@@ -66,11 +66,16 @@ def render_status(status: WorkspaceStatus, width: int) -> RenderableType:
         head.append(f"\nwarning: {warning}", style="red")
     streams = _streams_table(status.streams, width) if status.streams else Text(NO_STREAMS)
     views = _views_table(status.views, width) if status.views else Text(NO_VIEWS)
-    return Group(head, Text(), streams, Text(), views)
+    return Group(head, Text(), streams, *_advice(status.streams), Text(), views)
+
+
+def _advice(streams: Sequence[StreamStatus]) -> list[Text]:
+    """Whether the patience of each stream is what its events need."""
+    return [Text(f"{s.name}: {s.lateness.advice}", style="dim") for s in streams if s.lateness]
 
 
 def streams(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
-    """List the streams: fields, events, dead letters, backlog."""
+    """List the streams: fields, events, dead letters, backlog, lateness."""
     with open_connection(workspace) as connection:
         statuses = connection.verbs.streams()
     if as_json:
@@ -86,6 +91,26 @@ def streams(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> No
     ]
     out.print()
     out.print(make_table(["stream", "field", "type", ""], rows))
+    print_lateness(statuses)
+
+
+def print_lateness(streams: Sequence[StreamStatus]) -> None:
+    """Print how late events are, and what patience they need."""
+    out = console()
+    measured = [(s.name, s.lateness) for s in streams if s.lateness]
+    if not measured:
+        return
+    titles = [name.replace("_", ".") for name in measured[0][1].lateness_ms]
+    rows = [
+        [name, what, *(span(ms) for ms in quantiles.values())]
+        for name, lateness in measured
+        for what, quantiles in (("lateness", lateness.lateness_ms), ("delay", lateness.delay_ms))
+    ]
+    out.print()
+    out.print(make_table(["stream", "", *titles], rows, titles))
+    for name, lateness in measured:
+        counts = f"{count(lateness.on_time)} on time + {count(lateness.late)} late = {count(lateness.events)} events"
+        out.print(Text(f"{name}: {lateness.advice}; {counts} since {lateness.since}"), soft_wrap=True)
 
 
 def views(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
@@ -149,6 +174,7 @@ def _views_table(views: Sequence[ViewStatus], width: int) -> Table:
             "rows": count(v.rows),
             "commits": f"{count(v.applied_to)} of {count(v.commits)}",
             "behind": size(v.lag_bytes),
+            "corrections": count(v.corrections),
             "freshness": freshness(v.freshness_ms, v.freshness_reason),
             "lane": v.lane or "–",
             "batch": _batch_share(v),
@@ -158,7 +184,7 @@ def _views_table(views: Sequence[ViewStatus], width: int) -> Table:
         for v in views
     ]
     left_titles = ("view", "stream", "keys", "window", "freshness", "lane", "checked", "problem")
-    wide_titles = ("rows", "behind", "lane", "batch", "checked")
+    wide_titles = ("rows", "behind", "corrections", "lane", "batch", "checked")
     return fit_table(cells, width, left_titles=left_titles, wide_titles=wide_titles)
 
 
@@ -178,7 +204,8 @@ def _time(text: str | None) -> str:
 
 def _role(stream: StreamStatus, field: FieldStatus) -> str:
     if field.name == stream.event_time:
-        return f"event time, patience {format_duration(stream.patience_ms)}"
+        idle = "" if stream.idle_timeout_ms is None else f", idle time-out {format_duration(stream.idle_timeout_ms)}"
+        return f"event time, patience {format_duration(stream.patience_ms)}{idle}"
     return f"computed: {field.computed}" if field.computed else f"from: {field.path}" if field.path else ""
 
 

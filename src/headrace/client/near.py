@@ -22,6 +22,7 @@ from headrace.ingest.door import Ingest
 from headrace.ingest.formats.layout import Layout
 from headrace.ingest.receiver import IngestReply, SentStatus, TokenState
 from headrace.lake.dead import DeadLetters
+from headrace.lake.lateness_record import read_lateness
 from headrace.lake.table import LakeTable
 from headrace.lake.upkeep import lake_figures
 from headrace.plan.change import Plan, RollbackStep
@@ -45,6 +46,7 @@ from headrace.server.describe import (
     read_layers,
     warnings,
 )
+from headrace.server.lateness import describe_lateness
 from headrace.server.state import (
     AuditStatus,
     RefreshStatus,
@@ -341,6 +343,7 @@ class Offline:
             commits=table.state.next_commit if table else 0,
             backlog_bytes=backlog_bytes(self.workspace, stream.name, table.state.position if table else START),
             newest_event=iso_us(table.state.newest_us) if table else None,
+            lateness=describe_lateness(stream, read_lateness(table, stream)) if table else None,
             freshness_ms=None,
             events_per_second=0,
             commit_ms=None,

@@ -42,8 +42,12 @@ def to_json(definition: Stream | View) -> dict[str, Any]:
             "event_time": definition.event_time,
             "patience_ms": definition.patience_ms,
         }
-        # Left out where it is JSON: streams from before there were formats keep their fingerprint.
-        return stream if definition.format == JSON else {**stream, "format": definition.format}
+        # Left out at their defaults: streams from before there were these keep their fingerprint.
+        if definition.format != JSON:
+            stream["format"] = definition.format
+        if definition.idle_timeout_ms is not None:
+            stream["idle_timeout_ms"] = definition.idle_timeout_ms
+        return stream
     window = definition.window
     view: dict[str, Any] = {
         "kind": "view",
@@ -74,7 +78,8 @@ def from_json(value: dict[str, Any]) -> Stream | View:
     """The definition that `to_json` wrote."""
     if value["kind"] == "stream":
         fields = tuple(_field_from_json(field) for field in value["fields"])
-        return Stream(value["name"], fields, value["event_time"], value["patience_ms"], value.get("format", JSON))
+        options = (value.get("format", JSON), value.get("idle_timeout_ms"))
+        return Stream(value["name"], fields, value["event_time"], value["patience_ms"], *options)
     for each in value.get(OWN, []):
         own.declare(own.from_json(each))
     return View(

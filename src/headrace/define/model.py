@@ -45,6 +45,7 @@ class Stream(Queryable):
     event_time: str | None = None
     patience_ms: int = 0
     format: str = JSON  # what one event is in the log: a JSON object, or a line of text as it came
+    idle_timeout_ms: int | None = None  # how long no event comes before its time goes on by the clock; None: never
 
     @property
     def time_column(self) -> str:

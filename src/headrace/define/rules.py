@@ -161,3 +161,12 @@ def _to_timestamp(name: str, type_: Type) -> str:
     if type_.is_integer:
         return f"timestamp_millis({name})"
     return f"to_timestamp({name})" if type_.name in ("STRING", "DATE") else f"timestamp_millis(CAST({name} AS BIGINT))"
+
+
+def check_idle_timeout(idle_timeout_ms: int) -> int:
+    """Refuse one in which the next event of a busy stream might come."""
+    if idle_timeout_ms < SECOND_MS:
+        raise DefinitionError(
+            "the idle time-out is too short", found=format_duration(idle_timeout_ms), expected="at least 1 second"
+        )
+    return idle_timeout_ms

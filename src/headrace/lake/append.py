@@ -16,6 +16,8 @@ from headrace.define.model import Stream
 from headrace.disk import disk_full, is_disk_full
 from headrace.errors import CorruptionError, DiskFullError, HeadraceError, JavaEndedError, UnavailableError
 from headrace.faults import fault_point
+from headrace.lake.idle import IdleClock
+from headrace.lake.lateness_record import LatenessRecord
 from headrace.lake.range import Derivation, Result, Work, range_writer
 from headrace.lake.table import LakeState, LakeTable
 from headrace.spark.failures import from_spark, is_transient, one_line
@@ -59,6 +61,7 @@ class Append:
         scratch: Path,
         *,
         companion: Companion | None = None,
+        lateness: LatenessRecord | None = None,
         on_commit: Callable[[], None] = lambda: None,
         most_bytes: int = MOST_BYTES,
         every_ms: int = 0,
@@ -69,11 +72,13 @@ class Append:
         self._table = table
         self._scratch = scratch
         self._companion = companion
+        self._lateness = lateness
         self._on_commit = on_commit
         self._most_bytes = most_bytes
         self._every_ms = every_ms
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()  # of the current thread
+        self._idle = IdleClock()
         self._reason: Exception | None = None  # the error that ended the last thread
         self._polls = False
         self._spark: SparkSession | None = None  # the session of the thread
@@ -89,6 +94,7 @@ class Append:
             raise JavaEndedError("Java ended while an append was started", fix="it is retried")
         with self._table.turn:  # a micro-batch of the previous thread may be committing
             self.error, self._reason, self.failed_transiently, self._polls = None, None, False, False
+        self._idle.restart()
         self._spark, self._stopping = spark, threading.Event()
         self._thread = threading.Thread(
             target=self._run, args=(spark, self._stopping), name=f"append {self._stream.name}", daemon=True
@@ -148,6 +154,8 @@ class Append:
                 self._polls = True
                 if ranges:
                     self.append(spark, ranges, stopping)
+                else:
+                    self._record_idle(stopping)
                 pause_s = self._every_ms / 1000 - (time.monotonic() - start_s) if ranges else POLL_S
                 stopping.wait(max(0.0, pause_s))
         except Exception as error:
@@ -156,6 +164,20 @@ class Append:
                 self.error = from_spark(error) or (
                     disk_full("Spark cannot work", self._scratch) if is_disk_full(error) else None
                 )
+
+    def _record_idle(self, stopping: threading.Event) -> None:
+        """Let the time of a stream without events go on, if it has an idle time-out."""
+        timeout_ms = self._stream.idle_timeout_ms
+        if timeout_ms is None:
+            return
+        with self._table.turn:
+            at = self._table.state
+            idle_us = None if stopping.is_set() else self._idle.advance(at, timeout_ms)
+            if idle_us is None:
+                return
+            self._table.commit(at, at.position, at.newest_us, [], idle_us=idle_us)
+            self._note_lateness(at, ())
+        self._on_commit()
 
     def _next_ranges(self, spark: SparkSession) -> list[Range]:
         """The ranges of the next micro-batch, one task each; none if there are no new events."""
@@ -188,7 +210,7 @@ class Append:
             str(self._table.folder),
             at.next_commit,
             time.time_ns() // 1000,
-            at.newest_us,
+            at.time_us,
             self._table.since,
             self._companion.plan(self._stream, at) if self._companion else None,
         )
@@ -217,6 +239,11 @@ class Append:
                     self._table.storage.remove(file.path)
             raise
         fault_point("append.after_commit")
+        self._note_lateness(at, results)
+
+    def _note_lateness(self, at: LakeState, results: Sequence[Result]) -> None:
+        if self._lateness is not None:
+            self._lateness.note(at.next_commit, [result.lateness for result in results])
 
 
 def _tiled_end(at: LakeState, results: Sequence[Result]) -> Position:

@@ -22,7 +22,7 @@ class CommitFacts:
 
     commit: int
     committed_at_us: int
-    newest_us: int | None  # newest event time of the stream before it
+    newest_us: int | None  # the time of the stream before it
 
 
 class CommitReader:
@@ -81,12 +81,16 @@ def reading_commits(table: LakeTable) -> Iterator[CommitReader]:
         yield CommitReader(table, [*live, *dead])
 
 
-def newest_before(table: LakeTable, commit: int) -> int | None:
-    """The newest event time of commits [0, commit), in us; None if they hold no event."""
+def times_before(table: LakeTable, commit: int) -> tuple[int | None, int | None]:
+    """The newest event time of commits [0, commit), in us, and what the time of the stream came to while it was idle.
+
+    Of an old commit only the later of both is known, and given as the first.
+    """
     state = table.state_at(commit)
-    if state is not None:
-        return state.newest_us
-    with reading_commits(table) as commits:
-        facts = commits.at_or_after(commit)
-    # Commits without rows change nothing: the newest event time before the next commit is also that before this one.
-    return facts.newest_us if facts else table.state.newest_us
+    if state is None:
+        with reading_commits(table) as commits:
+            facts = commits.at_or_after(commit)
+        if facts:  # of the next commit with rows: those between are of a stream that was idle
+            return facts.newest_us, None
+        state = table.state
+    return state.newest_us, state.idle_us

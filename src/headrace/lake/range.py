@@ -6,7 +6,7 @@ What it writes is not part of the table until the driver commits it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -17,11 +17,13 @@ from headrace.define.model import Stream
 from headrace.disk import disk_full, is_disk_full
 from headrace.faults import fault_point
 from headrace.lake.file import LakeFileWriter, NewFile
+from headrace.lake.lateness import Days, join_days, measure
 from headrace.lake.schema import ARRIVED, DEAD, table_schema
 from headrace.lake.since import Since, parse_since
 from headrace.lake.storage import LocalStorage
 from headrace.parse.parser import Parsed
 from headrace.parse.schema import UTC_US
+from headrace.timing import later
 from headrace.transport.base import Events, Reader
 from headrace.transport.position import Range
 
@@ -46,7 +48,7 @@ class Work:
     table: str
     commit: int
     committed_at_us: int
-    newest_us: int | None
+    newest_us: int | None  # the time of the stream before the commit
     since: Since = ()
     derivation: Derivation | None = None
 
@@ -59,6 +61,7 @@ class Result:
     newest_us: int | None
     files: tuple[NewFile, ...]
     derived: str | None
+    lateness: Days = field(default_factory=dict)
 
     def order(self) -> tuple[int, int]:
         """By partition and start."""
@@ -91,6 +94,7 @@ def _write_files(work: Work, part: Range, live: LakeFileWriter, dead: LakeFileWr
     newest: int | None = None
     derivation = work.derivation
     inputs: list[pa.Table] = []
+    lateness: list[Days] = []
     for events in work.reader.read(part, work.stream.format):
         parsed = parse_since(work.stream, work.since, events.frames, events.positions, events.arrived_us)
         table = _rows(work, events, parsed)
@@ -103,11 +107,12 @@ def _write_files(work: Work, part: Range, live: LakeFileWriter, dead: LakeFileWr
         live.write(good)
         if derivation:
             inputs.append(good.select(derivation.reads))
+        lateness.append(measure(work.stream, good))
         newest = later(newest, newest_of(work.stream, good))
     fault_point("append.in_worker")
     files = tuple(file for file in (live.close(), dead.close()) if file)
     derived = derivation.run(pa.concat_tables(inputs)) if derivation and inputs else None
-    return Result(part, newest, files, derived)
+    return Result(part, newest, files, derived, join_days(lateness))
 
 
 def _rows(work: Work, events: Events, parsed: Parsed) -> pa.Table:
@@ -137,8 +142,3 @@ def newest_of(stream: Stream, rows: pa.Table) -> int | None:
     if stream.event_time is None:
         return int(pc.max(arrived).as_py())
     return int(pc.max(pc.min_element_wise(rows.column(stream.event_time).cast(pa.int64()), arrived)).as_py())
-
-
-def later(a: int | None, b: int | None) -> int | None:
-    """The later of two times that may not be known."""
-    return b if a is None else a if b is None else max(a, b)

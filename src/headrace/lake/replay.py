@@ -24,12 +24,12 @@ from headrace.faults import fault_point
 from headrace.lake.batches import MOST_BYTES, batches
 from headrace.lake.file import LakeFileWriter, NewFile
 from headrace.lake.letters import ReplayStep
-from headrace.lake.range import later
 from headrace.lake.reread import REREAD, Reread, dead_file_reader
 from headrace.lake.schema import COMMIT, COMMITTED_AT, NEWEST, RESERVED
 from headrace.lake.table import LakeFile, LakeState, LakeTable
 from headrace.spark.failures import one_line
 from headrace.spark.session import Session
+from headrace.timing import later
 
 POOL = "replay"
 MOST_ROWS = 200_000  # of one step, unless its first commit has more
@@ -151,7 +151,7 @@ class Replay:
 
     def _stamp(self, at: LakeState, aside: Sequence[str]) -> list[NewFile]:
         """The readable events as a file of the commit that is next now."""
-        stamps = {COMMIT: at.next_commit, COMMITTED_AT: time.time_ns() // 1000, NEWEST: at.newest_us}
+        stamps = {COMMIT: at.next_commit, COMMITTED_AT: time.time_ns() // 1000, NEWEST: at.time_us}
         live = LakeFileWriter(self._table.storage, at.next_commit, dead=False)
         for path in aside:
             for rows in batches(Path(path), most_bytes=self._batch_bytes):

@@ -19,12 +19,13 @@ import pyarrow.parquet as pq
 from headrace.define.model import Stream
 from headrace.lake.batches import MOST_BYTES, batches
 from headrace.lake.file import LakeFileWriter
-from headrace.lake.range import later, newest_of
+from headrace.lake.range import newest_of
 from headrace.lake.schema import ARRIVED, COMMIT, DEAD, POSITION, REASON, RESERVED, VALUE
 from headrace.lake.since import Since, parse_since
 from headrace.lake.storage import LocalStorage
 from headrace.parse.frames import frame_values
 from headrace.parse.parser import Parsed
+from headrace.timing import later
 
 REREAD = "path STRING, rows BIGINT, readable BIGINT, new_reasons BIGINT, newest_us BIGINT, aside STRING, rest STRING"
 _SCHEMA = pa.schema(

@@ -10,7 +10,7 @@ from headrace.parse.schema import UTC_US, field_schema
 COMMIT = "_commit"
 COMMITTED_AT = "_committed_at"
 ARRIVED = "_arrived"
-NEWEST = "_newest"  # newest event time of the stream before this commit
+NEWEST = "_newest"  # time of the stream before this commit: its newest event, or later if it was idle
 POSITION = "_position"
 DEAD = "_dead"
 REASON = "_reason"

@@ -25,6 +25,7 @@ from headrace.lake.log import Action, DeltaLog, file_changes, schema_change, tra
 from headrace.lake.schema import COMMIT, DEAD, table_schema
 from headrace.lake.storage import LocalStorage, Storage
 from headrace.spark.failures import one_line
+from headrace.timing import later
 from headrace.transport.position import Position
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ COMMIT_ID = "headrace:commit"
 FENCE_ID = "headrace:fence"
 FORMAT_ID = "headrace:format"
 NEWEST_ID = "headrace:newest"
+IDLE_ID = "headrace:idle"
 ROWS_ID = "headrace:rows"  # of all commits so far: shows whether an entry of the log lost lines
 REWRITE_ID = "headrace:rewrite"
 SINCE_ID = "headrace:since:"  # and the name of a field that was added: earlier events do not have it
@@ -52,7 +54,13 @@ class LakeState:
 
     next_commit: int
     position: Position
-    newest_us: int | None
+    newest_us: int | None  # newest event time
+    idle_us: int | None = None  # what the time of the stream came to while it was idle
+
+    @property
+    def time_us(self) -> int | None:
+        """The time of the stream: that of its newest event, or later if it has been idle. It never goes back."""
+        return later(self.newest_us, self.idle_us)
 
 
 @dataclass(frozen=True)
@@ -102,8 +110,12 @@ class LakeTable:
         newest_us: int | None,
         files: Sequence[NewFile],
         removes: Sequence[LakeFile] = (),
+        *,
+        idle_us: int | None = None,
     ) -> LakeState:
         """Append commit `at.next_commit`, which takes the log from `at` to `position`.
+
+        A commit without events may say how far the time of the stream has come while it was idle.
 
         Raises FencedError, with nothing written, if the table is not at `at` or another process
         has written to it: `state` is that of the last entry of the log, and the next entry can only
@@ -119,7 +131,7 @@ class LakeTable:
                     fix="this process stops; the other one continues",
                 )
             self._check_present(removes)
-            after = LakeState(at.next_commit + 1, position, newest_us)
+            after = LakeState(at.next_commit + 1, position, newest_us, later(at.idle_us, idle_us))
             rows = sum(self._index.rows.values()) + sum(f.rows for f in files) - sum(f.rows for f in removes)
             self._put(files, removes, self._marks(after, rows), data_change=True)
             self._index.replace(map(_lake_file, files), removes)
@@ -292,6 +304,7 @@ class LakeTable:
             ROWS_ID: rows,
             **_offset_ids(self._transport, after.position),
             NEWEST_ID: after.newest_us,
+            IDLE_ID: after.idle_us,
             FENCE_ID: self._fence,
         }
 
@@ -323,6 +336,7 @@ def _read_state(table: DeltaTable, transport: str) -> LakeState:
         0 if last is None else last + 1,
         Position(tuple(offset or 0 for offset in offsets)),
         table.transaction_version(NEWEST_ID),
+        table.transaction_version(IDLE_ID),
     )
 
 

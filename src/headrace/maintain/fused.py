@@ -136,7 +136,7 @@ class Fused:
                 continue
             assert version.home is not None, "it moves"
             patience_ms = self._base(version).patience_ms
-            views.append(lift_view(stream, version.view, version.home, patience_ms, at.newest_us))
+            views.append(lift_view(stream, version.view, version.home, patience_ms, at.time_us))
             commit.patience_ms[_home(version)] = patience_ms
         if not views:
             return None

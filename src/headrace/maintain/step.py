@@ -21,8 +21,8 @@ def make_step(stream: str, table: LakeTable, from_commit: int, to_commit: int, n
     """The step over commits [from_commit, to_commit)."""
     state = table.state_at(to_commit)
     # Between old commits the position is not known: the version says that it is catching up.
-    position, newest_us = (state.position, state.newest_us) if state else (None, None)
-    return Step(stream, from_commit, to_commit, position, newest_us, int(now * 1e6))
+    position, newest_us, idle_us = (state.position, state.newest_us, state.idle_us) if state else (None, None, None)
+    return Step(stream, from_commit, to_commit, position, newest_us, int(now * 1e6), idle_us)
 
 
 def step_end(files: Sequence[LakeFile], from_commit: int, to_commit: int, most_rows: int) -> int:

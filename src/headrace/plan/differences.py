@@ -83,11 +83,17 @@ def _changed_stream(before: Stream, after: Stream) -> Change:
     details += loosened + added
     if before.patience_ms != after.patience_ms:
         details.append(f"patience: {format_duration(before.patience_ms)} → {format_duration(after.patience_ms)}")
+    if before.idle_timeout_ms != after.idle_timeout_ms:
+        details.append(f"idle time-out: {_idle_timeout(before)} → {_idle_timeout(after)}")
     if not refused:
         reasons = [_LOOSENED] * bool(loosened) + [_ADDED] * bool(added) or ["its views keep their rows"]
         return Change("change", "stream", after.name, f"free: {'; '.join(reasons)}", tuple(details))
     reason = _NOT_NULL if refused == len(not_null) else _REFUSED
     return Change("refuse", "stream", after.name, reason, tuple(details), "refused")
+
+
+def _idle_timeout(stream: Stream) -> str:
+    return "none" if stream.idle_timeout_ms is None else format_duration(stream.idle_timeout_ms)
 
 
 def _added(before: Stream, after: Stream) -> list[Field]:
@@ -190,6 +196,8 @@ def describe_stream(stream: Stream) -> Iterator[str]:
         yield f"patience: {format_duration(stream.patience_ms)}"
     else:
         yield f"event time: {stream.time_column}, the time of arrival"
+    if stream.idle_timeout_ms is not None:
+        yield f"idle time-out: {_idle_timeout(stream)}"
     if stream.format != JSON:
         yield f"format: {stream.format.upper()}"
 

@@ -43,13 +43,16 @@ class Layers:
 
     rows: tuple[int, int]  # of the batch layer and of the speed layer
     events: tuple[int, int]
+    corrections: int
     audits: Sequence[Audit]  # of the view, newest first
 
 
 def read_layers(snapshot: Snapshot, versions: Iterable[Version]) -> dict[str, Layers]:
     """The layers of each view that is served, by its name."""
     return {
-        v.view.name: Layers(snapshot.count(v), _events(snapshot, v), snapshot.audits(v.view.name, AUDITS_SHOWN))
+        v.view.name: Layers(
+            snapshot.count(v), _events(snapshot, v), snapshot.corrections(v), snapshot.audits(v.view.name, AUDITS_SHOWN)
+        )
         for v in versions
         if v.serving
     }
@@ -72,6 +75,7 @@ def describe_definition(stream: Stream) -> StreamDefinition:
         ),
         event_time=stream.event_time,
         patience_ms=stream.patience_ms,
+        idle_timeout_ms=stream.idle_timeout_ms,
     )
 
 
@@ -116,6 +120,8 @@ def describe_view(
         speed_rows=layers.rows[1] if layers else None,
         batch_events=layers.events[0] if layers else None,
         speed_events=layers.events[1] if layers else None,
+        on_time=sum(layers.events) - layers.corrections if layers else None,
+        corrections=layers.corrections if layers else None,
         batch_tables=len(serving.batch) if serving else None,
         horizon=serving.total("horizon") if serving else None,
         newest_event=iso_us(serving.newest_us) if serving else None,

@@ -19,12 +19,14 @@ from headrace.format import iso_us
 from headrace.ingest.door import Ingest
 from headrace.lake.dead import DeadLetters
 from headrace.lake.health import check_files, check_log
+from headrace.lake.lateness_record import LatenessRecord
 from headrace.lake.replay import Replay, on_spark
 from headrace.lake.table import LakeState, LakeTable
 from headrace.lake.upkeep import Upkeep, lake_figures
 from headrace.plan.cost import DEFAULT_EVENTS_PER_S
 from headrace.server.describe import describe_definition, lanes_by_definition
 from headrace.server.lane import Lane
+from headrace.server.lateness import describe_lateness
 from headrace.server.state import StreamStatus
 from headrace.server.stream import BuildProgress, Lanes
 from headrace.server.threads import join_all
@@ -74,6 +76,7 @@ class Pipeline:
         self._damage = self._look()
         self.ingest = Ingest(stream, self.transport, workspace.settings.max_body_mb << 20)
         self.ingest.lake_position = self.table.state.position
+        self._lateness = LatenessRecord(self.table, stream)
         self._upkeep = Upkeep(self.table, self.transport, grace_s=workspace.settings.lake_grace_s)
         self._append: Append | None = None
         self._replay: Replay | None = None
@@ -136,6 +139,7 @@ class Pipeline:
             self.table,
             scratch,
             companion=fused if settings.fused_lane else None,
+            lateness=self._lateness,
             on_commit=self._on_commit,
             most_bytes=settings.append_mb << 20,
             every_ms=settings.append_every_ms,
@@ -278,6 +282,8 @@ class Pipeline:
             self._upkeep.run(
                 busy=lambda: self.backlog_bytes() > BUSY_BYTES, stopping=lambda: self._closed or stopping()
             )
+            self._lateness.catch_up(lambda: self._closed or stopping())
+            self._lateness.save()
             self._upkeep_error = None
         except HeadraceError as error:
             self._upkeep_error = str(error)
@@ -313,6 +319,8 @@ class Pipeline:
             self._suspects.join(THREADS_END_S)
         if self._speed is not None:
             self._speed.close()
+        with suppress(HeadraceError, OSError):  # what is not saved is measured again
+            self._lateness.save()
         self.transport.close()
 
     def freshness(self, base: Base) -> tuple[int | None, str | None]:
@@ -379,6 +387,7 @@ class Pipeline:
             commits=state.next_commit,
             backlog_bytes=self.backlog_bytes(),
             newest_event=iso_us(state.newest_us),
+            lateness=describe_lateness(self.stream, self._lateness.days),
             freshness_ms=self.transport.age_ms(state.position),
             events_per_second=round(self._rate.per_second()),
             commit_ms=self._append.last_commit_ms if self._append else None,

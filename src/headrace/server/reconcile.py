@@ -62,7 +62,7 @@ def reconcile_views(
 
 def point_of(lake: LakeState) -> Point:
     """Where the log stands, in the store's words."""
-    return Point(lake.next_commit, lake.position, lake.newest_us)
+    return Point(lake.next_commit, lake.position, lake.newest_us, lake.idle_us)
 
 
 def _go(

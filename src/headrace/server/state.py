@@ -34,17 +34,34 @@ class StreamDefinition(Shown):
     fields: tuple[FieldStatus, ...]
     event_time: str | None
     patience_ms: int
+    idle_timeout_ms: int | None
+
+
+@dataclass(frozen=True)
+class LatenessStatus(Shown):
+    """How late the events of the last days were; `on_time` + `late` are all `events`."""
+
+    since: str  # the first day, by time of commit
+    events: int
+    on_time: int
+    late: int  # behind the newest event of earlier commits
+    lateness_ms: Mapping[str, float]  # how far behind: p50, p90, p99, p99_9, max
+    delay_ms: Mapping[str, float]  # arrival minus event time: the same
+    advice: str
 
 
 @dataclass(frozen=True)
 class StreamStatus(StreamDefinition):
     """A stream with its numbers; of one whose files are damaged they are None."""
 
+    holds: ClassVar[Mapping[str, type[Shown]]] = {"fields": FieldStatus, "lateness": LatenessStatus}
+
     events: int | None
     dead_letters: int | None
     commits: int | None
     backlog_bytes: int | None
     newest_event: str | None
+    lateness: LatenessStatus | None
     freshness_ms: int | None
     events_per_second: int | None
     commit_ms: float | None
@@ -133,6 +150,8 @@ class ViewStatus(Shown):
     speed_rows: int | None
     batch_events: int | None
     speed_events: int | None
+    on_time: int | None  # of these events; the others are corrections
+    corrections: int | None
     batch_tables: int | None
     horizon: int | None
     newest_event: str | None

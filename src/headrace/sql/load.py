@@ -26,7 +26,7 @@ FITS = "coalesce(min({0}) >= -9223372036854775808 AND max({0}) <= 92233720368547
 
 def describe_version(version: Version) -> dict[str, Any]:
     """The parts of a version that a child needs, as JSON."""
-    bases = [(base.stream, base.patience_ms, base.newest_us) for base in version.bases]
+    bases = [(base.stream, base.patience_ms, base.time_us) for base in version.bases]
     return {"view": to_json(version.view), "bases": bases}
 
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from headrace.aggregate import Value
 from headrace.define.model import View
+from headrace.timing import later
 from headrace.transport.position import START as TRANSPORT_START
 from headrace.transport.position import Position
 
@@ -76,6 +77,12 @@ class Base:
     alarm: str | None = None  # the drift for which a beat was refused
     patience_from: int = 0  # the commit from which on the patience has been what it is
     batch: tuple[BatchTable, ...] = ()  # which tile [0, horizon)
+    idle_us: int | None = None  # what the time of the stream came to while it was idle, in commits [0, applied_to)
+
+    @property
+    def time_us(self) -> int | None:
+        """The time of the stream: that of its newest event, or later if it has been idle."""
+        return later(self.newest_us, self.idle_us)
 
     @property
     def built(self) -> bool:
@@ -89,7 +96,7 @@ class Base:
     @property
     def settled_us(self) -> int | None:
         """The event time up to which no more events are expected; None: there is no event yet."""
-        return None if self.newest_us is None else self.newest_us - self.patience_ms * 1000
+        return None if self.time_us is None else self.time_us - self.patience_ms * 1000
 
 
 @dataclass(frozen=True)
@@ -199,6 +206,7 @@ class Point:
     commit: int
     position: Position | None
     newest_us: int | None
+    idle_us: int | None = None
 
 
 START = Point(0, TRANSPORT_START, None)
@@ -254,6 +262,7 @@ class Step:
     position: Position | None  # None between old commits, of which the lake no longer knows it
     newest_us: int | None
     at_us: int
+    idle_us: int | None = None
 
 
 @dataclass(frozen=True)
@@ -292,6 +301,9 @@ class Snapshot(Protocol):
 
     def speed_events(self, version: Version) -> int:
         """How many events are in the rows of its speed tables."""
+
+    def corrections(self, version: Version) -> int:
+        """How many of the events in its rows came when their pane was settled."""
 
     def fold(self, version: Version, selection: Selection) -> pa.Table:
         """Merged partials: BUCKET, the kept keys, EVENTS, CORRECTIONS, BATCH_EVENTS, each partial column.

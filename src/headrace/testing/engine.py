@@ -22,7 +22,7 @@ from headrace.define.fingerprint import fingerprint
 from headrace.define.model import Stream, View
 from headrace.errors import HeadraceError
 from headrace.lake.dead import decoded
-from headrace.lake.range import later, newest_of
+from headrace.lake.range import newest_of
 from headrace.lake.schema import ARRIVED, POSITION, VALUE
 from headrace.lake.since import parser_of
 from headrace.maintain.lift import Lifting, close_connection, lift_view, parts_of
@@ -33,6 +33,7 @@ from headrace.serve.question import Question
 from headrace.store.base import Step, Store, Version
 from headrace.store.opening import open_temporary
 from headrace.testing.events import Commit
+from headrace.timing import later
 from headrace.transport.position import Position
 
 Commits = Mapping[str, Sequence[Commit]]  # of each stream

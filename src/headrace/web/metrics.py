@@ -79,6 +79,12 @@ OF_VIEWS: tuple[Number[ViewStatus], ...] = (
     Number("headrace_view_batch_tables", "Batch tables of a view.", lambda v: v.batch_tables),
     Number("headrace_view_batch_rows", "Rows of a view in its batch tables.", lambda v: v.batch_rows),
     Number("headrace_view_speed_rows", "Rows of a view in the speed layer.", lambda v: v.speed_rows),
+    Number("headrace_view_events", "Events in the rows of a view.", lambda v: _events(v)),
+    Number(
+        "headrace_view_corrections",
+        "Events of a view that came after their pane was settled; the others were on time.",
+        lambda v: v.corrections,
+    ),
     Number("headrace_view_audits", "Audits of a view.", lambda v: v.audits_run, counts=True),
     Number(
         "headrace_view_audit_timestamp_seconds",
@@ -102,8 +108,28 @@ OF_VIEWS: tuple[Number[ViewStatus], ...] = (
         lambda v: v.building.events_done if v.building else None,
     ),
 )
-# Numbers of which a view has several: name, meaning, label, and how they are read.
-PARTS_OF_VIEWS: tuple[tuple[str, str, str, Callable[[ViewStatus], Mapping[str, int]]], ...] = (
+# Numbers of which a stream, or a view, has several: name, meaning, label, and how they are read.
+PARTS_OF_STREAMS: tuple[tuple[str, str, str, Callable[[StreamStatus], Mapping[str, float]]], ...] = (
+    (
+        "headrace_lateness_seconds",
+        "How far events of the last 7 days were behind the newest event: a quantile of them, or the most.",
+        "quantile",
+        lambda s: _seconds(s.lateness.lateness_ms) if s.lateness else {},
+    ),
+    (
+        "headrace_delay_seconds",
+        "Arrival minus event time of events of the last 7 days: a quantile of them, or the most.",
+        "quantile",
+        lambda s: _seconds(s.lateness.delay_ms) if s.lateness else {},
+    ),
+    (
+        "headrace_timely_events",
+        "Events of the last 7 days that were on time, and that were late.",
+        "timeliness",
+        lambda s: {"on_time": s.lateness.on_time, "late": s.lateness.late} if s.lateness else {},
+    ),
+)
+PARTS_OF_VIEWS: tuple[tuple[str, str, str, Callable[[ViewStatus], Mapping[str, float]]], ...] = (
     (
         "headrace_view_drift_rows",
         "Rows that differed in the last audit, by column.",
@@ -112,6 +138,14 @@ PARTS_OF_VIEWS: tuple[tuple[str, str, str, Callable[[ViewStatus], Mapping[str, i
     ),
     ("headrace_view_versions", "Versions of a view, by state.", "state", lambda v: v.versions),
 )
+
+
+def _events(view: ViewStatus) -> int | None:
+    return None if view.on_time is None or view.corrections is None else view.on_time + view.corrections
+
+
+def _seconds(quantiles_ms: Mapping[str, float]) -> dict[str, float]:
+    return {name.removeprefix("p").replace("_", "."): ms / 1000 for name, ms in quantiles_ms.items()}
 
 
 def _lag_commits(view: ViewStatus) -> float | None:
@@ -131,7 +165,8 @@ class RuntimeCollector(Collector):
         yield from _of_process(status)
         yield from _families("stream", status.streams, OF_STREAMS)
         yield from _families("view", status.views, OF_VIEWS)
-        yield from _parts(status.views)
+        yield from _parts("stream", status.streams, PARTS_OF_STREAMS)
+        yield from _parts("view", status.views, PARTS_OF_VIEWS)
         yield from _times(self._runtime.monitor.timings())
 
 
@@ -189,12 +224,14 @@ def _families(label: str, statuses: Sequence[Of], numbers: Iterable[Number[Of]])
         yield family
 
 
-def _parts(views: Sequence[ViewStatus]) -> Iterator[Metric]:
-    for name, what, label, read in PARTS_OF_VIEWS:
-        family = GaugeMetricFamily(name, what, labels=["view", label])
-        for view in views:
-            for part, value in read(view).items():
-                family.add_metric([view.name, part], value)
+def _parts(
+    kind: str, statuses: Sequence[Of], numbers: Iterable[tuple[str, str, str, Callable[[Of], Mapping[str, float]]]]
+) -> Iterator[Metric]:
+    for name, what, label, read in numbers:
+        family = GaugeMetricFamily(name, what, labels=[kind, label])
+        for status in statuses:
+            for part, value in read(status).items():
+                family.add_metric([status.name, part], value)
         yield family
 
 

@@ -177,6 +177,15 @@ def test_patience_is_free_for_the_stream_and_each_of_its_views():
     assert changes[0].reason == "free: its views keep their rows"
 
 
+def test_an_idle_timeout_is_free():
+    after = parse(STREAM.replace(");", ") WITH (idle_timeout = '5 minutes');") + VIEW)
+    (change,) = compare(RUNNING, after).changes
+    assert (change.what, change.how, change.details) == ("stream", "free", ("idle time-out: none → 5 minutes",))
+    (back,) = compare(after, RUNNING).changes
+    assert (back.how, back.details) == ("free", ("idle time-out: 5 minutes → none",))
+    assert "idle time-out: 5 minutes" in compare(parse(""), after).changes[0].details
+
+
 def test_a_plan_is_json():
     content = json.loads(json.dumps(compare(RUNNING, Catalog()).as_dict()))
     assert content["changes"][0] == {

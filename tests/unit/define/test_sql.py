@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import pytest
 
+import headrace as hr
 from headrace.aggregate.numeric import Avg, Count, Sum
 from headrace.aggregate.ordered import Max, Min
 from headrace.aggregate.sketches import ApproxCountDistinct
 from headrace.define.catalog import parse
+from headrace.define.fingerprint import from_json, to_json
 from headrace.define.model import Column, Field, Key, Stream, View, Window
 from headrace.errors import DefinitionError, DefinitionErrors
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Expression, decimal
@@ -89,6 +91,31 @@ def test_computed_fields():
     assert stream.fields[2] == Field("at", TIMESTAMP, False, Expression("timestamp_millis(ts)", TIMESTAMP))
     assert stream.fields[3] == Field("host", STRING, True, Expression("lower(page)", STRING))
     assert (stream.event_time, stream.patience_ms) == ("at", 0)
+
+
+@pytest.mark.parametrize("name", ["idle_timeout", "'idle_timeout'", "'scan.watermark.idle-timeout'"])
+def test_an_idle_timeout(name):
+    fields = "at TIMESTAMP, WATERMARK FOR at"
+    stream = parse(f"CREATE STREAM s ({fields}) WITH ({name} = '5 min')").streams["s"]
+    assert stream.idle_timeout_ms == 300_000
+    assert stream == hr.Stream("s", "at TIMESTAMP", event_time="at", idle_timeout="5 minutes")
+    assert from_json(to_json(stream)) == stream
+    assert "idle_timeout_ms" not in to_json(parse(f"CREATE STREAM s ({fields})").streams["s"])
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ("(connector = 'kafka')", "a stream has no property 'connector'"),
+        ("(idle_timeout = 5)", "the idle time-out is a text; found 5"),
+        ("(idle_timeout = 'soon')", "'soon' is not a duration"),
+        ("(idle_timeout = '10 ms')", "the idle time-out is too short; found 10 milliseconds; expected at least 1 s"),
+    ],
+)
+def test_an_idle_timeout_that_cannot_be(options, says):
+    with pytest.raises(DefinitionError) as caught:
+        parse(f"CREATE STREAM s (a INT) WITH {options}")
+    assert says in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,15 @@ from headrace.define.expression.check import Checker, Scope, check, check_condit
 from headrace.define.loosening import fields_read
 from headrace.define.mistakes import Mistakes, placed
 from headrace.define.python.query import Aggregation, Query, caller, source_of
-from headrace.define.rules import check_distinct, check_event_time, check_format, check_key, check_name, make_window
+from headrace.define.rules import (
+    check_distinct,
+    check_event_time,
+    check_format,
+    check_idle_timeout,
+    check_key,
+    check_name,
+    make_window,
+)
 from headrace.define.sql.streams import read_fields
 from headrace.define.sql.views import ViewReader
 from headrace.define.tokens import END, Source
@@ -43,10 +51,12 @@ def Stream(  # noqa: N802 - reads as the noun it makes
     event_time: str | None = None,
     patience: str | timedelta = "0s",
     format: str = model.JSON,
+    idle_timeout: str | timedelta | None = None,
 ) -> model.Stream:
     """A stream: fields as in CREATE STREAM, the event time field, and the patience for late events.
 
-    `format` is "json", or "text" for a stream of lines.
+    `format` is "json", or "text" for a stream of lines. After `idle_timeout` without events, windows settle by the
+    clock.
     """
     at = caller()
     with placed(at):
@@ -58,7 +68,8 @@ def Stream(  # noqa: N802 - reads as the noun it makes
         if event_time is not None:
             event_time = check_event_time(event_time, typed_fields, name)
         format = check_format(format, typed_fields, name)
-        return _declare(model.Stream(name, typed_fields, event_time, patience_ms, format), at)
+        idle_timeout_ms = None if idle_timeout is None else check_idle_timeout(_milliseconds(idle_timeout))
+        return _declare(model.Stream(name, typed_fields, event_time, patience_ms, format, idle_timeout_ms), at)
 
 
 def View(name: str, query: Query, *, schedule: str | timedelta | None = None) -> model.View:  # noqa: N802

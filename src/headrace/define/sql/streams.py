@@ -1,9 +1,10 @@
-"""Reads CREATE STREAM: fields, computed fields, WATERMARK and FORMAT."""
+"""Reads CREATE STREAM: fields, computed fields, WATERMARK, FORMAT and the idle time-out."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from headrace.define.durations import parse_duration
 from headrace.define.expression.check import Checker, Scope, check
 from headrace.define.expression.computed import refuse_computed
 from headrace.define.expression.syntax import Interval, Name, Node, Operation
@@ -12,7 +13,15 @@ from headrace.define.mistakes import each
 from headrace.define.model import JSON, Field, Stream
 from headrace.define.own import functions_in
 from headrace.define.paths import format_path, parse_path
-from headrace.define.rules import check_distinct, check_event_time, check_format, check_name, located, part_hint
+from headrace.define.rules import (
+    check_distinct,
+    check_event_time,
+    check_format,
+    check_idle_timeout,
+    check_name,
+    located,
+    part_hint,
+)
 from headrace.define.sql.clauses import StatementReader
 from headrace.define.tokens import END, STRING, SYMBOL, Source, Token
 from headrace.errors import DefinitionError
@@ -30,6 +39,7 @@ _STORAGE = (
     "LOCATION",
 )
 FORMAT_PROPERTIES = ("format", "value.format", "value_format")
+IDLE_TIMEOUT = ("idle_timeout", "scan.watermark.idle-timeout")  # the second is Flink's name
 
 
 @dataclass(frozen=True)
@@ -57,6 +67,8 @@ def read_fields(source: Source) -> tuple[Field, ...]:
 class StreamReader(StatementReader):
     """Reads what follows CREATE STREAM."""
 
+    _idle_timeout_ms: int | None = None
+
     def stream(self) -> Stream:
         """The stream, up to the end of its statement."""
         name = self.read_declared_name("stream")
@@ -81,7 +93,7 @@ class StreamReader(StatementReader):
         if token:
             with located(self.source, token.start):
                 format_ = check_format(token.text, fields, name.text)
-        return Stream(name.text, fields, event_time, patience_ms, format_)
+        return Stream(name.text, fields, event_time, patience_ms, format_, self._idle_timeout_ms)
 
     def _format(self) -> Token | None:
         """The word after FORMAT, which is allowed before and after the fields."""
@@ -101,12 +113,13 @@ class StreamReader(StatementReader):
             raise self.error(
                 self.next.start, f"a stream has no {self.next.upper}", fix="write FORMAT TEXT or FORMAT JSON"
             )
-        if self.accept("FORMAT", "PLAIN", "ENCODE"):  # of RisingWave
-            return self.expect_name("a format")
-        return self.expect_name("a format") if self.accept("FORMAT") else None
+        if self.accept("FORMAT", "PLAIN", "ENCODE") or self.accept("FORMAT"):  # the first is RisingWave's
+            format_ = self.expect_name("a format")
+            return (self._properties() or format_) if self.sees("WITH") else format_
+        return None
 
     def _properties(self) -> Token | None:
-        """The format among the properties of WITH (…), which other systems have for a connector."""
+        """The format among the properties of WITH (…), as other systems have them; it also sets the idle time-out."""
         at, start = self.next.start, self.index
         self.accept("WITH")
         self.expect_symbol("(", "WITH")
@@ -118,7 +131,7 @@ class StreamReader(StatementReader):
             self.expect_symbol("=", f"the property {key}")
             properties[key.lower()] = self.take()
         self.expect_symbol(")", "the properties")
-        others = [key for key in properties if key not in FORMAT_PROPERTIES]
+        others = [key for key in properties if key not in (*FORMAT_PROPERTIES, *IDLE_TIMEOUT)]
         if others:
             raise self.error(
                 at,
@@ -127,7 +140,20 @@ class StreamReader(StatementReader):
                 write=" ",
                 end=self.tokens[self.index - 1].end,
             )
-        return next(iter(properties.values()))
+        for key in IDLE_TIMEOUT:
+            if key in properties:
+                self._idle_timeout_ms = self._idle_timeout(properties[key])
+        return next((properties[key] for key in FORMAT_PROPERTIES if key in properties), None)
+
+    def _idle_timeout(self, value: Token) -> int:
+        with located(self.source, value.start):
+            if value.kind != STRING:
+                raise DefinitionError(
+                    "the idle time-out is a text",
+                    found=value.text,
+                    expected="a duration such as '5 minutes'",
+                )
+            return check_idle_timeout(parse_duration(value.text))
 
     def fields(self, owner: str) -> tuple[tuple[Field, ...], tuple[Token, int] | None]:
         """Fields up to the end of the text, and the WATERMARK among them."""

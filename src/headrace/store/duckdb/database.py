@@ -28,7 +28,7 @@ from headrace.errors import (
 )
 from headrace.store.duckdb.sketches import register_functions
 
-FORMAT = 5  # of the file and of the batch tables that it speaks of; a newer one is refused
+FORMAT = 6  # of the file and of the batch tables that it speaks of; a newer one is refused
 READABLE = 3  # the oldest format that is read as it is, without an upgrade
 # What a version has per stream. Up to format 4 it had one stream, and these were columns of its own row.
 _BASE = (
@@ -37,6 +37,7 @@ _BASE = (
 )
 _STREAM = "definition ->> '$.stream'"
 BASES_OF_4 = f"SELECT view, number, 0 AS ordinal, {_STREAM} AS stream, {_BASE} FROM {{versions}}"
+BASES_OF_5 = "SELECT *, CAST(NULL AS BIGINT) AS idle_us FROM ({bases})"
 AUDITS_OF_4 = (
     f"SELECT *, coalesce((SELECT min({_STREAM}) FROM {{versions}} AS v WHERE v.view = a.view), '') AS stream "
     "FROM {audits} AS a"
@@ -56,6 +57,7 @@ UPGRADES = {  # what makes the next format of one
         "DROP TABLE versions",
         "ALTER TABLE versions_5 RENAME TO versions",
     ),
+    5: ("ALTER TABLE bases ADD COLUMN IF NOT EXISTS idle_us BIGINT",),
 }
 SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "threads": "1",
@@ -72,7 +74,8 @@ TABLES = (
   view VARCHAR NOT NULL, number BIGINT NOT NULL, ordinal BIGINT NOT NULL, stream VARCHAR NOT NULL,
   patience_ms BIGINT NOT NULL, horizon BIGINT NOT NULL, next_horizon BIGINT, built_to BIGINT NOT NULL,
   applied_to BIGINT NOT NULL, position VARCHAR NOT NULL, newest_us BIGINT, applied_at_us BIGINT NOT NULL,
-  stalled VARCHAR, quarantined BOOLEAN, alarm VARCHAR, patience_from BIGINT NOT NULL, batch VARCHAR NOT NULL)""",
+  stalled VARCHAR, quarantined BOOLEAN, alarm VARCHAR, patience_from BIGINT NOT NULL, batch VARCHAR NOT NULL,
+  idle_us BIGINT)""",
     """CREATE TABLE IF NOT EXISTS audits (
   view VARCHAR NOT NULL, number BIGINT NOT NULL, stream VARCHAR NOT NULL, from_commit BIGINT NOT NULL,
   to_commit BIGINT NOT NULL, at_us BIGINT NOT NULL, took_ms BIGINT NOT NULL, events BIGINT NOT NULL,
@@ -110,6 +113,7 @@ class Database:
         self._spare: list[duckdb.DuckDBPyConnection] = []
         self._statements: dict[str, duckdb.Statement] = {}  # parsed, by their text
         self._attached: dict[str, str] = {}  # file of a batch table -> its name in SQL
+        self.corrections: dict[str, int] = {}  # in each batch table, by its file, as far as they were counted
         self._released: list[tuple[int, str]] = []  # files to go, with the last turn that may read them
         self._root = _connect(self.path, self._read_only)  # runs nothing but set-up: others are made from it
         try:
@@ -195,6 +199,7 @@ class Database:
     def _detach(self, file: str) -> None:
         with self._attaching:
             name = self._attached.pop(file, None)
+            self.corrections.pop(file, None)
             if name is not None:
                 with suppress(duckdb.Error):  # of an invalid database: it is opened again without this file
                     self._run_apart(f"DETACH {name}")
@@ -369,11 +374,15 @@ def _check_format(connection: duckdb.DuckDBPyConnection, path: Path, read_only: 
 
 def _show_as_ours(connection: duckdb.DuckDBPyConnection) -> None:
     """Let a connection that cannot upgrade the file read an older format as if it were this one."""
-    if (_format(connection) or FORMAT) > 4:
+    version = _format(connection) or FORMAT
+    if version > 5:
         return
     ((database,),) = run(connection, "SELECT current_database()")
-    tables = {name: f'"{database}".main.{name}' for name in ("versions", "audits")}
-    run(connection, f"CREATE TEMP VIEW bases AS {BASES_OF_4.format(**tables)}")
+    tables = {name: f'"{database}".main.{name}' for name in ("versions", "audits", "bases")}
+    bases = BASES_OF_4.format(**tables) if version <= 4 else f"FROM {tables['bases']}"
+    run(connection, f"CREATE TEMP VIEW bases AS {BASES_OF_5.format(bases=bases)}")
+    if version > 4:
+        return
     run(connection, f"CREATE TEMP VIEW audits AS {AUDITS_OF_4.format(**tables)}")
 
 

@@ -16,7 +16,7 @@ from headrace.store.duckdb.versions import FENCED, gone, position_text
 
 FEW_ROWS = 2_000  # of partials: one MERGE takes less time than statements that are faster for many
 MOVE = """
-UPDATE bases SET applied_to = $to, position = $position, newest_us = $newest, applied_at_us = $at
+UPDATE bases SET applied_to = $to, position = $position, newest_us = $newest, idle_us = $idle, applied_at_us = $at
 WHERE stream = $stream AND applied_to = $from AND list_contains($ids, {'view': view, 'number': number}) AND EXISTS (
     FROM versions AS v WHERE v.view = bases.view AND v.number = bases.number AND fence = $fence AND state <> 'retired')
 """
@@ -32,6 +32,7 @@ def move(connection: duckdb.DuckDBPyConnection, step: Step, versions: Sequence[V
         "to": step.to_commit,
         "position": position_text(step.position),
         "newest": step.newest_us,
+        "idle": step.idle_us,
         "at": step.at_us,
         "ids": [{"view": view, "number": number} for view, number in (version.id for version in versions)],
         "stream": step.stream,

@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from headrace.define.expression.computed import duckdb_name
 from headrace.errors import NotReadyError
-from headrace.store.base import EVENTS, Audit, Selection, Version
+from headrace.store.base import CORRECTIONS, EVENTS, Audit, Selection, Version
 from headrace.store.duckdb.database import Database, literal, run
 from headrace.store.duckdb.held import Demand, HeldRows, Lookups, Row, pays
+from headrace.store.duckdb.levels import PANES
 from headrace.store.duckdb.tables import (
     TableSource,
     count_groups,
@@ -71,11 +72,18 @@ class DuckSnapshot:
         return sum(table.rows for table in version.batch), int(sum(counts))
 
     def speed_events(self, version: Version) -> int:
-        sums = [
-            run(self._connection, f"SELECT coalesce(sum({EVENTS}), 0) FROM {duckdb_name(table)}")[0][0]
-            for table in speed_tables(version)
-        ]
-        return int(sum(sums))
+        return sum(self._total(EVENTS, duckdb_name(table)) for table in speed_tables(version))
+
+    def corrections(self, version: Version) -> int:
+        known = self._database.corrections
+        for table in version.batch:
+            if table.file not in known:  # a batch table never changes
+                known[table.file] = self._total(CORRECTIONS, f"{self._database.attach(table.file)}.{PANES}")
+        in_speed = sum(self._total(CORRECTIONS, duckdb_name(table)) for table in speed_tables(version))
+        return in_speed + sum(known[table.file] for table in version.batch)
+
+    def _total(self, column: str, table: str) -> int:
+        return int(run(self._connection, f"SELECT coalesce(sum({column}), 0) FROM {table}")[0][0])
 
     def fold(self, version: Version, selection: Selection) -> pa.Table:
         query, parameters = fold(version.view, self._sources(version), selection)

@@ -93,6 +93,7 @@ def starting_base(stream: str, patience_ms: int, at: Point) -> Base:
         applied_to=at.commit,
         position=at.position,
         newest_us=at.newest_us,
+        idle_us=at.idle_us,
         applied_at_us=now_us(),
     )
 

@@ -16,7 +16,7 @@ from headrace.web.page.cells import key_value, moment_text, value, window
 from headrace.web.page.chart import chart
 from headrace.web.page.content import Content
 from headrace.web.page.explanation import explain_path
-from headrace.web.page.html import Html, breakable, data, tag
+from headrace.web.page.html import Html, breakable, data, join, tag
 from headrace.web.page.layers import alarm_box, building_bar, layers_line
 from headrace.web.page.selection import WINDOW, Selection, view_path
 from headrace.web.page.series import Line
@@ -68,7 +68,10 @@ def streams_table(streams: Sequence[StreamStatus]) -> Html:
               "commit time", "maintain time", "files"]  # fmt: skip
     numbers = [title for title in titles if title not in ("stream", "freshness", "newest event")]
     rows = [_stream_cells(stream, titles) for stream in streams]
-    return table(columns(*titles, numbers=numbers), rows, label="streams", stacked=True)
+    advice = [
+        tag("p", f"{s.name}: {s.lateness.advice}.", class_="quiet", id=f"late-{s.name}") for s in streams if s.lateness
+    ]
+    return join(table(columns(*titles, numbers=numbers), rows, label="streams", stacked=True), *advice)
 
 
 def _stream_cells(stream: StreamStatus, titles: Sequence[str]) -> list[Any]:
@@ -103,7 +106,8 @@ def dead_letters(stream: str, total: int, reasons: Sequence[DeadLetterReason]) -
 
 def views_table(views: Sequence[ViewStatus]) -> Html:
     """A row per view."""
-    titles = ["view", "stream", "keys", "window", "freshness", "version", "commits", "rows", "settled until (UTC)"]
+    titles = ["view", "stream", "keys", "window", "freshness", "version", "commits", "rows", "corrections",
+              "settled until (UTC)"]  # fmt: skip
     rows = [
         [
             tag("a", breakable(v.name), href=view_path(v.name)),
@@ -114,11 +118,12 @@ def views_table(views: Sequence[ViewStatus]) -> Html:
             count(v.version),
             f"{count(v.applied_to)} of {count(v.commits)}",
             count(v.rows),
+            count(v.corrections),
             moment_text(v.settled_until, zone="") if v.window_ms else tag("span", "never", class_="quiet"),
         ]
         for v in views
     ]
-    numbers, minor = ["version", "commits", "rows"], ["stream", "keys", "window", "commits"]
+    numbers, minor = ["version", "commits", "rows", "corrections"], ["stream", "keys", "window", "commits"]
     return table(columns(*titles, numbers=numbers, minor=minor), rows, label="views", stacked=True)
 
 
