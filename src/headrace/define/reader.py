@@ -27,7 +27,7 @@ TYPES = {
 }  # fmt: skip
 DECIMALS = ("DECIMAL", "NUMERIC", "DEC")
 NEAREST = {
-    "TIME": "STRING", "JSON": "STRING", "JSONB": "STRING", "VARIANT": "STRING",
+    "TIME": "STRING", **dict.fromkeys(("JSON", "JSONB", "VARIANT"), "STRING for a text, STRUCT<…> for an object"),
     "BINARY": "STRING", "VARBINARY": "STRING", "BYTES": "STRING", "BYTEA": "STRING",
     "LIST": "ARRAY<…>", "OBJECT": "STRUCT<…>", "HUGEINT": "DECIMAL(38,0)", "UINT64": "DECIMAL(20,0)",
 }  # fmt: skip

@@ -68,7 +68,7 @@ WHOLE = [  # the error has `write`, and the place where to write it
     "CREATE TABLE v AS SELECT count(*) AS n FROM requests WINDOW HOPPING (SIZE 1 HOUR, ADVANCE BY 5 MINUTES, GRACE PERIOD 10 MINUTES) WHERE ok EMIT FINAL",
     "CREATE TABLE v AS SELECT r.host, argMax(ms, at) AS last_ms FROM requests r WINDOW TUMBLING (SIZE 30 SECONDS) GROUP BY r.host EMIT CHANGES",
     "CREATE TABLE t (a INT, b STRING)",
-    "CREATE STREAM s (a BYTES, b STRNG, c JSON)",
+    "CREATE STREAM s (a BYTES, b STRNG, c TIME)",
     "CREATE STREAM s (a INT PRIMARY KEY, b INT)",
     "CREATE STREAM s (a INT, b INT, PRIMARY KEY (a, b) NOT ENFORCED)",
     "CREATE STREAM s (a INT DEFAULT 5, b INT)",

@@ -288,6 +288,32 @@ def test_each_mistake_has_its_message(store: DuckStore, parameters: dict[str, An
         ask(store, **parameters)
 
 
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"start": "1970-01-01T00:00:30Z"},
+        {"start": "-90s"},
+        {"end": "-30s"},
+        {"end": "-1s"},
+        {"window": "90s"},
+        {"every": "1s"},
+        {"start": 300},
+        {"end": "540000"},
+        {"key": {"k00": "/a"}},
+        {"by": "k00"},
+    ],
+)
+def test_what_a_message_suggests_is_answered(store: DuckStore, parameters: dict[str, Any]) -> None:
+    """Each value after 'the nearest that work', 'write' or 'did you mean'."""
+    with pytest.raises(QuestionError) as caught:
+        ask(store, **parameters)
+    ((name, value),) = parameters.items()
+    suggested = re.findall("'([^']+)'", re.split("nearest that work|write|did you mean", str(caught.value))[-1])
+    assert suggested
+    for text in suggested:
+        ask(store, **{name: {text: next(iter(value.values()))} if isinstance(value, dict) else text})
+
+
 def test_an_unknown_key_is_refused_with_a_list_of_the_keys(store: DuckStore) -> None:
     with pytest.raises(QuestionError, match=r"has no key 'zzz'; expected 'k0'$"):
         ask(store, key={"zzz": 1})

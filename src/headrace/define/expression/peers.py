@@ -45,6 +45,21 @@ def _path(args: Sequence[str]) -> str | None:
     return f"get_json_object({args[0]}, '$.{'.'.join(keys)}')" if keys else None
 
 
+def _whole_of_path(args: Sequence[str]) -> str | None:
+    """JSONExtractInt(text, 'a')."""
+    return f"CAST({_path(args)} AS BIGINT)"
+
+
+def _double_of_path(args: Sequence[str]) -> str | None:
+    """JSONExtractFloat(text, 'a')."""
+    return f"CAST({_path(args)} AS DOUBLE)"
+
+
+def _epoch(args: Sequence[str]) -> str | None:
+    """TO_TIMESTAMP_LTZ(x, 3) of milliseconds, or of seconds."""
+    return f"timestamp_{'millis' if list(args[1:]) == ['3'] else 'seconds'}({args[0]})"
+
+
 def _truncated(args: Sequence[str]) -> str | None:
     """timestamp_trunc(at, HOUR)."""
     return f"date_trunc('{args[1].lower()}', {args[0]})" if len(args) == 2 else None
@@ -104,9 +119,10 @@ AGGREGATES: dict[str, Instead] = {
         "approx_count_distinct_ds_hll approx_count_distinct_ds_theta hll_count",
         "approx_count_distinct({0})",
     ),
+    **_same("median approx_median medianexact", "approx_percentile({0}, 0.5)"),
     **_same("uniqexact count_distinct countdistinct", "count(DISTINCT {*})"),
     **_same(
-        "median approx_median medianexact quantile quantiles quantileexact quantiletdigest quantiletiming "
+        "quantile quantiles quantileexact quantiletdigest quantiletiming "
         "quantiledeterministic percentile percentile_cont percentile_disc quantile_cont quantile_disc approx_quantile "
         "approx_quantile_ds approxquantile",
         _share,
@@ -154,7 +170,7 @@ FUNCTIONS: dict[str, Instead] = {
     **_same("tounixtimestamp epoch to_unix_timestamp", "unix_seconds({0})"),
     **_same("from_unixtime fromunixtimestamp to_datetime", "timestamp_seconds({0})"),
     **_same("epoch_ms fromunixtimestamp64milli millis_to_timestamp", "timestamp_millis({0})"),
-    **_same("to_timestamp_ltz", lambda args: f"timestamp_{'millis' if args[1:] == ['3'] else 'seconds'}({args[0]})"),
+    **_same("to_timestamp_ltz", _epoch),
     **_same("stringtotimestamp parse_timestamp strptime", "to_timestamp({0}, {1})"),
     **_same("timestamptostring formatdatetime strftime", "date_format({0}, 'yyyy-MM-dd HH:mm:ss')"),
     **_same("to_char", _formatted),
@@ -164,8 +180,8 @@ FUNCTIONS: dict[str, Instead] = {
     **_same("charindex locate position", "instr({1}, {0})"),
     **_same("json_extract json_query extractjsonfield json_extract_scalar json_extract_string", "get_json_object({*})"),
     **_same("jsonextractstring jsonextractraw visitparamextractstring json_extract_path_text", _path),
-    **_same("jsonextractint", lambda args: f"CAST({_path(args)} AS BIGINT)"),
-    **_same("jsonextractfloat", lambda args: f"CAST({_path(args)} AS DOUBLE)"),
+    **_same("jsonextractint", _whole_of_path),
+    **_same("jsonextractfloat", _double_of_path),
     **_same("isnull", "({0} IS NULL)"),
     **_same("isnotnull", "({0} IS NOT NULL)"),
     **_same("empty", "({0} = '')"),

@@ -11,6 +11,7 @@ from itertools import groupby
 from headrace.aggregate import REGISTRY
 from headrace.define.expression.coercion import VOID
 from headrace.define.expression.functions import TABLE
+from headrace.define.expression.peers import AGGREGATES, FUNCTIONS, Instead
 from headrace.define.expression.signatures import Function
 
 BEGIN, END = "<!-- {}: begin -->", "<!-- {}: end -->"  # around the table of that name
@@ -18,6 +19,13 @@ _RESULTS = {
     "_same": "common type", "_first": "type of x", "_rest": "common type",
     "_whole": "BIGINT; DECIMAL of a DECIMAL", "_round": "type of x", "_mod": "as x % y",
     "_element": "type of the elements", "_elements": "ARRAY of the value type", "_contains": "BOOLEAN",
+}  # fmt: skip
+# Arguments for the functions that say what to write.
+PEER_EXAMPLES = {
+    "_share": ["x", "0.9"], "_top": ["x", "10"], "_largest": ["x", "3"], "_path": ["x", "'a'", "'b'"],
+    "_truncated": ["x", "HOUR"], "_period": ["x", "'PT5M'"], "_formatted": ["x", "'YYYY-MM-DD'"],
+    "_difference": ["SECOND", "x", "y"], "_shifted": ["HOUR", "1", "x"], "_epoch": ["x", "3"],
+    "_whole_of_path": ["x", "'a'"], "_double_of_path": ["x", "'a'"],
 }  # fmt: skip
 
 
@@ -41,7 +49,27 @@ def render_aggregates() -> str:
     return "\n".join(lines)
 
 
-TABLES = {"aggregates": render_aggregates, "functions": render_functions}
+def render_peers() -> str:
+    """Aggregates and functions of other systems, by what to write here, as a markdown table."""
+    names: dict[str, list[str]] = {}
+    for table in (AGGREGATES, FUNCTIONS):
+        for name, instead in table.items():
+            example = instead.__doc__ if callable(instead) else instead
+            if name.isidentifier() and "…" not in str(example):
+                names.setdefault(_example(instead), []).append(f"`{name}`")
+    lines = ["| there | here |", "|---|---|"]
+    return "\n".join([*lines, *(f"| {', '.join(there)} | `{here}` |" for here, there in names.items())])
+
+
+def _example(instead: Instead) -> str:
+    """The call that is written, of x, y and z."""
+    if not callable(instead):
+        return instead.replace("{0}", "x").replace("{1}", "y").replace("{*}", "x, y")
+    arguments = PEER_EXAMPLES[instead.__name__]
+    return instead(arguments) or ""
+
+
+TABLES = {"aggregates": render_aggregates, "functions": render_functions, "peers": render_peers}
 
 
 def _row(function: Function) -> str:

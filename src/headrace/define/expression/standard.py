@@ -132,7 +132,30 @@ def _floor(parser: ExpressionParser) -> Node | None:
         return None
     unit = parser.take()
     parser.expect_symbol(")", "the unit of FLOOR")
+    if unit.upper == "WEEK":
+        time = parser.source.text[parser.tokens[start + 2].start : parser.tokens[parser.index - 4].end]
+        raise parser.error(
+            at, "FLOOR(… TO WEEK) begins weeks on Sunday, date_trunc on Monday",
+            write=f"date_trunc('week', {time})", end=parser.tokens[parser.index - 1].end,
+        )  # fmt: skip
     return Call(at, "date_trunc", (Literal(unit.start, unit.text.lower(), STRING_TYPE), value))
+
+
+def _ceil(parser: ExpressionParser) -> Node | None:
+    """CEIL(at TO HOUR), as in Flink, which is refused."""
+    start = parser.index
+    parser.index += 2
+    value_at = parser.index
+    parser.expression()
+    time = parser.text_since(value_at)
+    if parser.accept("TO"):
+        unit = parser.take().text
+        raise parser.error(
+            parser.tokens[start].start, "CEIL(… TO …) of a time is not supported",
+            fix=f"write date_trunc('{unit.lower()}', {time}) + INTERVAL 1 {unit.upper()}",
+        )  # fmt: skip
+    parser.index = start
+    return None
 
 
 def _json_value(parser: ExpressionParser) -> Node | None:
@@ -209,5 +232,6 @@ _FORMS: dict[str, Callable[[ExpressionParser], Node | None]] = {
     "TRIM": _trim,
     "POSITION": _position,
     "FLOOR": _floor,
+    "CEIL": _ceil,
     "JSON_VALUE": _json_value,
 }
