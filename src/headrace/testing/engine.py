@@ -18,14 +18,15 @@ import pyarrow.compute as pc
 from headrace.client.whole import join
 from headrace.define.catalog import Catalog
 from headrace.define.expression.duckdb_face import refuse_duckdb
-from headrace.define.fingerprint import fingerprint
+from headrace.define.fingerprint import fingerprint, has_code
 from headrace.define.model import Stream, View
-from headrace.errors import HeadraceError
+from headrace.errors import DefinitionError, HeadraceError
 from headrace.lake.dead import decoded
 from headrace.lake.range import newest_of
 from headrace.lake.schema import ARRIVED, POSITION, VALUE
 from headrace.lake.since import parser_of
 from headrace.maintain.lift import Lifting, close_connection, lift_view, parts_of
+from headrace.maintain.own_laws import refuse_code
 from headrace.parse.schema import UTC_US
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
@@ -95,6 +96,23 @@ def ask(store: Store, request: Request) -> Answer:
     return join(pages)
 
 
+def check_code(catalog: Catalog, view: View, commits: Commits) -> None:
+    """Try the laws of the functions and aggregates of the workspace that a view calls, as `apply` does.
+
+    Raises DefinitionError with the counter-example.
+    """
+    if not has_code(view):
+        return
+    for name, stream_commits in commits.items():
+        if name not in view.streams:
+            continue
+        stream = catalog.streams[name]
+        tables = [_parse(stream, commit, 0)[0] for commit in stream_commits]
+        reason = refuse_code(stream, view, pa.concat_tables(tables)) if tables else None
+        if reason is not None:
+            raise DefinitionError(f"view '{view.name}': {reason}", where=catalog.locations.get(view.name))
+
+
 class QuickEngine:
     """The fused lane of the speed layer in this process: no Spark, no lake."""
 
@@ -112,6 +130,7 @@ class QuickEngine:
         if view is not None:
             for name in view.streams:
                 _check_face(refuse_duckdb(catalog.streams[name], view), view)
+            check_code(catalog, view, commits)
         letters: list[Letter] = []
         try:
             version = self._register(catalog, view) if view else None
@@ -143,6 +162,8 @@ class QuickEngine:
         lifting = Lifting((lifted,), str(self._folder))
         tables = []
         for part in parts_of([lifting.run(events.select(lifting.reads))]):
+            if part.error is not None and has_code(version.view):
+                raise DefinitionError(f"view '{version.view.name}': {part.error}")
             _check_face(part.error, version.view)
             table = part.read()
             assert table is not None, "it was just written"

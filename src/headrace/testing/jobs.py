@@ -24,7 +24,7 @@ from headrace.maintain.fused import Fused
 from headrace.maintain.speed import Speed
 from headrace.store.base import Store, Version
 from headrace.store.opening import open_temporary
-from headrace.testing.engine import Commits, LayerAnswer, Letter, Outcome, Request, ask
+from headrace.testing.engine import Commits, LayerAnswer, Letter, Outcome, Request, ask, check_code
 from headrace.testing.events import Commit
 from headrace.transport.journal.journal import Journal
 
@@ -57,6 +57,7 @@ class SparkEngine:
             for pipeline in pipelines.values():
                 stack.callback(pipeline.close)
             if view is not None:
+                check_code(catalog, view, commits)
                 store.register(view, fingerprint(view), catalog.patience_ms(view))
             for name, stream_commits in commits.items():
                 pipelines[name].append(stream_commits)

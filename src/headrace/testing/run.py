@@ -113,6 +113,8 @@ class Runner:
         try:
             request = read_question(test.ask, catalog)
             outcome = self._engine.run(catalog, commits, request)
+        except DefinitionError as error:
+            return compare_errors(expected.errors or (), [str(error)])
         except QuestionError as error:
             if expected.errors is not None:
                 return compare_errors(expected.errors, [str(error)])
