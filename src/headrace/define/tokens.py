@@ -17,10 +17,10 @@ _TOKEN = re.compile(
   | (?P<block>/\*)
   | (?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?:[A-Za-z]+\b)?)
   | (?P<raw>[rR]'[^']*')
-  | (?P<string>'(?:[^'\\]|\\.|'')*')
+  | (?P<string>[eEnN]?'(?:[^'\\]|\\.|'')*')
   | (?P<name>`(?:[^`]|``)*`|"(?:[^"]|"")*")
   | (?P<word>[A-Za-z_]\w*)
-  | (?P<symbol><=>|<>|<=|>=|!=|==|\|\||::|=>|->>|->|!~\*|!~|~\*|[-+*/%=<>(),.;:!~\[\]])
+  | (?P<symbol><=>|<>|<=|>=|!=|==|\|\||::|=>|->>|->|\#>>|\#>|!~\*|!~|~\*|[-+*/%=<>(),.;:!~\[\]])
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -117,9 +117,9 @@ def tokenize(source: Source, unreadable: list[DefinitionError] | None = None) ->
 def _token(source: Source, kind: str, text: str, start: int) -> Token:
     end = start + len(text)
     if kind in ("string", "raw", "name") and _SWALLOWED.search(text):
-        raise _not_closed(source, start, text.lstrip("rR")[0])
+        raise _not_closed(source, start, text.lstrip("rReEnN")[0])
     if kind == "string":
-        return Token(STRING, _unescape(source, start, text[1:-1]), start, end)
+        return Token(STRING, _unescape(source, start, text[text.index("'") + 1 : -1]), start, end)
     if kind == "raw":
         return Token(STRING, text[2:-1], start, end)
     if kind == "name":
@@ -132,7 +132,7 @@ def _end_of_unreadable(text: str, start: int) -> int:
     """Where to continue: after a character, or after a quote that is not closed at the end of its line or statement."""
     if text.startswith("/*", start):
         return len(text)
-    if text[start] not in "'`\"rR":
+    if text[start] not in "'`\"rReEnN":
         return start + 1
     ends = [end for end in (text.find(";", start), text.find("\n", start)) if end >= 0]
     return min(ends, default=len(text))

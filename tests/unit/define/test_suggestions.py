@@ -177,7 +177,7 @@ ARGUMENTS_OF_FUNCTIONS = {
     "->": None, "overlay": None, "tostartofinterval": "at, INTERVAL 5 MINUTES", "timestamp_trunc": "at, HOUR", "datetime_trunc": "at, DAY",
     "datetrunc": "at, MONTH", "time_floor": "at, 'PT1H'", "to_char": "at, 'YYYY-MM-DD'", "timestampdiff": "HOUR, sent, at",
     "stringtotimestamp": "path, 'yyyy-MM-dd'", "parse_timestamp": "path, 'yyyy-MM-dd'", "strptime": "path, 'yyyy-MM-dd'", "locate": "'a', path", "charindex": "'a', path",
-    "position": "'a', path", "to_timestamp_ltz": "bytes, 3", "dateadd": "hour, -1, at", "timestampadd": "DAY, 2, at", "regexp_substr": "path, 'a+'", "match": "path, 'a+'", "regexp_matches": "path, 'a+'",
+    "position": "'a', path", "to_timestamp_ltz": "bytes, 3", "json_unquote": "payload", "trim_json": "payload", "safe_divide": "ms, bytes", "div0": "ms, bytes", "multiif": "ok, 1, 2", "dateadd": "hour, -1, at", "timestampadd": "DAY, 2, at", "regexp_substr": "path, 'a+'", "match": "path, 'a+'", "regexp_matches": "path, 'a+'",
 }  # fmt: skip
 TEXTS = ("to_date", "to_timestamp", "CAST", "= ''", "<> ''", "get_json_object")
 

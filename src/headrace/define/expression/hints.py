@@ -88,6 +88,8 @@ def part_of_other_type(value: Term, name: str) -> str | None:
             return f"write {render(value)}[0].{name}"
         case "MAP":
             return f"write {render(value)}['{name}']"
+        case "STRING":
+            return f"if it is JSON, write {render(value)}->>'{name}'"
     return None
 
 

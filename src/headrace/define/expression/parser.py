@@ -6,7 +6,15 @@ from dataclasses import replace
 
 from headrace.define.expression.literals import number, parse_date, parse_timestamp
 from headrace.define.expression.peers import is_aggregate_elsewhere
-from headrace.define.expression.standard import JSON_ARROWS, between_symmetric, json_arrow, json_as_text, read_form
+from headrace.define.expression.standard import (
+    JSON_ARROWS,
+    JSON_TYPES,
+    as_json,
+    between_symmetric,
+    json_arrow,
+    json_as_text,
+    read_form,
+)
 from headrace.define.expression.syntax import (
     Call,
     Case,
@@ -177,6 +185,9 @@ class ExpressionParser(Reader):
             if token.text == "::" and self.sees("INTERVAL") and isinstance(node, Literal):
                 self.take()
                 node = Interval(node.at, self.duration(node.text, node.at))
+            elif token.text == "::" and self.next.upper in JSON_TYPES:
+                self.take()
+                node = as_json(self, node, start)
             elif token.text == "::":
                 node = Cast(token.start, json_as_text(node), self.read_type(), "CAST")
             elif token.text == ".":
@@ -220,7 +231,7 @@ class ExpressionParser(Reader):
         match token.upper:
             case "CASE":
                 return self._case()
-            case "CAST" | "TRY_CAST" if calls:
+            case "CAST" | "TRY_CAST" | "SAFE_CAST" if calls:
                 return self._cast()
             case "NULL":
                 return Literal(self.take().start, "NULL", None)
@@ -339,13 +350,17 @@ class ExpressionParser(Reader):
         return items, written
 
     def _cast(self) -> Node:
-        function = self.take()
+        start, function = self.index, self.take()
         self.take()
         value = self.expression()
         self.expect("AS", f"the value of {function.upper}")
+        if self.next.upper in JSON_TYPES and function.upper == "CAST":
+            self.take()
+            self.expect_symbol(")", "the type of CAST")
+            return as_json(self, value, start)
         to = self.read_type()
         self.expect_symbol(")", f"the type of {function.upper}")
-        return Cast(function.start, json_as_text(value), to, function.upper)
+        return Cast(function.start, json_as_text(value), to, function.upper.replace("SAFE", "TRY"))
 
     def _case(self) -> Node:
         at = self.take().start

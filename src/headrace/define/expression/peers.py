@@ -94,6 +94,12 @@ def _difference(args: Sequence[str]) -> str | None:
     return None if size is None else seconds if size == 1 else f"({seconds} div {size})"
 
 
+def _case(args: Sequence[str]) -> str | None:
+    """multiIf(condition, x, …, otherwise)."""
+    whens = "".join(f" WHEN {args[i]} THEN {args[i + 1]}" for i in range(0, len(args) - 1, 2))
+    return f"CASE{whens} ELSE {args[-1]} END" if len(args) % 2 and len(args) > 1 else None
+
+
 def _shifted(args: Sequence[str]) -> str | None:
     """timestampadd(HOUR, 1, at)."""
     if len(args) != 3:
@@ -188,6 +194,9 @@ FUNCTIONS: dict[str, Instead] = {
     **_same("notempty", "({0} <> '')"),
     **_same("match regexp_matches", "regexp_like({0}, {1})"),
     **_same("overlay", "left({0}, …) || … || substring({0}, …)"),
+    **_same("json_unquote trim_json", "{0}"),
+    **_same("safe_divide div0", "({0} / {1})"),
+    **_same("multiif", _case),
     "->": "{0}",
 }
 

@@ -24,7 +24,7 @@ _RESULTS = {
 PEER_EXAMPLES = {
     "_share": ["x", "0.9"], "_top": ["x", "10"], "_largest": ["x", "3"], "_path": ["x", "'a'", "'b'"],
     "_truncated": ["x", "HOUR"], "_period": ["x", "'PT5M'"], "_formatted": ["x", "'YYYY-MM-DD'"],
-    "_difference": ["SECOND", "x", "y"], "_shifted": ["HOUR", "1", "x"], "_epoch": ["x", "3"],
+    "_difference": ["SECOND", "x", "y"], "_shifted": ["HOUR", "1", "x"], "_epoch": ["x", "3"], "_case": ["c", "x", "y"],
     "_whole_of_path": ["x", "'a'"], "_double_of_path": ["x", "'a'"],
 }  # fmt: skip
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.define.expression.syntax import Call, Cast, Literal, Logic, Node, Operation, Part, Test, Written
-from headrace.define.tokens import STRING, WORD
+from headrace.define.tokens import NUMBER, QUOTED, STRING, WORD, Token
 from headrace.types import INT, decimal
 from headrace.types import STRING as STRING_TYPE
 
@@ -25,7 +25,8 @@ _SECONDS = ("SECOND", "SECONDS")
 UNITS = (*_UNITS, "SECOND", "EPOCH", "ISODOW")
 SIDES = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
 ARROW = "->"
-JSON_ARROWS = (ARROW, "->>")
+JSON_ARROWS = (ARROW, "->>", "#>", "#>>", ":")
+JSON_TYPES = ("JSON", "JSONB", "VARIANT")
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
@@ -184,8 +185,13 @@ def json_arrow(parser: ExpressionParser, value: Node, start: int) -> Node:
     arrow, key = parser.take(), parser.take()
     if key.kind == WORD and arrow.text == "->":
         return Part(value.at, value, key.text)
-    step = _step(key.text, is_text=key.kind == STRING)
-    if step is None or (key.kind != STRING and not key.text.isdigit()):
+    if arrow.text == ":":
+        step: str | None = _path_after_colon(parser, key)
+    elif arrow.text.startswith("#"):
+        step = _path_of_list(key.text)
+    else:
+        step = _step(key.text, is_text=key.kind == STRING)
+    if step is None or (key.kind != STRING and not key.text.isdigit() and arrow.text != ":"):
         raise parser.error(
             key.start, f"{arrow.text} takes a key, an index or a path", found=key.describe(), expected="as in 'user'"
         )
@@ -196,10 +202,41 @@ def json_arrow(parser: ExpressionParser, value: Node, start: int) -> Node:
         path = Literal(before.at, before.text + path.text[1:], STRING_TYPE)
     at = parser.tokens[start].start
     written = parser.text_since(start)
-    name = ARROW if arrow.text == ARROW else "get_json_object"
+    name = ARROW if arrow.text in (ARROW, "#>") else "get_json_object"
     last_arrow = arrow.start - at
     as_text = f"{written[:last_arrow]}->>{written[last_arrow + len(arrow.text) :]}"
-    return Call(at, name, (text, path), written=Written(key.end, (as_text,)))
+    as_text = as_text if arrow.text == ARROW else written.replace("#>", "#>>")
+    return Call(at, name, (text, path), written=Written(parser.tokens[parser.index - 1].end, (as_text,)))
+
+
+def as_json(parser: ExpressionParser, value: Node, start: int) -> Node:
+    """x::json, of which -> and ->> take a part."""
+    end = parser.tokens[parser.index - 1].end
+    text = parser.source.text[parser.tokens[start].start : end]
+    text = re.sub(r"(?i)\s*::\s*\w+$|^CAST\s*\(|\s+AS\s+\w+\s*\)$", "", text)
+    path = Literal(value.at, "$", STRING_TYPE)
+    return Call(parser.tokens[start].start, ARROW, (value, path), written=Written(end, (text,)))
+
+
+def _path_after_colon(parser: ExpressionParser, key: Token) -> str | None:
+    """payload:user.tags[0], as in Databricks and Snowflake."""
+    path = _step(key.text, is_text=key.kind in (WORD, QUOTED))
+    while path and parser.sees_symbol(".", "["):
+        symbol, inner = parser.take(), parser.take()
+        if symbol.text == "[":
+            parser.expect_symbol("]", "the index")
+        step = _step(inner.text, is_text=inner.kind != NUMBER)
+        path = path + step if step else None
+    return path
+
+
+def _path_of_list(text: str) -> str | None:
+    """Payload #>> '{user,tags,0}', as in PostgreSQL."""
+    if not (text.startswith("{") and text.endswith("}")):
+        return None
+    keys = [key.strip() for key in text[1:-1].split(",")]
+    steps = [_step(key, is_text=not key.isdigit()) for key in keys]
+    return None if None in steps else "".join(step for step in steps if step)
 
 
 def json_as_text(node: Node) -> Node:
