@@ -46,7 +46,7 @@ def each(error: DefinitionError) -> list[DefinitionError]:
 def join(errors: list[DefinitionError]) -> DefinitionError:
     """One error for all of them, by place; the same mistake at the same place is reported once."""
     causes = [error for error in errors if not isinstance(error, FollowUpError)] or errors
-    by_place = {(str(error.where), error.message): error for error in causes}
+    by_place = {(str(error.where), error.message): error for error in reversed(causes)}  # the first of each
     errors = sorted(by_place.values(), key=_place)
     return errors[0] if len(errors) == 1 else DefinitionErrors(errors)
 

@@ -108,3 +108,19 @@ def test_the_command_line_shows_lines_and_no_colours_without_a_terminal(capsys: 
         "  1 | CREATE STREAM x (a BYTES);\n"
         "    |                    ^\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("body", "columns"),
+    [
+        ("SELECT host count(*) AS n, sum(mss) AS s FROM requests WHERE okk GROUP BY host", ["count", "mss", "okk"]),
+        ("SELECT host, sum(mss) AS s FROM requests WHERE host = = 'a' GROUP BY hots", ["mss", "= 'a'", "hots"]),
+        ("SELECT host, sum(mss) AS s, FROM requests WHERE host AND GROUP BY host, , window(at, 'x')", ["mss", "FROM", "GROUP", ", window", "'x'"]),
+        ("SELECT host, count(* AS n FROM requests WHERE okk GROUP BY host", ["AS n", "okk"]),
+        ("SELECT EXTRACT(HOUR FROM at) AS h, foo(1) AS f, max(ms + ) AS m FROM requests GROUP BY 1", ["foo", ") AS m"]),
+    ],
+)  # fmt: skip
+def test_a_syntax_error_hides_no_mistake_of_other_parts(body: str, columns: list[str]) -> None:
+    statement = f"CREATE MATERIALIZED VIEW v AS {body};"
+    mistakes = mistakes_of(STREAM + statement)
+    assert [mistake.where.column for mistake in mistakes if mistake.where] == [statement.index(c) + 1 for c in columns]

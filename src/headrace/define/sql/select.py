@@ -9,7 +9,7 @@ from headrace.define.columns import contains_aggregate, make_column
 from headrace.define.expression.check import Checker, Scope, check, check_condition
 from headrace.define.expression.syntax import Call, Literal, Name, Node, Star
 from headrace.define.loosening import fields_read
-from headrace.define.mistakes import Mistakes
+from headrace.define.mistakes import FollowUpError, Mistakes, each, join
 from headrace.define.model import Column, Key, Stream, View, Window
 from headrace.define.rules import check_distinct, check_key, check_name, located
 from headrace.define.sql.peers import NO_PEER, Peer, resolve
@@ -46,13 +46,22 @@ class Select:
     peer: Peer = NO_PEER  # what it has of other systems
     where_spans: tuple[tuple[int, int], ...] = ()  # the conditions of WHERE, by their offsets
     incomplete: bool = False  # items with mistakes were left out
+    left_out: frozenset[str] = frozenset()  # the words of parts that could not be read
 
 
 def build_view(select: Select, stream: Stream) -> View:
     """The view over its stream, every rule checked; raises all mistakes of the statement at once."""
+    words = select.left_out
     select, errors = resolve(select, stream)
-    select = replace(select, mistakes=(*select.mistakes, *errors))
-    return _Builder(select, stream).view()
+    select = replace(select, mistakes=(*select.mistakes, *errors), incomplete=select.incomplete or bool(words))
+    try:
+        return _Builder(select, stream).view()
+    except DefinitionError as error:
+        # A name that is declared in a part that could not be read is no second mistake.
+        rest = [one for one in each(error) if not any(f"'{word}'" in one.message.lower() for word in words)]
+        if words and not rest:
+            raise FollowUpError(f"view '{select.name}' could not be read") from None
+        raise join(rest) from None
 
 
 class _Builder:

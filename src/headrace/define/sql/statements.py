@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.define.mistakes import Mistakes, each
 from headrace.define.model import Stream
 from headrace.define.sql.peers import Peer
+from headrace.define.sql.recover import broken_part
 from headrace.define.sql.select import Select
 from headrace.define.sql.streams import StreamReader
 from headrace.define.sql.views import ViewReader
-from headrace.define.tokens import END, Source
+from headrace.define.tokens import END, QUOTED, WORD, Source
 from headrace.errors import DefinitionError, Location
+
+MOST_RECOVERIES = 8  # broken parts of a statement that are left out
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,8 @@ def read_statements(source: Source) -> tuple[list[Declared], list[DefinitionErro
             declared.append(statements.statement())
         except DefinitionError as e:
             mistakes = [*statements.mistakes.errors, *each(e)]
+            rest = statements.without_broken_parts(start, mistakes)
+            declared += [rest] if rest else []
             statements.skip()
             unreadable = [token.error for token in statements.tokens[start : statements.index] if token.error]
             for mistake in (*mistakes, *unreadable):
@@ -51,6 +56,30 @@ class Statements(StreamReader, ViewReader):
         self.depth = 0
         while self.next.kind != END and not self.accept_symbol(";"):
             self.take()
+
+    def without_broken_parts(self, start: int, mistakes: list[DefinitionError]) -> Declared | None:
+        """The view of a statement without the parts that could not be read; their mistakes are added to `mistakes`."""
+        tokens, place = self.tokens, self.index
+        end = next(i for i in range(place, len(tokens)) if tokens[i].kind == END or tokens[i].text == ";")
+        statement, after = tokens[start:end], tokens[end:]
+        words: set[str] = set()
+        rest = None
+        for _ in range(MOST_RECOVERIES):
+            part = broken_part(statement, self.index - start)
+            if part is None:
+                break
+            words |= {statement[i].text.lower() for i in part if statement[i].kind in (WORD, QUOTED)}
+            statement = [token for i, token in enumerate(statement) if i not in part]
+            self.tokens, self.index, self.depth = [*tokens[:start], *statement, *after], start, 0
+            try:
+                rest = self.statement()
+                break
+            except DefinitionError as error:
+                mistakes += [*self.mistakes.errors, *each(error)]
+        self.tokens, self.index = tokens, place
+        if rest is None or not isinstance(rest.definition, Select):
+            return None
+        return replace(rest, definition=replace(rest.definition, left_out=frozenset(words)))
 
     def statement(self) -> Declared:
         """One statement, up to its semicolon or the end."""
