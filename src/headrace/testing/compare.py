@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import Any, Literal
 
 from headrace.errors import did_you_mean
@@ -135,25 +136,69 @@ def _in_order(rows: Sequence[Row], found: Sequence[Row], wrong: Wrong) -> list[R
 
 
 def _in_any_order(rows: Sequence[Row], found: Sequence[Row], wrong: Wrong, keys: Sequence[str]) -> list[RowDifference]:
-    """Rows that agree first; of the others those with the same keys and window; then those with most in common."""
-    left, compared = list(found), dict[int, RowDifference]()
-    identity = {*keys, "window_start", "window_end"}
+    """As many rows as can agree do. Of the others, those of one key and window, then those with most in common."""
+    identity = [*keys, "window_start", "window_end"]
+    pairs = match([[at for at in near if not wrong(row, found[at])] for row, near in _near(rows, found, identity)])
+    compared = {number: RowDifference("same", rows[number], found[at]) for number, at in pairs.items()}
+    left = sorted({*range(len(found))} - {*pairs.values()})
+    for same_identity in (True, False):
+        for number in [number for number in range(len(rows)) if number not in compared]:
+            candidates = [(len(columns), at, columns) for at in left if (columns := wrong(rows[number], found[at]))]
+            if same_identity:
+                candidates = [each for each in candidates if not set(identity) & set(each[2])]
+            count, at, columns = min(candidates, default=(len(rows[number]), -1, ()))
+            if count < len(rows[number]):
+                compared[number] = RowDifference("differs", rows[number], found[at], columns)
+                left.remove(at)
+    missing = [RowDifference("missing", row, None) for number, row in enumerate(rows) if number not in compared]
+    unexpected = [RowDifference("unexpected", None, found[at]) for at in left]
+    return [*(compared[number] for number in sorted(compared)), *missing, *unexpected]
 
-    def take(number: int, fits: Callable[[tuple[str, ...]], bool]) -> None:
-        compared_with = ((at, wrong(rows[number], other)) for at, other in enumerate(left))
-        candidates = [(len(columns), at, columns) for at, columns in compared_with if fits(columns)]
-        if candidates:
-            _, at, columns = min(candidates)
-            compared[number] = RowDifference("differs" if columns else "same", rows[number], left.pop(at), columns)
 
-    for number in range(len(rows)):
-        take(number, lambda columns: not columns)
-    for number in set(range(len(rows))) - set(compared):
-        take(number, lambda columns: not identity & set(columns))
-    for number in set(range(len(rows))) - set(compared):
-        take(number, lambda columns, row=rows[number]: len(columns) < len(row))  # type: ignore[misc]
-    missing = [RowDifference("missing", row, None) for at, row in enumerate(rows) if at not in compared]
-    return [*(compared[at] for at in sorted(compared)), *missing, *(RowDifference("unexpected", None, r) for r in left)]
+def _near(rows: Sequence[Row], found: Sequence[Row], identity: Sequence[str]) -> Iterator[tuple[Row, Sequence[int]]]:
+    """Each row with the found ones that may agree with it: those with its keys and window, if it names some."""
+    places: dict[tuple[str, ...], dict[Any, list[int]]] = {}
+    for row in rows:
+        # A text or a time is itself; a number may be within its tolerance of another.
+        names = tuple(name for name in identity if isinstance(row.get(name), str | date))
+        if names not in places:
+            places[names] = {}
+            for at, other in enumerate(found):
+                places[names].setdefault(tuple(other.get(name) for name in names), []).append(at)
+        yield row, places[names].get(tuple(row[name] for name in names), ())
+
+
+def match(agreeing: Sequence[Sequence[int]]) -> dict[int, int]:
+    """As many pairs as possible of a row and one of those that agree with it, each of which is used once.
+
+    A row that names few columns agrees with many: it must not keep the only one that another row agrees with.
+    """
+    pairs: dict[int, int] = {}
+    owner: dict[int, int] = {}  # the same, by candidate
+    for number in range(len(agreeing)):
+        reached: dict[int, int] = {}  # from which row each candidate was reached
+        rows = [number]
+        while rows:
+            row = rows.pop(0)
+            for at in agreeing[row]:
+                if at in reached:
+                    continue
+                reached[at] = row
+                if at in owner:
+                    rows.append(owner[at])
+                    continue
+                _pass_on(pairs, owner, reached, at)
+                rows = []
+                break
+    return pairs
+
+
+def _pass_on(pairs: dict[int, int], owner: dict[int, int], reached: Mapping[int, int], at: int | None) -> None:
+    """Give a free candidate to the row that reached it, what that row had to the one before, and so on."""
+    while at is not None:
+        row = reached[at]
+        owner[at], before = row, pairs.get(row)
+        pairs[row], at = at, before
 
 
 def _pair(row: Row, other: Row, wrong: Wrong) -> RowDifference:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from itertools import permutations
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headrace.cli.init import EXAMPLE, EXAMPLE_TEST
 from headrace.demo.server import make_workspace, shop_definitions, shop_tests
+from headrace.testing.compare import match
 from headrace.testing.engine import QuickEngine
 from headrace.testing.read import read_file
 from headrace.testing.run import Runner
@@ -78,6 +82,28 @@ def test_rows_that_differ_are_told_row_by_row(tmp_path: Path) -> None:
         ("missing", "/nowhere", ()),
         ("unexpected", "/home", ()),
     ]
+
+
+def test_a_row_that_names_little_leaves_others_what_only_they_agree_with(tmp_path: Path) -> None:
+    text = f"""
+    - name: x
+      given: {{visits: [{ONE}, {{visitor: a, page: /b, status: 200, {AT}:05Z}}]}}
+      ask: traffic
+      expect: [{{hits: 1}}, {{page: /b, hits: 1}}]
+    """
+    assert run_one(tmp_path, text).state == "passed"
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.sets(st.integers(0, 6)), max_size=7))
+def test_as_many_rows_agree_as_can(agreeing: list[set[int]]) -> None:
+    pairs = match([sorted(each) for each in agreeing])
+    assert all(at in agreeing[row] for row, at in pairs.items())
+    assert len(set(pairs.values())) == len(pairs)
+    most = max(
+        sum(at in agreeing[row] for row, at in enumerate(order[: len(agreeing)])) for order in permutations(range(7))
+    )
+    assert len(pairs) == most
 
 
 def test_the_order_of_rows_counts_if_the_question_gives_one(tmp_path: Path) -> None:
