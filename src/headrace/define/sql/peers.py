@@ -25,7 +25,7 @@ _EMITS = {
     "FINAL": "EMIT FINAL is not needed: each row says whether it is settled",
     "ON": "EMIT ON WINDOW CLOSE is not needed: each row says whether it is settled",
 }
-CLAUSES = ("WINDOW", "EMIT")
+CLAUSES = ("WINDOW", "EMIT", "FINAL", "PREWHERE", "SAMPLE")
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,9 @@ class PeerReader(StatementReader):
     def read_properties(self) -> None:
         """Read what other systems have between the name of a view and AS: WITH (…), TO t, ENGINE = … POPULATE."""
         at, word = self.next.start, self.next.upper
-        if word not in ("TO", "ENGINE", "POPULATE", "COMMENT") and not (word == "WITH" and self.ahead(1).text == "("):
+        if word not in ("TO", "ENGINE", "POPULATE", "COMMENT", "IN", "ON", "REFRESH") and not (
+            word == "WITH" and self.ahead(1).text == "("
+        ):
             return
         while not (self.at_end() or self.sees("AS") or self.sees("SCHEDULE")):
             if self.sees_symbol("("):
@@ -117,8 +119,22 @@ class PeerReader(StatementReader):
             index += 1
         return self.tokens[index - 1].end
 
+    def read_final(self) -> None:
+        """Read FINAL, SAMPLE 0.1 and PREWHERE of ClickHouse after the stream."""
+        token = self.next
+        if self.accept("FINAL"):
+            self.instead("FINAL is not needed: a stream keeps every event", token.start, token.end)
+        elif self.accept("SAMPLE"):
+            self.take()
+            self.instead("SAMPLE is not available: a view counts every event", token.start, self.last_end)
+        if self.sees("PREWHERE"):
+            token = self.tokens[self.index]
+            self.instead("PREWHERE is WHERE here", token.start, token.end, "WHERE")
+            self.tokens[self.index] = replace(token, text="WHERE")
+
     def read_window_clause(self) -> None:
-        """Read WINDOW TUMBLING (SIZE 1 MINUTE) of ksqlDB."""
+        """Read what other systems have after the stream, as WINDOW TUMBLING (SIZE 1 MINUTE) of ksqlDB."""
+        self.read_final()
         kind = self.ahead(1).upper
         if not self.sees("WINDOW") or kind not in _KSQL_WINDOWS:
             return

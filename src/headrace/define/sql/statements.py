@@ -14,6 +14,7 @@ from headrace.define.sql.views import ViewReader
 from headrace.define.tokens import END, QUOTED, WORD, Source
 from headrace.errors import DefinitionError, Location
 
+_KINDS = ("LIVE", "TEMPORARY", "TEMP", "CONTINUOUS", "EXTERNAL", "UNLOGGED", "GLOBAL", "PRIVATE")  # before TABLE, VIEW
 MOST_RECOVERIES = 8  # broken parts of a statement that are left out
 
 
@@ -101,7 +102,7 @@ class Statements(StreamReader, ViewReader):
             definition = self.view()
         elif self.sees("TABLE") and self._declares_fields():
             definition = self._table()
-        elif self.sees("TABLE") or self.sees("VIEW"):
+        elif self.sees("TABLE") or self.sees("VIEW") or self.next.upper in _KINDS:
             definition = self._view_of_other_kind()
         else:
             raise self._unknown_statement()
@@ -129,12 +130,17 @@ class Statements(StreamReader, ViewReader):
 
     def _view_of_other_kind(self) -> Select:
         """CREATE TABLE … AS SELECT, CREATE VIEW … AS SELECT."""
+        start = self.next.start
+        while self.next.upper in _KINDS:
+            self.take()
+        if not (self.sees("TABLE") or self.sees("VIEW")):
+            raise self._unknown_statement()
         token = self.take()
         reasons = {
             "TABLE": "CREATE TABLE … AS SELECT is CREATE MATERIALIZED VIEW here",
             "VIEW": "plain CREATE VIEW is not available; a materialized view is kept up to date",
         }
-        self.instead(reasons[token.upper], token.start, token.end, "MATERIALIZED VIEW")
+        self.instead(reasons[token.upper], start, token.end, "MATERIALIZED VIEW")
         return self.view()
 
     def _unknown_statement(self) -> DefinitionError:
