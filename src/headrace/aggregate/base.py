@@ -234,6 +234,11 @@ class Aggregate(ABC):
         """An integer type that answers use instead of `type` if all their values fit in it."""
         return None
 
+    @property
+    def spark_type(self) -> Type:
+        """The type that an expression over this aggregate gives it: that of Spark's aggregate."""
+        return self.narrow_type or self.type
+
 
 def _literal(value: Constant) -> str:
     if isinstance(value, str):

@@ -165,6 +165,11 @@ class Sum(_Total):
     def narrow_type(self) -> Type | None:
         return BIGINT if self.argument.type.is_integer else None
 
+    @property
+    def spark_type(self) -> Type:
+        of = self.argument.type
+        return decimal(min(of.precision + 10, 38), of.scale) if of.name == "DECIMAL" else self.narrow_type or self.type
+
     def present(self, partial: Partial) -> Value:
         if partial[0] is None or self._is_double:
             return partial[0]
@@ -188,6 +193,11 @@ class Avg(_Total):
         if self.argument.type.name == "DECIMAL":  # Spark's rule: four more digits
             return decimal(38, min(self.argument.type.scale + 4, 38))
         return DOUBLE
+
+    @property
+    def spark_type(self) -> Type:
+        of = self.argument.type
+        return decimal(min(of.precision + 4, 38), min(of.scale + 4, 38)) if of.name == "DECIMAL" else DOUBLE
 
     def present(self, partial: Partial) -> Value:
         total, count = partial[0], partial[1]

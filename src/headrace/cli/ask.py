@@ -6,6 +6,8 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -19,12 +21,13 @@ from headrace.cli.output import cell, console, freshness, key_cell, make_table, 
 from headrace.cli.waiting import waiting
 from headrace.errors import QuestionError
 from headrace.serve.answer import Answer
-from headrace.serve.question import Question
+from headrace.serve.question import HIGHEST_LIMIT, Question
 from headrace.spark.jobs import Job
 
 REFRESH_S = 1.0
 SCREENFUL = 50  # rows on a terminal, without --limit
 MISSING_SHOWN = 5  # keys of a lookup without rows
+Read = Callable[[Question, Job | None], Answer]
 AROUND_ROWS = 12  # lines of the screen for titles and footer
 
 
@@ -51,6 +54,14 @@ def ask(
     ] = None,
     every: Annotated[
         str | None, typer.Option(metavar="SPAN", help="Interval between window starts, such as 5m.")
+    ] = None,
+    having: Annotated[
+        str | None,
+        typer.Option(metavar="CONDITION", help="Only rows for which this is true, such as 'n > 5'. '' ignores HAVING."),
+    ] = None,
+    order_by: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN,...", help="Order of the rows, such as 'n DESC'. '' is by window and key."),
     ] = None,
     oldest_first: Annotated[bool, typer.Option("--oldest-first", help="Show the oldest windows first.")] = False,
     limit: Annotated[
@@ -94,12 +105,12 @@ def ask(
     whole = limit is not None and limit.strip().lower() == "all"
     if whole and watch:
         raise QuestionError("--watch shows one page", found="--limit all", fix="give a number, or leave one out")
+    screen = limit is None and not as_json and sys.stdout.isatty()
     if whole:
-        limit = None
-    elif limit is None and not as_json and sys.stdout.isatty():
-        limit = str(SCREENFUL)
+        limit = str(HIGHEST_LIMIT)  # of a page: LIMIT of the view does not apply
     options = {"by": by, "start": start, "end": end, "window": window, "every": every, "limit": limit, "cursor": cursor}
     options |= {"version_as_of": version_as_of, "timestamp_as_of": timestamp_as_of}
+    options |= {"having": having, "order_by": order_by}
     options["order"] = "oldest" if oldest_first else "newest"
     options |= {name: "true" for name, on in (("settled_only", settled_only), ("corrections", corrections)) if on}
     parameters = [read_key_option(text) for text in key or []]
@@ -110,15 +121,21 @@ def ask(
         else:
             refuse_beside_keys({"--key": key, "--by": by, "--limit": given_limit, "--cursor": cursor})
             question = look_up(connection, view, keys_from, {**options, "limit": None})
-        read = connection.whole if whole else connection.answer
+        read = connection.whole if whole else partial(_read_screen, connection.answer) if screen else connection.answer
         if question.as_of is not None:
             answer = _ask_as_of(read, question, watch)
         elif watch:
-            _watch(lambda: connection.answer(question), as_json=as_json)
+            _watch(lambda: read(question), as_json=as_json)
             return
         else:
             answer = read(question)
     print_json(answer.as_dict()) if as_json else console().print(render(answer))
+
+
+def _read_screen(read: Read, question: Question, job: Job | None = None) -> Answer:
+    """What the view gives without a limit, or the first rows of it if they do not fit on a screen."""
+    answer = read(question, job)
+    return answer if len(answer.values) <= SCREENFUL else read(replace(question, limit=SCREENFUL), job)
 
 
 def _ask_as_of(read: Callable[[Question, Job], Answer], question: Question, watch: bool) -> Answer:

@@ -73,13 +73,17 @@ class Connection:
         order: str | None = None,
         settled_only: bool = False,
         corrections: bool = False,
+        having: str | None = None,
+        order_by: str | None = None,
     ) -> Answer:
         """Query a view; docs/python.md describes the parameters.
 
         Returns all rows unless a limit is given; `next_cursor` then continues after the last row.
         """
         past, rows = (version_as_of, timestamp_as_of), (settled_only, corrections)
-        question = Question.of(view, key, by, start, end, window, every, limit, cursor, *past, order, *rows)
+        question = Question.of(
+            view, key, by, start, end, window, every, limit, cursor, *past, order, *rows, having, order_by
+        )
         return self.whole(question) if limit is None else self.answer(question)
 
     def lookup(self, view: str, keys: Sequence[Mapping[str, Any]], **options: Any) -> Answer:
@@ -95,7 +99,10 @@ class Connection:
         return self._backend.ask(question, job)
 
     def whole(self, question: Question, job: Job | None = None) -> Answer:
-        """All rows from the question's cursor on, read page by page; see `headrace.client.whole`."""
+        """All rows from the question's cursor on, read page by page; see `headrace.client.whole`.
+
+        The question's limit is that of the first page; None is as many as the view declares.
+        """
         return read_whole(lambda page: self._backend.ask(page, job), question)
 
     def explain(

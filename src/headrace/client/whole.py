@@ -24,12 +24,11 @@ Row = tuple[Any, ...]
 
 def read_whole(ask: Callable[[Question], Answer], question: Question, page_rows: int = HIGHEST_LIMIT) -> Answer:
     """All rows of a question; read again from the start if the view is edited meanwhile."""
-    question = replace(question, limit=page_rows)
     for _ in range(ATTEMPTS):
-        pages = [ask(question)]
+        pages = [ask(question)]  # without a limit of its own it ends where LIMIT of the view says
         try:
             while cursor := pages[-1].next_cursor:
-                pages.append(ask(replace(question, cursor=cursor)))
+                pages.append(ask(replace(question, limit=page_rows, cursor=cursor)))
         except ConflictError:
             continue
         return join(pages)

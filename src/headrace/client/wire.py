@@ -25,6 +25,8 @@ def encode_question(question: Question) -> bytes:
         "order": NEWEST if question.newest_first else OLDEST,
         "settled_only": question.settled_only or None,
         "corrections": question.corrections or None,
+        "having": question.having,
+        "order_by": question.order_by,
         "limit": None if question.lookup else question.limit,
         "cursor": question.cursor,
         **(question.as_of.parameters() if question.as_of else {}),

@@ -60,6 +60,11 @@ def _is_aggregate(name: str) -> bool:
     return find_aggregate(name.lower()) is not None or name.lower() in _refusals() or is_aggregate_elsewhere(name)
 
 
+def is_aggregate(node: Node) -> bool:
+    """Whether an expression is an aggregate, available or not, and nothing more."""
+    return isinstance(node, Call) and _is_aggregate(node.name)
+
+
 def contains_aggregate(node: Node) -> bool:
     """Whether an aggregate, available or not, is somewhere in the expression."""
     match node:
@@ -79,13 +84,8 @@ def contains_aggregate(node: Node) -> bool:
 
 def make_column(source: Source, scope: Scope, node: Node, alias: str | None) -> Column:
     """The column of a selected aggregate."""
-    if not isinstance(node, Call) or not _is_aggregate(node.name):
-        raise source.error(
-            node.at,
-            "an expression over aggregates cannot be merged from partials",
-            fix="make each aggregate a separate column and compute the expression from the answer",
-        )
-    aggregate = _aggregate(source, scope, node)
+    assert isinstance(node, Call), "an aggregate is a call"
+    aggregate = read_aggregate(source, scope, node)
     name = alias or _default_name(source, node)
     with located(source, node.at):
         check_name(name, "column")
@@ -137,7 +137,8 @@ def make_parameter(cls: type[Aggregate], parameter: Parameter, value: object) ->
     return constant
 
 
-def _aggregate(source: Source, scope: Scope, call: Call) -> Aggregate:
+def read_aggregate(source: Source, scope: Scope, call: Call) -> Aggregate:
+    """The aggregate of a call."""
     name = call.name.lower()
     cls = find_aggregate(name)
     if cls is None:

@@ -10,7 +10,7 @@ from typing import Any
 from headrace.aggregate import Aggregate
 from headrace.aggregate.own import OwnAggregate, OwnDefinition
 from headrace.define import own
-from headrace.define.model import JSON, Column, Field, Key, Stream, View, Window
+from headrace.define.model import JSON, Column, Field, Key, Order, Output, Shape, Stream, View, Window
 from headrace.define.reader import parse_type
 from headrace.types import Expression
 
@@ -59,6 +59,8 @@ def to_json(definition: Stream | View) -> dict[str, Any]:
         "where": _expression_to_json(definition.where),
         "schedule_ms": definition.schedule_ms,
         "reads": [[name, str(of)] for name, of in definition.reads],
+        # Left out where there is none: views from before there were shapes keep their fingerprint.
+        **({"shape": _shape_to_json(definition.shape)} if definition.shape else {}),
     }
     code: list[own.Own] = [*own.functions_in(json.dumps(view, ensure_ascii=False)), *_own_aggregates(definition)]
     return {**view, OWN: [own.to_json(each) for each in code]} if code else view
@@ -91,6 +93,7 @@ def from_json(value: dict[str, Any]) -> Stream | View:
         where=_optional_expression(value["where"]),
         schedule_ms=value["schedule_ms"],
         reads=tuple((name, parse_type(of)) for name, of in value.get("reads", [])),
+        shape=_shape_from_json(value["shape"]) if "shape" in value else None,
     )
 
 
@@ -104,6 +107,24 @@ def _window_to_json(window: Window) -> dict[str, Any]:
     # Left out where there are none: views from before there were names keep their fingerprint.
     names = {"start_name": window.start_name, "end_name": window.end_name}
     return {**spans, **{kind: name for kind, name in names.items() if name is not None}}
+
+
+def _shape_to_json(shape: Shape) -> dict[str, Any]:
+    return {
+        "outputs": [{"name": each.name, "expression": _expression_to_json(each.expression)} for each in shape.outputs],
+        "having": _expression_to_json(shape.having),
+        "order": [{**vars(each), "expression": _expression_to_json(each.expression)} for each in shape.order],
+        "limit": shape.limit,
+    }
+
+
+def _shape_from_json(value: dict[str, Any]) -> Shape:
+    return Shape(
+        tuple(Output(each["name"], _expression_from_json(each["expression"])) for each in value["outputs"]),
+        _optional_expression(value["having"]),
+        tuple(Order(**{**each, "expression": _expression_from_json(each["expression"])}) for each in value["order"]),
+        value["limit"],
+    )
 
 
 def _field_to_json(field: Field) -> dict[str, Any]:

@@ -102,6 +102,36 @@ class Column:
     aggregate: Aggregate
 
 
+@dataclass(frozen=True)
+class Output:
+    """A column of answers: an expression over aggregates (each named by its id), keys, window_start and window_end."""
+
+    name: str
+    expression: Expression
+
+
+@dataclass(frozen=True)
+class Order:
+    """One item of ORDER BY."""
+
+    expression: Expression
+    descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the default question makes of the rows of a view. The store never sees it, so a change of it is free.
+
+    Without `outputs` the columns of an answer are those of the view; otherwise columns without an output are hidden.
+    """
+
+    outputs: tuple[Output, ...] = ()
+    having: Expression | None = None
+    order: tuple[Order, ...] = ()
+    limit: int | None = None
+
+
 Reads = tuple[tuple[str, Type], ...]
 
 
@@ -120,6 +150,7 @@ class View:
     where: Expression | None = None
     schedule_ms: int | None = None
     reads: Reads = ()
+    shape: Shape | None = None
 
     def fits(self, stream: Stream) -> bool:
         """Whether it was made for the types that the stream has now.

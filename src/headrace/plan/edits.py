@@ -6,14 +6,19 @@ what only names, orders or leaves out what is there reads no event again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from headrace.aggregate import Aggregate
 from headrace.define.durations import format_duration
 from headrace.define.expression.terms import quote
-from headrace.define.model import Column, View, Window
+from headrace.define.fingerprint import aggregate_id
+from headrace.define.loosening import names_in
+from headrace.define.model import Output, Shape, View, Window
 from headrace.define.own import plain_changes
+from headrace.define.shape import outputs_of, written, written_order
 from headrace.plan.cost import How
+from headrace.types import Expression
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,8 @@ Patience = Mapping[str, int]  # in ms, by stream
 
 def classify(before: View, after: View, patience_ms: tuple[Patience, Patience] = ({}, {})) -> Edit:
     """What differs; `patience_ms` is that of the streams, before and after."""
-    return Edit((*_grouping(before, after), *_columns(before, after), *_promises(before, after, patience_ms)))
+    shaped = (*_columns(before, after), *_shape(before, after))
+    return Edit((*_grouping(before, after), *shaped, *_promises(before, after, patience_ms)))
 
 
 def _grouping(before: View, after: View) -> Iterator[Difference]:
@@ -82,51 +88,86 @@ def _grouping(before: View, after: View) -> Iterator[Difference]:
 
 
 def _columns(before: View, after: View) -> Iterator[Difference]:
-    old = {column.name: column for column in before.columns}
-    new = {column.name: column for column in after.columns}
+    old = {output.name: output for output in outputs_of(before)}
+    new = {output.name: output for output in outputs_of(after)}
     renamed = _renamed(before, after)
-    for name, column in new.items():
+    for name, output in new.items():
         if name in renamed:
-            yield Difference(f"column renamed: {describe_column(renamed[name])} → {name}", "free")
+            yield Difference(f"column renamed: {describe_output(before, renamed[name])} → {name}", "free")
         elif name not in old:
-            yield _because_there(before, column, f"column added: {describe_column(column)}")
-        elif old[name].aggregate != column.aggregate:
-            yield _because_there(before, column, _change(old[name], column))
-    kept = {column.name for column in renamed.values()}
-    for name, column in old.items():
+            yield _because_there(before, after, output, f"column added: {describe_output(after, output)}")
+        elif old[name].expression != output.expression:
+            yield _because_there(before, after, output, _change(before, old[name], after, output))
+    kept = {output.name for output in renamed.values()}
+    for name, output in old.items():
         if name not in new and name not in kept:
-            yield Difference(f"column removed: {describe_column(column)}", "free")
+            yield Difference(f"column removed: {describe_output(before, output)}", "free")
     if set(old) == set(new) and list(old) != list(new):
         yield Difference("the order of the columns", "free")
 
 
-def _renamed(before: View, after: View) -> dict[str, Column]:
+def _shape(before: View, after: View) -> Iterator[Difference]:
+    """What the default question makes of the rows."""
+    old, new = before.shape or Shape(), after.shape or Shape()
+    if old.having != new.having:
+        missing = _missing(before, after, [new.having] if new.having else [])
+        yield _needs(missing, f"having: {describe_having(before)} → {describe_having(after)}")
+    if old.order != new.order:
+        missing = _missing(before, after, [item.expression for item in new.order])
+        yield _needs(missing, f"order: {describe_order(before)} → {describe_order(after)}")
+    if old.limit != new.limit:
+        yield Difference(f"limit: {old.limit or 'none'} → {new.limit or 'none'}", "free")
+
+
+def _renamed(before: View, after: View) -> dict[str, Output]:
     """The new names of columns whose old name is gone: for each, the column that it was."""
-    names = {column.name for column in after.columns}
-    removed = [column for column in before.columns if column.name not in names]
-    known = {column.name for column in before.columns}
-    renamed: dict[str, Column] = {}
-    for column in after.columns:
-        same = next((old for old in removed if old.aggregate == column.aggregate), None)
-        if column.name not in known and same is not None:
+    names = {output.name for output in outputs_of(after)}
+    removed = [output for output in outputs_of(before) if output.name not in names]
+    known = {output.name for output in outputs_of(before)}
+    renamed: dict[str, Output] = {}
+    for output in outputs_of(after):
+        same = next((old for old in removed if old.expression == output.expression), None)
+        if output.name not in known and same is not None:
             removed.remove(same)
-            renamed[column.name] = same
+            renamed[output.name] = same
     return renamed
 
 
-def _change(before: Column, after: Column) -> str:
-    old, new = describe_column(before), describe_column(after)
+def _change(before: View, old_output: Output, after: View, output: Output) -> str:
+    old, new = describe_output(before, old_output), describe_output(after, output)
     if old != new:
         return f"column changed: {old} → {new}"
     # The same text has another meaning only by the type of what it reads.
-    types = [", ".join(str(a.type) for a in column.aggregate.arguments) for column in (before, after)]
-    return f"argument of {after.name}: {' → '.join(types)}"
+    return f"argument of {output.name}: {_argument_types(before, old_output)} → {_argument_types(after, output)}"
 
 
-def _because_there(before: View, column: Column, text: str) -> Difference:
-    """A column with another meaning is free if some column has computed the very same."""
-    same = next((old.name for old in before.columns if old.aggregate == column.aggregate), None)
-    return Difference(text, "build") if same is None else Difference(f"{text}, which is there as {same}", "free")
+def _argument_types(view: View, output: Output) -> str:
+    names = names_in([output.expression])
+    aggregates = [column.aggregate for column in view.columns if aggregate_id(column.aggregate) in names]
+    return ", ".join(str(argument.type) for aggregate in aggregates for argument in aggregate.arguments)
+
+
+def _because_there(before: View, after: View, output: Output, text: str) -> Difference:
+    """A column with another meaning is free if its aggregates are there."""
+    missing = _missing(before, after, [output.expression])
+    if missing:
+        computed = output.expression.sql not in {aggregate_id(column.aggregate) for column in after.columns}
+        return _needs(missing, text) if computed else Difference(text, "build")
+    same = next((old.name for old in outputs_of(before) if old.expression == output.expression), None)
+    return Difference(text if same is None else f"{text}, which is there as {same}", "free")
+
+
+def _missing(before: View, after: View, expressions: Sequence[Expression]) -> list[Aggregate]:
+    """The aggregates in these expressions that the rows do not hold."""
+    names, known = names_in(expressions), {column.aggregate for column in before.columns}
+    columns = [column.aggregate for column in after.columns if aggregate_id(column.aggregate) in names]
+    return [aggregate for aggregate in columns if aggregate not in known]
+
+
+def _needs(missing: Sequence[Aggregate], text: str) -> Difference:
+    if not missing:
+        return Difference(text, "free")
+    return Difference(f"{text}, which needs {', '.join(dict.fromkeys(each.sql for each in missing))}", "build")
 
 
 def _promises(before: View, after: View, patience_ms: tuple[Patience, Patience]) -> Iterator[Difference]:
@@ -144,9 +185,19 @@ def _pane_ms(view: View) -> int | None:
     return view.window.pane_ms if view.window else None
 
 
-def describe_column(column: Column) -> str:
+def describe_output(view: View, output: Output) -> str:
     """A column as SELECT writes it."""
-    return f"{column.aggregate.sql} AS {quote(column.name)}"
+    return f"{written(view, output.expression)} AS {quote(output.name)}"
+
+
+def describe_having(view: View) -> str:
+    """The rows that answers show."""
+    return written(view, view.shape.having) if view.shape and view.shape.having else "all rows"
+
+
+def describe_order(view: View) -> str:
+    """The order of rows in answers."""
+    return written_order(view, view.shape.order) if view.shape and view.shape.order else "by window and key"
 
 
 def describe_window(window: Window | None) -> str:
@@ -166,8 +217,15 @@ def describe_view(view: View) -> Iterator[str]:
         yield f"where: {view.where}"
     yield f"keys: {describe_keys(view)}"
     yield f"window: {describe_window(view.window)}"
-    for column in view.columns:
-        yield f"column: {describe_column(column)}"
+    for output in outputs_of(view):
+        yield f"column: {describe_output(view, output)}"
+    shape = view.shape or Shape()
+    if shape.having:
+        yield f"having: {describe_having(view)}"
+    if shape.order:
+        yield f"order: {describe_order(view)}"
+    if shape.limit:
+        yield f"limit: {shape.limit:,}"
     if view.schedule_ms:
         yield f"schedule: {describe_schedule(view)}"
 

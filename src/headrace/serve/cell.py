@@ -27,10 +27,10 @@ class Cell:
         """The question whose answer is this cell alone."""
         where = (self.key,) if self.key else ()
         if self.start_ms is None or self.end_ms is None:
-            return Question(view, where)
+            return Question(view, where, having="")  # a row that HAVING leaves out is explained all the same
         size_ms = self.end_ms - self.start_ms
         bounds = Bound(self.start_ms), Bound(self.end_ms)
-        return Question(view, where, start=bounds[0], end=bounds[1], window_ms=size_ms, every_ms=size_ms)
+        return Question(view, where, start=bounds[0], end=bounds[1], window_ms=size_ms, every_ms=size_ms, having="")
 
     def window_at(self, ms: int) -> tuple[int, int] | None:
         """The last window that contains this time; None if there is none."""

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from headrace.aggregate import Aggregate
 from headrace.serve.plan import ReadPlan
 from headrace.serve.present import START, window_columns
+from headrace.serve.shape import Shaping
 from headrace.store.base import COUNTED, Version
 from headrace.types import BOOLEAN, TIMESTAMP, Type, arrow_type
 
@@ -38,6 +39,32 @@ def present_columns(version: Version, plan: ReadPlan, piece: pa.RecordBatch) -> 
     columns = column_types(version, plan)
     arrays = [array.cast(arrow_type(of)) for array, (_, of) in zip([*values, settled], columns, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in columns])
+
+
+def shape_columns(shaping: Shaping, piece: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows of `present_columns` that HAVING keeps, with outputs, and a column per item of ORDER BY."""
+    rows = shaping.rows(list(zip(*(column.to_pylist() for column in piece.columns), strict=True)))
+    if shaping.having is not None:
+        kept = [at for at, row in enumerate(rows) if shaping.having(row)]
+        piece, rows = piece.take(pa.array(kept, pa.int64())), [rows[at] for at in kept]
+    arrays = {name: piece.column(at) for at, name in enumerate(piece.schema.names)}
+    if shaping.outputs is not None:
+        places = list(arrays.values())
+        names = piece.schema.names
+        outputs = {
+            name: places[by] if isinstance(by, int) else pa.array(map(by, rows), arrow_type(of))
+            for name, of, by in shaping.outputs
+        }
+        before, after = names[: shaping.first], names[shaping.first + shaping.columns :]
+        arrays = {**{n: arrays[n] for n in before}, **outputs, **{n: arrays[n] for n in after}}
+    for at, item in enumerate(shaping.order):
+        arrays[order_column(at)] = pa.array(map(item.face, rows), arrow_type(item.type))
+    return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+
+
+def order_column(at: int) -> str:
+    """The name of the column with the values of an item of ORDER BY."""
+    return f"_order_{at}"
 
 
 def _times(version: Version, plan: ReadPlan, start_ms: pa.Array) -> Arrays:

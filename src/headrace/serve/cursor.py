@@ -12,7 +12,7 @@ import orjson
 
 from headrace.aggregate import Value
 from headrace.errors import ConflictError, QuestionError
-from headrace.serve.question import DEFAULT_LIMIT, Question
+from headrace.serve.question import Question
 from headrace.serve.values import decoder, encoder
 from headrace.store.base import Version
 from headrace.types import Type
@@ -20,16 +20,24 @@ from headrace.types import Type
 
 @dataclass(frozen=True)
 class Cursor:
-    """The bounds of the first page, the same for all later pages, and the last row of this page."""
+    """The bounds of the first page, the same for all later pages, and the last row of this page.
+
+    With ORDER BY it is the number of rows before the next page.
+    """
 
     start_ms: int | None
     end_ms: int | None
     last: tuple[Value, ...]  # start of the window, then the group keys
+    skip: int | None = None
 
     def text(self, question: Question, version: Version, types: Sequence[Type]) -> str:
         """Opaque to clients; valid for any limit until the view's definition changes."""
-        keys = [_apply(encoder(of), value) for of, value in zip(types, self.last[1:], strict=True)]
-        fields = [_mark(question), _definition(version), self.start_ms, self.end_ms, self.last[0], *keys]
+        fields = [_mark(question), _definition(version), self.start_ms, self.end_ms]
+        if self.skip is None:
+            keys = [_apply(encoder(of), value) for of, value in zip(types, self.last[1:], strict=True)]
+            fields += [self.last[0], *keys]
+        else:
+            fields += [None, self.skip]
         return base64.urlsafe_b64encode(orjson.dumps(fields)).decode().rstrip("=")
 
 
@@ -44,8 +52,11 @@ def read_cursor(question: Question, version: Version, types: Sequence[Type]) -> 
                 f"view '{version.view.name}' was edited after the page that the cursor came from",
                 fix="omit the cursor to start from the first page",
             )
-        last = [_apply(decoder(of), value) for of, value in zip(types, keys, strict=True)]
-        cursor = Cursor(_ms(start_ms), _ms(end_ms), (int(window), *last))
+        if window is None:
+            cursor = Cursor(_ms(start_ms), _ms(end_ms), (), int(*keys))
+        else:
+            last = [_apply(decoder(of), value) for of, value in zip(types, keys, strict=True)]
+            cursor = Cursor(_ms(start_ms), _ms(end_ms), (int(window), *last))
     except (ValueError, TypeError, ArithmeticError) as error:
         raise QuestionError(
             "the cursor cannot be read",
@@ -63,7 +74,7 @@ def read_cursor(question: Question, version: Version, types: Sequence[Type]) -> 
 
 
 def _mark(question: Question) -> str:
-    identity = replace(question, limit=DEFAULT_LIMIT, cursor=None)
+    identity = replace(question, limit=None, cursor=None)
     return hashlib.sha256(repr(identity).encode()).hexdigest()[:12]
 
 

@@ -8,13 +8,14 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from headrace.errors import HeadraceError, NotFoundError, NotReadyError, did_you_mean
+from headrace.errors import HeadraceError, NotFoundError, NotReadyError, QuestionError, did_you_mean
 from headrace.format import EPOCH
 from headrace.serve.answer import Answer
 from headrace.serve.lookup import arrange, too_many_rows
 from headrace.serve.plan import ReadPlan, plan
 from headrace.serve.present import next_cursor, present, result_columns
-from headrace.serve.question import Question
+from headrace.serve.question import DEFAULT_LIMIT, Question
+from headrace.serve.shape import Shaping, find_shaping, stated_errors
 from headrace.serve.times import iso_ms
 from headrace.serve.windows import COUNTS, slide
 from headrace.store.base import Selection, Snapshot, Store, Version
@@ -22,6 +23,7 @@ from headrace.store.base import Selection, Snapshot, Store, Version
 Freshness = Callable[[Version], tuple[int | None, str | None]]
 Row = tuple[Any, ...]
 BUCKETS_AT_ONCE = 10_000
+MOST_SHAPED = 100_000  # rows that HAVING and ORDER BY look at
 MOST_COUNTED = 50_000  # rows of partials; more distinct keys and windows than these are not counted
 
 
@@ -48,10 +50,35 @@ def answer_from(
 ) -> Answer:
     """The same from an open snapshot and one of its versions."""
     read_plan = plan(question, version)
-    rows = read(snapshot, version, read_plan, question.limit + 1)
-    page = rows[: question.limit]
-    more = count_more(snapshot, version, read_plan, page[-1]) if len(rows) > len(page) else 0
-    return _build_answer(question, version, read_plan, page, more, freshness, now)
+    shaping = find_shaping(question, version, read_plan.by)
+    declared = version.view.shape.limit if version.view.shape and question.limit is None else None
+    limit = question.limit or declared or DEFAULT_LIMIT
+    more: int | None = 0
+    if shaping is not None and shaping.filters_or_orders:
+        page, more = _read_shaped(snapshot, version, read_plan, shaping, limit)
+    else:
+        rows = read(snapshot, version, read_plan, limit + 1)
+        page = rows[:limit]
+        if len(rows) > len(page) and not declared:
+            more = count_more(snapshot, version, read_plan, page[-1])
+    more = 0 if declared else more  # LIMIT of a view leaves no rows behind it
+    return _build_answer(question, version, read_plan, shaping, page, more, freshness, now)
+
+
+def _read_shaped(
+    snapshot: Snapshot, version: Version, read_plan: ReadPlan, shaping: Shaping, limit: int
+) -> tuple[list[Row], int]:
+    """A page of the rows that HAVING keeps, in the order of ORDER BY, and how many follow it."""
+    rows = read(snapshot, version, read_plan, MOST_SHAPED + 1)
+    if len(rows) > MOST_SHAPED:
+        raise QuestionError(
+            f"view '{version.view.name}' has too many rows to filter or order",
+            found=f"more than {MOST_SHAPED:,} rows in this question",
+            fix="ask by key or for less time (start, end); or with `headrace sql`",
+        )
+    kept = shaping.select(present(version, read_plan, rows).values)
+    page = kept[read_plan.skip : read_plan.skip + limit]
+    return [rows[at] for at in page], len(kept) - read_plan.skip - len(page)
 
 
 def find_serving(snapshot: Snapshot, view: str) -> Version:
@@ -106,6 +133,7 @@ def _build_answer(
     question: Question,
     version: Version,
     read_plan: ReadPlan,
+    shaping: Shaping | None,
     page: list[Row],
     more: int | None,
     freshness: Freshness,
@@ -114,17 +142,21 @@ def _build_answer(
     missing = None
     if question.lookup:
         page, missing = arrange(read_plan, page)
-        if more != 0 or len(page) > question.limit:
+        if more != 0 or len(page) > (question.limit or 0):
             raise too_many_rows(question)
     presentation = present(version, read_plan, page, corrections=question.corrections)
+    values = presentation.values
+    columns = result_columns(version.view, read_plan, presentation.wide, corrections=question.corrections)
+    if shaping is not None:
+        columns, values = shaping.result_columns(columns), [shaping.compute(row) for row in values]
     freshness_ms, reason = freshness(version)
     newest_us = version.newest_us
     return Answer(
         view=question.view,
         version=version.number,
-        columns=result_columns(version.view, read_plan, presentation.wide, corrections=question.corrections),
-        values=presentation.values,
-        next_cursor=None if more == 0 else next_cursor(question, version, read_plan, page[-1]),
+        columns=columns,
+        values=values,
+        next_cursor=None if not page or more == 0 else _next_cursor(question, version, read_plan, shaping, page),
         more_rows=more,
         commits=version.commits,
         newest_event=None if newest_us is None else EPOCH + timedelta(microseconds=newest_us),
@@ -133,11 +165,18 @@ def _build_answer(
         freshness_reason=reason,
         events={"batch": presentation.batch_events, "speed": presentation.events - presentation.batch_events},
         corrections=presentation.corrections,
-        approximate={c.name: c.aggregate.approximate for c in version.view.columns if c.aggregate.approximate},
+        approximate=stated_errors(version.view),
         windows=_window_bounds(read_plan) if version.view.window else None,
         stalled=version.stalled,
         missing=missing,
     )
+
+
+def _next_cursor(
+    question: Question, version: Version, read_plan: ReadPlan, shaping: Shaping | None, page: list[Row]
+) -> str:
+    skip = read_plan.skip + len(page) if shaping is not None and shaping.order else None
+    return next_cursor(question, version, read_plan, page[-1], skip)
 
 
 def _window_bounds(read_plan: ReadPlan) -> dict[str, str | int | None]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from headrace.aggregate import Value
 from headrace.define.durations import format_duration
 from headrace.define.model import View
+from headrace.define.shape import outputs_of
 from headrace.errors import QuestionError, did_you_mean
 from headrace.serve.cursor import read_cursor
 from headrace.serve.question import SETTLED_ONLY, Question
@@ -67,6 +68,7 @@ class ReadPlan:
     after: tuple[Value, ...] | None
     empty: bool  # nothing can match: a relative bound, and no event yet; or only settled rows, and there are none
     newest_first: bool = False
+    skip: int = 0  # ordered rows of earlier pages
 
     @property
     def overlapping(self) -> bool:
@@ -109,11 +111,12 @@ def plan(question: Question, version: Version) -> ReadPlan:
     )
     key_types = tuple(types[name] for name in by)
     cursor = read_cursor(question, version, key_types) if question.cursor else None
-    after = cursor.last if cursor else None
+    after = cursor.last if cursor and cursor.skip is None else None
+    skip = (cursor.skip or 0) if cursor else 0
     if view.window is None:
         _refuse_time(question)
         _refuse_settled(question, f"view '{view.name}' has no window", "leave it out")
-        return ReadPlan(by, key_types, where, None, (None, None), None, after, empty=False)
+        return ReadPlan(by, key_types, where, None, (None, None), None, after, empty=False, skip=skip)
     pane = view.window.pane_ms
     size, every = _spans(question, view.window.size_ms, view.window.slide_ms, pane)
     has_relative = any(bound and bound.relative for bound in (question.start, question.end))
@@ -130,6 +133,7 @@ def plan(question: Question, version: Version) -> ReadPlan:
         after=after,
         empty=none_settled or (has_relative and newest is None),
         newest_first=question.newest_first,
+        skip=skip,
     )
 
 
@@ -186,8 +190,8 @@ def _check_key(view: View, name: str, types: Mapping[str, Type]) -> Type:
     if name in types:
         return types[name]
     hint = did_you_mean(name, types)
-    if hint is None and name in [column.name for column in view.columns]:
-        hint = f"'{name}' is an aggregate; questions filter and group by keys only"
+    if hint is None and name in [output.name for output in outputs_of(view)]:
+        hint = f"'{name}' is an aggregate, which having filters: --having \"{name} > 5\""
     raise QuestionError(
         f"view '{view.name}' has no key '{name}'",
         expected=", ".join(f"'{key}'" for key in types) or "no key: the view has none",

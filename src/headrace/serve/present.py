@@ -85,9 +85,9 @@ def window_columns(view: View) -> list[tuple[str, str]]:
     return [(START, START), (END, END), *((name, bound) for name, bound in own if name)]
 
 
-def next_cursor(question: Question, version: Version, plan: ReadPlan, last: Row) -> str:
-    """The cursor after the last row of a page."""
-    return Cursor(*plan.bounds, last[: 1 + len(plan.by)]).text(question, version, plan.types)
+def next_cursor(question: Question, version: Version, plan: ReadPlan, last: Row, skip: int | None = None) -> str:
+    """The cursor after the last row of a page, or after a number of ordered rows."""
+    return Cursor(*plan.bounds, last[: 1 + len(plan.by)], skip).text(question, version, plan.types)
 
 
 def _window(plan: ReadPlan, window_ms: int, settled_ms: int | None) -> tuple[Value, Value, bool]:

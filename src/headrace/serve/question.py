@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 DEFAULT_LIMIT, HIGHEST_LIMIT = 1_000, 10_000
 MOST_ALTERNATIVES = 10_000
 SETTLED_ONLY, CORRECTIONS = "settled_only", "corrections"
-OF_LOOKUPS = ("start", "end", "window", "every", "order", SETTLED_ONLY, CORRECTIONS, VERSION, TIMESTAMP)
-PARAMETERS = ("by", "start", "end", "window", "every", "order", "limit", "cursor", *OF_LOOKUPS[5:])
+TIMES = ("start", "end", "window", "every")
+OF_LOOKUPS = (*TIMES, "order", SETTLED_ONLY, CORRECTIONS, VERSION, TIMESTAMP)
+PARAMETERS = ("by", *TIMES, "having", "order_by", "order", "limit", "cursor", *OF_LOOKUPS[5:])
 ALL = "all"  # as a window: all of the time between start and end
 OLDEST, NEWEST = "oldest", "newest"
 NULL = r"\N"  # in text, as PostgreSQL and Hive write it; `\\N` is the text \N
@@ -48,6 +49,8 @@ class Question:
     - `settled_only`: only windows that are settled; it selects rows before `limit` counts them.
     - `corrections`: each row also has how many events are in it, and how many of them are corrections.
     - `lookup`: the rows come in the order of `where`, all at once, and the answer names the keys without rows.
+    - `having`: a condition on the rows; `order_by`: their order, as ORDER BY writes it; `limit`: how many of them. None
+      is what the view declares; an empty text is no condition, and the order of windows and keys.
     """
 
     view: str
@@ -57,7 +60,7 @@ class Question:
     end: Bound | None = None
     window_ms: int | None = None
     every_ms: int | None = None
-    limit: int = DEFAULT_LIMIT
+    limit: int | None = None
     cursor: str | None = None
     as_of: AsOf | None = None
     all_time: bool = False
@@ -65,6 +68,8 @@ class Question:
     settled_only: bool = False
     corrections: bool = False
     lookup: bool = False
+    having: str | None = None
+    order_by: str | None = None
 
     @classmethod
     def of(
@@ -83,6 +88,8 @@ class Question:
         order: str | None = None,
         settled_only: Any = None,
         corrections: Any = None,
+        having: str | None = None,
+        order_by: str | None = None,
     ) -> Question:
         """A question from Python values, or text in their place.
 
@@ -109,6 +116,8 @@ class Question:
             newest_first=_order(order) == NEWEST,
             settled_only=_flag(SETTLED_ONLY, settled_only),
             corrections=_flag(CORRECTIONS, corrections),
+            having=_text("having", having, "n > 5"),
+            order_by=_text("order_by", order_by, "n DESC"),
         )
 
     @classmethod
@@ -125,7 +134,7 @@ class Question:
                     expected=f"keys, {', '.join(OF_LOOKUPS)}",
                     fix=did_you_mean(name, OF_LOOKUPS) or "it gives every row of its keys, in their order",
                 )
-        return replace(cls.of(view, keys, limit=HIGHEST_LIMIT, **options), lookup=True)
+        return replace(cls.of(view, keys, limit=HIGHEST_LIMIT, **options), lookup=True, order_by="")
 
     @classmethod
     def from_text(cls, view: str, parameters: Iterable[tuple[str, str]]) -> Question:
@@ -212,9 +221,15 @@ def _flag(name: str, value: Any) -> bool:
     return flag
 
 
-def _limit(limit: Any) -> int:
+def _text(name: str, value: Any, example: str) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise QuestionError(f"{name} is a text", found=repr(value)[:60], expected=f"such as '{example}'")
+    return value
+
+
+def _limit(limit: Any) -> int | None:
     if limit is None or limit == "":
-        return DEFAULT_LIMIT
+        return None
     try:
         number = int(limit)
     except (TypeError, ValueError):

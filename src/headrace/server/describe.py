@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar, get_args
 
 from headrace.define.expression.duckdb_face import refuse_duckdb
-from headrace.define.model import Stream, View
+from headrace.define.fingerprint import aggregate_id
+from headrace.define.model import Shape, Stream, View
 from headrace.define.own import plain
+from headrace.define.shape import outputs_of, written, written_order
 from headrace.format import iso_us
 from headrace.plan.edits import classify
 from headrace.server.state import (
@@ -105,14 +107,18 @@ def describe_view(
     audits = layers.audits if layers else ()
     last = next((audit for audit in audits if serving and audit.number == serving.number), None)
     lane, lane_reason = _lane(serving, lanes)
+    shape = view.shape or Shape()
     return ViewStatus(
         name=view.name,
         stream=", ".join(view.streams),
         keys=tuple(key.name for key in view.keys),
-        columns=tuple(ColumnStatus(c.name, plain(c.aggregate.name), str(c.aggregate.type)) for c in view.columns),
+        columns=tuple(_describe_columns(view)),
         window_ms=view.window.size_ms if view.window else None,
         every_ms=view.window.slide_ms if view.window else None,
         where=plain(view.where.sql) if view.where else None,
+        having=plain(written(view, shape.having)) if shape.having else None,
+        order_by=plain(written_order(view, shape.order)) or None,
+        limit=shape.limit,
         version=serving.number if serving else None,
         applied_to=serving.total("applied_to") if serving else None,
         rows=sum(layers.rows) if layers else None,
@@ -141,6 +147,18 @@ def describe_view(
         versions={state: states[state] for state in get_args(State)},
         building=building,
     )
+
+
+def _describe_columns(view: View) -> Iterator[ColumnStatus]:
+    """The columns of answers, each with its aggregate, or its expression over aggregates."""
+    aggregates = {aggregate_id(column.aggregate): column.aggregate for column in view.columns}
+    for output in outputs_of(view):
+        aggregate = aggregates.get(output.expression.sql)
+        if aggregate is not None:
+            yield ColumnStatus(output.name, plain(aggregate.name), str(aggregate.type))
+        else:
+            expression = output.expression
+            yield ColumnStatus(output.name, plain(written(view, expression)), str(expression.type))
 
 
 def _drift(view: View, audit: Audit) -> dict[str, int]:

@@ -143,6 +143,9 @@ class ViewStatus(Shown):
     window_ms: int | None
     every_ms: int | None
     where: str | None
+    having: str | None
+    order_by: str | None
+    limit: int | None
     version: int | None
     applied_to: int | None
     rows: int | None

@@ -9,11 +9,13 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from headrace.define.fingerprint import from_json, to_json
+from headrace.define.fingerprint import aggregate_id, from_json, to_json
 from headrace.define.model import View
-from headrace.serve.columnar import present_columns
+from headrace.define.shape import outputs_of
+from headrace.serve.columnar import order_column, present_columns, shape_columns
 from headrace.serve.plan import ReadPlan, plan
 from headrace.serve.question import Question
+from headrace.serve.shape import Shaping, find_shaping
 from headrace.serve.windows import COUNTS, slide
 from headrace.sql.as_of import quoted
 from headrace.sql.check import QueryError
@@ -44,6 +46,7 @@ def load_view(
     """Create the table of a view from the batches of a snapshot, the first of which is empty."""
     version = _read_version(description)
     read_plan = default_plan(version)
+    shaping = find_shaping(Question(version.view.name), version, read_plan.by)
     table, rows = quoted(version.view.name), 0
     statement = f"CREATE TABLE {table} AS"
     for piece in _windows(version, read_plan, pieces):
@@ -54,11 +57,34 @@ def load_view(
                 found=f"more than {most_rows:,} rows",
                 fix="ask it by key and time (`headrace ask`), or its events (`headrace sql --events`)",
             )
-        connection.register("_piece", pa.Table.from_batches([present_columns(version, read_plan, piece)]))
+        presented = present_columns(version, read_plan, piece)
+        shaped = presented if shaping is None else shape_columns(shaping, presented)
+        connection.register("_piece", pa.Table.from_batches([shaped]))
         connection.execute(f"{statement} SELECT * FROM _piece").fetchall()
         connection.unregister("_piece")
         statement = f"INSERT INTO {table}"
     _narrow(connection, version.view)
+    if shaping is not None:
+        _order(connection, version.view, shaping)
+
+
+def _order(connection: duckdb.DuckDBPyConnection, view: View, shaping: Shaping) -> None:
+    """Put the rows in the order of the default question, and keep as many as it has."""
+    limit = view.shape.limit if view.shape else None
+    if not shaping.order and limit is None:
+        return
+    own = [quoted(order_column(at)) for at in range(len(shaping.order))]
+    order = [f"{name} {item.direction}" for name, item in zip(own, shaping.order, strict=True)]
+    order += [f"{quoted(name)} NULLS FIRST" for name in ("window_start", *(key.name for key in view.keys))]
+    table, ordered = quoted(view.name), quoted("_ordered")
+    columns = f"* EXCLUDE ({', '.join(own)})" if own else "*"
+    most = f" LIMIT {limit}" if limit is not None else ""
+    for statement in (
+        f"CREATE TABLE {ordered} AS SELECT {columns} FROM {table} ORDER BY {', '.join(order)}{most}",
+        f"DROP TABLE {table}",
+        f"ALTER TABLE {ordered} RENAME TO {table}",
+    ):
+        connection.execute(statement).fetchall()
 
 
 def _read_version(description: dict[str, Any]) -> Version:
@@ -88,8 +114,9 @@ def _windows(version: Version, read_plan: ReadPlan, pieces: Iterator[pa.RecordBa
 def _narrow(connection: duckdb.DuckDBPyConnection, view: View) -> None:
     """Convert each sum of integers that fits to BIGINT, as in an answer."""
     table = quoted(view.name)
-    for column in view.columns:
-        if column.aggregate.narrow_type is not None:
-            name = quoted(column.name)
+    narrow = {aggregate_id(c.aggregate) for c in view.columns if c.aggregate.narrow_type is not None}
+    for output in outputs_of(view):
+        if output.expression.sql in narrow:
+            name = quoted(output.name)
             if connection.execute(f"SELECT {FITS.format(name)} FROM {table}").fetchall() == [(True,)]:
                 connection.execute(f"ALTER TABLE {table} ALTER {name} TYPE BIGINT").fetchall()

@@ -15,6 +15,7 @@ from headrace.errors import HeadraceError, NotFoundError, SqlError, did_you_mean
 from headrace.format import Shown, iso, iso_us
 from headrace.serve.as_of import AsOf, read_as_of
 from headrace.serve.evaluate import Freshness, find_serving
+from headrace.serve.shape import stated_errors
 from headrace.sql.answer import ALL_ROWS, SqlAnswer, SqlLimit, make_table
 from headrace.sql.check import EXAMPLE, LONGEST_BYTES
 from headrace.sql.children import MOST_BYTES, Child, Children
@@ -254,7 +255,7 @@ def _describe(version: Version, freshness: Freshness) -> _ViewState:
         newest_event=iso_us(version.newest_us),
         freshness_ms=freshness_ms,
         freshness_reason=reason,
-        approximate={c.name: c.aggregate.approximate for c in version.view.columns if c.aggregate.approximate},
+        approximate=stated_errors(version.view),
         stalled=version.stalled,
     )
 

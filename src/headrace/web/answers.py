@@ -46,8 +46,10 @@ _DESCRIPTIONS = {
     "end": "end, exclusive; same formats as start",
     "window": "window size, such as 1h; all is one window from start to end",
     "every": "interval between window starts, such as 5m",
+    "having": "only rows for which this condition is true, such as n > 5; default: HAVING of the view. Empty: all rows",
+    "order_by": "order of the rows, such as n DESC; default: ORDER BY of the view. Empty: by window and key",
     "order": "which windows come first: oldest (default) or newest; within a window rows are ordered by key",
-    "limit": f"maximum number of rows: default {DEFAULT_LIMIT:,}, at most {HIGHEST_LIMIT:,}",
+    "limit": f"maximum number of rows: default LIMIT of the view or {DEFAULT_LIMIT:,}, at most {HIGHEST_LIMIT:,}",
     "cursor": "next_cursor of the previous reply; other parameters except limit must be the same",
     "settled_only": "true: only rows that are settled",
     "corrections": "true: rows also have events and corrections, the number of events that came after the row had "

@@ -11,8 +11,9 @@ from headrace.define.catalog import parse
 from headrace.define.fingerprint import fingerprint, from_json, to_json
 from headrace.define.model import View
 from headrace.define.python import fluent as hr
+from headrace.define.shape import outputs_of
 from headrace.errors import DefinitionError
-from headrace.plan.edits import describe_column
+from headrace.plan.edits import describe_output
 from headrace.store.columns import partials_of
 from headrace.types import INT, STRING, Expression
 from tests.aggregates import TEST_ONLY, CountAbove, NewestBy, Tally
@@ -70,7 +71,7 @@ def test_a_definition_survives_json_and_is_described_in_sql() -> None:
     columns = "tally() AS a, count_above(small, 0.5) FILTER (WHERE big > 0) AS b, newest_by(word, small) AS c"
     definition = view(columns)
     assert from_json(to_json(definition)) == definition
-    assert ", ".join(map(describe_column, definition.columns)) == columns
+    assert ", ".join(describe_output(definition, output) for output in outputs_of(definition)) == columns
     others = [columns.replace("0.5", "1"), columns.replace("word, small", "word, big")]
     assert len({fingerprint(view(each)) for each in (columns, *others)}) == 3
     assert {name for name, _ in definition.reads} == {"word", "small", "big"}

@@ -262,7 +262,7 @@ def test_key_values_are_typed_by_the_key(store: DuckStore, key: str, right: list
         ({"window": 5}, "window is a duration; found 5; expected text such as '5 minutes'"),
         ({"window": "0s"}, "window must be greater than 0"),
         ({"key": {"k00": "x"}}, "view 'pages' has no key 'k00'; expected 'k0'; did you mean 'k0'"),
-        ({"key": {"count_all": 3}}, "no key 'count_all'.*is an aggregate; questions filter and group by keys only"),
+        ({"key": {"count_all": 3}}, "no key 'count_all'.*is an aggregate, which having filters: --having"),
         ({"key": [3]}, "key takes key = value pairs; found 3"),
         ({"key": {"k0": []}}, "a key is given with no value"),
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -33,7 +34,7 @@ def store(tmp_path: Path) -> Iterator[DuckStore]:
 
 
 def read_whole(ask: Callable[[Question], Answer], question: Question) -> Answer:
-    return whole.read_whole(ask, question, page_rows=PAGE)
+    return whole.read_whole(ask, replace(question, limit=PAGE), page_rows=PAGE)
 
 
 def merge(store: DuckStore, folder: Path, *events: Event) -> None:

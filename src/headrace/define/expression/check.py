@@ -71,6 +71,10 @@ class Scope:
         self.qualifiers = tuple(name.lower() for name in qualifiers)
         self.broken = frozenset(name.lower() for name in broken)  # fields whose declaration has a mistake
 
+    def resolve(self, source: Source, node: Node) -> Term | None:
+        """The term of a node that has a meaning of its own here, as an aggregate has in HAVING; None for the others."""
+        return None
+
 
 def check(source: Source, node: Node, scope: Scope) -> Expression:
     """The typed, canonical expression of a tree."""
@@ -107,6 +111,9 @@ class Checker:
 
     def term(self, node: Node) -> Term:
         """The term of a node."""
+        own = self.scope.resolve(self.source, node)
+        if own is not None:
+            return own
         match node:
             case Name():
                 return self._field(node)

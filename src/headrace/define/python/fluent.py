@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from headrace.aggregate import REGISTRY, Aggregate
 from headrace.define import model
-from headrace.define.columns import make_aggregate, make_parameter, read_arguments
+from headrace.define.columns import is_aggregate, make_aggregate, make_column, make_parameter, read_arguments
 from headrace.define.durations import SECOND_MS, parse_duration
 from headrace.define.expression.check import Checker, Scope, check, check_condition, parse_tree
 from headrace.define.loosening import fields_read
@@ -30,6 +30,7 @@ from headrace.define.rules import (
     check_name,
     make_window,
 )
+from headrace.define.shape import ShapeReader, ShapeScope, check_limit, read_order_items
 from headrace.define.sql.streams import read_fields
 from headrace.define.sql.views import ViewReader
 from headrace.define.tokens import END, Source
@@ -149,20 +150,53 @@ def _build(name: str, query: Query, schedule_ms: int | None) -> model.View:
     scope = Scope(stream.types(), f"stream '{stream.name}'", (stream.name,))
     mistakes = Mistakes()
     keys, window_ = _groups(query, scope, mistakes)
-    columns: list[model.Column] = []
-    for column, aggregation in query.columns:
+    columns: dict[str, model.Column] = {}
+    for column, written in query.columns:
         with mistakes.collect():
-            columns.append(_column(column, aggregation, scope))
+            aggregate = _column(column, written, scope)
+            if aggregate is not None:
+                columns[column] = aggregate
+    reader = ShapeReader(ShapeScope(scope, keys, window_, list(columns.values()), f"view '{name}'", may_add=True))
+    shape = _shape(query, reader, columns, mistakes)
     where: Expression | None = None
     with mistakes.collect():
         where = _where(query, scope)
     mistakes.check()
-    if not columns:
+    all_columns = tuple(reader.scope.columns)
+    if not all_columns:
         raise DefinitionError(f"view '{name}' has no aggregate", fix="end the query with .agg(hits=hr.count())")
-    names = [*(key.name for key in keys), *(window_.names if window_ else ()), *(column.name for column in columns)]
-    check_distinct(names, "the column")
-    reads = fields_read(stream, keys, columns, where)
-    return model.View(name, (stream.name,), tuple(keys), tuple(columns), window_, where, schedule_ms, reads)
+    bounds = window_.names if window_ else ()
+    check_distinct([*(key.name for key in keys), *bounds, *(output.name for output in reader.outputs)], "the column")
+    reads = fields_read(stream, keys, all_columns, where)
+    return model.View(name, (stream.name,), tuple(keys), all_columns, window_, where, schedule_ms, reads, shape)
+
+
+def _shape(
+    query: Query, reader: ShapeReader, columns: dict[str, model.Column], mistakes: Mistakes
+) -> model.Shape | None:
+    """Read the outputs in the order of agg(…), then the conditions and the order, which may name each of them."""
+    reader.scope.broken = frozenset(name.lower() for name, _ in query.columns if name not in columns)
+    for name, written in query.columns:
+        with mistakes.collect():
+            if name in columns:
+                reader.add_column(columns[name])
+            elif isinstance(written, Source):
+                with placed(written.at or caller()):
+                    check_name(name, "column")
+                reader.add(written, parse_tree(written), name)
+    conditions: list[Expression] = []
+    order: list[model.Order] = []
+    for source in query.having_conditions:
+        with mistakes.collect():
+            conditions.append(reader.having(source, parse_tree(source)))
+    for source in query.order:
+        with mistakes.collect():
+            order += [reader.order(source, item) for item in read_order_items(source)]
+    limit = None
+    if query.most_rows:
+        with mistakes.collect():
+            limit = check_limit(Source("", at=query.most_rows[1]), 0, query.most_rows[0])
+    return reader.shape(reader.join(conditions), order, limit)
 
 
 def _where(query: Query, scope: Scope) -> Expression | None:
@@ -207,7 +241,11 @@ def _key(name: str | None, source: Source, scope: Scope) -> model.Key:
     return model.Key(name, expression)
 
 
-def _column(name: str, aggregation: Aggregation, scope: Scope) -> model.Column:
+def _column(name: str, aggregation: Aggregation | Source, scope: Scope) -> model.Column | None:
+    """The column of an aggregate; None for an expression over aggregates."""
+    if isinstance(aggregation, Source):
+        node = parse_tree(aggregation)
+        return make_column(aggregation, scope, node, name) if is_aggregate(node) else None
     with placed(aggregation.at):
         check_name(name, "column")
         cls, where = aggregation.of, aggregation.where

@@ -49,7 +49,10 @@ class Query:
     stream: Any  # the model's Stream, which builds on this module
     conditions: tuple[Source, ...] = ()
     groups: tuple[tuple[str | None, Any, Location], ...] = ()  # name if given, a Source or a Window, place
-    columns: tuple[tuple[str, Aggregation], ...] = ()
+    columns: tuple[tuple[str, Aggregation | Source], ...] = ()  # an aggregate, or an expression over aggregates
+    having_conditions: tuple[Source, ...] = ()
+    order: tuple[Source, ...] = ()
+    most_rows: tuple[int, Location] | None = None
 
     def where(self, condition: str) -> Query:
         """Only events for which the condition is true; several are joined by AND."""
@@ -61,17 +64,32 @@ class Query:
         groups = [(None, _key(key), at) for key in keys] + [(name, _key(key), at) for name, key in keys_by_name.items()]
         return replace(self, groups=(*self.groups, *groups))
 
-    def agg(self, **columns: Aggregation) -> Query:
-        """The columns: hits=hr.count(), bytes=hr.sum("bytes"), …"""
+    def agg(self, **columns: Aggregation | str) -> Query:
+        """The columns: hits=hr.count(), bytes=hr.sum("bytes"), mean="bytes / hits", …"""
         for name, column in columns.items():
-            if not isinstance(column, Aggregation):
+            if not isinstance(column, Aggregation | str):
                 raise DefinitionError(
                     f"the column '{name}' is not an aggregate",
                     found=repr(column),
                     fix=f'write {name}=hr.count() or {name}=hr.sum("…")',
                     where=caller(),
                 )
-        return replace(self, columns=(*self.columns, *columns.items()))
+        written = {name: source_of(of, "a column") if isinstance(of, str) else of for name, of in columns.items()}
+        return replace(self, columns=(*self.columns, *written.items()))
+
+    def having(self, condition: str) -> Query:
+        """Only rows for which the condition is true, in answers; several are joined by AND."""
+        return replace(self, having_conditions=(*self.having_conditions, source_of(condition, "a condition")))
+
+    def order_by(self, *items: str) -> Query:
+        """The order of rows in answers: "hits DESC", "page", …"""
+        return replace(self, order=(*self.order, *(source_of(item, "an item of the order") for item in items)))
+
+    def limit(self, rows: int) -> Query:
+        """How many rows an answer has, unless the question says how many."""
+        if not isinstance(rows, int) or isinstance(rows, bool):
+            raise DefinitionError("limit takes a number of rows", found=repr(rows), where=caller())
+        return replace(self, most_rows=(rows, caller()))
 
 
 class Queryable:
@@ -85,7 +103,7 @@ class Queryable:
         """Keys as texts, named ones by keyword, and at most one hr.window(…)."""
         return Query(self).group_by(*keys, **keys_by_name)
 
-    def agg(self, **columns: Aggregation) -> Query:
+    def agg(self, **columns: Aggregation | str) -> Query:
         """The columns of a view over all events."""
         return Query(self).agg(**columns)
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headrace.define.columns import contains_aggregate, make_column
+from headrace.define.columns import contains_aggregate, is_aggregate, make_column
 from headrace.define.expression.check import Checker, Scope, check, check_condition
 from headrace.define.expression.syntax import Call, Literal, Name, Node, Star
 from headrace.define.loosening import fields_read
 from headrace.define.mistakes import FollowUpError, Mistakes, each, join
-from headrace.define.model import Column, Key, Stream, View, Window
+from headrace.define.model import Column, Key, Order, Stream, View, Window
 from headrace.define.rules import check_distinct, check_key, check_name, located
+from headrace.define.shape import OrderItem, ShapeReader, ShapeScope
 from headrace.define.sql.peers import NO_PEER, Peer, resolve
 from headrace.define.sql.windows import WINDOW_CALLS, Bound, read_window, window_bound
 from headrace.define.tokens import Source
@@ -47,6 +49,9 @@ class Select:
     where_spans: tuple[tuple[int, int], ...] = ()  # the conditions of WHERE, by their offsets
     incomplete: bool = False  # items with mistakes were left out
     left_out: frozenset[str] = frozenset()  # the words of parts that could not be read
+    having: Node | None = None
+    order: tuple[OrderItem, ...] = ()
+    limit: int | None = None
 
 
 def build_view(select: Select, stream: Stream) -> View:
@@ -79,38 +84,91 @@ class _Builder:
 
     def view(self) -> View:
         self._read_groups()
-        columns: list[Column] = []
-        for item in self.select.items:
+        columns: dict[int, Column] = {}  # by the place of the item in SELECT
+        computed: list[int] = []  # the places of expressions over aggregates and keys
+        for place, item in enumerate(self.select.items):
             with self.mistakes.collect():
-                if contains_aggregate(item.node):
-                    columns.append(make_column(self.source, self.scope, item.node, item.alias))
-                else:
-                    self._check_key(item)
+                if is_aggregate(item.node):
+                    columns[place] = make_column(self.source, self.scope, item.node, item.alias)
+                elif contains_aggregate(item.node) or not self._is_key(item):
+                    computed.append(place)
+        window = self.window and replace(
+            self.window, start_name=self.names.get("start"), end_name=self.names.get("end")
+        )
+        reader = self._shape_reader(list(columns.values()), window)
+        having, order = self._read_shape(reader, columns, computed)
         where: Expression | None = None
         if self.select.where:
             with self.mistakes.collect():
                 where = check_condition(self.source, self.select.where, self.scope, "WHERE")
-        names = [*(key.name for key in self.keys), *self.names.values(), *(column.name for column in columns)]
+        names = [*(key.name for key in self.keys), *self.names.values(), *(output.name for output in reader.outputs)]
         with self.mistakes.collect(), located(self.source, self.select.at):
             check_distinct(names, "the column")
         self.mistakes.check()
-        if not columns:
+        all_columns = reader.scope.columns
+        if not all_columns:
             raise self._error(
                 self.select.at, f"view '{self.select.name}' has no aggregate", fix="add one: count(*) AS hits"
             )
-        window = self.window and replace(
-            self.window, start_name=self.names.get("start"), end_name=self.names.get("end")
-        )
         return View(
             name=self.select.name,
             streams=(self.stream.name,),
             keys=tuple(self.keys),
-            columns=tuple(columns),
+            columns=tuple(all_columns),
             window=window,
             where=where,
             schedule_ms=self.select.schedule_ms,
-            reads=fields_read(self.stream, self.keys, columns, where),
+            reads=fields_read(self.stream, self.keys, all_columns, where),
+            shape=reader.shape(having, order, self.select.limit),
         )
+
+    def _shape_reader(self, columns: list[Column], window: Window | None) -> ShapeReader:
+        owner = f"view '{self.select.name}'"
+        scope = ShapeScope(self.scope, self.keys, window, columns, owner, may_add=True)
+        known = {column.name.lower() for column in columns}
+        names = (item.alias.lower() for item in self.select.items if item.alias)
+        scope.broken = frozenset(name for name in names if name not in known)  # until they are read
+        return ShapeReader(scope)
+
+    def _read_shape(
+        self, reader: ShapeReader, columns: dict[int, Column], computed: list[int]
+    ) -> tuple[Expression | None, list[Order]]:
+        """Read the outputs in the order of SELECT, then HAVING and ORDER BY, which may name each of them."""
+        for place, item in enumerate(self.select.items):
+            with self.mistakes.collect():
+                if place in columns:
+                    reader.add_column(columns[place])
+                elif place in computed:
+                    self._add_output(reader, item)
+            with suppress(DefinitionError):  # reported above
+                reader.items.append(Checker(self.source, reader.scope).term(item.node))
+        having, order = None, []
+        if self.select.having:
+            with self.mistakes.collect():
+                having = reader.having(self.source, self.select.having)
+        for order_item in self.select.order:
+            with self.mistakes.collect():
+                order.append(reader.order(self.source, order_item))
+        return having, order
+
+    def _add_output(self, reader: ShapeReader, item: Item) -> None:
+        if isinstance(item.node, Star):
+            raise self._error(item.node.at, "SELECT * is not supported in a view", fix="name the keys and aggregates")
+        keys = [key.name.lower() for key in self.keys]
+        if item.alias and item.alias.lower() in keys and not contains_aggregate(item.node):
+            raise self._not_grouped(item, check(self.source, item.node, self.scope))
+        try:
+            reader.check(self.source, item.node)
+        except DefinitionError:
+            if not contains_aggregate(item.node):
+                expression = check(self.source, item.node, self.scope)  # its mistakes are those of a key
+                raise self._not_grouped(item, expression) from None
+            raise
+        if item.alias is None:
+            raise self._error(item.node.at, "this expression has no name", fix="add one: AS total, or another name")
+        with located(self.source, item.node.at):
+            check_name(item.alias, "column")
+        reader.add(self.source, item.node, item.alias)
 
     def _error(self, at: int, message: str, **more: Any) -> DefinitionError:
         return self.source.error(at, message, **more)
@@ -190,23 +248,25 @@ class _Builder:
                     continue  # reported when the item itself is checked
         return None
 
-    def _check_key(self, item: Item) -> None:
-        """Check an item that is not an aggregate: it is a bound of the window, or a key."""
+    def _is_key(self, item: Item) -> bool:
+        """Whether an item that is not an aggregate is a bound of the window or a key; else it is an expression."""
         node = item.node
         bound = window_bound(self.source, node)
         if bound:
             self._name_bound(bound, item)
-            return
-        if isinstance(node, Star):
-            raise self._error(node.at, "SELECT * is not supported in a view", fix="name the keys and the aggregates")
-        expression = check(self.source, node, self.scope)
+            return True
+        try:
+            expression = check(self.source, node, self.scope)
+        except DefinitionError:
+            if not self.groups_are_valid:
+                raise
+            return False  # it may name other outputs
         names = [key.name for key in self.keys if key.expression == expression]
         if item.alias and names and item.alias not in names:
             raise self._error(
                 node.at, f"{expression.sql} is selected as '{names[0]}' and as '{item.alias}'", fix="keep one"
             )
-        if not names and self.groups_are_valid:
-            raise self._not_grouped(item, expression)
+        return bool(names) or not self.groups_are_valid
 
     def _name_bound(self, bound: Bound, item: Item) -> None:
         node, alias = item.node, item.alias

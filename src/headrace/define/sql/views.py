@@ -1,4 +1,4 @@
-"""Reads CREATE MATERIALIZED VIEW: SCHEDULE, SELECT, FROM, WHERE, GROUP BY; refuses clauses that views do not have."""
+"""Reads CREATE MATERIALIZED VIEW: SCHEDULE, SELECT, FROM, WHERE, GROUP BY, HAVING, ORDER BY, LIMIT; refuses others."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from dataclasses import replace
 
 from headrace.define.durations import SECOND_MS
 from headrace.define.expression.syntax import Call, Logic, Name, Node
+from headrace.define.shape import read_limit, read_order
 from headrace.define.sql.peers import CLAUSES, PeerReader
 from headrace.define.sql.select import Item, Select
 from headrace.define.tokens import Token
 
 _NOT_IN_VIEWS = {
-    "HAVING": "filter the answer, or use WHERE and FILTER",
-    "ORDER": "order the answer, as in `headrace sql`",
-    "SORT": "order the answer, as in `headrace sql`",
-    "LIMIT": "limit the answer, as in `headrace ask --limit`",
+    "SORT": "write ORDER BY",
+    "OFFSET": "remove it; the next_cursor of an answer leads to the rows after it",
     "UNION": "make two views",
     "EXCEPT": "make two views",
     "INTERSECT": "make two views",
-    "QUALIFY": "filter the answer",
+    "QUALIFY": "write HAVING",
 }
+_CLAUSES = ("WHERE", "GROUP", "HAVING", "ORDER", "LIMIT")
 _SECOND_QUERY = ("UNION", "EXCEPT", "INTERSECT")
 _JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "LATERAL", "ANTI", "SEMI")
 _JOIN_FIX = "send events that contain all fields; joins of streams are not available yet"
@@ -50,6 +50,9 @@ class ViewReader(PeerReader):
         where_span = self.span_since(where_at) if where else None
         groups = self._group_by() if self.accept("GROUP", "BY") else []
         groups_at = self.last_end
+        having = self.expression() if self.accept("HAVING") else None
+        order = read_order(self) if self.accept("ORDER", "BY") else []
+        limit = read_limit(self) if self.accept("LIMIT") else None
         self._refuse_clauses()
         self.read_no_data()
         self.read_emit()
@@ -61,6 +64,7 @@ class ViewReader(PeerReader):
         return Select(
             self.source, name.start, name.text, schedule_ms, tuple(items), stream.text, stream.start, alias, where,
             tuple(groups), table_window, tuple(self.mistakes.errors), peer, where_spans,
+            having=having, order=tuple(order), limit=limit,
         )  # fmt: skip
 
     def _schedule(self) -> int:
@@ -133,7 +137,7 @@ class ViewReader(PeerReader):
         return stream, Call(call.start, call.text, tuple(args))
 
     def _at_clause(self) -> bool:
-        return self.next.upper in ("WHERE", "GROUP", *_NOT_IN_VIEWS, *CLAUSES)
+        return self.next.upper in (*_CLAUSES, *_NOT_IN_VIEWS, *CLAUSES)
 
     def _refuse_joins(self) -> None:
         if self.next.upper in _JOINS or self.sees_symbol(","):
@@ -155,7 +159,7 @@ class ViewReader(PeerReader):
     def _refuse_clauses(self) -> None:
         while self.next.upper in _NOT_IN_VIEWS:
             word, at = self.next.upper, self.next.start
-            clause = f"{word} BY" if word in ("ORDER", "SORT") else word
+            clause = "SORT BY" if word == "SORT" else word
             self.refuse(at, f"{clause} is not supported in a view", _NOT_IN_VIEWS[word])
             self.take()
             while not self.at_end() and (word in _SECOND_QUERY or self.next.upper not in _NOT_IN_VIEWS):

@@ -48,14 +48,15 @@ class ContentReader:
     def read(self, view: ViewStatus, selection: Selection | None = None) -> Content:
         """The current state of a view, for the given parameters."""
         selection = selection or Selection(view.name)
-        question = Question(view.name, selection.where)
+        question = Question(view.name, selection.where, order_by="")  # in the order of windows: the page has its own
         if view.window is None:
             return self._read_all_time(view, question, selection)
         if view.newest_event is None:
             return self._read_while_catching_up(question, selection)
         _, every_ms = view.window
         range_ = read_range(view.window, view.newest_event, selection)
-        chart = find_chart(self._ask, view, question, selection, range_, self._windows)
+        # HAVING is about rows; a chart shows all that happened.
+        chart = find_chart(self._ask, view, replace(question, having=""), selection, range_, self._windows)
         if selection.sort == WINDOW:
             return self._oldest_rows(question, selection, range_, chart)
         if selection.sort in ("", f"-{WINDOW}"):
@@ -75,7 +76,8 @@ class ContentReader:
         rows = sort_rows(answer, selection.sort)[: self._rows]
         chart = None
         if column and len(answer.values) > 1:
-            by_key = self._ask(replace(question, by=selection.by, limit=self._most)) if selection.by else answer
+            by = replace(question, by=selection.by, limit=self._most, having="")
+            by_key = self._ask(by) if selection.by else answer
             chart = over_keys(by_key, by_key.values, column)
         return Content(answer, rows, _which(answer, len(rows), selection), chart, selection.sort)
 
@@ -147,7 +149,7 @@ class ContentReader:
 
     def _newest_end(self, question: Question) -> int:
         """The end of the newest window with events; there must be one."""
-        windows = replace(question, by=(), limit=self._most)
+        windows = replace(question, by=(), limit=self._most, having="")
         answer = self._ask(windows)
         while answer.next_cursor:
             answer = self._ask(replace(windows, cursor=answer.next_cursor))

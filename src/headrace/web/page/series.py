@@ -133,7 +133,7 @@ def key_label(key: Value) -> str:
 
 def _oldest(ask: Ask, question: Question, range_: Range) -> int | None:
     """The start of the oldest window of the range that holds events."""
-    first = ask(replace(range_.of(question), by=(), limit=1)).values
+    first = ask(replace(range_.of(question), by=(), limit=1, having="")).values
     return to_ms(first[0][0]) if first else None
 
 

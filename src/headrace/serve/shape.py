@@ -1,0 +1,229 @@
+"""Shapes the rows of an answer: expressions over aggregates, HAVING, ORDER BY.
+
+Partials are merged and presented first; what a view or a question says about its rows applies to the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from headrace.aggregate import Value
+from headrace.define.expression.check import Checker, Scope, parse_tree
+from headrace.define.expression.python_face import Face, compile_face
+from headrace.define.fingerprint import aggregate_id
+from headrace.define.loosening import names_in
+from headrace.define.mistakes import each
+from headrace.define.model import ARRIVED, Order, View
+from headrace.define.shape import BOUNDS, ShapeReader, ShapeScope, outputs_of, read_order_items
+from headrace.define.tokens import Source
+from headrace.errors import DefinitionError, QuestionError
+from headrace.serve.present import window_columns
+from headrace.serve.question import Question
+from headrace.store.base import Version
+from headrace.store.few import rank
+from headrace.types import BOOLEAN, TIMESTAMP, Expression, Type
+
+Row = tuple[Any, ...]
+LONGEST = 4_000  # characters of having and order_by
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """An item of ORDER BY over presented rows."""
+
+    face: Face
+    type: Type
+    descending: bool
+    nulls_first: bool
+
+    @property
+    def direction(self) -> str:
+        """As SQL writes it."""
+        return f"{'DESC' if self.descending else 'ASC'} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
+
+
+@dataclass(frozen=True)
+class Shaping:
+    """What is made of rows of (group keys, window columns, aggregates, settled)."""
+
+    first: int  # the index of the first aggregate
+    columns: int  # the number of aggregates
+    missing: int  # keys that the question merges: they are NULL, as in GROUPING SETS
+    outputs: tuple[tuple[str, Type, Face | int], ...] | None  # a function of the row, or the index of an aggregate
+    having: Face | None
+    order: tuple[Ordering, ...]
+
+    @property
+    def filters_or_orders(self) -> bool:
+        """Whether other rows than those of a page decide what is on it."""
+        return self.having is not None or bool(self.order)
+
+    def select(self, rows: Sequence[Row]) -> list[int]:
+        """The indexes of the rows that HAVING keeps, in the order of ORDER BY; equals stay in their order."""
+        rows, having = self.rows(rows), self.having
+        kept = list(range(len(rows))) if having is None else [at for at, row in enumerate(rows) if having(row)]
+        for item in reversed(self.order):
+            kept = _sorted([(item.face(rows[at]), at) for at in kept], item)
+        return kept
+
+    def rows(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """The rows as expressions take them: followed by the keys that the question merges."""
+        return [self._extended(row) for row in rows] if self.missing else rows
+
+    def _extended(self, row: Row) -> Row:
+        return (*row[: self.first + self.columns + 1], *[None] * self.missing)
+
+    def compute(self, row: Row) -> Row:
+        """The row with the outputs in place of the aggregates."""
+        if self.outputs is None:
+            return row
+        extended = self._extended(row) if self.missing else row
+        values = [row[by] if isinstance(by, int) else by(extended) for _, _, by in self.outputs]
+        return (*row[: self.first], *values, *row[self.first + self.columns :])
+
+    def result_columns(self, columns: Sequence[tuple[str, Type]]) -> tuple[tuple[str, Type], ...]:
+        """The columns of an answer, from those of its presented rows."""
+        if self.outputs is None:
+            return tuple(columns)
+        outputs = [(name, columns[by][1] if isinstance(by, int) else of) for name, of, by in self.outputs]
+        return (*columns[: self.first], *outputs, *columns[self.first + self.columns :])
+
+
+def _sorted(values: Sequence[tuple[Value, int]], item: Ordering) -> list[int]:
+    """The indexes in the order of their values; sorting is stable, so the last item of ORDER BY is applied first."""
+    nulls = [at for value, at in values if value is None]
+    known = [(rank(value), at) for value, at in values if value is not None]
+    ordered = [at for _, at in sorted(known, key=lambda pair: pair[0], reverse=item.descending)]
+    return nulls + ordered if item.nulls_first else ordered + nulls
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A view that is found again by its fingerprint: its own hash would take longer than an answer."""
+
+    fingerprint: str
+    view: View = field(hash=False)
+
+
+def find_shaping(question: Question, version: Version, by: tuple[str, ...]) -> Shaping | None:
+    """What is made of the rows of a question; None if they are the answer as they are."""
+    view = version.view
+    if view.shape is None and not question.having and not question.order_by:
+        return None
+    make = _cached if version.fingerprint else _make
+    return make(_Known(version.fingerprint, view), by, question.having, question.order_by)
+
+
+def _make(known: _Known, by: tuple[str, ...], having: str | None, order_by: str | None) -> Shaping:
+    view = known.view
+    merged = [key for key in view.keys if key.name not in by]
+    types = _row_types(view, by) + tuple((key.name, key.expression.type) for key in merged)
+    first = len(by) + len(window_columns(view))
+    shape = view.shape
+    condition = _read_having(view, having) if having is not None else shape.having if shape else None
+    order = _read_order(view, order_by) if order_by is not None else shape.order if shape else ()
+    if condition:
+        _refuse_merged(condition, view, [key.name for key in merged], own=having is None)
+    places = {aggregate_id(column.aggregate): first + at for at, column in enumerate(view.columns)}
+    return Shaping(
+        first=first,
+        columns=len(view.columns),
+        missing=len(merged),
+        outputs=tuple(
+            (each.name, each.expression.type, places.get(each.expression.sql, compile_face(each.expression, types)))
+            for each in shape.outputs
+        )
+        if shape and shape.outputs
+        else None,
+        having=compile_face(condition, types) if condition else None,
+        order=tuple(
+            Ordering(compile_face(item.expression, types), item.expression.type, item.descending, item.nulls_first)
+            for item in order
+        ),
+    )
+
+
+_cached = lru_cache(maxsize=256)(_make)
+
+
+def _row_types(view: View, by: tuple[str, ...]) -> tuple[tuple[str, Type], ...]:
+    """The names that expressions use for the values of a presented row, in its order."""
+    keys = {key.name: key.expression.type for key in view.keys}
+    # Expressions know the bounds only as window_start and window_end; further names of them stand beside.
+    bounds = [(name if name in BOUNDS else f"{name} again", TIMESTAMP) for name, _ in window_columns(view)]
+    columns = [(aggregate_id(column.aggregate), column.aggregate.spark_type) for column in view.columns]
+    return (*((name, keys[name]) for name in by), *bounds, *columns, ("settled", BOOLEAN))
+
+
+def _scope(view: View) -> ShapeScope:
+    """What having and order_by of a question may name; outputs come first."""
+    events = Scope({**dict(view.reads), ARRIVED: TIMESTAMP}, "the stream", view.streams)
+    scope = ShapeScope(events, view.keys, view.window, list(view.columns), f"view '{view.name}'", may_add=False)
+    types = dict(_row_types(view, tuple(key.name for key in view.keys)))
+    for output in outputs_of(view):
+        source = Source(output.expression.sql)
+        scope.name(output.name, Checker(source, Scope(types)).term(parse_tree(source)))
+    return scope
+
+
+def _read_having(view: View, text: str) -> Expression | None:
+    if not text.strip():
+        return None
+    source = _source("having", text)
+    try:
+        return ShapeReader(_scope(view)).having(source, parse_tree(source))
+    except DefinitionError as error:
+        raise _as_question("having", error) from error
+
+
+def _read_order(view: View, text: str) -> tuple[Order, ...]:
+    if not text.strip():
+        return ()
+    source = _source("order_by", text)
+    try:
+        reader = ShapeReader(_scope(view))
+        return tuple(reader.order(source, item) for item in read_order_items(source))
+    except DefinitionError as error:
+        raise _as_question("order_by", error) from error
+
+
+def _source(name: str, text: str) -> Source:
+    if len(text) > LONGEST:
+        raise QuestionError(f"{name} is too long", found=f"{len(text):,} characters", expected=f"at most {LONGEST:,}")
+    return Source(text)
+
+
+def _as_question(name: str, error: DefinitionError) -> QuestionError:
+    error = each(error)[0]
+    return QuestionError(f"{name}: {error.message}", found=error.found, expected=error.expected, fix=error.fix)
+
+
+def _refuse_merged(condition: Expression, view: View, merged: Sequence[str], *, own: bool) -> None:
+    used = names_in([condition])
+    for name in merged:
+        if name in used:
+            whose = f"HAVING of view '{view.name}'" if own else "having"
+            raise QuestionError(
+                f"{whose} names the key '{name}', which the question merges",
+                fix="keep the key in by" + (", or ask with having='', or another condition" if own else ""),
+            )
+
+
+def stated_errors(view: View) -> dict[str, str]:
+    """The stated error of each approximate output; of an expression, those of the aggregates in it."""
+    errors = {aggregate_id(c.aggregate): c.aggregate for c in view.columns if c.aggregate.approximate}
+    if not errors:
+        return {}
+    stated: dict[str, str] = {}
+    for output in outputs_of(view):
+        sql = output.expression.sql
+        if sql in errors:
+            stated[output.name] = errors[sql].approximate or ""
+            continue
+        used = [errors[name] for name in sorted(names_in([output.expression]) & errors.keys())]
+        if used:
+            stated[output.name] = "; ".join(f"of {aggregate.sql}: {aggregate.approximate}" for aggregate in used)
+    return stated
