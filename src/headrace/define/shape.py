@@ -144,12 +144,12 @@ class ShapeScope(Scope):
         bound = window_bound(source, node)
         if bound:
             return self._bound(source, node, "start" if bound == "both" else bound)
-        named = self._named(source, node)
-        if named and self.outputs_first:
-            return named
-        grouped = None if contains_aggregate(node) else self._key(source, node)
-        if grouped or named:
-            return grouped or named
+        output = self._output(source, node)
+        if output and self.outputs_first:
+            return output
+        key = None if contains_aggregate(node) else self._key(source, node)
+        if key or output:
+            return key or output
         if isinstance(node, Name) and self._is_field(node):
             sql = f"{node.of}.{node.name}" if node.of else node.name
             raise NotGroupedError(
@@ -159,7 +159,7 @@ class ShapeScope(Scope):
             )
         return None
 
-    def _named(self, source: Source, node: Node) -> Term | None:
+    def _output(self, source: Source, node: Node) -> Term | None:
         """The output that a name means, or its part."""
         if not isinstance(node, Name):
             return None
