@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from headrace.client.connect import connect as connect
     from headrace.define.python.fluent import Stream as Stream
     from headrace.define.python.fluent import View as View
+    from headrace.define.python.fluent import cumulate as cumulate
     from headrace.define.python.fluent import window as window
     from headrace.define.python.own import udaf as udaf
     from headrace.define.python.own import udf as udf
@@ -19,7 +20,7 @@ _FLUENT = "headrace.define.python.fluent"
 _HOME = {
     **dict.fromkeys(("connect", "Connection"), "headrace.client.connect"),
     "HeadraceError": "headrace.errors",
-    **dict.fromkeys(("Stream", "View", "window"), _FLUENT),
+    **dict.fromkeys(("Stream", "View", "cumulate", "window"), _FLUENT),
     **dict.fromkeys(("udaf", "udf"), "headrace.define.python.own"),
 }
 

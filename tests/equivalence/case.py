@@ -18,7 +18,8 @@ from headrace.define.fingerprint import fingerprint
 from headrace.define.model import View
 from headrace.errors import NotReadyError
 from headrace.serve.answer import Answer
-from headrace.store.base import COUNTED, Selection, Version
+from headrace.store.base import COUNTED, Version
+from headrace.store.selection import Selection
 
 from .bench import Bench
 from .edits import edit_shape

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from headrace.define.expression.duckdb_face import refuse_duckdb
-from headrace.store.base import Selection, Version
+from headrace.store.base import Version
+from headrace.store.selection import Selection
 
 from .bench import Bench
 from .case import _disagreements

@@ -50,7 +50,10 @@ def ask(
     end: Annotated[str | None, typer.Option(metavar="TIME", help="End, exclusive; same formats as --start.")] = None,
     window: Annotated[
         str | None,
-        typer.Option(metavar="SPAN", help="Window size, such as 1h; 'all' is one window over all time."),
+        typer.Option(
+            metavar="SPAN",
+            help="Window size: 1h, or of the calendar: '1 month', week; 'all' is one window over all time.",
+        ),
     ] = None,
     every: Annotated[
         str | None, typer.Option(metavar="SPAN", help="Interval between window starts, such as 5m.")
@@ -62,6 +65,14 @@ def ask(
     order_by: Annotated[
         str | None,
         typer.Option(metavar="COLUMN,...", help="Order of the rows, such as 'n DESC'. '' is by window and key."),
+    ] = None,
+    cumulate: Annotated[
+        str | None,
+        typer.Option(metavar="SPAN", help="Running totals: windows grow by this step up to --window."),
+    ] = None,
+    zone: Annotated[
+        str | None,
+        typer.Option(metavar="ZONE", help="Time zone of calendar windows and local times, such as Europe/Berlin."),
     ] = None,
     oldest_first: Annotated[bool, typer.Option("--oldest-first", help="Show the oldest windows first.")] = False,
     limit: Annotated[
@@ -109,6 +120,7 @@ def ask(
     if whole:
         limit = str(HIGHEST_LIMIT)  # of a page: LIMIT of the view does not apply
     options = {"by": by, "start": start, "end": end, "window": window, "every": every, "limit": limit, "cursor": cursor}
+    options |= {"cumulate": cumulate, "zone": zone}
     options |= {"version_as_of": version_as_of, "timestamp_as_of": timestamp_as_of}
     options |= {"having": having, "order_by": order_by}
     options["order"] = "oldest" if oldest_first else "newest"
@@ -195,7 +207,8 @@ def _is_unbounded(answer: Answer, name: str) -> bool:
     if answer.windows is None:
         return True
     bound = "start" if name == "window_start" else "end"
-    return answer.windows["window_ms"] is None and answer.windows[bound] is None
+    has_windows = answer.windows["window_ms"] is not None or "window" in answer.windows
+    return not has_windows and answer.windows[bound] is None
 
 
 def _cell(name: str, value: Any, *, is_key: bool) -> str:

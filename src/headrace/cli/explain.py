@@ -45,6 +45,10 @@ def explain(
     every: Annotated[
         str | None, typer.Option(metavar="SPAN", help="Interval between window starts, such as 5m.")
     ] = None,
+    zone: Annotated[
+        str | None,
+        typer.Option(metavar="ZONE", help="Time zone of calendar windows and local times, such as Europe/Berlin."),
+    ] = None,
     limit: Annotated[str | None, typer.Option(metavar="N", help="Maximum number of events.", show_default="50")] = None,
     cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Continue after an earlier page.")] = None,
     workspace: WorkspaceOption = ".",
@@ -55,7 +59,7 @@ def explain(
     Shows arrival, delay and contribution of each event, and whether it is late or a correction. Spark reads the events
     from the lake: in the running server, else in the command itself, where it takes some seconds to start.
     """
-    options = {"at": at, "window": window, "every": every, "limit": limit, "cursor": cursor}
+    options = {"at": at, "window": window, "every": every, "zone": zone, "limit": limit, "cursor": cursor}
     parameters = [read_key_option(text) for text in key or []]
     parameters += [(name, value) for name, value in options.items() if value is not None]
     question, job = CellQuestion.from_text(view, parameters), Job()

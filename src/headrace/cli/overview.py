@@ -210,10 +210,7 @@ def _role(stream: StreamStatus, field: FieldStatus) -> str:
 
 
 def _window(view: ViewStatus) -> str:
-    if view.window is None:
-        return "all time"
-    size, every = map(format_duration, view.window)
-    return size if size == every else f"{size} every {every}"
+    return view.window_text or "all time"
 
 
 def _batch_share(view: ViewStatus) -> str:

@@ -75,22 +75,23 @@ class Connection:
         corrections: bool = False,
         having: str | None = None,
         order_by: str | None = None,
+        zone: str | None = None,
+        cumulate: Any = None,
     ) -> Answer:
         """Query a view; docs/python.md describes the parameters.
 
         Returns all rows unless a limit is given; `next_cursor` then continues after the last row.
         """
         past, rows = (version_as_of, timestamp_as_of), (settled_only, corrections)
-        question = Question.of(
-            view, key, by, start, end, window, every, limit, cursor, *past, order, *rows, having, order_by
-        )
+        more = (having, order_by, zone, cumulate)
+        question = Question.of(view, key, by, start, end, window, every, limit, cursor, *past, order, *rows, *more)
         return self.whole(question) if limit is None else self.answer(question)
 
     def lookup(self, view: str, keys: Sequence[Mapping[str, Any]], **options: Any) -> Answer:
         """The rows of many keys, in their order; `missing` of the answer lists the keys that have none.
 
-        `options` are `start`, `end`, `window`, `every`, `order`, `settled_only`, `corrections`, `version_as_of` and
-        `timestamp_as_of`, as in `ask`.
+        `options` are `start`, `end`, `window`, `every`, `cumulate`, `zone`, `order`, `settled_only`, `corrections`,
+        `version_as_of` and `timestamp_as_of`, as in `ask`.
         """
         return self.answer(Question.lookup_of(view, keys, **options))
 
@@ -114,9 +115,10 @@ class Connection:
         every: Any = None,
         limit: int | None = None,
         cursor: int | None = None,
+        zone: str | None = None,
     ) -> Explanation:
         """The events behind one cell of a view; `CellQuestion` describes the parameters."""
-        return self.explained(CellQuestion.of(view, key, at, window, every, limit, cursor))
+        return self.explained(CellQuestion.of(view, key, at, window, every, limit, cursor, zone))
 
     def explained(self, question: CellQuestion, job: Job | None = None) -> Explanation:
         """The same for a CellQuestion; the job reports progress when no server is running."""

@@ -20,7 +20,9 @@ def encode_question(question: Question) -> bytes:
         "by": None if question.by is None else list(question.by),
         "start": _bound("start", question.start),
         "end": _bound("end", question.end),
-        "window": ALL if question.all_time else question.window_ms and f"{question.window_ms}ms",
+        "window": _window(question),
+        "zone": question.calendar.zone if question.calendar else question.zone,
+        "cumulate": question.cumulate_ms and f"{question.cumulate_ms}ms",
         "every": question.every_ms and f"{question.every_ms}ms",
         "order": NEWEST if question.newest_first else OLDEST,
         "settled_only": question.settled_only or None,
@@ -32,6 +34,12 @@ def encode_question(question: Question) -> bytes:
         **(question.as_of.parameters() if question.as_of else {}),
     }
     return orjson.dumps({name: value for name, value in fields.items() if value is not None}, default=str)
+
+
+def _window(question: Question) -> str | None:
+    if question.calendar:
+        return str(question.calendar)
+    return ALL if question.all_time else f"{question.window_ms}ms" if question.window_ms else None
 
 
 def _bound(name: str, bound: Bound | None) -> str | None:

@@ -21,11 +21,6 @@ UNITS = {
 _NAMES = (("day", DAY_MS), ("hour", HOUR_MS), ("minute", MINUTE_MS), ("second", SECOND_MS), ("millisecond", 1))
 _CALENDAR = re.compile(r"(month|quarter|year)s?$", re.IGNORECASE)
 _PART = re.compile(r"\s*'?\s*(\d+(?:\.\d+)?)\s*'?\s*([A-Za-zµ]+)\s*'?\s*")
-_BOUNDS = {
-    "month": "start=2026-02-01, end=2026-03-01, window=28d",
-    "quarter": "start=2026-01-01, end=2026-04-01, window=90d",
-    "year": "start=2026-01-01, end=2027-01-01, window=365d",
-}
 _EXAMPLE = "a number and a unit, such as '1 minute', '90m', '250ms' or '1 day'"
 
 
@@ -56,6 +51,11 @@ def parse_duration(text: str) -> int:
     return int(total)
 
 
+def is_calendar(text: str) -> bool:
+    """Whether a span is of months, quarters or years, which have no fixed length."""
+    return any(_CALENDAR.match(word) for word in re.findall(r"[A-Za-z]+", text))
+
+
 def format_duration(ms: int) -> str:
     """A span of time as text: '1 minute', '90 minutes', '1 day'. `parse_duration` reads it back."""
     if ms == 0:
@@ -70,8 +70,7 @@ def _count_ms(text: str, count: str, unit: str) -> Decimal:
         if _CALENDAR.match(unit):
             raise DefinitionError(
                 f"the duration {text!r} has no fixed length: a {_single(unit)} has no fixed number of days",
-                fix=f"write days, such as '1 day'; a calendar {_single(unit)} is queried by its bounds, as in "
-                + _BOUNDS[_single(unit)],
+                fix=f"write days, such as '30 days'; only the size of a window may be a calendar {_single(unit)}",
             )
         raise DefinitionError(f"the duration {text!r} has an unknown unit", found=f"'{unit}'", expected=_EXAMPLE)
     try:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
 from headrace.aggregate import Aggregate
 from headrace.aggregate.own import OwnAggregate, OwnDefinition
 from headrace.define import own
+from headrace.define.calendar import Calendar
 from headrace.define.model import JSON, Column, Field, Key, Order, Output, Shape, Stream, View, Window
 from headrace.define.reader import parse_type
 from headrace.types import Expression
@@ -89,7 +91,7 @@ def from_json(value: dict[str, Any]) -> Stream | View:
         streams=(value["stream"],) if "stream" in value else tuple(value["streams"]),
         keys=tuple(Key(key["name"], _expression_from_json(key["expression"])) for key in value["keys"]),
         columns=tuple(Column(column["name"], _aggregate_from_json(column)) for column in value["columns"]),
-        window=Window(**value["window"]) if value["window"] else None,
+        window=_window_from_json(value["window"]) if value["window"] else None,
         where=_optional_expression(value["where"]),
         schedule_ms=value["schedule_ms"],
         reads=tuple((name, parse_type(of)) for name, of in value.get("reads", [])),
@@ -103,10 +105,14 @@ def _streams_to_json(streams: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _window_to_json(window: Window) -> dict[str, Any]:
-    spans: dict[str, Any] = {"size_ms": window.size_ms, "slide_ms": window.slide_ms}
-    # Left out where there are none: views from before there were names keep their fingerprint.
-    names = {"start_name": window.start_name, "end_name": window.end_name}
-    return {**spans, **{kind: name for kind, name in names.items() if name is not None}}
+    # Left out where they are not used: views from before there were such windows keep their fingerprint.
+    used = {name: value for name, value in asdict(window).items() if value not in (None, 0, False)}
+    return {"size_ms": window.size_ms, "slide_ms": window.slide_ms, **used}
+
+
+def _window_from_json(value: dict[str, Any]) -> Window:
+    calendar = value.get("calendar")
+    return Window(**{**value, "calendar": Calendar(**calendar) if calendar else None})
 
 
 def _shape_to_json(shape: Shape) -> dict[str, Any]:

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 
 from headrace.aggregate import Aggregate
+from headrace.define.calendar import UTC_NAME, Calendar
+from headrace.define.durations import format_duration
 from headrace.define.paths import Steps, parse_path
 from headrace.define.python.query import Queryable
 from headrace.types import TIMESTAMP, Expression, Type
@@ -65,8 +67,10 @@ class Stream(Queryable):
 
 @dataclass(frozen=True)
 class Window:
-    """The default question of a view: windows of `size_ms`, one every `slide_ms`.
+    """The default question of a view: windows of `size_ms`, one every `slide_ms`, from `offset_ms` after the epoch on.
 
+    With a `calendar` they are its days, weeks or months, and `size_ms` is about their length. A `cumulative` window
+    grows by `slide_ms` until it has its size, then the next one begins.
     Every row has window_start and window_end; `start_name` and `end_name` are further names for them.
     """
 
@@ -74,6 +78,10 @@ class Window:
     slide_ms: int
     start_name: str | None = None
     end_name: str | None = None
+    offset_ms: int = 0
+    calendar: Calendar | None = None
+    cumulative: bool = False
+    tile_ms: int = 0  # of a calendar: its panes. They are stored, since rules of zones may change.
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -81,9 +89,20 @@ class Window:
         return tuple(name for name in (self.start_name, self.end_name) if name is not None)
 
     @property
+    def words(self) -> str:
+        """Its size and slide in words."""
+        size = format_duration(self.size_ms)
+        if self.calendar:
+            size = f"{self.calendar}{'' if self.calendar.zone == UTC_NAME else f' in {self.calendar.zone}'}"
+        if self.cumulative:
+            return f"{size}, growing by {format_duration(self.slide_ms)}"
+        every = "" if self.size_ms == self.slide_ms else f" every {format_duration(self.slide_ms)}"
+        return f"{size}{every}{f' from {format_duration(self.offset_ms)} on' if self.offset_ms else ''}"
+
+    @property
     def pane_ms(self) -> int:
         """The size of the panes that tile every such window."""
-        return math.gcd(self.size_ms, self.slide_ms)
+        return self.tile_ms or math.gcd(self.size_ms, self.slide_ms, self.offset_ms)
 
 
 @dataclass(frozen=True)

@@ -285,6 +285,10 @@ class Reader:
 
     def read_interval(self) -> int:
         """What follows INTERVAL, in milliseconds: 1 MINUTE, '5' MINUTES, '1 minute', '1 hour 30 minutes'."""
+        return self.duration(*self.interval_text())
+
+    def interval_text(self) -> tuple[str, int]:
+        """The same as text, and its offset."""
         start = self.next
         if start.kind not in (NUMBER, STRING):
             raise self.unexpected("a duration, such as 1 MINUTE or '1 minute', after INTERVAL")
@@ -292,7 +296,7 @@ class Reader:
         text = start.text
         if self.next.kind == WORD and (unit_ms(self.next.text) or not any(c.isalpha() for c in text)):
             text += " " + self.take().text
-        return self.duration(text, start.start)
+        return text, start.start
 
     def read_duration(self) -> int:
         """A duration as '1 minute', INTERVAL 1 MINUTE or plain 1 MINUTE, in milliseconds."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 
+from headrace.define.calendar import Calendar
 from headrace.define.durations import SECOND_MS, format_duration
 from headrace.define.mistakes import FollowUpError, placed
 from headrace.define.model import FORMATS, JSON, TEXT, Field, Window
@@ -78,7 +80,7 @@ def check_distinct(names: Iterable[str], what: str) -> None:
         spellings[name.lower()] = name
 
 
-def make_window(size_ms: int, slide_ms: int | None = None) -> Window:
+def make_window(size_ms: int, slide_ms: int | None = None, offset_ms: int = 0) -> Window:
     """A window whose panes the store can hold."""
     slide_ms = size_ms if slide_ms is None else slide_ms
     if slide_ms > size_ms:
@@ -88,11 +90,39 @@ def make_window(size_ms: int, slide_ms: int | None = None) -> Window:
         )
     if not slide_ms or not size_ms:
         raise DefinitionError("the size of a window must be greater than 0", expected="at least 1 second")
-    window = Window(size_ms, slide_ms)
-    if window.pane_ms % SECOND_MS:
+    return _check_panes(Window(size_ms, slide_ms, offset_ms=offset_ms % slide_ms))
+
+
+def make_cumulative(step_ms: int, size: int | Calendar, offset_ms: int = 0) -> Window:
+    """A window that grows by a step until it has its size."""
+    if not step_ms or not size:
+        raise DefinitionError("the size of a window must be greater than 0", expected="at least 1 second")
+    if isinstance(size, Calendar):
+        if offset_ms:
+            raise DefinitionError("a calendar window has no offset", fix="leave out the offset")
+        tile_ms = math.gcd(step_ms, size.tile_ms)
+        return _check_panes(Window(size.nominal_ms, step_ms, calendar=size, cumulative=True, tile_ms=tile_ms))
+    if size % step_ms:
         raise DefinitionError(
-            f"a window of {format_duration(size_ms)} every {format_duration(slide_ms)} needs panes of "
-            f"{format_duration(window.pane_ms)}",
+            f"a window of {format_duration(size)} does not grow in steps of {format_duration(step_ms)}",
+            expected="a size that is a multiple of the step",
+            fix="the step comes first in CUMULATE(…), as in INTERVAL '1' HOUR, INTERVAL '1' DAY",
+        )
+    return _check_panes(Window(size, step_ms, offset_ms=offset_ms % size, cumulative=True))
+
+
+def make_calendar_window(calendar: Calendar) -> Window:
+    """Days, weeks or months, one after the other."""
+    size_ms = calendar.nominal_ms
+    return _check_panes(Window(size_ms, size_ms, calendar=calendar, tile_ms=calendar.tile_ms))
+
+
+def _check_panes(window: Window) -> Window:
+    if window.pane_ms % SECOND_MS:
+        offset = f" with an offset of {format_duration(window.offset_ms)}" if window.offset_ms else ""
+        raise DefinitionError(
+            f"a window of {format_duration(window.size_ms)} every {format_duration(window.slide_ms)}{offset} needs "
+            f"panes of {format_duration(window.pane_ms)}",
             expected="panes of whole seconds",
             fix="make size and slide whole seconds",
         )

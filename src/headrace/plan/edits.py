@@ -206,8 +206,7 @@ def describe_window(window: Window | None) -> str:
         return "all time"
     bounds = {"window_start": window.start_name, "window_end": window.end_name}
     names = "".join(f", {bound} AS {name}" for bound, name in bounds.items() if name)
-    every = "" if window.size_ms == window.slide_ms else f" every {format_duration(window.slide_ms)}"
-    return f"{format_duration(window.size_ms)}{every}{names}"
+    return f"{window.words}{names}"
 
 
 def describe_view(view: View) -> Iterator[str]:

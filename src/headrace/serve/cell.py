@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from headrace.aggregate import Value
 from headrace.errors import QuestionError
 from headrace.serve.cell_question import CellQuestion
-from headrace.serve.plan import Windows, plan
+from headrace.serve.plan import plan
 from headrace.serve.question import Question
+from headrace.serve.tiling import Windows
 from headrace.serve.times import LAST_MS, Bound, iso_ms
 from headrace.store.base import Version
 
@@ -35,15 +36,19 @@ class Cell:
     def window_at(self, ms: int) -> tuple[int, int] | None:
         """The last window that contains this time; None if there is none."""
         assert self.windows is not None, "a view without window has no times"
-        start = ms // self.windows.every_ms * self.windows.every_ms
-        return (start, start + self.windows.size_ms) if ms < start + self.windows.size_ms else None
+        return self.windows.at(ms)
 
 
 def find_cell(question: CellQuestion, version: Version) -> Cell:
     """The cell of a question; raises QuestionError if the view has no such cell."""
     view = version.view
     row_question = Question(
-        question.view, (question.key,) if question.key else (), window_ms=question.window_ms, every_ms=question.every_ms
+        question.view,
+        (question.key,) if question.key else (),
+        window_ms=question.window_ms,
+        every_ms=question.every_ms,
+        calendar=question.calendar,
+        zone=question.zone,
     )
     read_plan = plan(row_question, version)
     key = read_plan.where[0] if read_plan.where else {}

@@ -10,16 +10,27 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from headrace.define.calendar import Calendar, find_zone
 from headrace.errors import QuestionError, did_you_mean
 from headrace.format import EPOCH
 from headrace.serve.question import key_text, read_key
-from headrace.serve.times import MS, TIMES, Bound, iso_ms, parse_bound, parse_instant, parse_span
+from headrace.serve.times import (
+    MS,
+    TIMES,
+    Bound,
+    iso_ms,
+    parse_bound,
+    parse_calendar,
+    parse_instant,
+    parse_span,
+    parse_zone,
+)
 
 if TYPE_CHECKING:
     from headrace.aggregate import Value
 
 DEFAULT_LIMIT, HIGHEST_LIMIT = 50, 1_000
-PARAMETERS = ("at", "window", "every", "limit", "cursor")
+PARAMETERS = ("at", "window", "every", "zone", "limit", "cursor")
 LAST_POSITION = (1 << 63) - 1
 
 
@@ -30,7 +41,7 @@ class CellQuestion:
     - `key`: a value of each key of the view (None is NULL).
     - `at`: a time within the window; where windows overlap, it is the last of them that holds this time, so the start
       of a window means that window. A view without window takes none.
-    - `window`, `every`: as in a question; without them, the windows that the view declares.
+    - `window`, `every`, `zone`: as in a question; without them, the windows that the view declares.
     - `cursor`: the position behind which the page begins.
     """
 
@@ -41,6 +52,8 @@ class CellQuestion:
     every_ms: int | None = None
     limit: int = DEFAULT_LIMIT
     cursor: int | None = None
+    calendar: Calendar | None = None
+    zone: str | None = None
 
     @classmethod
     def of(
@@ -52,16 +65,21 @@ class CellQuestion:
         every: Any = None,
         limit: Any = None,
         cursor: Any = None,
+        zone: str | None = None,
     ) -> CellQuestion:
         """From Python values, or text in their place."""
+        zone = parse_zone(zone)
+        calendar = parse_calendar(window, zone)
         return cls(
             view=view,
             key=dict(key or {}),
-            at=_parse_at(at),
-            window_ms=parse_span("window", window),
+            at=_parse_at(at, zone),
+            window_ms=None if calendar else parse_span("window", window),
             every_ms=parse_span("every", every),
             limit=_number("limit", limit, 1, HIGHEST_LIMIT, "take the rest with next_cursor") or DEFAULT_LIMIT,
             cursor=_number("cursor", cursor, 0, LAST_POSITION, "omit it to start from the first event"),
+            calendar=calendar,
+            zone=zone,
         )
 
     @classmethod
@@ -89,7 +107,8 @@ class CellQuestion:
         """The text that `from_text` reads back, for a URL."""
         options = {
             "at": _at_text(self.at) if self.at else None,
-            "window": self.window_ms and f"{self.window_ms}ms",
+            "window": str(self.calendar) if self.calendar else self.window_ms and f"{self.window_ms}ms",
+            "zone": self.calendar.zone if self.calendar else self.zone,
             "every": self.every_ms and f"{self.every_ms}ms",
             "limit": str(self.limit),
             "cursor": None if self.cursor is None else str(self.cursor),
@@ -98,13 +117,14 @@ class CellQuestion:
         return [*keys, *((name, text) for name, text in options.items() if text)]
 
 
-def _parse_at(value: Any) -> Bound | None:
+def _parse_at(value: Any, zone: str | None) -> Bound | None:
     """Any time, to the microsecond; it need not be a pane start."""
-    time = parse_instant(value) if isinstance(value, str) and not value.strip().isdigit() else value
+    local = find_zone(zone) if zone else UTC
+    time = parse_instant(value, local) if isinstance(value, str) and not value.strip().isdigit() else value
     if isinstance(time, datetime):
-        whole = time.replace(tzinfo=UTC) if time.tzinfo is None else time
-        return Bound((whole - EPOCH) // MS)
-    bound = parse_bound("at", value)
+        whole = time.replace(tzinfo=local) if time.tzinfo is None else time
+        return Bound((whole.astimezone(UTC) - EPOCH) // MS)
+    bound = parse_bound("at", value, zone)
     if bound is not None and bound.relative and bound.ms > 0:
         raise QuestionError("at lies after the newest event", found=repr(value), expected=TIMES)
     return bound

@@ -11,6 +11,7 @@ from headrace.aggregate import Aggregate
 from headrace.serve.plan import ReadPlan
 from headrace.serve.present import START, window_columns
 from headrace.serve.shape import Shaping
+from headrace.serve.tiling import Windows
 from headrace.store.base import COUNTED, Version
 from headrace.types import BOOLEAN, TIMESTAMP, Type, arrow_type
 
@@ -67,17 +68,26 @@ def order_column(at: int) -> str:
     return f"_order_{at}"
 
 
-def _times(version: Version, plan: ReadPlan, start_ms: pa.Array) -> Arrays:
-    count = len(start_ms)
+def _times(version: Version, plan: ReadPlan, ids: pa.Array) -> Arrays:
+    count = len(ids)
     if plan.windows is None:  # a window over all time has no end, so it is never settled
         never = pa.nulls(count, pa.timestamp("us", "UTC"))
         return never, never, pa.repeat(False, count)
-    end_ms = pc.add(start_ms, plan.windows.size_ms)
+    start_ms, end_ms = _bounds(plan.windows, ids)
     if version.settled_us is None:
         settled = pa.repeat(False, count)
     else:
         settled = pc.less_equal(end_ms, version.settled_us // 1000)
     return _timestamps(start_ms), _timestamps(end_ms), settled
+
+
+def _bounds(windows: Windows, ids: pa.Array) -> tuple[pa.Array, pa.Array]:
+    if not windows.cumulative and windows.calendar is None:
+        return ids, pc.add(ids, windows.size_ms)
+    encoded = pc.dictionary_encode(ids)
+    bounds = [windows.bounds(id_ms) for id_ms in encoded.dictionary.to_pylist()]
+    starts, ends = (pa.array([bound[at] for bound in bounds], pa.int64()) for at in (0, 1))
+    return starts.take(encoded.indices), ends.take(encoded.indices)
 
 
 def _timestamps(ms: pa.Array) -> pa.Array:

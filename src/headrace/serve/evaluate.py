@@ -17,8 +17,9 @@ from headrace.serve.present import next_cursor, present, result_columns
 from headrace.serve.question import DEFAULT_LIMIT, Question
 from headrace.serve.shape import Shaping, find_shaping, stated_errors
 from headrace.serve.times import iso_ms
-from headrace.serve.windows import COUNTS, slide
-from headrace.store.base import Selection, Snapshot, Store, Version
+from headrace.serve.windows import COUNTS, compose
+from headrace.store.base import Snapshot, Store, Version
+from headrace.store.selection import Selection
 
 Freshness = Callable[[Version], tuple[int | None, str | None]]
 Row = tuple[Any, ...]
@@ -98,7 +99,7 @@ def read(snapshot: Snapshot, version: Version, read_plan: ReadPlan, most: int) -
     assert read_plan.windows is not None, "only windows overlap"
     pairs = [part.merge.pair for column in version.view.columns for part in column.aggregate.columns]
     buckets = _buckets(snapshot, version, read_plan.selection(BUCKETS_AT_ONCE))
-    rows = slide(
+    rows = compose(
         buckets,
         read_plan.windows,
         len(read_plan.by),
@@ -182,9 +183,15 @@ def _next_cursor(
 def _window_bounds(read_plan: ReadPlan) -> dict[str, str | int | None]:
     windows, (start_ms, end_ms) = read_plan.windows, read_plan.bounds
     times = {"start": start_ms, "end": end_ms, "counted_from": read_plan.counted_from_ms}
-    bounds = {name: None if ms is None else iso_ms(ms) for name, ms in times.items()}
-    size_ms, every_ms = (windows.size_ms, windows.every_ms) if windows else (None, None)
-    return {**bounds, "window_ms": size_ms, "every_ms": every_ms}
+    bounds: dict[str, str | int | None] = {name: None if ms is None else iso_ms(ms) for name, ms in times.items()}
+    if windows is None:
+        return {**bounds, "window_ms": None, "every_ms": None}
+    calendar, every_ms = windows.calendar, windows.every_ms
+    if calendar:
+        bounds |= {"window": str(calendar), "zone": calendar.zone}
+    size_ms = None if calendar else windows.size_ms
+    steps = {"cumulate_ms": every_ms} if windows.cumulative else {}
+    return {**bounds, "window_ms": size_ms, "every_ms": None if calendar or steps else every_ms, **steps}
 
 
 def _unknown(view: str, snapshot: Snapshot) -> HeadraceError:

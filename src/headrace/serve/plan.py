@@ -2,57 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.aggregate import Value
-from headrace.define.durations import format_duration
-from headrace.define.model import View
+from headrace.define.calendar import UTC_NAME, Calendar
+from headrace.define.durations import DAY_MS, format_duration
+from headrace.define.model import View, Window
 from headrace.define.shape import outputs_of
 from headrace.errors import QuestionError, did_you_mean
 from headrace.serve.cursor import read_cursor
 from headrace.serve.question import SETTLED_ONLY, Question
+from headrace.serve.tiling import Windows
 from headrace.serve.times import Bound, iso_ms
 from headrace.serve.values import key_value
-from headrace.store.base import Selection, Version
+from headrace.store.base import Version
+from headrace.store.selection import Selection
 from headrace.types import Type
-
-
-@dataclass(frozen=True)
-class Windows:
-    """Windows [origin + i * every, … + size); a question is about those whose end lies in (start, end]."""
-
-    size_ms: int
-    every_ms: int
-    start_ms: int | None = None
-    end_ms: int | None = None
-
-    @property
-    def origin_ms(self) -> int:
-        return self.start_ms or 0
-
-    @property
-    def bucket_ms(self) -> int:
-        """The largest span that tiles every window."""
-        return math.gcd(self.size_ms, self.every_ms)
-
-    def first_ending_after(self, ms: int) -> int:
-        """The start of the first window that ends after this time."""
-        return self.origin_ms + ((ms - self.origin_ms - self.size_ms) // self.every_ms + 1) * self.every_ms
-
-    @property
-    def starts(self) -> tuple[int | None, int | None]:
-        """The first and the last start of the requested windows."""
-        first = None if self.start_ms is None else self.first_ending_after(self.start_ms)
-        last = None if self.end_ms is None else self.first_ending_after(self.end_ms) - self.every_ms
-        return first, last
-
-    @property
-    def panes(self) -> tuple[int | None, int | None]:
-        """The times that these windows cover, closed-open."""
-        first, last = self.starts
-        return first, None if last is None else last + self.size_ms
 
 
 @dataclass(frozen=True)
@@ -73,7 +39,7 @@ class ReadPlan:
     @property
     def overlapping(self) -> bool:
         """Whether windows must be composed from buckets; otherwise the store's buckets are the windows."""
-        return self.windows is not None and self.windows.size_ms != self.windows.every_ms
+        return self.windows is not None and self.windows.composed
 
     def selection(self, limit: int | None) -> Selection:
         """The first partials of this page, folded into windows or into the buckets that tile them."""
@@ -82,10 +48,8 @@ class ReadPlan:
         first, last = self.windows.panes
         if self.overlapping and self.after is not None:
             # The page continues in this window: buckets of earlier pages are in no remaining window.
-            if self.newest_first:
-                last = self.after[0] + self.windows.size_ms
-            else:
-                first = self.after[0]
+            start, end = self.windows.bounds(self.after[0])
+            first, last = (first, end) if self.newest_first else (start, last)
         return Selection(
             by=self.by,
             where=self.where,
@@ -95,6 +59,8 @@ class ReadPlan:
             after=None if self.overlapping else self.after,
             limit=limit,
             newest_first=self.newest_first,
+            calendar=self.windows.calendar,
+            step_ms=self.windows.every_ms if self.windows.cumulative else 0,
         )
 
 
@@ -118,7 +84,6 @@ def plan(question: Question, version: Version) -> ReadPlan:
         _refuse_settled(question, f"view '{view.name}' has no window", "leave it out")
         return ReadPlan(by, key_types, where, None, (None, None), None, after, empty=False, skip=skip)
     pane = view.window.pane_ms
-    size, every = _spans(question, view.window.size_ms, view.window.slide_ms, pane)
     has_relative = any(bound and bound.relative for bound in (question.start, question.end))
     newest = None if version.newest_us is None else (version.newest_us // (1000 * pane) + 1) * pane
     bounds = (cursor.start_ms, cursor.end_ms) if cursor else _bounds(question, newest or 0, pane)
@@ -127,7 +92,7 @@ def plan(question: Question, version: Version) -> ReadPlan:
         by=by,
         types=key_types,
         where=where,
-        windows=None if question.all_time else Windows(size, every, bounds[0], last_end),
+        windows=None if question.all_time else _windows(question, view.window, bounds[0], last_end),
         bounds=bounds,
         counted_from_ms=newest if has_relative else None,
         after=after,
@@ -168,8 +133,52 @@ def _bound(name: str, bound: Bound | None, newest: int, pane: int) -> int | None
     )
 
 
-def _spans(question: Question, size: int, slide: int, pane: int) -> tuple[int, int]:
-    for name, span in (("window", question.window_ms), ("every", question.every_ms)):
+def _windows(question: Question, declared: Window, start: int | None, end: int | None) -> Windows:
+    """The windows of the question, or those that the view declares."""
+    pane, step, calendar = declared.pane_ms, question.cumulate_ms, question.calendar
+    _check_tiles(question, declared)
+    if question.has_no_window:
+        # Windows with a place of their own keep it; others are aligned to the start of the question.
+        placed = declared.offset_ms or declared.calendar or declared.cumulative
+        offset = declared.offset_ms if placed else None
+        calendar = declared.calendar
+        if calendar and question.zone:
+            calendar = replace(calendar, zone=question.zone)
+            _check_calendar(calendar, pane)
+        return Windows(declared.size_ms, declared.slide_ms, start, end, offset, calendar, declared.cumulative)
+    if calendar is None:
+        alone = question.window_ms or question.every_ms
+        assert alone is not None, "one of them is given"
+        size, every = question.window_ms or alone, question.every_ms or alone
+        if step is None:
+            return Windows(size, every, start, end)
+        if size % step:
+            raise QuestionError(
+                f"a window of {format_duration(size)} does not grow in steps of {format_duration(step)}",
+                expected="a window that is a multiple of cumulate",
+            )
+        return Windows(size, step, start, end, 0, cumulative=True)
+    _check_calendar(calendar, pane)
+    every = calendar.nominal_ms if step is None else step
+    return Windows(calendar.nominal_ms, every, start, end, 0, calendar, step is not None)
+
+
+def _check_calendar(calendar: Calendar, pane: int) -> None:
+    if calendar.tile_ms % pane:
+        tile = format_duration(calendar.tile_ms)
+        raise QuestionError(
+            f"the view's panes do not tile windows of {calendar} in {calendar.zone}",
+            found=f"panes of {format_duration(pane)}",
+            expected=f"panes that divide {tile}",
+            fix="ask in UTC, " * (calendar.zone != UTC_NAME and DAY_MS % pane == 0)
+            + f"or declare the view with windows of {tile}: its questions merge them",
+        )
+
+
+def _check_tiles(question: Question, declared: Window) -> None:
+    pane = declared.pane_ms
+    spans = {"window": question.window_ms, "every": question.every_ms, "cumulate": question.cumulate_ms}
+    for name, span in spans.items():
         if span is not None and span % pane:
             below = span // pane * pane
             near = [f"'{format_duration(ms)}'" for ms in (below, below + pane) if ms]
@@ -179,11 +188,6 @@ def _spans(question: Question, size: int, slide: int, pane: int) -> tuple[int, i
                 expected=f"a multiple of {format_duration(pane)}",
                 fix=f"the nearest that work: {' and '.join(near)}",
             )
-    if question.window_ms is None and question.every_ms is None:
-        return size, slide
-    alone = question.window_ms or question.every_ms
-    assert alone is not None, "one of them is given"
-    return question.window_ms or alone, question.every_ms or alone
 
 
 def _check_key(view: View, name: str, types: Mapping[str, Type]) -> Type:
@@ -203,8 +207,9 @@ def _refuse_time(question: Question) -> None:
     times = {
         "start": question.start,
         "end": question.end,
-        "window": question.window_ms,
+        "window": question.window_ms or question.calendar,
         "every": question.every_ms,
+        "cumulate": question.cumulate_ms,
     }
     for name, value in times.items():
         if value is not None:

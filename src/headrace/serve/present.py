@@ -91,7 +91,7 @@ def next_cursor(question: Question, version: Version, plan: ReadPlan, last: Row,
 
 
 def _window(plan: ReadPlan, window_ms: int, settled_ms: int | None) -> tuple[Value, Value, bool]:
-    start_ms, end_ms = (window_ms, window_ms + plan.windows.size_ms) if plan.windows else plan.bounds
+    start_ms, end_ms = plan.windows.bounds(window_ms) if plan.windows else plan.bounds
     # A window without an end is never settled.
     settled = end_ms is not None and settled_ms is not None and end_ms <= settled_ms
     return _time(start_ms), _time(end_ms), settled

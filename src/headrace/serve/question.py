@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import QuestionError, did_you_mean
 from headrace.serve.as_of import TIMESTAMP, VERSION, AsOf, read_as_of
-from headrace.serve.times import Bound, parse_bound, parse_span
+from headrace.serve.times import Bound, parse_bound, parse_calendar, parse_span, parse_zone
 
 if TYPE_CHECKING:
     from headrace.aggregate import Value
+    from headrace.define.calendar import Calendar
 
 DEFAULT_LIMIT, HIGHEST_LIMIT = 1_000, 10_000
 MOST_ALTERNATIVES = 10_000
 SETTLED_ONLY, CORRECTIONS = "settled_only", "corrections"
-TIMES = ("start", "end", "window", "every")
+TIMES = ("start", "end", "window", "every", "cumulate", "zone")
 OF_LOOKUPS = (*TIMES, "order", SETTLED_ONLY, CORRECTIONS, VERSION, TIMESTAMP)
-PARAMETERS = ("by", *TIMES, "having", "order_by", "order", "limit", "cursor", *OF_LOOKUPS[5:])
+PARAMETERS = ("by", *TIMES, "having", "order_by", "order", "limit", "cursor", *OF_LOOKUPS[len(TIMES) + 1 :])
 ALL = "all"  # as a window: all of the time between start and end
 OLDEST, NEWEST = "oldest", "newest"
 NULL = r"\N"  # in text, as PostgreSQL and Hive write it; `\\N` is the text \N
@@ -45,6 +46,10 @@ class Question:
       tumbling windows; neither, the windows that the view declares. Windows are aligned to `start`,
       else to the epoch; the answer has those whose end lies in (start, end] and that contain events.
       `all_time` (window 'all') is one window over [start, end), or all time without bounds.
+      A window of '1 month', 'week' or the like is of the calendar, in UTC or in the `zone`: the answer has
+      those whose end lies in (start, end]; with a zone, days and weeks are of its calendar, too, and bounds
+      without an offset are its local times.
+    - `cumulate`: a step; windows grow by it up to the size of `window`, then begin again.
     - `newest_first`: the order of the windows; keys are always in ascending order within one.
     - `settled_only`: only windows that are settled; it selects rows before `limit` counts them.
     - `corrections`: each row also has how many events are in it, and how many of them are corrections.
@@ -70,6 +75,14 @@ class Question:
     lookup: bool = False
     having: str | None = None
     order_by: str | None = None
+    calendar: Calendar | None = None
+    cumulate_ms: int | None = None
+    zone: str | None = None
+
+    @property
+    def has_no_window(self) -> bool:
+        """Whether it is about the windows that the view declares."""
+        return self.window_ms is None and self.every_ms is None and self.calendar is None
 
     @classmethod
     def of(
@@ -90,6 +103,8 @@ class Question:
         corrections: Any = None,
         having: str | None = None,
         order_by: str | None = None,
+        zone: str | None = None,
+        cumulate: Any = None,
     ) -> Question:
         """A question from Python values, or text in their place.
 
@@ -97,17 +112,22 @@ class Question:
         which means any of these.
         """
         all_time = isinstance(window, str) and window.strip().lower() == ALL
-        if all_time and every:
+        if all_time and (every or cumulate):
+            extra = f"every {every!r}" if every else f"cumulate {cumulate!r}"
             raise QuestionError(
-                "window 'all' is one window", found=f"every {every!r}", fix="leave out every, or give window a size"
+                "window 'all' is one window", found=extra, fix=f"leave out {extra.split()[0]}, or give window a size"
             )
+        zone = parse_zone(zone)
+        calendar = None if all_time else parse_calendar(window, zone)
+        cumulate_ms = parse_span("cumulate", cumulate)
+        _check_together(window, every, cumulate_ms, calendar)
         return cls(
             view=view,
             where=_alternatives(key),
             by=_names(by),
-            start=parse_bound("start", start),
-            end=parse_bound("end", end),
-            window_ms=None if all_time else parse_span("window", window),
+            start=parse_bound("start", start, zone),
+            end=parse_bound("end", end, zone),
+            window_ms=None if all_time or calendar else parse_span("window", window),
             every_ms=parse_span("every", every),
             limit=_limit(limit),
             cursor=cursor or None,
@@ -118,6 +138,9 @@ class Question:
             corrections=_flag(CORRECTIONS, corrections),
             having=_text("having", having, "n > 5"),
             order_by=_text("order_by", order_by, "n DESC"),
+            calendar=calendar,
+            cumulate_ms=cumulate_ms,
+            zone=zone,
         )
 
     @classmethod
@@ -200,6 +223,19 @@ def _names(by: str | Iterable[str] | None) -> tuple[str, ...] | None:
     if len(set(names)) != len(names):
         raise QuestionError("by names a key twice", found=", ".join(names), expected="each key once")
     return names
+
+
+def _check_together(window: Any, every: Any, cumulate_ms: int | None, calendar: Calendar | None) -> None:
+    if calendar and every:
+        raise QuestionError(
+            "calendar windows follow one another", found=f"every {every!r}",
+            fix="leave out every; cumulate is the running total of a window",
+        )  # fmt: skip
+    if cumulate_ms is not None and (every or not window):
+        raise QuestionError(
+            "cumulate is the step by which a window grows", found=f"every {every!r}" if every else "no window",
+            expected="window and cumulate, such as window '1 day' and cumulate '1 hour'",
+        )  # fmt: skip
 
 
 def _order(order: Any) -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
 
+from headrace.define.calendar import Calendar, find_zone, read_calendar, zone_name
 from headrace.define.durations import parse_duration
 from headrace.errors import DefinitionError, QuestionError
 from headrace.format import EPOCH, iso
@@ -36,30 +39,51 @@ def iso_ms(ms: int) -> str:
         return f"{ms} ms"
 
 
-def parse_instant(text: str) -> datetime | None:
-    """A time in ISO 8601; without a zone it is UTC. None if it is not one."""
+def parse_instant(text: str, local: tzinfo = UTC) -> datetime | None:
+    """A time in ISO 8601; without a zone it is local. None if it is not one."""
     try:
         time = datetime.fromisoformat(text.strip())
-        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+        return (time.replace(tzinfo=local) if time.tzinfo is None else time).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
 
 
-def parse_bound(name: str, value: Any) -> Bound | None:
-    """`start` or `end` as a bound; None and '' are no bound."""
+def parse_bound(name: str, value: Any, zone: str | None = None) -> Bound | None:
+    """`start` or `end` as a bound; None and '' are no bound. A time without an offset is of the zone, or UTC."""
     if value is None or value == "":
         return None
+    local = find_zone(zone) if zone else UTC
     if isinstance(value, datetime):
-        time = value.replace(tzinfo=UTC) if value.tzinfo is None else value
+        time = value.replace(tzinfo=local) if value.tzinfo is None else value
     elif isinstance(value, date):
-        time = datetime(value.year, value.month, value.day, tzinfo=UTC)
+        time = datetime(value.year, value.month, value.day, tzinfo=local)
     elif isinstance(value, timedelta):
         return Bound(_whole_ms(name, value), relative=True)
     elif isinstance(value, str):
-        return _parse_text(name, value.strip())
+        return _parse_text(name, value.strip(), local)
     else:
         raise _refuse(name, value)
-    return Bound(_whole_ms(name, time - EPOCH))
+    return Bound(_whole_ms(name, time.astimezone(UTC) - EPOCH))
+
+
+def parse_zone(name: Any) -> str | None:
+    """The name of a zone; None and '' are none."""
+    if name is None or name == "":
+        return None
+    if not isinstance(name, str):
+        raise QuestionError("zone is a name", found=repr(name), expected="such as 'Europe/Berlin'")
+    with _as_question("zone"):
+        return zone_name(name)
+
+
+def parse_calendar(window: Any, zone: str | None) -> Calendar | None:
+    """The calendar windows that `window` means; None: it is a fixed duration, or no window."""
+    if isinstance(window, timedelta) and zone and window % timedelta(days=1) == timedelta():
+        window = f"{window.days} days"
+    if not isinstance(window, str) or not window.strip():
+        return None
+    with _as_question("window"):
+        return read_calendar(window, zone)
 
 
 def parse_span(name: str, value: Any) -> int | None:
@@ -79,20 +103,27 @@ def parse_span(name: str, value: Any) -> int | None:
     return span
 
 
-def _parse_text(name: str, text: str) -> Bound:
+def _parse_text(name: str, text: str, local: tzinfo) -> Bound:
     if text.lower() in ("now", "newest"):
         return Bound(0, relative=True)
     if relative := _RELATIVE.fullmatch(text):
         return Bound(-_duration(name, relative[1]), relative=True)
-    time = None if text.isdigit() and len(text) != len("20260301") else parse_instant(text)
+    time = None if text.isdigit() and len(text) != len("20260301") else parse_instant(text, local)
     if time is None:
         raise _refuse(name, text)
     return Bound(_whole_ms(name, time - EPOCH))
 
 
 def _duration(name: str, text: str) -> int:
-    try:
+    with _as_question(name):
         return parse_duration(text)
+
+
+@contextmanager
+def _as_question(name: str) -> Iterator[None]:
+    """A mistake in a duration or a zone is one of the question."""
+    try:
+        yield
     except DefinitionError as error:
         raise QuestionError(
             f"{name}: {error.message}", found=error.found, expected=error.expected, fix=error.fix

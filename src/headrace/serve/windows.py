@@ -1,4 +1,4 @@
-"""Overlapping windows, composed from buckets in one sweep over time.
+"""Overlapping and cumulative windows, composed from buckets in one sweep over time.
 
 Each key slides by two stacks: amortised one merge per bucket and window, and only associativity
 is used, so any aggregate can slide.
@@ -6,12 +6,13 @@ is used, so any aggregate can slide.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.aggregate import SUM, Value
-from headrace.serve.plan import Windows
+from headrace.serve.tiling import Windows
 from headrace.store.base import COUNTED
 from headrace.store.few import rank
 
@@ -88,19 +89,74 @@ class Sweep:
     @classmethod
     def forwards(cls, windows: Windows) -> Sweep:
         """Windows in the order of time."""
-        return cls(windows.size_ms, windows.every_ms, windows.origin_ms, *windows.starts)
+        return cls(windows.size_ms, windows.every_ms, windows.origin_ms, *windows.ids)
 
     @classmethod
     def backwards(cls, windows: Windows) -> Sweep:
         """The same windows mirrored at time zero: the newest comes first."""
         size = windows.size_ms
-        first, last = (None if start is None else -(start + size) for start in windows.starts)
+        first, last = (None if start is None else -(start + size) for start in windows.ids)
         return cls(size, windows.every_ms, -(windows.origin_ms + size), last, first)
 
     def next(self, time: int, least: int | None) -> int:
         """The start of the first window that ends after a time, of those that start at `least` or later."""
         start = self.origin + ((time - self.origin - self.size) // self.every + 1) * self.every
         return max(bound for bound in (start, self.first, least) if bound is not None)
+
+
+def compose(
+    buckets: Iterable[Row],
+    windows: Windows,
+    width: int,
+    pairs: Sequence[Pair],
+    after: Sequence[Value] | None,
+    *,
+    newest_first: bool = False,
+) -> Iterator[Row]:
+    """Rows of (id of the window, keys, merged columns), ordered by window and keys, from buckets in the same order.
+
+    `width` keys follow the bucket in each row. Rows up to and including `after` are omitted.
+    """
+    how = _accumulate if windows.cumulative else slide
+    return how(buckets, windows, width, pairs, after, newest_first=newest_first)
+
+
+def _accumulate(
+    buckets: Iterable[Row],
+    windows: Windows,
+    width: int,
+    pairs: Sequence[Pair],
+    after: Sequence[Value] | None,
+    *,
+    newest_first: bool,
+) -> Iterator[Row]:
+    """Cumulative windows: each is the one before it and one more bucket, until they begin again."""
+    sign = -1 if newest_first else 1
+    behind = None if after is None else (sign * int(after[0]), tuple(map(rank, after[1:])))
+    first, last = windows.ids
+    for _, rows in itertools.groupby(buckets, key=lambda row: windows.bounds(row[0])[0]):
+        ids = ((id_ms, composed) for id_ms, composed in _cycle(list(rows), windows, width, Merger(pairs)))
+        for id_ms, totals in reversed(list(ids)) if newest_first else ids:
+            if (first is None or id_ms >= first) and (last is None or id_ms <= last):
+                for place, row in totals:
+                    if behind is None or (sign * id_ms, place) > behind:
+                        yield (id_ms, *row)
+
+
+def _cycle(rows: list[Row], windows: Windows, width: int, merge: Merger) -> Iterator[tuple[int, list[tuple[Row, Row]]]]:
+    """For each of the windows with one start: its id, and the rows so far, in the order of their keys."""
+    by_bucket: dict[int, list[Row]] = {}
+    for row in rows:
+        by_bucket.setdefault(row[0], []).append(row)
+    totals: dict[Row, tuple[Row, Row | None]] = {}
+    for id_ms in windows.cycle_ids(rows[0][0]):
+        for row in by_bucket.get(id_ms, ()):
+            place = tuple(map(rank, row[1 : 1 + width]))
+            keys, total = totals.get(place, (row[1 : 1 + width], None))
+            totals[place] = keys, merge(total, row[1 + width :])
+        if totals:
+            places = sorted(totals)
+            yield id_ms, [(place, (*totals[place][0], *(totals[place][1] or ()))) for place in places]
 
 
 def slide(

@@ -12,7 +12,7 @@ from typing import TypeVar, get_args
 
 from headrace.define.expression.duckdb_face import refuse_duckdb
 from headrace.define.fingerprint import aggregate_id
-from headrace.define.model import Shape, Stream, View
+from headrace.define.model import Shape, Stream, View, Window
 from headrace.define.own import plain
 from headrace.define.shape import outputs_of, written, written_order
 from headrace.format import iso_us
@@ -108,13 +108,16 @@ def describe_view(
     last = next((audit for audit in audits if serving and audit.number == serving.number), None)
     lane, lane_reason = _lane(serving, lanes)
     shape = view.shape or Shape()
+    spans = _spans(view.window)
     return ViewStatus(
         name=view.name,
         stream=", ".join(view.streams),
         keys=tuple(key.name for key in view.keys),
         columns=tuple(_describe_columns(view)),
-        window_ms=view.window.size_ms if view.window else None,
-        every_ms=view.window.slide_ms if view.window else None,
+        window_ms=spans[0],
+        every_ms=spans[1],
+        window_text=view.window.words if view.window else None,
+        calendar=bool(view.window and view.window.calendar),
         where=plain(view.where.sql) if view.where else None,
         having=plain(written(view, shape.having)) if shape.having else None,
         order_by=plain(written_order(view, shape.order)) or None,
@@ -183,6 +186,15 @@ def join_lanes(parts: Iterable[Lanes]) -> Lanes:
         for version, reason in part.items():
             joined[version] = joined.get(version) or reason
     return joined
+
+
+def _spans(window: Window | None) -> tuple[int | None, int | None]:
+    """The size of the windows, and how far apart they start; panes, if that differs from window to window."""
+    if window is None:
+        return None, None
+    if window.calendar or window.cumulative:
+        return window.pane_ms, window.pane_ms
+    return window.size_ms, window.slide_ms
 
 
 def _lane(version: Version | None, lanes: Lanes) -> tuple[str | None, str | None]:

@@ -140,8 +140,10 @@ class ViewStatus(Shown):
     stream: str
     keys: tuple[str, ...]
     columns: tuple[ColumnStatus, ...]
-    window_ms: int | None
+    window_ms: int | None  # of a calendar, and of windows that grow: that of its panes
     every_ms: int | None
+    window_text: str | None  # its windows in words; None: it is over all time
+    calendar: bool  # whether its windows are of the calendar
     where: str | None
     having: str | None
     order_by: str | None

@@ -16,7 +16,7 @@ from headrace.serve.columnar import order_column, present_columns, shape_columns
 from headrace.serve.plan import ReadPlan, plan
 from headrace.serve.question import Question
 from headrace.serve.shape import Shaping, find_shaping
-from headrace.serve.windows import COUNTS, slide
+from headrace.serve.windows import COUNTS, compose
 from headrace.sql.as_of import quoted
 from headrace.sql.check import QueryError
 from headrace.store.base import Base, Version
@@ -104,7 +104,7 @@ def _windows(version: Version, read_plan: ReadPlan, pieces: Iterator[pa.RecordBa
     yield empty
     pairs = [part.merge.pair for column in version.view.columns for part in column.aggregate.columns]
     buckets = (row for piece in pieces for row in zip(*(c.to_pylist() for c in piece.columns), strict=True))
-    rows = slide(buckets, read_plan.windows, len(read_plan.by), [*COUNTS, *pairs], None)
+    rows = compose(buckets, read_plan.windows, len(read_plan.by), [*COUNTS, *pairs], None)
     while batch := list(islice(rows, ROWS_AT_ONCE)):
         columns = zip(*batch, strict=True)
         arrays = [pa.array(column, field.type) for column, field in zip(columns, empty.schema, strict=True)]

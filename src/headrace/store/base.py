@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import pyarrow as pa
 
-from headrace.aggregate import Value
 from headrace.define.model import View
+from headrace.store.selection import Selection
 from headrace.timing import later
 from headrace.transport.position import START as TRANSPORT_START
 from headrace.transport.position import Position
@@ -263,20 +263,6 @@ class Step:
     newest_us: int | None
     at_us: int
     idle_us: int | None = None
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Which partials to read, and how to group them before they are presented."""
-
-    by: tuple[str, ...]  # keys to keep; the others are merged
-    where: tuple[Mapping[str, Value], ...] = ()  # alternatives, each key = value (None: IS NULL); () is all
-    panes: tuple[int | None, int | None] = (None, None)  # pane starts in [from, to)
-    bucket_ms: int | None = None  # panes merge into buckets of this size; None: all into one
-    origin_ms: int = 0  # buckets start at origin + i * bucket
-    after: Sequence[Value] | None = None  # (bucket, *by) of the last row of the page before
-    limit: int | None = None
-    newest_first: bool = False  # the order of the buckets; keys are in ascending order
 
 
 def never() -> bool:

@@ -6,9 +6,11 @@ import math
 from typing import Any
 
 from headrace.aggregate import SUM, Merge, Value
+from headrace.define.calendar import bucket_of
 from headrace.define.model import View
-from headrace.store.base import COUNTED, Selection
+from headrace.store.base import COUNTED
 from headrace.store.columns import shown_partials
+from headrace.store.selection import Selection
 
 Row = tuple[Any, ...]
 
@@ -20,7 +22,10 @@ def fold_few(view: View, selection: Selection, rows: list[Row]) -> list[Row]:
     merges = [*(SUM for _ in COUNTED), *(part.merge for _, part in shown_partials(view))]
     groups: dict[Row, list[Row]] = {}
     for row in rows:
-        bucket = origin if size is None else row[0] - (row[0] - origin) % size
+        if selection.edges:
+            bucket = bucket_of(selection.edges, row[0])
+        else:
+            bucket = origin if size is None else row[0] - (row[0] - origin) % size
         groups.setdefault((bucket, *map(rank, row[1:width])), []).append(row)
     in_order = sorted(groups, key=lambda place: (-place[0], place[1:])) if selection.newest_first else sorted(groups)
     places = in_order[: selection.limit]

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from headrace.define.model import View
-from headrace.store.base import EVENTS, Audit, Comparison, Point, Selection, Step, Store, Version
+from headrace.store.base import EVENTS, Audit, Comparison, Point, Step, Store, Version
 from headrace.store.changes import Changes
+from headrace.store.selection import Selection
 from headrace.transport.position import Position
 from tests.unit.store.partial_files import Event, make_view, write_partials
 

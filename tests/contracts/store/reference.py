@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.define.model import View
-from headrace.store.base import COUNTED, Selection
-from tests.unit.serve.reference import same
+from headrace.store.base import COUNTED
+from headrace.store.selection import Selection
+from tests.unit.serve.reference import calendar_window, same
 from tests.unit.store.partial_files import Event, given_of
 
 Row = tuple[Any, ...]
@@ -72,6 +73,10 @@ def _is_selected(selection: Selection, keys: dict[str, Any], pane: int) -> bool:
 
 def _place(selection: Selection, pane: int, keys: Sequence[Any]) -> Row:
     size, origin = selection.bucket_ms, selection.origin_ms
+    if selection.calendar:
+        start, _ = calendar_window(selection.calendar, pane)
+        step = selection.step_ms
+        return _order(selection, start + (pane - start) // step * step if step else start, keys)
     return _order(selection, origin if size is None else pane - (pane - origin) % size, keys)
 
 

@@ -14,8 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from headrace.define.calendar import Calendar
 from headrace.define.model import View
-from headrace.store.base import Selection, Snapshot, Store, Version
+from headrace.store.base import Snapshot, Store, Version
+from headrace.store.selection import Selection
 from headrace.types import DOUBLE, STRING, Type
 from tests.contracts.store.conftest import Place
 from tests.contracts.store.layers import build, end_beat, find, merge, serving, step, write
@@ -108,7 +110,18 @@ def loaded(
 
 bounds = st.none() | st.integers(-HOUR // MINUTE, 3 * DAY // MINUTE).map(lambda at: START + at * MINUTE)
 keys = st.fixed_dictionaries({}, optional={"k0": st.sampled_from(NAMES), "k1": st.sampled_from(NUMBERS)})
-selections = st.builds(
+# The clocks of these zones are changed in the three days, in Asuncion at midnight.
+ZONES = ("UTC", "Europe/Berlin", "Asia/Kathmandu", "Australia/Lord_Howe", "America/Asuncion")
+calendars = st.builds(
+    Calendar, unit=st.sampled_from(["day", "week", "month"]), count=st.integers(1, 2), zone=st.sampled_from(ZONES)
+)
+
+
+def of_calendar(selection: Selection, calendar: Calendar, step_ms: int) -> Selection:
+    return replace(selection, calendar=calendar, bucket_ms=DAY, origin_ms=0, step_ms=step_ms)
+
+
+fixed = st.builds(
     Selection,
     by=st.sampled_from([(), ("k0",), ("k1",), ("k1", "k0"), ("k0", "k1")]),
     where=st.just(()) | st.lists(keys, min_size=1, max_size=2).map(tuple),
@@ -118,6 +131,7 @@ selections = st.builds(
     limit=st.none() | st.integers(1, 20),
     newest_first=st.booleans(),
 )
+selections = fixed | st.builds(of_calendar, fixed, calendars, st.sampled_from([0, HOUR, 90 * MINUTE]))
 
 
 def page_by_page(snapshot: Snapshot, version: Version, selection: Selection) -> list[Row]:

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.errors import FencedError
-from headrace.store.base import CORRECTIONS, KEY_ID, PANE, Point, Selection, Store
+from headrace.store.base import CORRECTIONS, KEY_ID, PANE, Point, Store
+from headrace.store.selection import Selection
 from headrace.transport.position import START, Position
 from headrace.types import DOUBLE, STRING, TIMESTAMP
 from tests.contracts.store.conftest import Place

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
+from headrace.define.calendar import Calendar
 from headrace.define.model import View
 from tests.unit.store.partial_files import Event, given_of
 
+Placed = tuple[int, Any, Any]  # a window: its place in the order, its start and end in ms or None
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -34,28 +37,37 @@ def expected(
     newest_first: bool = False,
     settled_only: bool = False,
     corrections: bool = False,
+    windows_of: Callable[[int], Iterable[Placed]] | None = None,
 ) -> list[dict[str, Any]]:
-    """The rows of all pages; `size` None is a view without window, `all_time` one window over [start, end)."""
+    """The rows of all pages; `size` None is a view without window, `all_time` one window over [start, end).
+
+    `windows_of` gives the windows that hold a time, if they are neither: those whose end lies in (start, end] count.
+    """
     places = {key.name: i for i, key in enumerate(view.keys)}
     groups: dict[Any, list[Event]] = {}
     for event in events:
         if where and not any(all(rank(event.keys[places[k]]) == rank(v) for k, v in w.items()) for w in where):
             continue
         keys = tuple(rank(event.keys[places[name]]) for name in by)
+        windows: Iterable[Placed]
         if all_time:
-            windows: Iterable[int] = [0] if _between(event.at_ms, start, end) else []
+            windows = [(0, start, end)] if _between(event.at_ms, start, end) else []
+        elif windows_of:
+            windows = [
+                (place, opens, closes)
+                for place, opens, closes in windows_of(event.at_ms)
+                if (start is None or closes > start) and (end is None or closes <= end)
+            ]
         else:
-            windows = _windows_of(event.at_ms, start, end, size, every)
+            starts = _windows_of(event.at_ms, start, end, size, every)
+            windows = [(each, None, None) if size is None else (each, each, each + size) for each in starts]
         for window in windows:
             groups.setdefault((window, keys), []).append(event)
     rows = []
-    for window, keys in sorted(groups, key=lambda group: (-group[0] if newest_first else group[0], group[1])):
+    for window, keys in sorted(groups, key=lambda group: (-group[0][0] if newest_first else group[0][0], group[1])):
         members = groups[window, keys]
         row = {name: members[0].keys[places[name]] for name in by}
-        if all_time:
-            opens, closes = start, end
-        else:
-            opens, closes = (None, None) if size is None else (window, window + size)
+        _, opens, closes = window
         row["window_start"] = None if opens is None else EPOCH + timedelta(milliseconds=opens)
         row["window_end"] = None if closes is None else EPOCH + timedelta(milliseconds=closes)
         for column in view.columns:
@@ -69,6 +81,26 @@ def expected(
         if row["settled"] or not settled_only:
             rows.append(row)
     return rows
+
+
+def calendar_window(calendar: Calendar, at_ms: int) -> tuple[int, int]:
+    """The bounds of the window of a calendar that holds a time, by the local date and the rules of the zone."""
+    zone = ZoneInfo(calendar.zone)
+    today = (EPOCH + timedelta(milliseconds=at_ms)).astimezone(zone).date()
+    if calendar.unit == "month":
+        months = (today.year * 12 + today.month - 1) // calendar.count * calendar.count
+        dates = [date(each // 12, each % 12 + 1, 1) for each in (months, months + calendar.count)]
+    else:
+        days = calendar.count * (7 if calendar.unit == "week" else 1)
+        since = (today - date(1970, 1, 5 if calendar.unit == "week" else 1)).days
+        first = today - timedelta(days=since % days)
+        dates = [first, first + timedelta(days=days)]
+    start, end = (_midnight_ms(each, zone) for each in dates)
+    return start, end
+
+
+def _midnight_ms(day: date, zone: ZoneInfo) -> int:
+    return round(datetime(day.year, day.month, day.day, tzinfo=zone).timestamp() * 1000)
 
 
 def _between(at: int, start: int | None, end: int | None) -> bool:

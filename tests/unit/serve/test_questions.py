@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from headrace.define.catalog import parse
 from headrace.define.model import Window
-from headrace.errors import ConflictError, DefinitionError, NotFoundError, QuestionError
+from headrace.errors import ConflictError, NotFoundError, QuestionError
 from headrace.serve.answer import Answer
 from headrace.serve.cell import find_cell
 from headrace.serve.cell_question import CellQuestion
@@ -78,30 +77,6 @@ def test_sliding_windows_begin_before_the_first_event(store: DuckStore) -> None:
 def test_sliding_windows_that_end_after_start_are_answered(store: DuckStore) -> None:
     result = ask(store, by=(), key={"k0": "/a"}, window="3m", every="1m", start="-2m", end="now")
     assert windows(result) == [(6, 9, 3), (7, 10, 3)]
-
-
-@pytest.mark.parametrize(("unit", "days"), [("month", 28), ("quarter", 90), ("year", 365)])
-def test_a_calendar_span_is_asked_for_by_its_bounds_as_the_refusal_says(tmp_path: Path, unit: str, days: int) -> None:
-    day_ms = 24 * 60 * MINUTE
-    store = DuckStore.open(tmp_path / "store", fence=1)
-    view = make_view("daily", window=Window(day_ms, day_ms))
-    store.register(view, "f", {"events": 0})
-    first = date(2025, 12, 1).toordinal() - date(1970, 1, 1).toordinal()
-    events = [simple_event("/a", (first + day) * day_ms, 1) for day in range(450)]
-    step = Step("events", 0, 1, Position.at(0), (first + 449) * day_ms * 1000, 0)
-    store.apply(step, {("daily", 1): [write_partials(tmp_path / "daily", view, events)]})
-    with pytest.raises(QuestionError) as error:
-        ask(store, "daily", window=f"1 {unit}")
-    with pytest.raises(DefinitionError) as definition_error:
-        parse(f"CREATE STREAM s (a INT); CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM s "
-              f"GROUP BY window(_arrived, '1 {unit}')")  # fmt: skip
-    assert definition_error.value.fix == error.value.fix
-    assert f"a calendar {unit} is queried by its bounds" in str(error.value)
-    bounds = dict(re.findall(r"(start|end|window)=([0-9a-z-]+)", str(error.value)))
-    (row,) = ask(store, "daily", **bounds).rows()
-    assert (row["window_end"] - row["window_start"]).days == days == row["count_all"]
-    assert row["window_end"].date() == date.fromisoformat(bounds["end"])
-    store.close()
 
 
 def test_windows_with_gaps_leave_events_out(store: DuckStore) -> None:

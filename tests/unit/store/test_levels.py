@@ -13,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.define.model import View, Window
-from headrace.store.base import COUNTED, Selection
+from headrace.store.base import COUNTED
 from headrace.store.duckdb import levels
 from headrace.store.duckdb.batch_table import make_batch_table
 from headrace.store.duckdb.levels import Part, parts_of
 from headrace.store.duckdb.sketches import register_functions
 from headrace.store.duckdb.tables import TableSource, few, fold
 from headrace.store.few import fold_few
+from headrace.store.selection import Selection
 from tests.unit.store.partial_files import make_view, simple_event, write_partials
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000

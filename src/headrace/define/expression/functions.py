@@ -273,9 +273,7 @@ UNSTABLE = frozenset({
 WHY_UNSTABLE = "is not deterministic, so the batch layer and the speed layer would disagree"
 NOT_HERE = {
     **dict.fromkeys(("window", "tumble", "hop"), "a window is allowed only in GROUP BY, on its own"),
-    **dict.fromkeys(
-        ("session", "session_window", "cumulate"), "use window, TUMBLE or HOP; sessions are not available yet"
-    ),
+    **dict.fromkeys(("session", "session_window"), "use window, TUMBLE or HOP; sessions are not available yet"),
     **dict.fromkeys(
         ("explode", "unnest", "flatten", "arrayjoin", "posexplode"),
         "a row for each element of an ARRAY is not available yet; x[0] reads one, array_contains(x, y) tests all",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headrace.define.durations import is_calendar
 from headrace.define.expression.literals import number, parse_date, parse_timestamp
 from headrace.define.expression.peers import is_aggregate_elsewhere
 from headrace.define.expression.standard import (
@@ -37,6 +38,7 @@ from headrace.types import BOOLEAN, DATE, TIMESTAMP
 from headrace.types import STRING as STRING_TYPE
 
 COMPARISONS = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<=>": "<=>"}
+WINDOWS = ("window", "tumble", "hop", "cumulate", "time_bucket", "date_bin")
 DEEPEST = 40  # nested parentheses and calls
 
 
@@ -45,6 +47,7 @@ class ExpressionParser(Reader):
 
     depth = 0
     may_be_over = False  # whether OVER is read, to be refused with what to write: in SELECT
+    in_window = False  # in the arguments of a window, where months and years are spans of time as well
 
     def expression(self) -> Node:
         """Any expression: the chain of OR."""
@@ -195,6 +198,8 @@ class ExpressionParser(Reader):
             else:
                 node = Item(node.at, node, self.expression())
                 self.expect_symbol("]", "the index")
+        while self.accept("AT", "TIME", "ZONE"):
+            node = Call(node.at, "from_utc_timestamp", (node, self._primary()))
         return self._spanned(node, start)
 
     def _part(self) -> Token:
@@ -241,13 +246,19 @@ class ExpressionParser(Reader):
                 return self._time_literal()
             case "INTERVAL" if after.kind in (STRING, NUMBER):
                 self.take()
-                return Interval(token.start, self.read_interval())
+                return self._interval(token.start)
         if calls and token.kind == WORD and (token.upper not in RESERVED):
             return read_form(self) or self._call()
         name = self.expect_name("a field")
         if self.accept_symbol("."):
             return Name(name.start, self._part().text, of=name.text)
         return Name(name.start, name.text)
+
+    def _interval(self, at: int) -> Node:
+        text, text_at = self.interval_text()
+        if self.in_window and is_calendar(text):
+            return Interval(at, 0, text)
+        return Interval(at, self.duration(text, text_at))
 
     def _time_literal(self) -> Node:
         kind, text = self.take(), self.take()
@@ -264,7 +275,9 @@ class ExpressionParser(Reader):
         self.take()
         distinct = self.accept("DISTINCT")
         elsewhere = is_aggregate_elsewhere(name.text)
+        outside, self.in_window = self.in_window, name.text.lower() in WINDOWS
         args, written = self._arguments(f"the arguments of {name.text}", may_have_order=elsewhere)
+        self.in_window = outside
         parametric = elsewhere and self.accept_symbol("(")  # quantile(0.9)(x)
         if parametric:
             more, more_written = self._arguments(f"the arguments of {name.text}")

@@ -50,9 +50,10 @@ class Literal(Node):
 
 @dataclass(frozen=True)
 class Interval(Node):
-    """A fixed span of time."""
+    """A fixed span of time, or one of the calendar as it was written, such as 1 MONTH."""
 
     ms: int
+    calendar: str = ""
 
 
 @dataclass(frozen=True)

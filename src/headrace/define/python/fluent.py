@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from headrace.aggregate import REGISTRY, Aggregate
 from headrace.define import model
+from headrace.define.calendar import Calendar, zone_name
 from headrace.define.columns import is_aggregate, make_aggregate, make_column, make_parameter, read_arguments
 from headrace.define.durations import SECOND_MS, parse_duration
 from headrace.define.expression.check import Checker, Scope, check, check_condition, parse_tree
@@ -28,11 +29,15 @@ from headrace.define.rules import (
     check_idle_timeout,
     check_key,
     check_name,
+    make_calendar_window,
+    make_cumulative,
     make_window,
 )
 from headrace.define.shape import ShapeReader, ShapeScope, check_limit, read_order_items
+from headrace.define.sql.select import Item
 from headrace.define.sql.streams import read_fields
 from headrace.define.sql.views import ViewReader
+from headrace.define.sql.windows import is_bucket, read_bucket, read_span
 from headrace.define.tokens import END, Source
 from headrace.errors import DefinitionError, Location
 from headrace.types import Expression
@@ -86,18 +91,64 @@ def View(name: str, query: Query, *, schedule: str | timedelta | None = None) ->
 
 
 def window(
-    size: str | timedelta, slide: str | timedelta | None = None, *, start: str | None = None, end: str | None = None
+    size: str | timedelta,
+    slide: str | timedelta | None = None,
+    *,
+    start: str | None = None,
+    end: str | None = None,
+    zone: str | None = None,
+    offset: str | timedelta = "0s",
 ) -> model.Window:
-    """Windows of a size, one every `slide` (default: the size).
+    """Windows of a size, one every `slide` (default: the size), counted from `offset` after the epoch.
 
-    `start` and `end` are additional names for window_start and window_end.
+    A size of "1 month", "week" or the like is of the calendar, in UTC or in the time zone; with a zone days and weeks
+    are, too. `start` and `end` are additional names for window_start and window_end.
     """
     with placed(caller()):
-        for name in (start, end):
-            if name is not None:
-                check_name(name, "column")
-        window_ = make_window(_milliseconds(size), None if slide is None else _milliseconds(slide))
-        return replace(window_, start_name=start, end_name=end)
+        span = _span(size, zone)
+        if not isinstance(span, Calendar):
+            window_ = make_window(span, None if slide is None else _milliseconds(slide), _milliseconds(offset))
+        elif slide is not None or _milliseconds(offset):
+            raise DefinitionError(
+                "calendar windows follow one another: they have no slide and no offset",
+                fix='leave it out; hr.cumulate("1 day", "1 month") is the running total of a month',
+            )
+        else:
+            window_ = make_calendar_window(span)
+        return _named(window_, start, end)
+
+
+def cumulate(
+    step: str | timedelta,
+    size: str | timedelta,
+    *,
+    start: str | None = None,
+    end: str | None = None,
+    zone: str | None = None,
+) -> model.Window:
+    """Windows that grow by a step until they have their size, then begin again: the running total of a day.
+
+    The size, `zone`, `start` and `end` are as in `window`.
+    """
+    with placed(caller()):
+        return _named(make_cumulative(_milliseconds(step), _span(size, zone)), start, end)
+
+
+def _named(window_: model.Window, start: str | None, end: str | None) -> model.Window:
+    for name in (start, end):
+        if name is not None:
+            check_name(name, "column")
+    return replace(window_, start_name=start, end_name=end)
+
+
+def _span(size: str | timedelta, zone: str | None) -> int | Calendar:
+    zone = None if zone is None else zone_name(zone)
+    if isinstance(size, timedelta):
+        days, rest = divmod(size, timedelta(days=1))
+        size = f"{days} days" if not rest and days else f"{size / timedelta(milliseconds=1)} ms"
+    if not isinstance(size, str):
+        raise DefinitionError("a duration is a text", found=repr(size), expected="for example '1 minute'")
+    return read_span(size, zone)
 
 
 def __getattr__(name: str) -> Callable[..., Aggregation]:
@@ -214,9 +265,13 @@ def _where(query: Query, scope: Scope) -> Expression | None:
 def _groups(query: Query, scope: Scope, mistakes: Mistakes) -> tuple[list[model.Key], model.Window | None]:
     keys: list[model.Key] = []
     window_: model.Window | None = None
+    has_window = any(isinstance(what, model.Window) for _, what, _ in query.groups)
     for name, what, at in query.groups:
         with mistakes.collect(), placed(at):
-            if isinstance(what, model.Window) and name is None:
+            bucket = None if has_window or not isinstance(what, Source) else _bucket(name, what, query.stream)
+            if bucket is not None and window_ is None:
+                window_ = bucket
+            elif isinstance(what, model.Window) and name is None:
                 if window_:
                     raise DefinitionError("a view has one window", fix="remove one; a question can use other windows")
                 window_ = what
@@ -227,11 +282,24 @@ def _groups(query: Query, scope: Scope, mistakes: Mistakes) -> tuple[list[model.
     return keys, window_
 
 
-def _key(name: str | None, source: Source, scope: Scope) -> model.Key:
+def _bucket(name: str | None, source: Source, stream: model.Stream) -> model.Window | None:
+    """The window that a key such as date_trunc('hour', at) is, of the event time; None for other keys."""
+    item = _item(source)
+    if not is_bucket(item.node, stream):
+        return None
+    return _named(read_bucket(source, item.node, stream), name or item.alias, None)
+
+
+def _item(source: Source) -> Item:
     reader = ViewReader(source)
     item = reader.item()
     if reader.next.kind != END:
         raise reader.unexpected("an operator or the end of the key")
+    return item
+
+
+def _key(name: str | None, source: Source, scope: Scope) -> model.Key:
+    item = _item(source)
     expression = check(source, item.node, scope)
     check_key(expression)
     name = name or item.alias or Checker(source, scope).name(item.node)

@@ -15,7 +15,15 @@ from headrace.define.model import Column, Key, Order, Stream, View, Window
 from headrace.define.rules import check_distinct, check_key, check_name, located
 from headrace.define.shape import OrderItem, ShapeReader, ShapeScope
 from headrace.define.sql.peers import NO_PEER, Peer, resolve
-from headrace.define.sql.windows import WINDOW_CALLS, Bound, read_window, window_bound
+from headrace.define.sql.windows import (
+    Bound,
+    is_bucket,
+    is_window_call,
+    read_bucket,
+    read_window,
+    same_windows,
+    window_bound,
+)
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError
 from headrace.types import INT, Expression
@@ -52,6 +60,7 @@ class Select:
     having: Node | None = None
     order: tuple[OrderItem, ...] = ()
     limit: int | None = None
+    all_keys: bool = False  # GROUP BY ALL
 
 
 def build_view(select: Select, stream: Stream) -> View:
@@ -179,13 +188,19 @@ class _Builder:
         if self.select.table_window:
             with self.mistakes.collect():
                 self.window = read_window(self.source, self.select.table_window, self.stream)
-        groups = [self._resolve(node) for node in self.select.groups]
-        declared = self.select.table_window or any(_is_window_call(node) for node, _ in groups)
+        groups = self._groups()
+        bucket = self._find_bucket([node for node, _ in groups])
+        declared = self.select.table_window or bucket or any(is_window_call(node) for node, _ in groups)
         for node, alias in groups:
             with self.mistakes.collect():
-                if _is_window_call(node):
+                if is_window_call(node):
                     names_window = True
                     self._set_window(node)
+                elif node is bucket:
+                    names_window = True
+                    self.window = read_bucket(self.source, node, self.stream)
+                elif self._starts_window(node):
+                    names_window = True
                 elif window_bound(self.source, node):
                     names_window = True
                     if not declared:
@@ -202,6 +217,45 @@ class _Builder:
                     self.select.at, "the window is not in GROUP BY", fix="GROUP BY window_start, window_end, …"
                 )
         self.groups_are_valid = len(self.mistakes.errors) == errors_before and not self.select.incomplete
+
+    def _groups(self) -> list[tuple[Node, str | None]]:
+        if self.select.all_keys:
+            return [(item.node, item.alias) for item in self.select.items if self._is_group(item)]
+        return [self._resolve(node) for node in self.select.groups]
+
+    def _is_group(self, item: Item) -> bool:
+        """Whether GROUP BY ALL groups by an item: not if it has an aggregate, or names other outputs."""
+        if contains_aggregate(item.node):
+            return False
+        if is_window_call(item.node) or is_bucket(item.node, self.stream) or window_bound(self.source, item.node):
+            return True
+        try:
+            check(self.source, item.node, self.scope)
+        except DefinitionError:
+            return item.alias is None
+        return True
+
+    def _find_bucket(self, groups: list[Node]) -> Node | None:
+        """The date_trunc or its like that is the window: the shortest, where no other window is declared."""
+        if self.select.table_window or any(map(is_window_call, groups)):
+            return None
+        buckets = [node for node in groups if is_bucket(node, self.stream)]
+        if len(buckets) < 2:
+            return next(iter(buckets), None)
+        windows: list[tuple[int, Node]] = []
+        for node in buckets:
+            with self.mistakes.collect():
+                windows.append((read_bucket(self.source, node, self.stream).size_ms, node))
+        return min(windows, key=lambda window: window[0])[1] if windows else None
+
+    def _starts_window(self, node: Node) -> bool:
+        """Whether an expression such as date_trunc is the start of the view's window."""
+        if self.window is None or not is_bucket(node, self.stream):
+            return False
+        try:
+            return same_windows(self.window, read_bucket(self.source, node, self.stream))
+        except DefinitionError:
+            return False  # reported when it is checked as a key
 
     def _set_window(self, node: Node) -> None:
         if self.window:
@@ -251,7 +305,7 @@ class _Builder:
     def _is_key(self, item: Item) -> bool:
         """Whether an item that is not an aggregate is a bound of the window or a key; else it is an expression."""
         node = item.node
-        bound = window_bound(self.source, node)
+        bound = "start" if self._starts_window(node) else window_bound(self.source, node)
         if bound:
             self._name_bound(bound, item)
             return True
@@ -305,7 +359,3 @@ class _Builder:
             f"{expression.sql} is neither an aggregate nor in GROUP BY",
             fix=f"add it to GROUP BY, or write max({expression.sql})",
         )
-
-
-def _is_window_call(node: Node) -> bool:
-    return isinstance(node, Call) and node.name.lower() in WINDOW_CALLS

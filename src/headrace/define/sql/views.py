@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.define.durations import SECOND_MS
-from headrace.define.expression.syntax import Call, Logic, Name, Node
+from headrace.define.expression.syntax import Call, Logic, Node
 from headrace.define.shape import read_limit, read_order
 from headrace.define.sql.peers import CLAUSES, PeerReader
 from headrace.define.sql.select import Item, Select
 from headrace.define.tokens import Token
+from headrace.errors import DefinitionError
 
 _NOT_IN_VIEWS = {
     "SORT": "write ORDER BY",
@@ -20,6 +21,8 @@ _NOT_IN_VIEWS = {
     "QUALIFY": "write HAVING",
 }
 _CLAUSES = ("WHERE", "GROUP", "HAVING", "ORDER", "LIMIT")
+_SETS = ("ROLLUP", "CUBE")
+WINDOW_TABLES = {"TUMBLE": ("SIZE",), "HOP": ("SLIDE", "SIZE"), "CUMULATE": ("STEP", "SIZE")}  # by name or in order
 _SECOND_QUERY = ("UNION", "EXCEPT", "INTERSECT")
 _JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "LATERAL", "ANTI", "SEMI")
 _JOIN_FIX = "send events that contain all fields; joins of streams are not available yet"
@@ -48,7 +51,7 @@ class ViewReader(PeerReader):
         where_at = self.index
         where = self.expression() if self.accept("WHERE") else None
         where_span = self.span_since(where_at) if where else None
-        groups = self._group_by() if self.accept("GROUP", "BY") else []
+        groups, all_keys = self._group_by() if self.accept("GROUP", "BY") else ([], False)
         groups_at = self.last_end
         having = self.expression() if self.accept("HAVING") else None
         order = read_order(self) if self.accept("ORDER", "BY") else []
@@ -64,7 +67,7 @@ class ViewReader(PeerReader):
         return Select(
             self.source, name.start, name.text, schedule_ms, tuple(items), stream.text, stream.start, alias, where,
             tuple(groups), table_window, tuple(self.mistakes.errors), peer, where_spans,
-            having=having, order=tuple(order), limit=limit,
+            having=having, order=tuple(order), limit=limit, all_keys=all_keys,
         )  # fmt: skip
 
     def _schedule(self) -> int:
@@ -102,7 +105,7 @@ class ViewReader(PeerReader):
         if wrapped:
             self.expect_symbol("(", "TABLE")
         table_window = None
-        if self.next.upper in ("TUMBLE", "HOP") and self.ahead(1).text == "(":
+        if self.next.upper in WINDOW_TABLES and self.ahead(1).text == "(":
             stream, table_window = self._window_table()
         else:
             stream = self.expect_name("a stream")
@@ -116,25 +119,50 @@ class ViewReader(PeerReader):
         return stream, alias, table_window
 
     def _window_table(self) -> tuple[Token, Call]:
-        call = self.take()
+        """TUMBLE(TABLE clicks, DESCRIPTOR(at), INTERVAL …), its arguments by place or by name, as in Flink."""
+        call, self.in_window = self.take(), True
         self.take()
-        self.accept("TABLE")
-        stream = self.expect_name("a stream")
-        self.expect_symbol(",", "the stream")
-        args: list[Node] = []
-        if self.accept("DESCRIPTOR"):
-            self.expect_symbol("(", "DESCRIPTOR")
-            column = self.expect_name("the event time")
-            args.append(Name(column.start, column.text))
-            self.expect_symbol(")", "DESCRIPTOR(…")
-            self.expect_symbol(",", "DESCRIPTOR(…)")
-            args.append(self.expression())
-            while self.accept_symbol(","):
-                args.append(self.expression())
-            self.expect_symbol(")", f"{call.upper}(…")
-        else:
-            args = self._list(f"the arguments of {call.upper}")
+        stream: Token | None = None
+        given: list[Node] = []
+        named: dict[str, Node] = {}
+        while True:
+            name = self._argument_name(call, named)
+            if name == "DATA" or (name is None and stream is None):
+                self.accept("TABLE")
+                stream = self.expect_name("a stream")
+            elif name is None:
+                given.append(self._descriptor() or self.expression())
+            else:
+                named[name] = self._descriptor() or self.expression()
+            if not self.accept_symbol(","):
+                break
+        self.expect_symbol(")", f"{call.upper}(…")
+        self.in_window = False
+        order = ["TIMECOL", *WINDOW_TABLES[call.upper], "OFFSET"]
+        args = [*given, *(named[name] for name in order[len(given) :] if name in named)]
+        if stream is None:
+            raise self.error(call.start, f"{call.upper} names no stream", fix="write DATA => TABLE clicks")
         return stream, Call(call.start, call.text, tuple(args))
+
+    def _argument_name(self, call: Token, named: dict[str, Node]) -> str | None:
+        if self.ahead(1).text != "=>":
+            return None
+        token = self.take()
+        self.take()
+        names = ("DATA", "TIMECOL", *WINDOW_TABLES[call.upper], "OFFSET")
+        if token.upper not in names or token.upper in named:
+            raise self.error(
+                token.start, f"{call.upper} has no further argument '{token.text}'", expected=", ".join(names)
+            )
+        return token.upper
+
+    def _descriptor(self) -> Node | None:
+        if not self.accept("DESCRIPTOR"):
+            return None
+        self.expect_symbol("(", "DESCRIPTOR")
+        column = self.expression()
+        self.expect_symbol(")", "DESCRIPTOR(…")
+        return column
 
     def _at_clause(self) -> bool:
         return self.next.upper in (*_CLAUSES, *_NOT_IN_VIEWS, *CLAUSES)
@@ -143,18 +171,41 @@ class ViewReader(PeerReader):
         if self.next.upper in _JOINS or self.sees_symbol(","):
             raise self.error(self.next.start, "a view reads one stream", fix=_JOIN_FIX)
 
-    def _group_by(self) -> list[Node]:
-        for word in ("ALL", "CUBE", "ROLLUP", "GROUPING"):
-            if self.sees(word) and not self.ahead(1).text == ",":
-                raise self.error(
-                    self.next.start,
-                    f"GROUP BY {word} is not supported",
-                    fix="name the keys; a question can merge any of them with by=",
-                )
-        groups = [self.expression()]
+    def _group_by(self) -> tuple[list[Node], bool]:
+        """The expressions of GROUP BY, and whether it is GROUP BY ALL."""
+        if self.sees("ALL") and self.ahead(1).text != ",":
+            self.take()
+            return [], True
+        groups = [self._group()]
         while self.accept_symbol(","):
-            groups.append(self.expression())
-        return groups
+            groups.append(self._group())
+        if self.sees("WITH") and self.ahead(1).upper in _SETS:
+            at = self.index
+            self.take()
+            words = f"WITH {self.take().upper}"
+            raise self._refuse_sets(words, at, " ")
+        return groups, False
+
+    def _group(self) -> Node:
+        if (self.next.upper in _SETS and self.ahead(1).text == "(") or self.sees("GROUPING", "SETS"):
+            if self.sees("GROUPING"):
+                raise self._refuse_sets("GROUPING SETS", self.index)
+            at, words = self.index, self.take().upper
+            self.take()
+            keys_at = self.index
+            self._list(f"the keys of {words}")
+            keys = self.source.text[self.tokens[keys_at].start : self.tokens[self.index - 1].start]
+            raise self._refuse_sets(words, at, keys)
+        return self.expression()
+
+    def _refuse_sets(self, words: str, at: int, write: str | None = None) -> DefinitionError:
+        return self.error(
+            self.tokens[at].start,
+            f"GROUP BY … {words} is not supported: a question merges any of the keys",
+            fix="group by all keys; by=country asks for the totals of each country, by= for the grand total",
+            write=write,
+            span=None if write is None else self.span_since(at),
+        )
 
     def _refuse_clauses(self) -> None:
         while self.next.upper in _NOT_IN_VIEWS:

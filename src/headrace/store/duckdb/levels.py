@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from headrace.define.model import View
-from headrace.store.base import PANE, Selection
+from headrace.store.base import PANE
+from headrace.store.selection import Selection
 
 PANES = "panes"
 LEVELS = {"hours": 3_600_000, "days": 86_400_000}
@@ -57,13 +59,18 @@ def _parts(
     first = None if start is None else -(-start // span) * span
     last = None if end is None else end // span * span
     long = first is None or last is None or last - first >= LEAST * finer[0][1]
-    aligned = bucket is None or (bucket % span == 0 and origin % span == 0)
-    if not long or (bucket is not None and not aligned and bucket < 2 * span):
+    shortest, across_starts = _uneven(selection.edges, span) if selection.edges else (bucket, [])
+    aligned = not across_starts and (bool(selection.edges) or bucket is None or not (bucket % span or origin % span))
+    if not long or (shortest is not None and not aligned and shortest < 2 * span):
         yield from _parts(finer, start, end, selection, conditions)
         return
     within = _bounds(first, last)
     if aligned:
         yield Part(table, (*within, *conditions))
+    elif across_starts:
+        starts = ", ".join(map(str, across_starts))
+        yield Part(table, (*within, *conditions, f"{PANE} NOT IN ({starts})"))
+        yield from _parts(finer, first, last, selection, (*conditions, f"{floor_to(span)} IN ({starts})"))
     else:  # rows that reach over the end of a bucket are taken apart
         assert bucket is not None, "all in one bucket is aligned"
         inside = f"{_place(PANE, bucket, origin)} <= {bucket - span}"
@@ -74,6 +81,12 @@ def _parts(
         yield from _parts(finer, start, first, selection, conditions)
     if end is not None and last is not None and last < end:
         yield from _parts(finer, last, end, selection, conditions)
+
+
+def _uneven(edges: Sequence[int], span: int) -> tuple[int, list[int]]:
+    """The length of the shortest bucket, and the starts of the spans that reach over the end of one."""
+    shortest = min(end - start for start, end in pairwise(edges))
+    return shortest, sorted({edge // span * span for edge in edges if edge % span})
 
 
 def _bounds(start: int | None, end: int | None) -> Iterator[str]:

@@ -10,9 +10,10 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from headrace.define.durations import DAY_MS
 from headrace.define.expression.computed import duckdb_name
 from headrace.errors import NotReadyError
-from headrace.store.base import CORRECTIONS, EVENTS, Audit, Selection, Version
+from headrace.store.base import CORRECTIONS, EVENTS, Audit, Version
 from headrace.store.duckdb.database import Database, literal, run
 from headrace.store.duckdb.held import Demand, HeldRows, Lookups, Row, pays
 from headrace.store.duckdb.levels import PANES
@@ -22,12 +23,14 @@ from headrace.store.duckdb.tables import (
     few,
     fold,
     nth_bucket,
+    pane_range,
     row_columns,
     rows_of,
     speed_table,
 )
 from headrace.store.duckdb.versions import read_audits, read_versions
 from headrace.store.few import fold_few
+from headrace.store.selection import Selection
 
 FEW = 4_000  # rows that are folded in Python
 PIECE = 20_000  # rows that are read at once: sketches have up to 4 kB each
@@ -86,17 +89,21 @@ class DuckSnapshot:
         return int(run(self._connection, f"SELECT coalesce(sum({column}), 0) FROM {table}")[0][0])
 
     def fold(self, version: Version, selection: Selection) -> pa.Table:
-        query, parameters = fold(version.view, self._sources(version), selection)
+        sources = self._sources(version)
+        query, parameters = fold(version.view, sources, self._resolve(version, sources, selection))
         table: pa.Table = self._connection.sql(query, params=parameters).to_arrow_table()
         return table
 
     def pieces(self, version: Version, selection: Selection, *, ordered: bool) -> pa.RecordBatchReader:
-        query, parameters = fold(version.view, self._sources(version), selection, ordered=ordered)
+        sources = self._sources(version)
+        selection = self._resolve(version, sources, selection)
+        query, parameters = fold(version.view, sources, selection, ordered=ordered)
         reader: pa.RecordBatchReader = self._connection.sql(query, params=parameters).to_arrow_reader(PIECE)
         return reader
 
     def rows(self, version: Version, selection: Selection) -> list[tuple[Any, ...]]:
         sources = self._sources(version)
+        selection = self._resolve(version, sources, selection)
         if selection.where:
             # Planning an aggregation costs DuckDB more than reading the few rows of a key.
             rows = self._few_rows(version, sources, selection)
@@ -154,13 +161,15 @@ class DuckSnapshot:
         if selection.newest_first:
             start = bucket if start is None else max(bucket, start)
         else:
-            cut = bucket + selection.bucket_ms
+            cut = selection.next_edge(bucket) if selection.edges else bucket + selection.bucket_ms
             end = cut if end is None else min(cut, end)
         near = replace(selection, panes=(start, end))
         return run(self._connection, *fold(version.view, sources, near))
 
     def count_groups(self, version: Version, selection: Selection, most: int) -> int | None:
-        rows, groups, parameters = count_groups(version.view, self._sources(version), selection, most)
+        sources = self._sources(version)
+        selection = self._resolve(version, sources, selection)
+        rows, groups, parameters = count_groups(version.view, sources, selection, most)
         if run(self._connection, rows, parameters)[0][0] > most:
             return None
         return int(run(self._connection, groups, parameters)[0][0])
@@ -172,6 +181,13 @@ class DuckSnapshot:
         run(
             self._connection, f"COPY (SELECT {columns} FROM {duckdb_name(table)}) TO {literal(target)} (FORMAT parquet)"
         )
+
+    def _resolve(self, version: Version, sources: list[TableSource], selection: Selection) -> Selection:
+        """The selection, with the edges of its calendar for the panes that are there."""
+        if selection.calendar is None:
+            return selection
+        first, last = run(self._connection, *pane_range(version.view, sources, selection))[0]
+        return selection.within(0, 0) if first is None else selection.within(first, last + DAY_MS)
 
     def _sources(self, version: Version) -> list[TableSource]:
         """Where a version's rows lie, in both layers."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.aggregate import PartialColumn, Value
 from headrace.define.expression.computed import duckdb_name
 from headrace.define.model import View
-from headrace.store.base import BATCH_EVENTS, BUCKET, CORRECTIONS, COUNTED, EVENTS, KEY_ID, PANE, Selection
+from headrace.store.base import BATCH_EVENTS, BUCKET, CORRECTIONS, COUNTED, EVENTS, KEY_ID, PANE
 from headrace.store.columns import partials_of, plain_name, shown_partials
 from headrace.store.duckdb.levels import parts_of
 from headrace.store.key_ids import key_id_of
+from headrace.store.selection import Selection
 from headrace.types import Type
 
 SQL_TYPES = {"STRING": "VARCHAR", "TIMESTAMP": "TIMESTAMPTZ", "BINARY": "BLOB", "INT": "INTEGER"}
@@ -25,6 +27,7 @@ STAND_INS = {
 }
 
 ROWS = "_partials"  # the partials of a step, if they are not in files
+EDGE, TILE = "_edge", "_tile"  # of a calendar: the start of a bucket, and of the spans that tile all of them
 STAGED, ROW = "_staged", "_row"  # the merged rows of a step, and where each one lies in its table
 FEW_IDS = 10  # of keys; more are joined instead of written as literals
 
@@ -174,7 +177,7 @@ def _is_folded(view: View, sources: Sequence[TableSource], selection: Selection)
     """Whether each row of the source is a row of the result: one source holds a (key, pane) once."""
     pane = view.window.pane_ms if view.window else None
     whole = selection.by == tuple(key.name for key in view.keys) and selection.bucket_ms == pane
-    return whole and len(sources) == 1 and selection.origin_ms == 0
+    return whole and len(sources) == 1 and selection.origin_ms == 0 and selection.calendar is None
 
 
 def rows_of(
@@ -228,9 +231,21 @@ def nth_bucket(view: View, sources: Sequence[TableSource], selection: Selection,
 def _bucket(selection: Selection) -> str:
     if selection.bucket_ms is None:
         return f"CAST({int(selection.origin_ms)} AS BIGINT)"
+    if selection.edges:
+        return EDGE
     size, origin = int(selection.bucket_ms), int(selection.origin_ms)
     # The remainder is made positive: % takes the sign of the dividend, and panes may lie before the origin.
     return f"({PANE} - (({PANE} - {origin}) % {size} + {size}) % {size})"
+
+
+def _bucket_near(selection: Selection) -> str:
+    """The bucket of a row, to be compared with that of the last row of the page before."""
+    if not selection.edges or selection.after is None:
+        return _bucket(selection)
+    last = int(selection.after[0])
+    if selection.newest_first:
+        return f"CASE WHEN {PANE} < {last} THEN {last - 1} ELSE {last} END"
+    return f"CASE WHEN {PANE} < {selection.next_edge(last)} THEN {last} ELSE {last + 1} END"
 
 
 def _select(
@@ -243,7 +258,25 @@ def _select(
         f"SELECT {columns}, {table.batch_events} FROM {table.name}{_where(table.conditions)}"
         for table in _tables(view, sources, selection)
     )
-    return f"SELECT {', '.join(selected)} FROM ({rows}){_where(conditions)}", parameters
+    joined = f" JOIN {_edges(selection.edges)}" if selection.edges else ""
+    return f"SELECT {', '.join(selected)} FROM ({rows}){joined}{_where(conditions)}", parameters
+
+
+def _edges(edges: Sequence[int]) -> str:
+    """A table that gives each pane the start of its bucket, to join: by hash, since buckets differ in length."""
+    first, tile = edges[0], math.gcd(*(edge - edges[0] for edge in edges))
+    tiles = f"SELECT unnest(range({first}, {edges[-1]}, {tile})) AS {TILE}"
+    starts = f"SELECT unnest([{', '.join(map(str, edges[:-1]))}]) AS {EDGE}"
+    return (
+        f"(SELECT {TILE}, {EDGE} FROM ({tiles}) ASOF JOIN ({starts}) ON {TILE} >= {EDGE}) "
+        f"ON {PANE} - ({PANE} - {first}) % {tile} = {TILE}"
+    )
+
+
+def pane_range(view: View, sources: Sequence[TableSource], selection: Selection) -> tuple[str, list[Any]]:
+    """A query for the first and the last pane of a selection, or for the day that they are in."""
+    query, parameters = _select(view, sources, replace(selection, after=None, calendar=None, bucket_ms=None), [PANE])
+    return f"SELECT min({PANE}), max({PANE}) FROM ({query})", parameters
 
 
 @dataclass(frozen=True)
@@ -281,10 +314,9 @@ def _conditions(view: View, selection: Selection, parameters: list[Any]) -> list
     if selection.after is not None:
         if selection.bucket_ms is not None:
             last = int(selection.after[0])
-            conditions.append(
-                f"{PANE} < {last + selection.bucket_ms}" if selection.newest_first else f"{PANE} >= {last}"
-            )
-        conditions.append(_behind(selection, _bucket(selection), types, parameters))
+            end = selection.next_edge(last) if selection.edges else last + selection.bucket_ms
+            conditions.append(f"{PANE} < {end}" if selection.newest_first else f"{PANE} >= {last}")
+        conditions.append(_behind(selection, _bucket_near(selection), types, parameters))
     return conditions
 
 

@@ -57,6 +57,8 @@ class ContentReader:
         range_ = read_range(view.window, view.newest_event, selection)
         # HAVING is about rows; a chart shows all that happened.
         chart = find_chart(self._ask, view, replace(question, having=""), selection, range_, self._windows)
+        if view.calendar and not selection.end:  # with the window that is not over yet
+            range_ = replace(range_, open=True)
         if selection.sort == WINDOW:
             return self._oldest_rows(question, selection, range_, chart)
         if selection.sort in ("", f"-{WINDOW}"):
@@ -110,6 +112,8 @@ class ContentReader:
         else:
             what = f"the newest {len(rows)} rows{_of_range(selection)}"
         older = rows[-1][window_at(answer) + 1] - every_ms * MS if rows else None
+        if rows and answer.windows and "window" in answer.windows and "cumulate_ms" not in answer.windows:
+            older = rows[-1][window_at(answer)]  # of a calendar, one window ends where the next one begins
         before_start = older is not None and range_.start_ms is not None and to_ms(older) <= range_.start_ms
         return Content(answer, rows, what, chart, older=None if before_start else older)
 
@@ -128,7 +132,7 @@ class ContentReader:
             if span is not None:
                 begin = range_.end_ms // every * every - span * every
                 start = begin if start is None else max(begin, start)
-            answer = self._ask(replace(Range(start, range_.end_ms).of(question), limit=limit))
+            answer = self._ask(replace(replace(range_, start_ms=start).of(question), limit=limit))
             return answer, start == range_.start_ms
 
         answer, whole = last(at)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from headrace.define.durations import format_duration
 from headrace.format import count, freshness, plural, size, span
 from headrace.lake.letters import DeadLetterReason
 from headrace.serve.question import key_text
@@ -211,10 +210,7 @@ def _head(
 
 def window_words(view: ViewStatus) -> str:
     """The window of a view in words."""
-    if view.window is None:
-        return "all time"
-    size, every = map(format_duration, view.window)
-    return size if size == every else f"{size} every {every}"
+    return view.window_text or "all time"
 
 
 def _sentence(content: Content) -> str:

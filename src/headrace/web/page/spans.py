@@ -31,11 +31,12 @@ class Range:
 
     start_ms: int | None
     end_ms: int
+    open: bool = False  # with windows that hold `end_ms`, too
 
     def of(self, question: Question) -> Question:
         """The question, for these windows."""
         start = None if self.start_ms is None else Bound(self.start_ms)
-        return replace(question, start=start, end=Bound(self.end_ms))
+        return replace(question, start=start, end=None if self.open else Bound(self.end_ms))
 
 
 def read_range(window: tuple[int, int], newest_event: str, selection: Selection) -> Range:
