@@ -123,34 +123,34 @@ class ViewReader(PeerReader):
         call, self.in_window = self.take(), True
         self.take()
         stream: Token | None = None
-        given: list[Node] = []
-        named: dict[str, Node] = {}
+        values: list[Node] = []
+        by_name: dict[str, Node] = {}
         while True:
-            name = self._argument_name(call, named)
+            name = self._argument_name(call, by_name)
             if name == "DATA" or (name is None and stream is None):
                 self.accept("TABLE")
                 stream = self.expect_name("a stream")
             elif name is None:
-                given.append(self._descriptor() or self.expression())
+                values.append(self._descriptor() or self.expression())
             else:
-                named[name] = self._descriptor() or self.expression()
+                by_name[name] = self._descriptor() or self.expression()
             if not self.accept_symbol(","):
                 break
         self.expect_symbol(")", f"{call.upper}(…")
         self.in_window = False
         order = ["TIMECOL", *WINDOW_TABLES[call.upper], "OFFSET"]
-        args = [*given, *(named[name] for name in order[len(given) :] if name in named)]
+        args = [*values, *(by_name[name] for name in order[len(values) :] if name in by_name)]
         if stream is None:
             raise self.error(call.start, f"{call.upper} names no stream", fix="write DATA => TABLE clicks")
         return stream, Call(call.start, call.text, tuple(args))
 
-    def _argument_name(self, call: Token, named: dict[str, Node]) -> str | None:
+    def _argument_name(self, call: Token, by_name: dict[str, Node]) -> str | None:
         if self.ahead(1).text != "=>":
             return None
         token = self.take()
         self.take()
         names = ("DATA", "TIMECOL", *WINDOW_TABLES[call.upper], "OFFSET")
-        if token.upper not in names or token.upper in named:
+        if token.upper not in names or token.upper in by_name:
             raise self.error(
                 token.start, f"{call.upper} has no further argument '{token.text}'", expected=", ".join(names)
             )

@@ -189,10 +189,10 @@ def _time_of(node: Node, stream: Stream) -> tuple[Name, Node | None] | None:
 
 
 def _time(source: Source, node: Node, stream: Stream) -> _Time | None:
-    found = _time_of(node, stream)
-    if found is None:
+    parts = _time_of(node, stream)
+    if parts is None:
         return None
-    name, zone = found
+    name, zone = parts
     return _Time(name.at, None if zone is None else _zone(source, zone))
 
 
