@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+import headrace.testing
 from tests.surfaces.conftest import HEADRACE, Ran, visit, write_events
 
 Command = Callable[..., Ran]
@@ -95,6 +96,18 @@ def test_junit_has_every_test(headrace: Command, folder: Path) -> None:
     failure = suite.find("testcase[@name='two visits']/failure")
     assert failure is not None
     assert "≠ 2" in (failure.text or "")
+
+
+def test_python_raises_what_is_not_as_expected(folder: Path) -> None:
+    headrace.testing.check(folder)
+    (folder / "tests" / "failing.yaml").write_text(FAILING)
+    headrace.testing.check(folder, select=["late"])
+    with pytest.raises(AssertionError) as failure:
+        headrace.testing.check()
+    assert "tests/failing.yaml:1:3: two visits: failed\n  rows of view 'traffic': 1 differ" in str(failure.value)
+    (folder / "tests" / "bad.yaml").write_text("- [\n")
+    with pytest.raises(AssertionError, match="not YAML"):
+        headrace.testing.check(folder, ["tests/bad.yaml"])
 
 
 @pytest.mark.parametrize("name", ["visits.ndjson", "visits.csv", "access.log"])

@@ -37,6 +37,7 @@ class Expected:
     """What a test expects. None: it says nothing about it, and then there must be no dead letter and no error."""
 
     rows: tuple[Fields, ...] | None = None
+    ordered: bool = False  # rows come in this order
     exact: bool = False  # rows have no other columns than the expected ones
     tolerance: Mapping[str, Tolerance] | None = None  # by column; "" is every column
     dead_letters: tuple[ExpectedLetter, ...] | None = None

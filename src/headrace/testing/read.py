@@ -11,7 +11,7 @@ from headrace.testing.model import DefinitionTest, Expected, ExpectedLetter, Tol
 
 SUFFIXES = (".yaml", ".yml")
 TEST = ("name", "given", "ask", "definitions", "expect")
-EXPECT = ("rows", "exact", "tolerance", "dead_letters", "corrections", "errors", "changes")
+EXPECT = ("rows", "ordered", "exact", "tolerance", "dead_letters", "corrections", "errors", "changes")
 CHANGES = ("create", "free", "build", "drop", "refused", "none")  # what may happen to a stream or view
 EXAMPLE = "- name, given, ask and expect; docs/testing.md has examples"
 
@@ -101,6 +101,7 @@ def _read_expected(node: Node) -> Expected:
     values = fields.values
     return Expected(
         rows=_rows(values["rows"]) if "rows" in values else None,
+        ordered=_flag(values["ordered"]) if "ordered" in values else False,
         exact=_flag(values["exact"]) if "exact" in values else False,
         tolerance=_tolerances(values["tolerance"]) if "tolerance" in values else None,
         dead_letters=tuple(map(_letter, _items(values["dead_letters"]))) if "dead_letters" in values else None,

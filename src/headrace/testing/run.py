@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -120,7 +119,7 @@ class Runner:
                 return compare_errors(expected.errors, [str(error)])
             raise test.ask.error(error.message, found=error.found, expected=error.expected, fix=error.fix) from error
         keys = [key.name for key in catalog.views[request.question.view].keys]
-        differences = compare_outcome(expected, outcome, keys, is_ordered(test.ask))
+        differences = compare_outcome(expected, outcome, keys, expected.ordered or is_ordered(test.ask))
         return differences + ([] if expected.errors is None else compare_errors(expected.errors, []))
 
 
@@ -187,8 +186,3 @@ def _compare_changes(expected: Expected, plan: Plan, catalog: Catalog) -> list[D
 
 def _word(change: Change) -> str:
     return {"create": "create", "drop": "drop", "refuse": "refused", "change": change.how}[change.kind]
-
-
-def select(tests: Sequence[DefinitionTest], words: Sequence[str]) -> list[DefinitionTest]:
-    """The tests whose file or name has one of these words, in any case of letters; all without a word."""
-    return [test for test in tests if not words or any(word.lower() in test.id.lower() for word in words)]

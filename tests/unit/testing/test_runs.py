@@ -113,9 +113,10 @@ def test_the_order_of_rows_counts_if_the_question_gives_one(tmp_path: Path) -> N
       ask: traffic
       expect: [{{page: /b}}, {{page: /home}}]
     - {{name: newest, given: *two, ask: {{view: traffic, order: newest}}, expect: [{{page: /b}}, {{page: /home}}]}}
+    - {{name: ordered, given: *two, ask: traffic, expect: {{ordered: true, rows: [{{page: /b}}, {{page: /home}}]}}}}
     - {{name: oldest, given: *two, ask: {{view: traffic, order: oldest}}, expect: [{{page: /b}}, {{page: /home}}]}}
     """
-    assert [result.state for result in run(tmp_path, text)] == ["passed", "passed", "failed"]
+    assert [result.state for result in run(tmp_path, text)] == ["passed", "passed", "failed", "failed"]
 
 
 def test_rows_beyond_the_first_page_are_compared(tmp_path: Path) -> None:
