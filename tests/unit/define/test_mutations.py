@@ -14,8 +14,9 @@ from headrace.errors import DefinitionError
 
 TEXTS = [path.read_text() for path in sorted((Path(__file__).parents[2] / "day_one").glob("*.sql"))]
 PIECES = [
-    "(", ")", ",", ";", "'", '"', "`", "[", ".", ":", "::", "->", "->>", "#>>", "*", "-", "§", "\n", "/*", "E'", "now()",
-    "SELECT", "FROM", "WHERE", "GROUP BY", "OVER", "CREATE", "AS", "EMIT", "WINDOW TUMBLING", "INTERVAL", "DISTINCT", "EXTRACT(",
+    "(", ")", ",", ";", "'", '"', "`", "[", ".", ":", "::", "->", "->>", "#>>", "*", "-", "§", "\n", "/*", "E'",
+    "now()", "SELECT", "FROM", "WHERE", "GROUP BY", "OVER", "CREATE", "AS", "EMIT", "WINDOW TUMBLING", "INTERVAL",
+    "DISTINCT", "EXTRACT(", "HAVING", "ORDER BY", "LIMIT",
 ]  # fmt: skip
 
 

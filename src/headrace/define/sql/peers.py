@@ -9,8 +9,9 @@ from headrace.define.durations import DAY_MS, HOUR_MS, MINUTE_MS, format_duratio
 from headrace.define.expression.functions import UNSTABLE
 from headrace.define.expression.syntax import Call, Interval, Literal, Logic, Name, Node, Operation, Test, walk
 from headrace.define.expression.terms import quote
+from headrace.define.shape import read_limit
 from headrace.define.sql.clauses import StatementReader
-from headrace.define.tokens import END
+from headrace.define.tokens import END, NUMBER
 from headrace.errors import DefinitionError
 from headrace.types import INT, STRING
 
@@ -85,6 +86,15 @@ class PeerReader(StatementReader):
             else:
                 self.take()
         self.instead(f"a view has no {word}", at, self.last_end)
+
+    def read_fetch(self) -> int | None:
+        """FETCH FIRST 10 ROWS ONLY, the LIMIT of standard SQL."""
+        if not (self.accept("FETCH", "FIRST") or self.accept("FETCH", "NEXT")):
+            return None
+        limit = read_limit(self) if self.next.kind == NUMBER else 1
+        for word in (("ROWS",), ("ROW",), ("ONLY",)):
+            self.accept(*word)
+        return limit
 
     def read_no_data(self) -> None:
         """Read WITH [NO] DATA of PostgreSQL after the query."""

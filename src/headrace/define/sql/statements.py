@@ -85,6 +85,9 @@ class Statements(StreamReader, ViewReader):
     def statement(self) -> Declared:
         """One statement, up to its semicolon or the end."""
         start, self.mistakes, self.declaring = self.next, Mistakes(), None
+        self.peer = Peer(start=start.start)
+        if self.sees("INSERT", "INTO"):
+            self._view_of_insert()
         if not self.accept("CREATE"):
             raise self.error(
                 start.start,
@@ -94,7 +97,6 @@ class Statements(StreamReader, ViewReader):
             )
         if self.accept("OR") and not (self.accept("REPLACE") or self.accept("REFRESH")):
             raise self.unexpected("REPLACE or REFRESH after CREATE OR")
-        self.peer = Peer(start=start.start)
         definition: Stream | Select
         if self.accept("STREAM") or self.accept("STREAMING", "TABLE") or self.accept("SOURCE"):
             definition = self.stream()
@@ -127,6 +129,16 @@ class Statements(StreamReader, ViewReader):
                 end=token.end,
             )
         return stream
+
+    def _view_of_insert(self) -> None:
+        """Read INSERT INTO name SELECT … as the view that it would keep up to date."""
+        insert, into, name = self.next, self.ahead(1), self.ahead(2)
+        if name.kind not in (WORD, QUOTED) or self.ahead(3).upper != "SELECT":
+            return
+        words = [replace(insert, text=word) for word in ("CREATE", "MATERIALIZED", "VIEW")]
+        self.tokens[self.index : self.index + 3] = [*words, name, replace(into, text="AS")]
+        text = f"CREATE MATERIALIZED VIEW {self.source.text[name.start : name.end]} AS"
+        self.instead("a view is kept up to date without INSERT", insert.start, name.end, text)
 
     def _view_of_other_kind(self) -> Select:
         """CREATE TABLE … AS SELECT, CREATE VIEW … AS SELECT."""

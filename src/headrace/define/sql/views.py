@@ -55,7 +55,7 @@ class ViewReader(PeerReader):
         groups_at = self.last_end
         having = self.expression() if self.accept("HAVING") else None
         order = read_order(self) if self.accept("ORDER", "BY") else []
-        limit = read_limit(self) if self.accept("LIMIT") else None
+        limit = read_limit(self) if self.accept("LIMIT") else self.read_fetch()
         self._refuse_clauses()
         self.read_no_data()
         self.read_emit()

@@ -1,0 +1,5 @@
+-- expect: accepted
+CREATE STREAM requests (host STRING NOT NULL, path STRING, status INT, ms DOUBLE, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at - INTERVAL 1 MINUTE);
+CREATE MATERIALIZED VIEW slowest AS
+SELECT host, count(*) AS n, max(ms) AS worst FROM requests GROUP BY host, TUMBLE(at, INTERVAL '1' HOUR)
+ORDER BY worst DESC FETCH FIRST 10 ROWS ONLY;
