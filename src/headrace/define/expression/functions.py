@@ -272,7 +272,10 @@ UNSTABLE = frozenset({
 })  # fmt: skip
 WHY_UNSTABLE = "is not deterministic, so the batch layer and the speed layer would disagree"
 NOT_HERE = {
-    **dict.fromkeys(("window", "tumble", "hop"), "a window is allowed only in GROUP BY, on its own"),
+    **dict.fromkeys(
+        ("window", "tumble", "hop", "cumulate", "time_bucket", "date_bin"),
+        "a window is allowed only in GROUP BY, on its own",
+    ),
     **dict.fromkeys(("session", "session_window"), "use window, TUMBLE or HOP; sessions are not available yet"),
     **dict.fromkeys(
         ("explode", "unnest", "flatten", "arrayjoin", "posexplode"),

@@ -11,6 +11,7 @@ from headrace.define.expression.syntax import Call, Interval, Literal, Logic, Na
 from headrace.define.expression.terms import quote
 from headrace.define.shape import read_limit
 from headrace.define.sql.clauses import StatementReader
+from headrace.define.sql.windows import is_bucket, is_window_call
 from headrace.define.tokens import END, NUMBER
 from headrace.errors import DefinitionError
 from headrace.types import INT, STRING
@@ -264,7 +265,7 @@ def _without_clock(select: Select, stream: Stream) -> tuple[Select, list[Definit
         return select, []
     ages = [age for condition in removed for part in walk(condition) for age in _ages(part)]
     start = _age(max(ages, default=DAY_MS))
-    has_window = select.table_window is not None or any(_is_window(node) for node in select.groups)
+    has_window = _has_window(select, stream)
     window = f"window({quote(stream.time_column)}, '1 minute')"
     group = "" if has_window else f", GROUP BY {window} in addition to the keys,"
     question = f"headrace ask {select.name} --start={start}" + ("" if has_window else " --window=all")
@@ -320,9 +321,10 @@ def _ages(node: Node) -> list[int]:
     return []
 
 
-def _is_window(node: Node) -> bool:
-    windows = ("window", "tumble", "hop", "date_trunc", "time_bucket", "date_bin")
-    return isinstance(node, Call) and node.name.lower() in windows
+def _has_window(select: Select, stream: Stream) -> bool:
+    """Whether the view has a window: in FROM, in GROUP BY, or in an item of SELECT that GROUP BY names."""
+    nodes = (*select.groups, *(item.node for item in select.items if select.groups))
+    return select.table_window is not None or any(is_window_call(node) or is_bucket(node, stream) for node in nodes)
 
 
 def _age(ms: int) -> str:
