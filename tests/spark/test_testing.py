@@ -20,6 +20,11 @@ CREATE STREAM logs (value STRING NOT NULL, host STRING AS split_part(value, ' ',
 CREATE MATERIALIZED VIEW hosts AS SELECT host, count(*) AS n FROM logs GROUP BY host, window(_arrived, '1 minute');
 CREATE MATERIALIZED VIEW times AS
 SELECT to_timestamp(page) AS k, count(*) AS n, sum(CAST(bytes AS DOUBLE)) AS x FROM visits GROUP BY k;
+CREATE MATERIALIZED VIEW rates AS
+SELECT page, count(*) AS hits, round(100.0 * count(*) FILTER (WHERE status >= 500) / count(*), 2) AS error_rate
+FROM visits GROUP BY page, window(at, '1 minute') HAVING count(*) > 1 ORDER BY error_rate DESC LIMIT 2;
+CREATE MATERIALIZED VIEW days AS
+SELECT date_trunc('day', at) AS day, count(*) AS hits, sum(bytes) AS bytes FROM visits GROUP BY date_trunc('day', at);
 """
 ONLY_SPARK = """
 - name: only Spark computes it
@@ -39,6 +44,20 @@ BOTH = """
     - {host: web1, window_start: 2026-05-01T12:00:00Z, n: 1}
     - {host: web2, window_start: 2026-05-01T12:00:00Z, n: 1}
     - {host: web1, window_start: 2026-05-01T12:01:00Z, n: 1}
+- name: expressions over aggregates, HAVING, ORDER BY, LIMIT
+  given: &visits
+    visits:
+      - {visitor: a, page: /a, status: 200, bytes: 1, at: 2026-01-31T23:00:05Z}
+      - {visitor: a, page: /a, status: 500, bytes: 2, at: 2026-01-31T23:00:06Z}
+      - {visitor: a, page: /b, status: 500, bytes: 3, at: 2026-01-31T23:00:07Z}
+      - {visitor: a, page: /b, status: 500, bytes: 4, at: 2026-01-31T23:00:08Z}
+      - {visitor: a, page: /c, status: 500, bytes: 5, at: 2026-02-01T00:00:08Z}
+  ask: rates
+  expect: {ordered: true, rows: [{page: /b, error_rate: 100}, {page: /a, error_rate: 50, hits: 2}]}
+- name: days of the calendar
+  given: *visits
+  ask: days
+  expect: [{day: 2026-01-31, hits: 4, bytes: 10}, {day: 2026-02-01, hits: 1}]
 - name: nothing is given
   ask: traffic
   expect: []
