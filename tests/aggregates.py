@@ -36,8 +36,15 @@ def argument_types(cls: type[Aggregate], types: Sequence[Type]) -> list[tuple[Ty
 
 
 def parameters(cls: type[Aggregate]) -> list[tuple[Constant, ...]]:
-    """Parameters to try."""
-    return list(product(*(parameter.examples for parameter in cls.constants)))
+    """Parameters to try, with and without those that are optional."""
+    tried = list(product(*(constant.examples for constant in _required(cls))))
+    if len(_required(cls)) < len(cls.constants):
+        tried.append(tuple(constant.examples[0] for constant in cls.constants))
+    return tried
+
+
+def _required(cls: type[Aggregate]) -> list[Parameter]:
+    return [parameter for parameter in cls.constants if not parameter.optional]
 
 
 def expressions(types: Sequence[Type]) -> tuple[Expression, ...]:

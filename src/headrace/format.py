@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from itertools import islice
 from typing import Any, ClassVar, Self, overload
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MOST_ITEMS = 20  # of an array in a table; `--json` has all of them
 HOUR_MS, DAY_MS, YEAR_MS = 3_600_000, 86_400_000, 31_557_600_000
 
 
@@ -43,6 +45,22 @@ def number(of: int | float | Decimal) -> str:
     if 1 <= abs(of) < 1e15:
         return f"{of:,.4f}".rstrip("0").rstrip(".")
     return f"{of:.6g}"
+
+
+def nested(of: list[Any] | tuple[Any, ...] | dict[str, Any], text: Callable[[Any], str]) -> str:
+    """An ARRAY, STRUCT or MAP, from the text of each single value; of a long one the first items."""
+    if isinstance(of, dict):
+        parts = [f"{name}: {_part(value, text)}" for name, value in islice(of.items(), MOST_ITEMS)]
+    else:
+        parts = [_part(value, text) for value in of[:MOST_ITEMS]]
+    if len(of) > MOST_ITEMS:
+        parts.append(f"… {len(of) - MOST_ITEMS:,} more")
+    begin, end = "{}" if isinstance(of, dict) else "[]"
+    return f"{begin}{', '.join(parts)}{end}"
+
+
+def _part(value: Any, text: Callable[[Any], str]) -> str:
+    return nested(value, text) if isinstance(value, list | tuple | dict) else text(value)
 
 
 def digits(of: int | float | Decimal) -> str:

@@ -16,6 +16,8 @@ from typing import Any
 
 from headrace.aggregate import Aggregate
 
+from .near import NEAR
+
 Event = dict[str, Any]
 NOTHING = object()
 
@@ -95,6 +97,9 @@ def _windows(shape: Shape, at: datetime) -> list[datetime | None]:
 def _column(output: Output, events: list[Event]) -> tuple[Any, float]:
     rows = [e for e in events if output.where is None or output.where.of(e) is True]
     arguments = [tuple(argument.of(e) for argument in output.arguments) for e in rows]
+    near = NEAR.get(output.aggregate.name)
+    if near is not None:
+        return near(arguments, *output.aggregate.parameters), 0.0
     column = COLUMNS.get(output.aggregate.name)
     if column is None:
         aggregate = output.aggregate

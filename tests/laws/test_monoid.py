@@ -69,10 +69,10 @@ def test_subtract_undoes_merge(aggregate: Aggregate, data: st.DataObject) -> Non
 @given(data=st.data())
 def test_merging_many_values_equals_merging_pairs(aggregate: Aggregate, data: st.DataObject) -> None:
     partials = [summarise(aggregate, data.draw(events(aggregate, 3, first))) for first in (0, 10, 20)]
-    for column, values in zip(aggregate.columns, zip(*partials, strict=True), strict=True):
-        some = [value for value in values if value is not None]
-        if some:
-            assert column.merge.merge(some) == reduce(column.merge.pair, some)
+    columns = [[value for value in values if value is not None] for values in zip(*partials, strict=True)]
+    pairs = [(column.merge, some) for column, some in zip(aggregate.columns, columns, strict=True)]
+    at_once = tuple(merge.merge(some) if some else None for merge, some in pairs)
+    assert aggregate.agrees(at_once, tuple(reduce(merge.pair, some) if some else None for merge, some in pairs))
 
 
 @EVERY

@@ -101,8 +101,8 @@ class Aggregate(ABC):
                     return f"{rule}, found {expression.type} ({expression.sql}); {fix}"
             elif not argument.optional:
                 return f"{rule}, found nothing; write {cls.signature()}"
-        if len(parameters) < len(cls.constants):
-            missing = cls.constants[len(parameters)]
+        missing = next((each for each in cls.constants[len(parameters) :] if not each.optional), None)
+        if missing is not None:
             return f"{cls.name} takes {missing.words} as '{missing.name}', found nothing; write {cls.signature()}"
         return None
 
@@ -113,15 +113,21 @@ class Aggregate(ABC):
 
     @classmethod
     def signature(cls) -> str:
-        """The call with all arguments and parameters, as in the documentation."""
-        names = [argument.name for argument in cls.takes] + [parameter.name for parameter in cls.constants]
-        return f"{cls.name}({', '.join(names)})"
+        """The call with all arguments and parameters that it needs, as in the documentation."""
+        return cls._call([parameter.name for parameter in cls.constants if not parameter.optional])
 
     @classmethod
     def signatures(cls) -> tuple[str, ...]:
         """Each way to call it."""
         every = (f"{cls.name}(*)",) if cls.is_of_all_events() else ()
-        return (*every, cls.signature())
+        names = [parameter.name for parameter in cls.constants]
+        longer = [cls._call(names[: at + 1]) for at, parameter in enumerate(cls.constants) if parameter.optional]
+        return (*every, cls.signature(), *longer)
+
+    @classmethod
+    def _call(cls, parameters: Sequence[str]) -> str:
+        names = [argument.name for argument in cls.takes]
+        return f"{cls.name}({', '.join([*names, *parameters])})"
 
     @classmethod
     def is_of_all_events(cls) -> bool:
@@ -132,6 +138,9 @@ class Aggregate(ABC):
     def arity(cls) -> str:
         """How many arguments and parameters it takes, in words."""
         count = len(cls.takes) + len(cls.constants)
+        optional = sum(parameter.optional for parameter in cls.constants)
+        if optional:
+            return f"{count - optional} to {count} arguments"
         return {0: "no argument", 1: "one argument"}.get(count, f"{count} arguments")
 
     @property
@@ -157,6 +166,11 @@ class Aggregate(ABC):
     @abstractmethod
     def columns(self) -> tuple[PartialColumn, ...]:
         """The columns of a partial."""
+
+    @property
+    def stored_as(self) -> Aggregate:
+        """What names its columns in a store: aggregates with one and the same partial share them."""
+        return self
 
     @property
     def zero(self) -> Partial:
@@ -241,6 +255,8 @@ class Aggregate(ABC):
 
 
 def _literal(value: Constant) -> str:
+    if isinstance(value, tuple):
+        return f"array({', '.join(map(_literal, value))})"
     if isinstance(value, str):
         return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
     return str(value).upper() if isinstance(value, bool) else str(value)

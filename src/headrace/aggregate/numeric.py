@@ -1,16 +1,16 @@
-"""Counts and totals: count, sum, avg."""
+"""Counts and totals: count, count_if, sum, avg."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.aggregate.base import Aggregate, Example, Partial, PartialColumn, Value
 from headrace.aggregate.merges import EXACT, SUM
-from headrace.aggregate.signature import ANY, NUMBER, Argument, Constant
-from headrace.types import BIGINT, DOUBLE, INT, STRING, Expression, Type, decimal
+from headrace.aggregate.signature import ANY, CONDITION, NUMBER, Argument, Constant
+from headrace.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, Expression, Type, decimal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +29,10 @@ class Count(Aggregate):
     takes = (Argument("expression", ANY, optional=True),)
     summary = "The number of events, or of those whose expression is not NULL."
     gives = "BIGINT"
-    examples = (Example((), ((), ()), 2), Example((STRING,), (("a",), (None,), ("a",)), 2))
+    examples: ClassVar[tuple[Example, ...]] = (
+        Example((), ((), ()), 2),
+        Example((STRING,), (("a",), (None,), ("a",)), 2),
+    )
     empty = 0
     has_duckdb_face = True
 
@@ -67,6 +70,27 @@ class Count(Aggregate):
         import pyarrow.compute as pc  # takes 0.1 s to import: not for definitions
 
         return pc.fill_null(partials[0], 0)
+
+
+class CountIf(Count):
+    """count_if(x): events for which x is true."""
+
+    name = "count_if"
+    takes = (Argument("condition", CONDITION),)
+    summary = "The number of events for which a condition is true."
+    examples = (Example((BOOLEAN,), ((True,), (False,), (None,), (True,)), 2),)
+
+    @classmethod
+    def instead_of_distinct(cls) -> str:
+        return "approx_count_distinct(x) FILTER (WHERE …)"
+
+    def spark_columns(self, x: str = "true") -> tuple[str, ...]:
+        return (self.filtered(f"count_if({x})"),)
+
+    duckdb_columns = spark_columns
+
+    def lift(self, x: Value = True) -> Partial:
+        return (int(x is True),)
 
 
 class _Total(Aggregate):

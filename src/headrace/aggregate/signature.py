@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from headrace.types import Type
 
-Constant = bool | int | float | str
+Single = bool | int | float | str
+Constant = Single | tuple[Single, ...]
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,12 @@ class Argument:
     optional: bool = False
 
 
+def whole(constant: Constant) -> int:
+    """A constant that is a whole number, by the type of its parameter."""
+    assert isinstance(constant, int), constant
+    return constant
+
+
 @dataclass(frozen=True)
 class Parameter:
     """A constant that follows the arguments: the 0.95 of approx_percentile(x, 0.95)."""
@@ -49,9 +56,25 @@ class Parameter:
     type: type[bool] | type[int] | type[float] | type[str]
     words: str  # what it is: "a number from 0 to 1"
     examples: tuple[Constant, ...]  # that tests try
+    optional: bool = False  # it may be left out, with all that follow it
+    one: bool = True  # whether it may be a single constant
+    several: bool = False  # whether it may be a list of them: array(0.5, 0.9) in SQL
 
     def convert(self, value: object) -> Constant | None:
         """The value as this parameter keeps it; None if it is of another type."""
+        if not isinstance(value, list | tuple):
+            return self._single(value) if self.one else None
+        items = tuple(item for item in map(self._single, value) if item is not None)
+        return items if self.several and items and len(items) == len(value) else None
+
+    @property
+    def annotation(self) -> str:
+        """Its type in Python."""
+        name = self.type.__name__
+        types = [name] * self.one + [f"list[{name}]"] * self.several + ["None"] * self.optional
+        return " | ".join(types)
+
+    def _single(self, value: object) -> Single | None:
         if isinstance(value, bool) is not (self.type is bool):
             return None
         if self.type is float and isinstance(value, int | float):

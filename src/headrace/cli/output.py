@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.format import count as count
-from headrace.format import digits, number
+from headrace.format import digits, nested, number
 from headrace.format import freshness as freshness
 from headrace.format import plural as plural
 from headrace.format import size as size
@@ -64,6 +64,8 @@ def cell(value: Any) -> str:
     if isinstance(value, datetime):
         time = value.astimezone(UTC) if value.tzinfo else value
         return time.replace(tzinfo=None).isoformat(sep=" ")  # strftime would drop the zeros of early years
+    if isinstance(value, list | dict):
+        return nested(value, key_cell)
     return value.hex() if isinstance(value, bytes) else str(value)
 
 

@@ -31,14 +31,9 @@ from headrace.types import Expression
 
 _NOT_YET = "is not available yet"
 _REFUSED = {
-    "approx_percentile": (_NOT_YET, "min, max and avg are available"),
-    "percentile_approx": (_NOT_YET, "min, max and avg are available"),
-    "count_if": (_NOT_YET, "write count(*) FILTER (WHERE …)"),
     **dict.fromkeys(
         (
-            "stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp", "corr", "covar_pop",
-            "covar_samp", "first", "last", "any_value", "min_by", "max_by", "collect_list",
-            "collect_set", "skewness", "kurtosis", "approx_top_k",
+            "first", "last", "any_value", "min_by", "max_by", "collect_list", "collect_set", "skewness", "kurtosis",
             "histogram_numeric", "sum_distinct",
         ),
         (_NOT_YET, "there are " + ", ".join(REGISTRY)),
@@ -176,8 +171,10 @@ def _means_all_events(node: Node) -> bool:
     return isinstance(node, Star) or (isinstance(node, Literal) and node.type is not None)
 
 
-def _constant(node: Node) -> Constant | None:
-    """The value of a number, a text, TRUE or FALSE; None for all else."""
+def _constant(node: Node) -> object:
+    """The value of a number, a text, TRUE, FALSE, or of an array of such; None for all else."""
+    if isinstance(node, Call) and node.name.lower() == "array":
+        return [_constant(each) for each in node.args]
     if not isinstance(node, Literal) or node.type is None:
         return None
     match node.type.name:

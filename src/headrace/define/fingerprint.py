@@ -181,5 +181,5 @@ def _aggregate_from_json(value: dict[str, Any]) -> Aggregate:
     return cls(
         tuple(_expression_from_json(argument) for argument in arguments),
         _optional_expression(value["where"]),
-        tuple(value.get("parameters", [])),
+        tuple(tuple(each) if isinstance(each, list) else each for each in value.get("parameters", [])),
     )

@@ -159,9 +159,9 @@ def _because_there(before: View, after: View, output: Output, text: str) -> Diff
 
 def _missing(before: View, after: View, expressions: Sequence[Expression]) -> list[Aggregate]:
     """The aggregates in these expressions that the rows do not hold."""
-    names, known = names_in(expressions), {column.aggregate for column in before.columns}
+    names, known = names_in(expressions), {column.aggregate.stored_as for column in before.columns}
     columns = [column.aggregate for column in after.columns if aggregate_id(column.aggregate) in names]
-    return [aggregate for aggregate in columns if aggregate not in known]
+    return [aggregate for aggregate in columns if aggregate.stored_as not in known]
 
 
 def _needs(missing: Sequence[Aggregate], text: str) -> Difference:

@@ -47,12 +47,29 @@ def key_value(key: str, of: Type, value: Any) -> Value:
 
 def encoder(of: Type) -> Callable[[Value], Any] | None:
     """The function that converts a value other than None to JSON; None if no conversion is needed."""
-    return _ENCODERS.get(of.name)
+    return _nested(of, encoder) if of.is_nested else _ENCODERS.get(of.name)
 
 
 def decoder(of: Type) -> Callable[[Any], Value] | None:
     """The inverse of `encoder`."""
-    return _DECODERS.get(of.name)
+    return _nested(of, decoder) if of.is_nested else _DECODERS.get(of.name)
+
+
+def _nested(of: Type, inner: Callable[[Type], Callable[[Any], Any] | None]) -> Callable[[Any], Any] | None:
+    """The conversion of an ARRAY, a STRUCT or a MAP, from that of what is in it; None if that needs none."""
+    parts = {name: inner(part) for name, part in of.parts}
+    if not any(parts.values()):
+        return None
+
+    def convert(name: str, value: Any) -> Any:
+        function = parts[name]
+        return value if value is None or function is None else function(value)
+
+    if of.name == "ARRAY":
+        return lambda items: [convert("element", item) for item in items]
+    if of.name == "MAP":
+        return lambda items: {key: convert("value", item) for key, item in items.items()}
+    return lambda fields: {name: convert(name, value) for name, value in fields.items()}
 
 
 def _read_string(value: Any, of: Type) -> str | None:

@@ -24,7 +24,7 @@ def partial_columns(aggregate: Aggregate) -> list[tuple[str, PartialColumn]]:
 
     So an output can be renamed, or dropped, without touching a row.
     """
-    name = aggregate_id(aggregate)
+    name = aggregate_id(aggregate.stored_as)
     return [(f"{name}__{part.suffix}" if part.suffix else name, part) for part in aggregate.columns]
 
 

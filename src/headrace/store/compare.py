@@ -70,4 +70,7 @@ class Judge:
 def _text(value: Value) -> str:
     if isinstance(value, str):
         return repr(value if len(value) <= LONGEST else value[:LONGEST] + "…")
+    if isinstance(value, list | dict):
+        text = str(value)
+        return text if len(text) <= LONGEST else text[:LONGEST] + "…"
     return "NULL" if value is None else iso(value) if isinstance(value, datetime) else str(value)

@@ -102,6 +102,7 @@ PAIRS = ("argmax", "argmin", "arg_max", "arg_min", "maxby", "minby", "covarpop",
 ARGUMENTS = {
     "topkdistinct": "ms, 3",
     "topk": "ms, 3",
+    **dict.fromkeys(("mode", "approx_mode", "approx_most_frequent", "topkweighted"), "path"),
     "avgweighted": "ms, bytes",
     "countif": "ok",
     "every": "ok",

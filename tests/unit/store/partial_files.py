@@ -52,7 +52,8 @@ def arrow_type(of: Type) -> pa.DataType:
 
 def make_view(name: str = "v", keys: Iterable[Type] = (STRING,), window: Window | None = MINUTE) -> View:
     named = tuple(Key(f"k{i}", Expression(f"k{i}", of)) for i, of in enumerate(keys))
-    columns = tuple(Column(_name(each), each) for each in every_aggregate(tuple(REGISTRY.values()), TYPES))
+    every = {(each.columns, each.ordered): each for each in every_aggregate(tuple(REGISTRY.values()), TYPES)}
+    columns = tuple(Column(_name(each), each) for each in every.values())  # one for each form of partials
     return View(name, ("events",), named, columns, window)
 
 
@@ -64,8 +65,10 @@ def _name(aggregate: Aggregate) -> str:
 def given_of(event: Event, column: Column) -> tuple[Any, ...]:
     """What an aggregate is given of an event. Events that share a position are equal: their order does not matter."""
     values = tuple(event.values[argument.type.name] for argument in column.aggregate.arguments)
+    if not column.aggregate.ordered:
+        return values
     position = int(hashlib.md5(repr(event).encode()).hexdigest()[:15], 16)
-    return (*values, event.at_ms * 1000, position) if column.aggregate.ordered else values
+    return (*values, event.at_ms * 1000, position)
 
 
 def partials(view: View, events: Iterable[Event]) -> dict[tuple[tuple[Any, ...], int], list[Any]]:

@@ -249,6 +249,10 @@ class ExpressionParser(Reader):
                 return self._interval(token.start)
         if calls and token.kind == WORD and (token.upper not in RESERVED):
             return read_form(self) or self._call()
+        if token.kind == WORD and token.upper == "ARRAY" and after.kind == "symbol" and after.text == "[":
+            self.take()
+            self.take()
+            return Call(token.start, "array", tuple(self._arguments("the elements of ARRAY[…]", end="]")[0]))
         name = self.expect_name("a field")
         if self.accept_symbol("."):
             return Name(name.start, self._part().text, of=name.text)
@@ -347,11 +351,11 @@ class ExpressionParser(Reader):
     def _list(self, what: str) -> list[Node]:
         return self._arguments(what)[0]
 
-    def _arguments(self, what: str, *, may_have_order: bool = False) -> tuple[list[Node], list[str]]:
-        """Expressions up to the closing parenthesis, and how each was written."""
+    def _arguments(self, what: str, *, end: str = ")", may_have_order: bool = False) -> tuple[list[Node], list[str]]:
+        """Expressions up to the closing parenthesis or bracket, and how each was written."""
         items: list[Node] = []
         written: list[str] = []
-        if self.accept_symbol(")"):
+        if self.accept_symbol(end):
             return items, written
         while not items or self.accept_symbol(","):
             start = self.index
@@ -359,7 +363,7 @@ class ExpressionParser(Reader):
             written.append(self.text_since(start))
         if may_have_order and self.sees("ORDER", "BY"):  # string_agg(x, ',' ORDER BY y)
             self._skip_order()
-        self.expect_symbol(")", what)
+        self.expect_symbol(end, what)
         return items, written
 
     def _cast(self) -> Node:

@@ -173,7 +173,7 @@ def aggregate_function(cls: type[Aggregate]) -> Callable[..., Aggregation]:
         return Aggregation(
             cls,
             tuple(source_of(argument, f"the argument of {cls.name}") for argument in arguments),
-            tuple(values[each.name] for each in cls.constants),
+            tuple(values[each.name] for each in cls.constants if values.get(each.name) is not None),
             None if values.get("where") is None else source_of(values["where"], "a condition"),
             caller(),
         )
@@ -192,7 +192,12 @@ def _signature(cls: type[Aggregate]) -> Signature:
         else Parameter(each.name, kind, annotation="str")
         for each in cls.takes
     ]
-    constants = [Parameter(each.name, kind, annotation=each.type.__name__) for each in cls.constants]
+    constants = [
+        Parameter(each.name, kind, default=None, annotation=each.annotation)
+        if each.optional
+        else Parameter(each.name, kind, annotation=each.annotation)
+        for each in cls.constants
+    ]
     return Signature([*takes, *constants, _WHERE], return_annotation="Aggregation")
 
 
@@ -319,7 +324,7 @@ def _column(name: str, aggregation: Aggregation | Source, scope: Scope) -> model
         cls, where = aggregation.of, aggregation.where
         nodes = [(source, parse_tree(source)) for source in aggregation.arguments]
         arguments = read_arguments(cls, nodes, scope)
-        pairs = zip(cls.constants, aggregation.parameters, strict=True)
+        pairs = zip(cls.constants, aggregation.parameters, strict=False)
         parameters = [make_parameter(cls, parameter, value) for parameter, value in pairs]
         condition = check_condition(where, parse_tree(where), scope, "where") if where else None
         return model.Column(name, make_aggregate(cls, arguments, tuple(parameters), condition))

@@ -6,7 +6,7 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from headrace.format import digits, iso, number
+from headrace.format import digits, iso, nested, number
 from headrace.web.page.html import Html, data, tag
 
 DAY_S = 86_400
@@ -24,7 +24,22 @@ def value(of: Any) -> Html:
         return Html(number(of))  # digits and signs: nothing to escape
     if isinstance(of, datetime):
         return moment(of)
+    if isinstance(of, list | dict):
+        return data(nested(of, _item))
     return data(of.isoformat() if isinstance(of, date) else str(of))
+
+
+def _item(of: Any) -> str:
+    """One value in an array or struct."""
+    if of is None:
+        return "NULL"
+    if isinstance(of, bool):
+        return str(of).lower()
+    if isinstance(of, int | float | Decimal):
+        return digits(of)
+    if isinstance(of, datetime):
+        return _date_time(of)
+    return of.isoformat() if isinstance(of, date) else str(of)
 
 
 def key_value(of: Any) -> Html:

@@ -1,0 +1,99 @@
+"""Hashes of values, one by one and for a whole array: Spark's xxhash64, and MurmurHash3 as DataSketches uses it."""
+
+from __future__ import annotations
+
+import struct
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import xxhash
+
+from headrace.aggregate.base import Value
+from headrace.types import Type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SEED = 42  # Spark's, for xxhash64
+MURMUR_SEED = 9001  # that of DataSketches
+EPOCH = datetime(1970, 1, 1)
+
+
+def spark_hash(value: Value, of: Type) -> int:
+    """Spark's xxhash64 of one value, as a signed 64-bit integer."""
+    digest = xxhash.xxh64_intdigest(_hashed_bytes(value, of), seed=SEED)
+    return digest - (1 << 64) if digest >> 63 else digest
+
+
+def spark_hashes(values: pa.Array, of: Type) -> pa.Array:
+    """Spark's xxhash64 of each value, computed once for equal ones; NULL for NULL."""
+    # They take 0.1 s to import: not for definitions.
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    encoded = pc.dictionary_encode(values)
+    if of.name == "STRING":
+        digest = xxhash.xxh64_intdigest
+        texts = encoded.dictionary.cast(pa.binary()).to_pylist()
+        hashes = pa.array(np.array([digest(text, SEED) for text in texts], dtype=np.uint64).view(np.int64))
+    else:
+        hashes = pa.array([spark_hash(value, of) for value in encoded.dictionary.to_pylist()], pa.int64())
+    return hashes.take(encoded.indices)
+
+
+def _hashed_bytes(value: Value, of: Type) -> bytes:
+    match of.name:
+        case "STRING":
+            return str(value).encode()
+        case "BOOLEAN" | "INT":
+            return struct.pack("<i", value)
+        case "DATE":
+            assert isinstance(value, date)
+            return struct.pack("<i", (value - EPOCH.date()).days)
+        case "TIMESTAMP":
+            delta = value.replace(tzinfo=None) - EPOCH
+            return struct.pack("<q", (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds)
+        case "DOUBLE":
+            return struct.pack("<d", value + 0.0)
+        case "DECIMAL":
+            unscaled = int(Decimal(value).scaleb(of.scale))
+            if of.precision <= 18:
+                return struct.pack("<q", unscaled)
+            return unscaled.to_bytes((unscaled.bit_length() + 8) // 8, "big", signed=True)
+        case _:
+            return struct.pack("<q", value)
+
+
+def murmur(numbers: Any) -> tuple[Any, Any]:
+    """Both halves of MurmurHash3 (x64, 128 bits) of each 64-bit integer of a numpy array."""
+    import numpy as np  # takes 0.1 s to import: not for definitions
+
+    u64 = np.uint64
+    mixed = numbers.view(u64) * u64(0x87C37B91114253D5)
+    mixed = (mixed << u64(31) | mixed >> u64(33)) * u64(0x4CF5AD432745937F)
+    start = u64(MURMUR_SEED ^ 8)  # 8 bytes are hashed
+    first = (mixed ^ start) + start
+    second = first + start
+    first, second = _scrambled(first), _scrambled(second)
+    first = first + second
+    return first, first + second
+
+
+def _scrambled(bits: Any) -> Any:
+    import numpy as np  # not for definitions: it takes 0.1 s to import
+
+    u64 = np.uint64
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        bits = (bits ^ bits >> u64(33)) * u64(factor)
+    return bits ^ bits >> u64(33)
+
+
+def leading_zeros(bits: Any) -> Any:
+    """How many bits are zero before the first that is one, of each 64-bit integer."""
+    import numpy as np  # not for definitions: it takes 0.1 s to import
+
+    high, low = bits >> np.uint64(32), bits & np.uint64(0xFFFFFFFF)
+    lengths = [np.frexp(half.astype(np.float64))[1] for half in (high, low)]  # exact for 32 bits
+    return 64 - np.where(high > 0, lengths[0] + 32, lengths[1])
