@@ -24,7 +24,6 @@ PENDING_OF_OURS = frozenset(
         "aggregates-orders",
         "fields-double-quotes",
         "fields-mail-times",
-        "order-by-ratio",
         "sketches-histogram",
         "sketches-visitors",
     )
