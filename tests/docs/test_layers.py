@@ -7,7 +7,17 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src" / "headrace"
 TOUR = (SOURCE.parents[1] / "docs" / "architecture.md").read_text()
-GROUND = ["errors", "types", "disk", "faults", "timing", "format", "logs"]  # loose modules, used by all
+GROUND = [
+    "errors",
+    "types",
+    "disk",
+    "faults",
+    "timing",
+    "format",
+    "html",
+    "cells",
+    "logs",
+]  # loose modules, used by all
 # Each may import the ground, those before it, and itself.
 ROOMS = [
     "aggregate",

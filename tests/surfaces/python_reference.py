@@ -9,12 +9,23 @@ from typing import Any
 
 import headrace
 from headrace.client.connect import Connection
+from headrace.client.notebook import ConnectedStream, ConnectedView
 from headrace.ingest.receiver import IngestReply, TokenState
 from headrace.serve.answer import Answer
 from headrace.serve.explanation import ExplainedEvent, Explanation
 from headrace.sql.answer import SqlAnswer
 
-CLASSES = (Connection, Answer, SqlAnswer, Explanation, ExplainedEvent, IngestReply, TokenState)
+CLASSES = (
+    Connection,
+    ConnectedView,
+    ConnectedStream,
+    Answer,
+    SqlAnswer,
+    Explanation,
+    ExplainedEvent,
+    IngestReply,
+    TokenState,
+)
 INTRODUCTION = """\
 # Python
 
@@ -59,6 +70,17 @@ counted).
 
 `shop.lookup("traffic", [{"page": "/home"}, {"page": "/cart"}], start="-1h", window="all")` reads many keys at once: up
 to 10,000 keys and rows, in the order of the keys. `missing` of the answer lists the keys that have no row.
+
+## Notebooks
+
+```python
+traffic = hr.connect("my-workspace").view("traffic")
+traffic  # shows the view: freshness, totals over time as a chart, the newest rows
+traffic.df(start="-1h")  # a pandas data frame; arrow() for an Arrow table, ask() for an answer
+```
+
+Answers, views, streams and lists of them have an HTML form, which notebooks show: rows, freshness, how many events were
+on time and how many were corrections, and a small chart. It has no scripts and loads nothing.
 
 ## Sending
 

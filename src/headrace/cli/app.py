@@ -23,7 +23,7 @@ COMMANDS = {  # the module of each, and the first sentence of its help, so that 
     "explain": ("explain", "Show the events behind one cell of a view."),
     "sql": ("sql", "Run a SELECT over the views."),
     "status": ("overview", "Show the state of the server, streams and views."),
-    "streams": ("overview", "List the streams: fields, events, dead letters, backlog."),
+    "streams": ("overview", "List the streams: fields, events, dead letters, lateness."),
     "views": ("overview", "List the views: keys, columns, version, freshness, lane."),
     "versions": ("versions", "List the versions of a view."),
     "rollback": ("versions", "Roll a view back to an earlier version."),

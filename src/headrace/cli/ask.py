@@ -127,11 +127,11 @@ def ask(
     options |= {name: "true" for name, on in (("settled_only", settled_only), ("corrections", corrections)) if on}
     parameters = [read_key_option(text) for text in key or []]
     parameters += [(name, value) for name, value in options.items() if value is not None]
+    question = Question.from_text(view, parameters)
+    if keys_from is not None:
+        refuse_beside_keys({"--key": key, "--by": by, "--limit": given_limit, "--cursor": cursor})
     with open_connection(workspace) as connection:
-        if keys_from is None:
-            question = Question.from_text(view, parameters)
-        else:
-            refuse_beside_keys({"--key": key, "--by": by, "--limit": given_limit, "--cursor": cursor})
+        if keys_from is not None:
             question = look_up(connection, view, keys_from, {**options, "limit": None})
         read = connection.whole if whole else partial(_read_screen, connection.answer) if screen else connection.answer
         if question.as_of is not None:

@@ -75,7 +75,7 @@ def _advice(streams: Sequence[StreamStatus]) -> list[Text]:
 
 
 def streams(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
-    """List the streams: fields, events, dead letters, backlog, lateness."""
+    """List the streams: fields, events, dead letters, lateness."""
     with open_connection(workspace) as connection:
         statuses = connection.verbs.streams()
     if as_json:

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from headrace.client.far import Remote
+from headrace.client.notebook import ConnectedStream, ConnectedView, Listing, streams_html, views_html
 from headrace.client.verbs import Backend, DeadLetterBackend, Verbs
 from headrace.client.whole import read_whole
 from headrace.errors import HeadraceError, InUseError
@@ -227,11 +228,19 @@ class Connection:
 
     def streams(self) -> list[dict[str, Any]]:
         """All streams and their metrics."""
-        return [stream.as_dict() for stream in self._backend.streams()]
+        return Listing((stream.as_dict() for stream in self._backend.streams()), streams_html)
 
     def views(self) -> list[dict[str, Any]]:
         """All views with their versions and freshness."""
-        return [view.as_dict() for view in self._backend.views()]
+        return Listing((view.as_dict() for view in self._backend.views()), views_html)
+
+    def view(self, name: str) -> ConnectedView:
+        """A view as an object: `ask`, `lookup`, `df`, `arrow`; notebooks show its state and newest rows."""
+        return ConnectedView(self, name)
+
+    def stream(self, name: str) -> ConnectedStream:
+        """A stream as an object: `send`, `status`; notebooks show its fields and how late its events are."""
+        return ConnectedStream(self, name)
 
     def status(self) -> dict[str, Any]:
         """State of the server, streams and views."""

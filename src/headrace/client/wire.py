@@ -28,7 +28,7 @@ def encode_question(question: Question) -> bytes:
         "settled_only": question.settled_only or None,
         "corrections": question.corrections or None,
         "having": question.having,
-        "order_by": question.order_by,
+        "order_by": None if question.lookup else question.order_by,
         "limit": None if question.lookup else question.limit,
         "cursor": question.cursor,
         **(question.as_of.parameters() if question.as_of else {}),

@@ -60,6 +60,12 @@ class Answer:
         """The rows as a pandas data frame."""
         return self.arrow().to_pandas()
 
+    def _repr_html_(self) -> str:
+        """The answer as a notebook shows it."""
+        from headrace.serve.notebook import answer_html  # only notebooks need it
+
+        return answer_html(self)
+
     def as_dict(self) -> dict[str, Any]:
         """The answer as HTTP and `--json` show it; `from_dict` is the inverse."""
         content = {

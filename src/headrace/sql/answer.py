@@ -13,7 +13,7 @@ import orjson
 import pyarrow as pa
 
 from headrace.aggregate import Value
-from headrace.format import iso
+from headrace.format import freshness, iso, plural
 from headrace.sql.years import within_years
 
 TYPE_NAMES = {
@@ -57,6 +57,20 @@ class SqlAnswer:
     def pandas(self) -> Any:
         """The rows as a pandas data frame."""
         return self.table.to_pandas()
+
+    def _repr_html_(self) -> str:
+        """The first rows as a notebook shows them."""
+        from headrace.cells import value  # only notebooks need them
+        from headrace.serve.notebook import ROWS, block, quiet, table
+
+        names = [name for name, _ in self.columns]
+        first = self.table.slice(0, ROWS)
+        rows = [list(map(value, row)) for row in zip(*(column.to_pylist() for column in first.columns), strict=True)]
+        numbers = [field.name for field in self.table.schema if pa.types.is_integer(field.type)]
+        more = f"{plural(self.table.num_rows, 'row')}{' and more' if self.truncated else ''}"
+        return block(
+            table(names, rows, numbers), quiet(f"{more} · {freshness(self.freshness_ms, self.freshness_reason)}")
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """The answer as HTTP and `--json` show it."""

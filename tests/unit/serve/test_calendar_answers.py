@@ -118,6 +118,8 @@ def test_answers_equal_the_reference(
         question["by"] = []
     if data.draw(st.booleans()):
         question["key"] = {"k0": "a"}
+    if data.draw(st.booleans()):
+        question["settled_only"] = True
     meant = window
     if asked and (asked.calendar or asked.cumulative) and not asked.offset_ms:
         meant = asked
@@ -151,6 +153,7 @@ def test_answers_equal_the_reference(
         every=None,
         settled_before_ms=newest,
         newest_first=question["order"] == "newest",
+        settled_only="settled_only" in question,
         windows_of=lambda at: windows_of(meant, at),
     )
     assert same_rows(rows, wanted), (rows, wanted)

@@ -6,12 +6,12 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from headrace.html import breakable
 from headrace.serve.answer import Answer
 from headrace.serve.explanation import ExplainedEvent, Explanation
 from headrace.types import BIGINT, STRING
 from headrace.web.page.chart import chart
 from headrace.web.page.explanation import explanation_section
-from headrace.web.page.html import breakable
 from headrace.web.page.series import Line, Lines, Point
 from headrace.web.page.tables import Column, table
 

@@ -11,13 +11,13 @@ from xml.etree import ElementTree
 
 import pytest
 
+from headrace.cells import number, short, value
+from headrace.html import data, join, plain, tag
 from headrace.server.state import FieldStatus, StreamDefinition
 from headrace.web.page.cache import Cache
-from headrace.web.page.cells import number, short, value
 from headrace.web.page.chart import chart
 from headrace.web.page.frame import asset
 from headrace.web.page.hints import send_events
-from headrace.web.page.html import data, join, plain, tag
 from headrace.web.page.series import Point, Series
 from headrace.web.session import LASTS_S, Sessions
 
@@ -126,7 +126,7 @@ def test_commands_to_paste_are_quoted() -> None:
         FieldStatus("n", "DECIMAL(10,2)", True, None),
         FieldStatus("c", "INT", True, "n + 1"),
     )
-    hint = send_events("http://h", "/tmp/a b", StreamDefinition("s", "json", fields, None, 0), token=True)
+    hint = send_events("http://h", "/tmp/a b", StreamDefinition("s", "json", fields, None, 0, None), token=True)
     assert "$HEADRACE_TOKEN" in hint
     assert "&#x27;/tmp/a b&#x27;" in hint
     assert "&quot;c&quot;" not in hint

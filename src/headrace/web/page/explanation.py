@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
+from headrace.cells import brief_moment, key_value, moment, value, window
 from headrace.format import iso, plural, span
+from headrace.html import Html, data, tag
 from headrace.serve.explanation import ExplainedEvent, Explanation
 from headrace.serve.question import key_text
-from headrace.web.page.cells import brief_moment, key_value, moment, value, window
-from headrace.web.page.html import Html, data, tag
 from headrace.web.page.tables import Column, columns, table
 
 SUMMARY_CHARACTERS = 160  # of a long event; a click shows the rest

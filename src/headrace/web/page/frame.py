@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import cache
 from pathlib import Path
 
-from headrace.web.page.html import Html, Part, join, tag
+from headrace.html import Html, Part, join, tag
 
 ASSETS = {"style.css": "text/css", "script.js": "text/javascript", "icon.svg": "image/svg+xml"}
 FOLDER = Path(__file__).parent / "assets"

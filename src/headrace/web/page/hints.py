@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 
+from headrace.html import Html, tag
 from headrace.server.state import StreamDefinition
-from headrace.web.page.html import Html, tag
 
 EXAMPLES: dict[str, Any] = {
     "STRING": "text",

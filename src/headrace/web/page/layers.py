@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from headrace.cells import moment_text
 from headrace.format import count, span
+from headrace.html import Html, data, tag
 from headrace.server.layers import alarm, building, checked, shares, what_to_do
 from headrace.server.state import AuditStatus, VersionStatus, ViewStatus
-from headrace.web.page.cells import moment_text
-from headrace.web.page.html import Html, data, tag
 from headrace.web.page.tables import columns, table
 
 MOST_ALARM = 2000  # characters of an alarm that are shown

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from headrace.cells import short
 from headrace.format import number
-from headrace.web.page.cells import short
-from headrace.web.page.html import Html, plain, tag
+from headrace.html import Html, plain, tag
 from headrace.web.page.plot import HEIGHT, PLACE, Scale, plot, size_of
 from headrace.web.page.series import Line, Lines
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError, NotFoundError, did_you_mean
 from headrace.format import iso
+from headrace.html import Html, breakable, data, join, tag
 from headrace.lake.letters import DeadLetterReason
 from headrace.serve.cell_question import CellQuestion
 from headrace.server.state import ViewStatus, WorkspaceStatus
@@ -17,7 +18,6 @@ from headrace.web.page.content import Content, ContentReader
 from headrace.web.page.controls import controls
 from headrace.web.page.explanation import explanation_section
 from headrace.web.page.frame import brand, document
-from headrace.web.page.html import Html, breakable, data, join, tag
 from headrace.web.page.layers import audits_table, versions_table
 from headrace.web.page.sections import (
     dead_letters,

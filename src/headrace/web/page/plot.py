@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from headrace.web.page.cells import clock, short
-from headrace.web.page.html import Html, Part, tag
+from headrace.cells import clock, short
+from headrace.html import Html, Part, tag
 
 PLACE, HEIGHT = 10, 100  # width of a place and height of a picture, in its own units
 

@@ -11,10 +11,10 @@ from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from headrace.errors import NotFoundError
+from headrace.html import data, tag
 from headrace.web.body import read_body
 from headrace.web.page.cache import Cache
 from headrace.web.page.frame import ASSETS, HEADERS, WITH_FORMS, asset, brand, document
-from headrace.web.page.html import data, tag
 from headrace.web.page.pages import Page, WorkspacePage
 from headrace.web.session import Sessions, is_page
 

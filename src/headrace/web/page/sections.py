@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
 
+from headrace.cells import key_value, moment_text, value, window
 from headrace.format import count, freshness, plural, size, span
+from headrace.html import Html, breakable, data, join, tag
 from headrace.lake.letters import DeadLetterReason
 from headrace.serve.question import key_text
 from headrace.server.layers import alarm
 from headrace.server.state import StreamStatus, ViewStatus, WorkspaceStatus
-from headrace.web.page.cells import key_value, moment_text, value, window
 from headrace.web.page.chart import chart
 from headrace.web.page.content import Content
 from headrace.web.page.explanation import explain_path
-from headrace.web.page.html import Html, breakable, data, join, tag
 from headrace.web.page.layers import alarm_box, building_bar, layers_line
 from headrace.web.page.selection import WINDOW, Selection, view_path
 from headrace.web.page.series import Line

@@ -8,13 +8,13 @@ from datetime import datetime
 from typing import Any
 
 from headrace.aggregate import REGISTRY, Value
+from headrace.cells import window_text
 from headrace.define.durations import format_duration
 from headrace.format import EPOCH
 from headrace.serve.answer import Answer
 from headrace.serve.question import Question
 from headrace.serve.times import MS
 from headrace.server.state import ViewStatus
-from headrace.web.page.cells import window_text
 from headrace.web.page.selection import Selection, numeric_columns
 from headrace.web.page.spans import Range, Steps, find_steps, to_ms
 

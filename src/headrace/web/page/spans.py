@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from headrace.cells import window_text
 from headrace.define.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from headrace.errors import QuestionError
 from headrace.format import EPOCH
 from headrace.serve.question import Question
 from headrace.serve.times import MS, Bound, iso_ms, parse_bound
-from headrace.web.page.cells import window_text
 from headrace.web.page.selection import OLDEST, Selection
 
 STEPS_MS = (

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from headrace.web.page.html import Html, Part, breakable, tag
+from headrace.html import Html, Part, breakable, tag
 
 Cell = Part
 _ROLES = {"table": "table", "group": "rowgroup", "tr": "row", "col": "columnheader", "td": "cell"}

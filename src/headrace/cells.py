@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from headrace.format import digits, iso, nested, number
-from headrace.web.page.html import Html, data, tag
+from headrace.html import Html, data, tag
 
 DAY_S = 86_400
 
