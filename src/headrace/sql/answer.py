@@ -60,7 +60,8 @@ class SqlAnswer:
 
     def _repr_html_(self) -> str:
         """The first rows as a notebook shows them."""
-        from headrace.cells import value  # only notebooks need them
+        # Only notebooks need them.
+        from headrace.cells import value
         from headrace.serve.notebook import ROWS, block, quiet, table
 
         names = [name for name, _ in self.columns]
