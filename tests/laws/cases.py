@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headrace.aggregate import Aggregate
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Type, decimal
 
-TYPES = (STRING, BOOLEAN, INT, BIGINT, DOUBLE, decimal(12, 2), decimal(28, 6), DATE, TIMESTAMP)
+TYPES = (STRING, BOOLEAN, INT, BIGINT, DOUBLE, decimal(12, 2), decimal(28, 6), decimal(38, 6), DATE, TIMESTAMP)
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=8)
 
 VALUES: dict[str, st.SearchStrategy[Any]] = {

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 # A sum of DECIMAL(p, s) is kept in 38 digits: ten to spare, so that no order of ten billion
 # events can overflow on the way to a sum that fits.
 WIDEST_SUM_PRECISION = 28
+# Wider ones are kept in two parts, above and below 20 digits: each part has at least seven digits to spare.
+LOW_DIGITS = 20
 DOUBLE_TOLERANCE = 1e-9  # of the sum of magnitudes
 EXACT_DOUBLE = 2**53  # whole numbers up to here are doubles without rounding
 
@@ -105,7 +107,7 @@ class _Total(Aggregate):
         if reason:
             return reason
         of = arguments[0].type
-        if of.name == "DECIMAL" and of.precision > WIDEST_SUM_PRECISION:
+        if of.name == "DECIMAL" and of.precision > WIDEST_SUM_PRECISION and of.scale > LOW_DIGITS:
             return (
                 f"{cls.name} of {of} could overflow its 38 digits in one order of events and not "
                 f"in another; cast to DECIMAL({WIDEST_SUM_PRECISION},{of.scale}) or narrower"
@@ -117,23 +119,49 @@ class _Total(Aggregate):
         return self.argument.type == DOUBLE
 
     @property
+    def _is_wide(self) -> bool:
+        return self.argument.type.name == "DECIMAL" and self.argument.type.precision > WIDEST_SUM_PRECISION
+
+    @property
+    def _low_end(self) -> int:
+        """What the high part of a wide DECIMAL counts."""
+        return int(10 ** (LOW_DIGITS - self.argument.type.scale))
+
+    def _total(self, partial: Partial) -> Decimal:
+        """The exact sum of integers or DECIMALs."""
+        total = Decimal(partial[0])
+        return EXACT.add(total, EXACT.multiply(Decimal(partial[2]), self._low_end)) if self._is_wide else total
+
+    @property
     def _sum_type(self) -> Type:
         return DOUBLE if self._is_double else decimal(38, self.argument.type.scale)
 
     @property
     def columns(self) -> tuple[PartialColumn, ...]:
         columns = (PartialColumn("sum", self._sum_type, SUM), PartialColumn("count", BIGINT, SUM))
+        if self._is_wide:
+            return (*columns, PartialColumn("high", decimal(38), SUM))
         return (*columns, PartialColumn("magnitude", DOUBLE, SUM)) if self._is_double else columns
 
     def spark_columns(self, x: str) -> tuple[str, ...]:
         count = self.filtered(f"count({x})")
         if self._is_double:
             return self.filtered(f"sum({x})"), count, self.filtered(f"sum(abs({x}))")
+        if self._is_wide:
+            low = self.filtered(f"sum(({x}) % {self._low_end}BD)")
+            high = self.filtered(f"sum(CAST(({x}) DIV {self._low_end}BD AS DECIMAL(18,0)))")
+            return f"CAST({low} AS {self._sum_type})", count, f"CAST({high} AS DECIMAL(38,0))"
         return f"CAST({self._spark_exact_sum(x)} AS {self._sum_type})", count
 
     def duckdb_columns(self, x: str) -> tuple[str, ...]:
         if self._is_double:
             return self.spark_columns(x)
+        if self._is_wide:
+            end = f"CAST({self._low_end} AS {self._sum_type})"
+            low = self.filtered(f"sum(({x}) % {end})")
+            high = self.filtered(f"sum(CAST(({x}) - ({x}) % {end} AS HUGEINT) // {self._low_end})")
+            count = self.filtered(f"count({x})")
+            return f"CAST({low} AS {self._sum_type})", count, f"CAST({high} AS DECIMAL(38,0))"
         # DuckDB adds integers up in 128 bits, which no number of events can overflow.
         return f"CAST({self.filtered(f'sum({x})')} AS {self._sum_type})", self.filtered(f"count({x})")
 
@@ -153,11 +181,15 @@ class _Total(Aggregate):
             return self.zero
         if self._is_double:
             return x, 1, abs(x)
+        if self._is_wide:
+            low = EXACT.remainder(Decimal(x), Decimal(self._low_end))
+            return low, 1, EXACT.divide_int(EXACT.subtract(Decimal(x), low), Decimal(self._low_end))
         return Decimal(x), 1
 
     @property
     def subtracts(self) -> bool:
-        return not self._is_double  # a DOUBLE loses small addends when it is large
+        # A DOUBLE loses small addends when it is large.
+        return not self._is_double and not self._is_wide
 
     def subtract(self, total: Partial, part: Partial) -> Partial:
         if not part[1]:
@@ -197,10 +229,13 @@ class Sum(_Total):
     def present(self, partial: Partial) -> Value:
         if partial[0] is None or self._is_double:
             return partial[0]
-        return int(partial[0]) if self.argument.type.is_integer else Decimal(partial[0])
+        if self.argument.type.is_integer:
+            return int(partial[0])
+        total = self._total(partial)
+        return total if abs(total) < 10 ** (38 - self.type.scale) else None  # NULL where it does not fit, as in Spark
 
     def present_arrow(self, partials: Sequence[pa.Array]) -> pa.Array | None:
-        return partials[0]
+        return None if self._is_wide else partials[0]
 
 
 class Avg(_Total):
@@ -229,10 +264,11 @@ class Avg(_Total):
             return None
         if self._is_double:
             return total / count
-        mean = EXACT.divide(Decimal(total), Decimal(count))
+        mean = EXACT.divide(self._total(partial), Decimal(count))
         if self.type == DOUBLE:
             return float(mean)
-        return mean.quantize(Decimal(1).scaleb(-self.type.scale), ROUND_HALF_UP, EXACT)
+        mean = mean.quantize(Decimal(1).scaleb(-self.type.scale), ROUND_HALF_UP, EXACT)
+        return mean if abs(mean) < 10 ** (38 - self.type.scale) else None
 
     def present_arrow(self, partials: Sequence[pa.Array]) -> pa.Array | None:
         """One division of two exact doubles; None where the sum is not one, or the mean is a DECIMAL."""
