@@ -47,7 +47,9 @@ def select(chance: random.Random) -> tuple[str, str, list[str]]:
     """SELECT with HAVING as we read it, the same for Spark, and the names of the outputs."""
     keys = chance.sample(GROUPS, chance.randint(0, 2))
     window = chance.choice(WINDOWS)
-    outputs = {f"o{at}": number(chance, chance.randint(0, 3)) for at in range(chance.randint(1, 4))}
+    drawn = [number(chance, chance.randint(0, 3)) for _ in range(chance.randint(1, 4))]
+    # Spark takes a constant of HAVING for an output that is the same constant.
+    outputs = {f"o{at}": sql if "(" in sql else "count(*)" for at, sql in enumerate(drawn)}
     if keys and chance.random() < 0.4:
         outputs["label"] = f"concat(CAST({keys[0]} AS STRING), ':', CAST(count(*) AS STRING))"
     named = [f"{key} AS k{at}" for at, key in enumerate(keys)] + [f"{sql} AS {name}" for name, sql in outputs.items()]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from itertools import repeat
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,8 +28,13 @@ def column_types(version: Version, plan: ReadPlan) -> list[tuple[str, Type]]:
     return [*zip(plan.by, plan.types, strict=True), *times, *aggregates, ("settled", BOOLEAN)]
 
 
-def present_columns(version: Version, plan: ReadPlan, piece: pa.RecordBatch) -> pa.RecordBatch:
-    """Columns of (window start, group keys, events, corrections, batch events, partials) with presented values."""
+def present_columns(
+    version: Version, plan: ReadPlan, piece: pa.RecordBatch, only: Container[int] | None = None
+) -> pa.RecordBatch:
+    """Columns of (window start, group keys, events, corrections, batch events, partials) with presented values.
+
+    With `only`, aggregates at other places of a presented row are NULL.
+    """
     keys_end = 1 + len(plan.by)
     start, end, settled = _times(version, plan, piece.column(0))
     bounds = [start if bound == START else end for _, bound in window_columns(version.view)]
@@ -35,7 +42,10 @@ def present_columns(version: Version, plan: ReadPlan, piece: pa.RecordBatch) -> 
     at = keys_end + len(COUNTED)
     for column in version.view.columns:
         width = len(column.aggregate.columns)
-        values.append(_present(column.aggregate, piece.columns[at : at + width]))
+        if only is None or len(values) in only:
+            values.append(_present(column.aggregate, piece.columns[at : at + width]))
+        else:
+            values.append(pa.nulls(len(piece)))
         at += width
     columns = column_types(version, plan)
     arrays = [array.cast(arrow_type(of)) for array, (_, of) in zip([*values, settled], columns, strict=True)]
@@ -44,7 +54,7 @@ def present_columns(version: Version, plan: ReadPlan, piece: pa.RecordBatch) -> 
 
 def shape_columns(shaping: Shaping, piece: pa.RecordBatch) -> pa.RecordBatch:
     """The rows of `present_columns` that HAVING keeps, with outputs, and a column per item of ORDER BY."""
-    rows = shaping.rows(list(zip(*(column.to_pylist() for column in piece.columns), strict=True)))
+    rows = shaping.rows(_rows(piece, shaping.used))
     if shaping.having is not None:
         kept = [at for at, row in enumerate(rows) if shaping.having(row)]
         piece, rows = piece.take(pa.array(kept, pa.int64())), [rows[at] for at in kept]
@@ -61,6 +71,17 @@ def shape_columns(shaping: Shaping, piece: pa.RecordBatch) -> pa.RecordBatch:
     for at, item in enumerate(shaping.order):
         arrays[order_column(at)] = pa.array(map(item.face, rows), arrow_type(item.type))
     return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+
+
+def select_rows(shaping: Shaping, piece: pa.RecordBatch) -> list[int]:
+    """The indexes of the rows of `present_columns` that HAVING keeps, in the order of ORDER BY."""
+    return shaping.select(_rows(piece, shaping.decisive))
+
+
+def _rows(piece: pa.RecordBatch, used: Container[int]) -> list[tuple[Any, ...]]:
+    """The rows; what no expression uses is None."""
+    columns = (c.to_pylist() if at in used else repeat(None, len(piece)) for at, c in enumerate(piece.columns))
+    return list(zip(*columns, strict=True))
 
 
 def order_column(at: int) -> str:

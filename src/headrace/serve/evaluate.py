@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -24,7 +25,8 @@ from headrace.store.selection import Selection
 Freshness = Callable[[Version], tuple[int | None, str | None]]
 Row = tuple[Any, ...]
 BUCKETS_AT_ONCE = 10_000
-MOST_SHAPED = 100_000  # rows that HAVING and ORDER BY look at
+MOST_SHAPED = 200_000  # rows that HAVING and ORDER BY look at
+MOST_BYTES = 256 << 20  # of their partials
 MOST_COUNTED = 50_000  # rows of partials; more distinct keys and windows than these are not counted
 
 
@@ -70,16 +72,50 @@ def _read_shaped(
     snapshot: Snapshot, version: Version, read_plan: ReadPlan, shaping: Shaping, limit: int
 ) -> tuple[list[Row], int]:
     """A page of the rows that HAVING keeps, in the order of ORDER BY, and how many follow it."""
-    rows = read(snapshot, version, read_plan, MOST_SHAPED + 1)
-    if len(rows) > MOST_SHAPED:
-        raise QuestionError(
-            f"view '{version.view.name}' has too many rows to filter or order",
-            found=f"more than {MOST_SHAPED:,} rows in this question",
-            fix="ask by key or for less time (start, end); or with `headrace sql`",
-        )
-    kept = shaping.select(present(version, read_plan, rows).values)
-    page = kept[read_plan.skip : read_plan.skip + limit]
-    return [rows[at] for at in page], len(kept) - read_plan.skip - len(page)
+    first, last = read_plan.skip, read_plan.skip + limit
+    few = read_plan.where or read_plan.overlapping
+    rows = read(snapshot, version, read_plan, MOST_SHAPED + 1) if few else []
+    if few or read_plan.empty:
+        _refuse_many(version, len(rows))
+        kept = shaping.select(present(version, read_plan, rows).values)
+        return [rows[at] for at in kept[first:last]], max(len(kept) - last, 0)
+    # These load Arrow: an answer of a few rows does without it.
+    import pyarrow as pa
+
+    from headrace.serve.columnar import present_columns, select_rows
+
+    with closing(snapshot.pieces(version, read_plan.selection(MOST_SHAPED + 1), ordered=True)) as pieces:
+        table = pa.Table.from_batches(_bounded(pieces, version), pieces.schema)
+    _refuse_many(version, len(table))
+    batches = table.combine_chunks().to_batches()
+    if not batches:
+        return [], 0
+    kept = select_rows(shaping, present_columns(version, read_plan, batches[0], shaping.decisive))
+    page = table.take(pa.array(kept[first:last], pa.int64()))
+    return list(zip(*(column.to_pylist() for column in page.columns), strict=True)), max(len(kept) - last, 0)
+
+
+def _bounded(pieces: Iterable[Any], version: Version) -> Iterator[Any]:
+    """The pieces, as long as they fit in memory."""
+    size = 0
+    for piece in pieces:
+        size += piece.nbytes
+        if size > MOST_BYTES:
+            raise _too_many(version, f"more than {MOST_BYTES >> 20} MB of rows")
+        yield piece
+
+
+def _refuse_many(version: Version, rows: int) -> None:
+    if rows > MOST_SHAPED:
+        raise _too_many(version, f"more than {MOST_SHAPED:,} rows in this question")
+
+
+def _too_many(version: Version, found: str) -> QuestionError:
+    return QuestionError(
+        f"view '{version.view.name}' has too many rows to filter or order",
+        found=found,
+        fix="ask by key or for less time (start, end)",
+    )
 
 
 def find_serving(snapshot: Snapshot, view: str) -> Version:

@@ -55,6 +55,8 @@ class Shaping:
     outputs: tuple[tuple[str, Type, Face | int], ...] | None  # a function of the row, or the index of an aggregate
     having: Face | None
     order: tuple[Ordering, ...]
+    used: frozenset[int]  # the places of the row that HAVING, ORDER BY and outputs compute with
+    decisive: frozenset[int]  # those that HAVING and ORDER BY compute with
 
     @property
     def filters_or_orders(self) -> bool:
@@ -128,6 +130,8 @@ def _make(known: _Known, by: tuple[str, ...], having: str | None, order_by: str 
     if condition:
         _refuse_merged(condition, view, [key.name for key in merged], own=having is None)
     places = {aggregate_id(column.aggregate): first + at for at, column in enumerate(view.columns)}
+    decisive = [*([condition] if condition else []), *(item.expression for item in order)]
+    outputs = [each.expression for each in shape.outputs if each.expression.sql not in places] if shape else []
     return Shaping(
         first=first,
         columns=len(view.columns),
@@ -143,7 +147,14 @@ def _make(known: _Known, by: tuple[str, ...], having: str | None, order_by: str 
             Ordering(compile_face(item.expression, types), item.expression.type, item.descending, item.nulls_first)
             for item in order
         ),
+        used=_places([*decisive, *outputs], types),
+        decisive=_places(decisive, types),
     )
+
+
+def _places(expressions: Sequence[Expression], types: Sequence[tuple[str, Type]]) -> frozenset[int]:
+    names = names_in(expressions)
+    return frozenset(place for place, (name, _) in enumerate(types) if name in names)
 
 
 _cached = lru_cache(maxsize=256)(_make)
