@@ -6,7 +6,7 @@ In such an expression an aggregate is a name, its id: an expression means the sa
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -18,7 +18,7 @@ from headrace.define.expression.python_face import refuse_python
 from headrace.define.expression.syntax import Call, Interval, Literal, Name, Node, Part, Star
 from headrace.define.expression.terms import Term, render
 from headrace.define.fingerprint import aggregate_id
-from headrace.define.mistakes import each
+from headrace.define.mistakes import FollowUpError, each
 from headrace.define.model import Column, Key, Order, Output, Shape, View, Window
 from headrace.define.own import plain
 from headrace.define.sql.windows import window_bound
@@ -115,8 +115,11 @@ class ShapeScope(Scope):
         owner: str,
         *,
         may_add: bool,
+        starts_window: Callable[[Node], bool] = lambda node: False,
     ) -> None:
+        """`starts_window` says whether an expression such as date_trunc is the start of the window."""
         super().__init__({}, owner)
+        self.starts_window = starts_window
         self.events = events
         self.keys = keys
         self.window = window
@@ -141,7 +144,7 @@ class ShapeScope(Scope):
         if is_aggregate(node):
             assert isinstance(node, Call), "an aggregate is a call"
             return self._aggregate(source, node)
-        bound = window_bound(source, node)
+        bound = "start" if self.starts_window(node) else window_bound(source, node)
         if bound:
             return self._bound(source, node, "start" if bound == "both" else bound)
         output = self._output(source, node)
@@ -201,7 +204,7 @@ class ShapeReader:
 
     scope: ShapeScope
     outputs: list[Output] = field(default_factory=list)
-    items: list[Term] = field(default_factory=list)  # of SELECT, for ORDER BY 1
+    items: list[Term | None] = field(default_factory=list)  # of SELECT, for ORDER BY 1; None: it has a mistake
 
     def add(self, source: Source, node: Node, name: str) -> None:
         """Add an output; its name can be used from now on."""
@@ -239,6 +242,8 @@ class ShapeReader:
                 expected = f"1 to {len(self.items)}, a position in SELECT" if self.items else "the name of a column"
                 raise source.error(node.at, f"ORDER BY {node.text} names no column", expected=expected)
             term = self.items[int(node.text) - 1]
+            if term is None:
+                raise FollowUpError(f"item {node.text} of SELECT has a mistake", where=source.locate(node.at))
             expression = Expression(render(term), term.type)
         else:
             expression = self.check(source, node)

@@ -58,6 +58,8 @@ def test_plain_aggregates_have_no_shape() -> None:
          "SELECT upper(page) AS p, max(bytes) AS x FROM visits GROUP BY p HAVING upper(page) <> 'A'"),
         (f"SELECT page, window_start AS w, count(*) AS n FROM visits GROUP BY page, {MINUTE} ORDER BY w DESC",
          f"SELECT page, window.start AS w, count(*) AS n FROM visits GROUP BY page, {MINUTE} ORDER BY window_start DESC"),
+        ("SELECT page, date_trunc('hour', at) AS h, count(*) AS n FROM visits GROUP BY ALL ORDER BY h DESC, n DESC",
+         "SELECT page, date_trunc('hour', at) AS h, count(*) AS n FROM visits GROUP BY 1, 2 ORDER BY date_trunc('hour', at) DESC, 3 DESC"),
     ],
 )  # fmt: skip
 def test_other_words_for_the_same_view(one: str, other: str) -> None:

@@ -133,7 +133,9 @@ class _Builder:
 
     def _shape_reader(self, columns: list[Column], window: Window | None) -> ShapeReader:
         owner = f"view '{self.select.name}'"
-        scope = ShapeScope(self.scope, self.keys, window, columns, owner, may_add=True)
+        scope = ShapeScope(
+            self.scope, self.keys, window, columns, owner, may_add=True, starts_window=self._starts_window
+        )
         known = {column.name.lower() for column in columns}
         names = (item.alias.lower() for item in self.select.items if item.alias)
         scope.broken = frozenset(name for name in names if name not in known)  # until they are read
@@ -149,8 +151,9 @@ class _Builder:
                     reader.add_column(columns[place])
                 elif place in computed:
                     self._add_output(reader, item)
+            reader.items.append(None)
             with suppress(DefinitionError):  # reported above
-                reader.items.append(Checker(self.source, reader.scope).term(item.node))
+                reader.items[-1] = Checker(self.source, reader.scope).term(item.node)
         having, order = None, []
         if self.select.having:
             with self.mistakes.collect():
