@@ -62,7 +62,7 @@ ALL_TYPES = {**TYPES, **{name: type_ for name, (type_, _) in NESTED.items()}}
 EXAMPLES = {
     "STRING": ["s"], "INT": ["i", "2"], "DOUBLE": ["d"], "NUMBER": ["i", "b", "d", "m", "w", "1", "1.5"],
     "INTEGER": ["i", "b"], "TIME": ["y", "at"], "TIMESTAMP": ["at"], "BOOLEAN": ["k"], "ANY": ["s", "i", "at"],
-    "SAME": ["i", "b", "d", "m", "w", "1", "NULL"], "REGEX": ["'(a)(b)'"], "TEXT": ["'$1'"], "UNIT": ["'hour'", "'WEEK'"],
+    "SAME": ["i", "b", "d", "m", "w", "1", "NULL"], "REGEX": ["'(a)(b)'"], "TEXT": ["'$1'"], "UNIT": ["'hour'", "'WEEK'"], "ZONE": ["'Europe/Berlin'", "'UTC'"],
     "FORMAT": ["'yyyy-MM-dd'"], "PART": ["'HOST'"], "GROUP": ["1"], "COUNT": ["1", "-1"], "BITS": ["256"],
     "INDEX": ["1", "-2"], "STRING|TIME": ["s", "y", "at"], "NESTED": ["l", "h", "q"], "ARRAY": ["l", "g"], "MAP": ["h"],
     "INT|STRING": ["1", "-1", "s"],

@@ -51,6 +51,7 @@ ENDS: dict[str, list[Any]] = {
 ARGUMENTS = {
     "STRING": ["s"], "INT": ["i", "1", "-1"], "BIGINT": ["b"], "INTEGER": ["i", "b"], "TIME": ["y", "at"],
     "TIMESTAMP": ["at"], "DATE": ["y"], "STRING|TIME": ["s", "y", "at"], "COUNT": ["1", "-1", "1000", "-1000"],
+    "ZONE": ["'Europe/Berlin'", "'Pacific/Auckland'"],
     "UNIT": [f"'{unit}'" for unit in ("year", "quarter", "month", "week", "day", "hour", "minute", "millisecond")],
     "FORMAT": ["'yyyy-MM-dd'", "'yyyyyy-MM-dd'"],
 }  # fmt: skip

@@ -130,7 +130,7 @@ def test_types(text, type_):
         ("current_date", "current_date is not deterministic"),
         ("unix_timestamp()", "unix_timestamp is not deterministic"),
         ("rand() < 0.1", "rand is not deterministic"),
-        ("string(status)", "write CAST(… AS STRING)"),
+        ("decimal(status)", "write CAST(… AS DECIMAL)"),
         ("sum(bytes) + 1", "the aggregate sum cannot be used inside an expression"),
         ("lower(DISTINCT page)", "lower is not an aggregate, so it takes no DISTINCT"),
         ("lower(page) FILTER (WHERE ok)", "lower is not an aggregate, so it takes no FILTER"),

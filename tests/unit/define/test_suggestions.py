@@ -16,7 +16,7 @@ from headrace.define.mistakes import each
 from headrace.errors import DefinitionError
 
 STREAM = (
-    "CREATE STREAM requests (host STRING, path STRING, status INT, ms DOUBLE, bytes BIGINT, payload STRING, ok BOOLEAN, "
+    "CREATE STREAM requests (host STRING, path STRING, status INT, ms DOUBLE, bytes BIGINT, payload STRING, ok BOOLEAN, tags ARRAY<STRING>, "
     "price DECIMAL(10,2), day DATE, sent TIMESTAMP, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at - INTERVAL 1 MINUTE);\n"
 )
 VIEW = "CREATE MATERIALIZED VIEW v AS "
@@ -73,6 +73,8 @@ WHOLE = [  # the error has `write`, and the place where to write it
     "CREATE LIVE TABLE v AS SELECT host, count(*) AS n FROM requests GROUP BY host",
     "CREATE TEMPORARY VIEW v AS SELECT host, count(*) AS n FROM requests GROUP BY host",
     "CREATE MATERIALIZED VIEW v IN CLUSTER quick AS SELECT host, count(*) AS n FROM requests GROUP BY host",
+    f"{VIEW}SELECT host, uniqIf(path, ok) AS u, argMaxIf(path, at, ok) AS p {BY_HOUR}",
+    "CREATE TABLE v AS SELECT host, WINDOWSTART AS ws, COUNT(*) AS n, WINDOWEND AS we FROM requests WINDOW TUMBLING (SIZE 1 HOUR, RETENTION 7 DAYS) GROUP BY host HAVING COUNT(*) > 3 EMIT CHANGES",
     "INSERT INTO per_host SELECT host, count(*) AS n FROM requests GROUP BY host",
     "CREATE TABLE t (a INT, b STRING)",
     "CREATE STREAM s (a BYTES, b STRNG, c TIME)",
@@ -181,7 +183,7 @@ ARGUMENTS_OF_FUNCTIONS = {
     "->": None, "overlay": None, "tostartofinterval": "at, INTERVAL 5 MINUTES", "timestamp_trunc": "at, HOUR", "datetime_trunc": "at, DAY",
     "datetrunc": "at, MONTH", "time_floor": "at, 'PT1H'", "to_char": "at, 'YYYY-MM-DD'", "timestampdiff": "HOUR, sent, at",
     "stringtotimestamp": "path, 'yyyy-MM-dd'", "parse_timestamp": "path, 'yyyy-MM-dd'", "strptime": "path, 'yyyy-MM-dd'", "locate": "'a', path", "charindex": "'a', path",
-    "position": "'a', path", "to_timestamp_ltz": "bytes, 3", "json_unquote": "payload", "trim_json": "payload", "safe_divide": "ms, bytes", "div0": "ms, bytes", "multiif": "ok, 1, 2", "dateadd": "hour, -1, at", "timestampadd": "DAY, 2, at", "regexp_substr": "path, 'a+'", "match": "path, 'a+'", "regexp_matches": "path, 'a+'",
+    "position": "'a', path", "has": "tags, 'x'", "list_contains": "tags, 'x'", "array_has": "tags, 'x'", "array_length": "tags, 1", "sha256": "path", "sha512": "path", "to_timestamp_ltz": "bytes, 3", "json_unquote": "payload", "trim_json": "payload", "safe_divide": "ms, bytes", "div0": "ms, bytes", "multiif": "ok, 1, 2", "dateadd": "hour, -1, at", "timestampadd": "DAY, 2, at", "regexp_substr": "path, 'a+'", "match": "path, 'a+'", "regexp_matches": "path, 'a+'",
 }  # fmt: skip
 TEXTS = ("to_date", "to_timestamp", "CAST", "= ''", "<> ''", "get_json_object")
 

@@ -238,6 +238,8 @@ TABLE = [
         F("add_months", "x TIME, months COUNT", DATE),
         F("last_day", "x TIME", DATE),
         F("date_format", "x TIME, format FORMAT", STRING),
+        F("from_utc_timestamp", "x TIMESTAMP, zone ZONE", TIMESTAMP),
+        F("to_utc_timestamp", "x TIMESTAMP, zone ZONE", TIMESTAMP),
     ),
     *_table(
         "hashes",
@@ -284,6 +286,10 @@ NOT_HERE = {
     **dict.fromkeys(
         ("array", "map", "struct", "named_struct", "transform"),
         "nested values cannot be created here; x[0], x.part and x['key'] read a part",
+    ),
+    **dict.fromkeys(
+        ("any", "some"),
+        "an element of an ARRAY is array_contains(x, y), one of a list is x IN (…)",
     ),
     **dict.fromkeys(
         ("row_number", "rank", "dense_rank", "lag", "lead"), "a view aggregates events, it does not rank rows"

@@ -104,6 +104,8 @@ def instead_of_cast(value: Term, to: Type) -> Advice:
 
 def instead_of_argument(function: Function, parameter: Parameter, arg: Term, expected: str) -> Advice:
     """What to write for an argument that does not fit."""
+    if function.name == "length" and arg.type.name in ("ARRAY", "MAP"):
+        return {"fix": f"write size({render(arg)})"}
     kinds = [*parameter.kind.split("|"), *KINDS.get(parameter.kind, ())]
     castable = CASTS.get(arg.type.name, ())
     to = next((kind for kind in ("STRING", "DOUBLE", "TIMESTAMP", "INT") if kind in kinds and kind in castable), None)

@@ -15,6 +15,7 @@ from headrace.define.expression.standard import (
     json_arrow,
     json_as_text,
     read_form,
+    read_like,
 )
 from headrace.define.expression.syntax import (
     Call,
@@ -104,9 +105,11 @@ class ExpressionParser(Reader):
             return Test(at, "BETWEEN", (left, low, self._comparison()), negated)
         if self.sees("SIMILAR", "TO"):
             raise self.error(self.next.start, "SIMILAR TO is not supported", fix="write RLIKE and a regular expression")
-        for op in ("LIKE", "ILIKE", "RLIKE", "REGEXP"):
+        for op in ("LIKE", "ILIKE"):
             if self.accept(op):
-                return Test(at, "RLIKE" if op == "REGEXP" else op, (left, self._comparison()), negated)
+                return read_like(self, op, left, at, negated)
+        if self.accept("RLIKE") or self.accept("REGEXP"):
+            return Test(at, "RLIKE", (left, self._comparison()), negated)
         if negated:
             raise self.unexpected("IN, BETWEEN, LIKE or RLIKE after NOT")
         return left

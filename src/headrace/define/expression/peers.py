@@ -128,7 +128,7 @@ AGGREGATES: dict[str, Instead] = {
     **_same("median approx_median medianexact", "approx_percentile({0}, 0.5)"),
     **_same("uniqexact count_distinct countdistinct", "count(DISTINCT {*})"),
     **_same(
-        "quantile quantiles quantileexact quantiletdigest quantiletiming "
+        "approx_quantiles quantile quantiles quantileexact quantiletdigest quantiletiming "
         "quantiledeterministic percentile percentile_cont percentile_disc quantile_cont quantile_disc approx_quantile "
         "approx_quantile_ds approxquantile",
         _share,
@@ -193,6 +193,12 @@ FUNCTIONS: dict[str, Instead] = {
     **_same("empty", "({0} = '')"),
     **_same("notempty", "({0} <> '')"),
     **_same("match regexp_matches", "regexp_like({0}, {1})"),
+    **_same("has list_contains array_has", "array_contains({0}, {1})"),
+    **_same("array_length", "size({0})"),
+    **_same("sha256", "sha2({0}, 256)"),
+    **_same("sha512", "sha2({0}, 512)"),
+    **_same("monthname", "date_format({0}, 'MMMM')"),
+    **_same("dayname", "date_format({0}, 'EEEE')"),
     **_same("overlay", "left({0}, …) || … || substring({0}, …)"),
     **_same("json_unquote trim_json", "{0}"),
     **_same("safe_divide div0", "({0} / {1})"),
@@ -206,15 +212,19 @@ def is_aggregate_elsewhere(name: str) -> bool:
     lower = name.lower()
     if lower in REGISTRY:
         return False
-    return lower in AGGREGATES or (lower.endswith("if") and lower[:-2] in REGISTRY)
+    return lower in AGGREGATES or (lower.endswith("if") and (lower[:-2] in REGISTRY or lower[:-2] in AGGREGATES))
 
 
 def instead_of_aggregate(call: Call) -> str | None:
     """What to write instead of an aggregate of another system; None if nothing is known."""
     name = call.name.lower()
     written, arguments = call.written, list(call.written.arguments if call.written else ())
-    if name.endswith("if") and name[:-2] in REGISTRY and len(arguments) > 1:  # sumIf(x, condition)
-        return f"{name[:-2]}({', '.join(arguments[:-1])}) FILTER (WHERE {arguments[-1]})"
+    base = name[:-2] if name.endswith("if") and name not in AGGREGATES and len(arguments) > 1 else ""
+    if base in REGISTRY:  # sumIf(x, condition)
+        return f"{base}({', '.join(arguments[:-1])}) FILTER (WHERE {arguments[-1]})"
+    if base in AGGREGATES:
+        text = _fill(AGGREGATES[base], arguments[:-1])
+        return f"{text} FILTER (WHERE {arguments[-1]})" if text else None
     if name == "topk" and written and written.parametric:
         text = _top(arguments)
     elif call.distinct and AGGREGATES.get(name) == "collect_list({0})":

@@ -9,6 +9,7 @@ from functools import cached_property
 from headrace.define.expression.coercion import VOID
 from headrace.define.expression.patterns import is_format
 from headrace.define.expression.terms import Term
+from headrace.errors import DefinitionError
 from headrace.types import INT, STRING, Type
 
 Result = Type | Callable[[Sequence[Term]], Type | None]
@@ -22,6 +23,7 @@ CONSTANTS = (
     "REGEX",
     "TEXT",
     "UNIT",
+    "ZONE",
     "FORMAT",
     "PART",
     "GROUP",
@@ -99,6 +101,8 @@ def _refuse_constant(kind: str, term: Term) -> str | None:
         case "UNIT":
             good = text is not None and text.lower() in UNITS
             return None if good else "one of '" + "', '".join(UNITS) + "'"
+        case "ZONE":
+            return None if term.type == STRING and text is not None and _is_zone(text) else "such as 'Europe/Berlin'"
         case "PART":
             return None if text in URL_PARTS else "one of '" + "', '".join(URL_PARTS) + "'"
         case "REGEX":
@@ -116,3 +120,13 @@ def _refuse_constant(kind: str, term: Term) -> str | None:
             least = 0 if kind == "GROUP" else -1000
             good = term.type == INT and text is not None and least <= int(text) <= 1000
             return None if good else f"a constant INT from {least} to 1000"
+
+
+def _is_zone(text: str) -> bool:
+    from headrace.define.calendar import zone_name  # its module needs this one
+
+    try:
+        zone_name(text)
+    except DefinitionError:
+        return False
+    return True

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.define.expression.syntax import Call, Cast, Literal, Logic, Node, Operation, Part, Test, Written
 from headrace.define.tokens import NUMBER, QUOTED, STRING, WORD, Token
-from headrace.types import INT, decimal
+from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, decimal
 from headrace.types import STRING as STRING_TYPE
 
 if TYPE_CHECKING:
@@ -260,6 +260,51 @@ def between_symmetric(at: int, value: Node, low: Node, high: Node, negated: bool
     return Operation(at, "NOT", (either,)) if negated else either
 
 
+def _type_function(parser: ExpressionParser) -> Node | None:
+    """date(at), string(n): casts, as in Spark."""
+    start = parser.index
+    name = parser.take()
+    parser.take()
+    value = parser.expression()
+    if not parser.accept_symbol(")"):
+        parser.index = start
+        return None
+    return Cast(name.start, json_as_text(value), _TYPE_FUNCTIONS[name.upper], "CAST")
+
+
+def read_like(parser: ExpressionParser, op: str, left: Node, at: int, negated: bool) -> Node:
+    """What follows LIKE: a pattern with ESCAPE, or ANY (…) and ALL (…) of several."""
+    joins = {"ANY": "OR", "SOME": "OR", "ALL": "AND"}
+    if parser.next.upper in joins and parser.ahead(1).text == "(" and not negated:
+        join = joins[parser.take().upper]
+        parser.take()
+        patterns = [parser.operand()]
+        while parser.accept_symbol(","):
+            patterns.append(parser.operand())
+        parser.expect_symbol(")", f"the patterns of {op}")
+        tests: tuple[Node, ...] = tuple(Test(at, op, (left, pattern)) for pattern in patterns)
+        return tests[0] if len(tests) == 1 else Logic(at, join, tests)
+    pattern = parser.operand()
+    if parser.accept("ESCAPE"):
+        escape = parser.take()
+        if escape.kind != STRING or len(escape.text) != 1 or not isinstance(pattern, Literal):
+            raise parser.error(escape.start, "ESCAPE takes one character", expected=r"as in ESCAPE '!'")
+        pattern = replace(pattern, text=_with_backslashes(pattern.text, escape.text))
+    return Test(at, op, (left, pattern), negated)
+
+
+def _with_backslashes(pattern: str, escape: str) -> str:
+    """The pattern of LIKE with a backslash before the characters that `escape` stands before."""
+    if escape == "\\":
+        return pattern
+    pieces = re.split(f"{re.escape(escape)}(.)", pattern.replace("\\", "\\\\"), flags=re.DOTALL)
+    return "".join(piece if i % 2 == 0 or piece not in "%_" else f"\\{piece}" for i, piece in enumerate(pieces))
+
+
+_TYPE_FUNCTIONS = {
+    "DATE": DATE, "TIMESTAMP": TIMESTAMP, "STRING": STRING_TYPE, "INT": INT, "BIGINT": BIGINT, "DOUBLE": DOUBLE,
+    "FLOAT": DOUBLE, "BOOLEAN": BOOLEAN,
+}  # fmt: skip
 _FORMS: dict[str, Callable[[ExpressionParser], Node | None]] = {
     "EXTRACT": _extract,
     "DATE_PART": _date_part,
@@ -271,4 +316,5 @@ _FORMS: dict[str, Callable[[ExpressionParser], Node | None]] = {
     "FLOOR": _floor,
     "CEIL": _ceil,
     "JSON_VALUE": _json_value,
+    **dict.fromkeys(_TYPE_FUNCTIONS, _type_function),
 }

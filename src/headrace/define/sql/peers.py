@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from headrace.define.columns import contains_aggregate
 from headrace.define.durations import DAY_MS, HOUR_MS, MINUTE_MS, format_duration
 from headrace.define.expression.functions import UNSTABLE
 from headrace.define.expression.syntax import Call, Interval, Literal, Logic, Name, Node, Operation, Test, walk
@@ -187,10 +188,25 @@ class PeerReader(StatementReader):
                 return
 
 
+def _named_as_here(select: Select) -> Select:
+    """WINDOWSTART and WINDOWEND of ksqlDB as window_start and window_end."""
+    names = {"windowstart": "window_start", "windowend": "window_end"}
+    edits, items = [], []
+    for item in select.items:
+        node = item.node
+        if isinstance(node, Name) and node.name.lower() in names and node.span:
+            ours = names[node.name.lower()]
+            edits.append(Edit(*node.span, ours))
+            item = replace(item, node=replace(node, name=ours))
+        items.append(item)
+    peer = replace(select.peer, edits=(*select.peer.edits, *edits))
+    return replace(select, items=tuple(items), peer=peer) if edits and select.peer.reasons else select
+
+
 def resolve(select: Select, stream: Stream) -> tuple[Select, list[DefinitionError]]:
     """The statement as its stream understands it, and the mistakes of what it has of other systems."""
     time = quote(stream.time_column)
-    select, errors = _without_over(select, time)
+    select, errors = _without_over(_named_as_here(select), time)
     select, clock_errors = _without_clock(select, stream)
     peer = select.peer
     if not peer.reasons:
@@ -243,7 +259,9 @@ def _without_over(select: Select, time: str) -> tuple[Select, list[DefinitionErr
         if over is None or over.written is None:
             items.append(item)
             continue
-        if over.name.lower() in _RANKS:
+        if any(contains_aggregate(arg) for arg in over.args):
+            fix = "compute it from the answer, as in `headrace sql`"
+        elif over.name.lower() in _RANKS:
             fix = "the latest x of a key is max_by(x, at); the first rows of an answer are ORDER BY … DESC LIMIT 10"
         else:
             keys = ", ".join((*(over.written.over or ()), f"window({time}, '1 minute')"))

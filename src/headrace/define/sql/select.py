@@ -73,6 +73,7 @@ def build_view(select: Select, stream: Stream) -> View:
     except DefinitionError as error:
         # A name that is declared in a part that could not be read is no second mistake.
         rest = [one for one in each(error) if not any(f"'{word}'" in one.message.lower() for word in words)]
+        rest = [one for one in rest if not (words and one.message.endswith("has no aggregate"))]
         if words and not rest:
             raise FollowUpError(f"view '{select.name}' could not be read") from None
         raise join(rest) from None

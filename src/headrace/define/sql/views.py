@@ -105,6 +105,8 @@ class ViewReader(PeerReader):
         if wrapped:
             self.expect_symbol("(", "TABLE")
         table_window = None
+        if self.sees("SESSION") and self.ahead(1).text == "(":
+            raise self.error(self.next.start, "sessions are not available yet", fix="use TUMBLE, HOP or CUMULATE")
         if self.next.upper in WINDOW_TABLES and self.ahead(1).text == "(":
             stream, table_window = self._window_table()
         else:
