@@ -8,8 +8,8 @@ from typing import Any
 
 from headrace.define.expression import hints
 from headrace.define.expression.coercion import CASTS, INTERVAL, VOID, arithmetic_type, common_type
+from headrace.define.expression.constants import is_text, time_constant, time_of
 from headrace.define.expression.functions import ALIASES, FUNCTIONS, UNSTABLE, WHY_UNSTABLE, operand_types
-from headrace.define.expression.literals import parse_date, parse_timestamp
 from headrace.define.expression.own_calls import own_call
 from headrace.define.expression.parser import ExpressionParser
 from headrace.define.expression.patterns import refuse_pattern
@@ -256,7 +256,7 @@ class Checker:
         if type_ is None or not self._agree(function, args):
             raise self._no_common(node, function.name, args)
         if function.name in ("to_date", "to_timestamp") and len(args) == 1 and isinstance(type_, Type):
-            constant = self._time_constant(node, args[0], type_)
+            constant = time_constant(self.source, node, args[0], type_)
             if constant:
                 return constant
         reason = function.refuse(args) if function.refuse else None
@@ -299,20 +299,11 @@ class Checker:
         if INTERVAL in types:
             raise self._error(node, "an INTERVAL cannot be compared", fix="as in a < b - INTERVAL 1 HOUR")
         times = [type_ for type_ in types if type_.name in ("DATE", "TIMESTAMP")]
-        if times and all(arg.type.name in ("DATE", "TIMESTAMP", "VOID") or _is_text(arg) for arg in args):
-            args = [self._time_of(node, arg, times) if _is_text(arg) else arg for arg in args]
+        if times and all(arg.type.name in ("DATE", "TIMESTAMP", "VOID") or is_text(arg) for arg in args):
+            args = [time_of(self.source, node, arg, times) if is_text(arg) else arg for arg in args]
         if common_type([arg.type for arg in args]) is None:
             raise self._no_common(node, "a comparison", args)
         return args
-
-    def _time_of(self, node: Node, arg: Term, times: list[Type]) -> Term:
-        """The literal of a text that is compared with a time or cast to one; an error if it is not a time."""
-        day, time = parse_date(arg.text), parse_timestamp(arg.text)
-        if TIMESTAMP not in times and day:
-            return Term("literal", times[0], text=day)
-        if time is None:
-            raise self._error(node, f"'{arg.text}' is not a {times[0]}", expected="for example '2026-01-31 12:00:00'")
-        return Term("literal", TIMESTAMP, text=time)
 
     def _arithmetic(self, node: Operation, args: list[Term]) -> Term:
         types = [arg.type for arg in args]
@@ -351,7 +342,7 @@ class Checker:
         if args[0].type not in (STRING, VOID):
             value = hints.describe(args[0])
             raise self._error(node.args[0], f"{node.op} takes a text", found=value, write=hints.cast(args[0], "STRING"))
-        if not _is_text(args[1]):
+        if not is_text(args[1]):
             raise self._error(node.args[1], f"the pattern of {node.op} must be a constant text", found=render(args[1]))
         if node.op == "RLIKE":
             self.check_regex(node.args[1], node.op, args[1].text)
@@ -389,20 +380,4 @@ class Checker:
                 f"{node.function} of {value.type} to {node.to} is not supported",
                 **hints.instead_of_cast(value, node.to),
             )
-        return self._time_constant(node, value, node.to) or Term(node.function, node.to, (value,))
-
-    def _time_constant(self, node: Node, value: Term, to: Type) -> Term | None:
-        """A constant text cast to a time becomes that time: Spark would read 'now' and 'today' there."""
-        if value.type != STRING or to.name not in ("DATE", "TIMESTAMP") or _reads_a_field(value):
-            return None
-        if not value.is_literal:
-            raise self._error(node, "a constant time must be a literal", found=render(value), fix=f"write {to} '…'")
-        return self._time_of(node, value, [to])
-
-
-def _reads_a_field(term: Term) -> bool:
-    return term.op == "field" or any(_reads_a_field(arg) for arg in term.args)
-
-
-def _is_text(term: Term) -> bool:
-    return term.is_literal and term.type == STRING
+        return time_constant(self.source, node, value, node.to) or Term(node.function, node.to, (value,))

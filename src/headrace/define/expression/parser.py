@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.define.durations import is_calendar
+from headrace.define.expression.calls import CallParser
 from headrace.define.expression.literals import number, parse_date, parse_timestamp
-from headrace.define.expression.peers import is_aggregate_elsewhere
 from headrace.define.expression.standard import (
     JSON_ARROWS,
     JSON_TYPES,
@@ -31,24 +31,20 @@ from headrace.define.expression.syntax import (
     Part,
     Star,
     Test,
-    Written,
 )
-from headrace.define.reader import RESERVED, Reader
-from headrace.define.tokens import END, NUMBER, QUOTED, STRING, WORD, Token
+from headrace.define.reader import RESERVED
+from headrace.define.tokens import NUMBER, QUOTED, STRING, WORD, Token
 from headrace.types import BOOLEAN, DATE, TIMESTAMP
 from headrace.types import STRING as STRING_TYPE
 
 COMPARISONS = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<=>": "<=>"}
-WINDOWS = ("window", "tumble", "hop", "cumulate", "time_bucket", "date_bin")
 DEEPEST = 40  # nested parentheses and calls
 
 
-class ExpressionParser(Reader):
+class ExpressionParser(CallParser):
     """A reader that also reads expressions."""
 
     depth = 0
-    may_be_over = False  # whether OVER is read, to be refused with what to write: in SELECT
-    in_window = False  # in the arguments of a window, where months and years are spans of time as well
 
     def expression(self) -> Node:
         """Any expression: the chain of OR."""
@@ -251,7 +247,7 @@ class ExpressionParser(Reader):
                 self.take()
                 return self._interval(token.start)
         if calls and token.kind == WORD and (token.upper not in RESERVED):
-            return read_form(self) or self._call()
+            return read_form(self) or self.read_call()
         if token.kind == WORD and token.upper == "ARRAY" and after.kind == "symbol" and after.text == "[":
             self.take()
             self.take()
@@ -276,98 +272,6 @@ class ExpressionParser(Reader):
         if value is None:
             raise self.error(text.start, f"'{text.text}' is not a {kind.upper}", expected=f"for example {form}")
         return Literal(kind.start, value, type_)
-
-    def _call(self) -> Node:
-        name = self.take()
-        self.take()
-        distinct = self.accept("DISTINCT")
-        elsewhere = is_aggregate_elsewhere(name.text)
-        outside, self.in_window = self.in_window, name.text.lower() in WINDOWS
-        args, written = self._arguments(f"the arguments of {name.text}", may_have_order=elsewhere)
-        self.in_window = outside
-        parametric = elsewhere and self.accept_symbol("(")  # quantile(0.9)(x)
-        if parametric:
-            more, more_written = self._arguments(f"the arguments of {name.text}")
-            args, written = args + more, written + more_written
-        if elsewhere and self.accept("WITHIN", "GROUP"):
-            order, order_written = self._within_group()
-            args, written = [*args, order], [*written, order_written]
-        where, filter_ = None, self.index
-        if self.sees("FILTER") and self.ahead(1).text == "(":
-            self.take()
-            self.take()
-            self.expect("WHERE", "FILTER (")
-            where = self.expression()
-            self.expect_symbol(")", "the condition of FILTER")
-        over = self._over(name.text) if self.sees("OVER") else None
-        end, filter_text = self.tokens[self.index - 1].end, self.text_since(filter_) if where else ""
-        as_written = Written(end, tuple(written), filter_text, parametric, over)
-        return Call(name.start, name.text, tuple(args), distinct, where, as_written)
-
-    def _skip_order(self) -> None:
-        self.accept("ORDER", "BY")
-        while True:
-            self.expression()
-            for words in (("ASC",), ("DESC",), ("NULLS", "FIRST"), ("NULLS", "LAST")):
-                self.accept(*words)
-            if not self.accept_symbol(","):
-                return
-
-    def _over(self, name: str) -> tuple[str, ...]:
-        """What OVER (PARTITION BY …) partitions by; the rest of it is skipped."""
-        if not self.may_be_over:
-            raise self.error(
-                self.next.start,
-                f"{name}(…) OVER is not supported: a view aggregates events, it does not number rows",
-                fix="group by the window instead",
-            )
-        self.take()
-        if not self.accept_symbol("("):
-            self.expect_name("a window")
-            return ()
-        keys: tuple[str, ...] = ()
-        if self.accept("PARTITION", "BY"):
-            start = self.index
-            self.expression()
-            keys = (self.text_since(start),)
-            while self.accept_symbol(","):
-                start = self.index
-                self.expression()
-                keys = (*keys, self.text_since(start))
-        depth = 1
-        while depth and self.next.kind != END:
-            depth += {"(": 1, ")": -1}.get(self.take().text, 0)
-        return keys
-
-    def _within_group(self) -> tuple[Node, str]:
-        """The value that percentile_cont(0.5) WITHIN GROUP (ORDER BY x) orders by."""
-        self.expect_symbol("(", "WITHIN GROUP")
-        self.expect("ORDER", "WITHIN GROUP (")
-        self.expect("BY", "ORDER")
-        start = self.index
-        node = self.expression()
-        written = self.text_since(start)
-        self.accept("ASC")
-        self.expect_symbol(")", "the order of WITHIN GROUP")
-        return node, written
-
-    def _list(self, what: str) -> list[Node]:
-        return self._arguments(what)[0]
-
-    def _arguments(self, what: str, *, end: str = ")", may_have_order: bool = False) -> tuple[list[Node], list[str]]:
-        """Expressions up to the closing parenthesis or bracket, and how each was written."""
-        items: list[Node] = []
-        written: list[str] = []
-        if self.accept_symbol(end):
-            return items, written
-        while not items or self.accept_symbol(","):
-            start = self.index
-            items.append(self.expression())
-            written.append(self.text_since(start))
-        if may_have_order and self.sees("ORDER", "BY"):  # string_agg(x, ',' ORDER BY y)
-            self._skip_order()
-        self.expect_symbol(end, what)
-        return items, written
 
     def _cast(self) -> Node:
         start, function = self.index, self.take()
