@@ -16,6 +16,7 @@ from headrace.define.expression.duckdb_face import face_of
 from headrace.define.expression.spark_face import for_spark
 from headrace.errors import DefinitionError
 from headrace.maintain.matches import with_matches
+from headrace.parse.time_patterns import register
 from headrace.types import DOUBLE, STRING, TIMESTAMP, Expression
 
 from .expressions import DERIVED, SAMPLES, chunks, computed_expression
@@ -53,6 +54,7 @@ def test_duckdb_computes_what_spark_does_or_fails(spark: Any) -> None:
         for column in zip(*matched.selectExpr(*(f"{t} AS c{i}" for i, t in enumerate(chunk))).collect(), strict=True)
     ]
     database = duckdb.connect(config={"threads": 1})
+    register(database)
     database.execute("SET TimeZone = 'UTC'")
     events = frame.toArrow()
     different, failures = [], 0

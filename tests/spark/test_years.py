@@ -22,6 +22,7 @@ from headrace.define.expression.computed import duckdb_sql, duckdb_type, refuse_
 from headrace.define.expression.functions import TABLE
 from headrace.define.tokens import Source, escape
 from headrace.maintain.partials import OUR_COLUMNS, write_partials
+from headrace.parse.time_patterns import register
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
 from headrace.store.base import Step
@@ -54,6 +55,7 @@ ARGUMENTS = {
     "ZONE": ["'Europe/Berlin'", "'Pacific/Auckland'"],
     "UNIT": [f"'{unit}'" for unit in ("year", "quarter", "month", "week", "day", "hour", "minute", "millisecond")],
     "FORMAT": ["'yyyy-MM-dd'", "'yyyyyy-MM-dd'"],
+    "PATTERN": ["'yyyy-MM-dd'", "'yyyyyy-MM-dd'"],
 }  # fmt: skip
 
 
@@ -289,6 +291,7 @@ REFERENCES = {
 
 def test_computed_fields():
     database = duckdb.connect()
+    register(database)
     database.execute("SET TimeZone = 'UTC'")
     columns = ", ".join(f'"{name}" {duckdb_type(of)}' for name, of in TYPES.items())
     database.execute(f"CREATE TABLE events ({columns})")

@@ -6,12 +6,14 @@ import math
 import re
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime
 
 from headrace.define.calendar import Calendar
 from headrace.define.durations import SECOND_MS, format_duration
+from headrace.define.expression.time_patterns import has_year, refuse_time_pattern
 from headrace.define.mistakes import FollowUpError, placed
 from headrace.define.model import FORMATS, JSON, TEXT, Field, Window
-from headrace.define.tokens import Source
+from headrace.define.tokens import Source, escape
 from headrace.errors import DefinitionError
 from headrace.types import STRING, TIMESTAMP, Expression, Type
 
@@ -182,9 +184,24 @@ def check_event_time(name: str, fields: Iterable[Field], stream: str, *, complet
                     expected="a TIMESTAMP",
                     fix=f"declare a computed field, as in at TIMESTAMP AS {_to_timestamp(field.name, field.type)}",
                 )
+            _check_year(field, stream)
             return field.name
     kind = DefinitionError if complete else FollowUpError
     raise kind(f"stream '{stream}' has no field '{name}' to be its event time", fix="declare it, or name another")
+
+
+def _check_year(field: Field, stream: str) -> None:
+    """Refuse an event time that is read by a format without a year: all events would be of 1970."""
+    call = re.fullmatch(r"to_timestamp\((.+), '((?:[^'\\]|\\.)+)'\)", field.computed.sql) if field.computed else None
+    pattern = re.sub(r"\\(.)", r"\1", call[2]) if call else ""
+    if call is not None and refuse_time_pattern(pattern) is None and not has_year(pattern):
+        year = datetime.now(UTC).year
+        written = escape("yyyy " + pattern)
+        raise DefinitionError(
+            f"stream '{stream}': the event time '{field.name}' would be in 1970: the format '{pattern}' has no year",
+            fix=f"write to_timestamp(concat('{year} ', {call[1]}), {written}), or leave WATERMARK out: "
+            "the time of arrival is then the event time",
+        )
 
 
 def _to_timestamp(name: str, type_: Type) -> str:

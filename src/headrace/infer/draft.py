@@ -19,7 +19,7 @@ from headrace.define.sql.statements import read_statements
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionErrors, IngestError
 from headrace.infer.fields import Fields, candidate, find_fields
-from headrace.infer.lines import VALUE, declare
+from headrace.infer.lines import SYSLOG, VALUE, declare
 from headrace.infer.profile import profile_values
 from headrace.infer.sample import Sample
 from headrace.infer.times import Reading
@@ -133,7 +133,7 @@ def _with_event_time(fields: Fields, reading: Reading | None) -> tuple[list[Draf
     draft_fields = []
     for field in fields.declared:
         if field.name == reading.field and reading.expression is None:
-            field = DraftField(field.name, field.type, False, f"{field.comment}; {reading.comment}")
+            field = replace(field, nullable=False, comment=f"{field.comment}; {reading.comment}")
         draft_fields.append(field)
     if reading.expression is None:
         return draft_fields, reading.field
@@ -191,6 +191,14 @@ def _day(us: int) -> str:
     return datetime.fromtimestamp(us // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M")
 
 
+def _line_time(kind: str) -> str:
+    """An example of an event time for lines of a kind whose time is not known."""
+    if kind != SYSLOG:
+        return "to_timestamp(left(value, 19))"
+    year = datetime.now(UTC).year
+    return f"to_timestamp(concat('{year} ', left(value, 15)), 'yyyy MMM [ ]d HH:mm:ss') for lines of one year"
+
+
 def _notes(fields: Fields, reading: Reading | None, span: Span | None, refusals: dict[str, int]) -> list[str]:
     """What the user should know before the next step."""
     notes = []
@@ -204,7 +212,7 @@ def _notes(fields: Fields, reading: Reading | None, span: Span | None, refusals:
     if reading is None and fields.kind:
         notes.append(
             "no time was found in the lines: the time of arrival is the event time. To change it, declare a computed "
-            "field such as at TIMESTAMP AS to_timestamp(left(value, 19)) and WATERMARK FOR at"
+            f"field such as at TIMESTAMP AS {_line_time(fields.kind)} and WATERMARK FOR at"
         )
     elif reading is None:
         notes.append(

@@ -6,10 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from headrace.define.expression.terms import quote
-from headrace.define.rules import is_plain
+from headrace.define.paths import Steps, format_path
 from headrace.errors import IngestError
 from headrace.infer.names import is_identity
 from headrace.infer.profile import NUMBER_TEXT, Profile, guess_type, json_kind, profile_values
@@ -17,6 +18,7 @@ from headrace.infer.sample import Sample
 from headrace.infer.times import Reading, find_readings
 from headrace.infer.view import Candidate
 from headrace.infer.write import DraftField, describe
+from headrace.ingest.formats.titles import field_names
 from headrace.types import DATE, DOUBLE, STRING, TIMESTAMP, Type, array, map_of, struct
 
 NEARLY = 0.99  # of the values must be of one kind for the others to be refused
@@ -65,11 +67,11 @@ def find_fields(samples: list[Sample]) -> Fields:
             expected=f"at most {MOST_FIELDS}",
             fix='if names are data, as in {"2024-05-17": 5}, send {"day": "2024-05-17", "value": 5} instead',
         )
-    for name in names:
-        profile = profile_values(name, (row.get(name) for row in rows), len(rows), texts=samples[0].texts)
-        why = _refuse_name(name, fields) or _add(profile, fields)
+    for key, name in zip(names, field_names(names), strict=True):
+        profile = profile_values(name, (row.get(key) for row in rows), len(rows), texts=samples[0].texts)
+        why = _add(profile, fields, (key,))
         if why:
-            fields.left_out[name] = why
+            fields.left_out[key] = why
     if not fields.declared:
         reasons = "; ".join(f"'{name}': {why}" for name, why in list(fields.left_out.items())[:3])
         raise IngestError(
@@ -78,16 +80,10 @@ def find_fields(samples: list[Sample]) -> Fields:
     return fields
 
 
-def _refuse_name(name: str, fields: Fields) -> str | None:
-    if not is_plain(name):
-        return "names that begin with _ are reserved" if name.startswith("_") else "a name has letters, digits and _"
-    if name.lower() in (field.name.lower() for field in fields.declared):
-        return "it differs from another field only in the case of its letters"
-    return None
-
-
-def _add(profile: Profile, fields: Fields) -> str | None:
-    """Declare a field, or return why it cannot be declared."""
+def _add(profile: Profile, fields: Fields, steps: Steps) -> str | None:
+    """Declare the field of what is there in the events, or return why it cannot be declared."""
+    if set(profile.kinds) == {"object"} and len(steps) < DEEPEST and _add_parts(profile, fields, steps):
+        return None
     if not profile.values and not profile.texts:
         return "it is always null, so its type is not known"
     majority, note = profile, ""
@@ -99,11 +95,36 @@ def _add(profile: Profile, fields: Fields) -> str | None:
             return _why_not(profile)
         note = f"; {len(profile.values) - len(majority.values):,} that are not are refused"
     required = is_identity(profile.name) and not profile.nulls
-    fields.declared.append(DraftField(profile.name, type_, not required, describe(profile) + note))
+    path = format_path(steps)
+    source = None if path == profile.name else path
+    fields.declared.append(DraftField(profile.name, type_, not required, describe(profile) + note, path=source))
     fields.typed += [(majority, type_)] if not type_.is_nested else parts_of(majority, type_)
     if type_ == STRING and profile.texts:
         _add_number(majority, fields)
     return None
+
+
+def _add_parts(profile: Profile, fields: Fields, steps: Steps) -> bool:
+    """Declare each part of objects as a field; False if their names are data, or are too many to be fields."""
+    keys = list(dict.fromkeys(key for value in profile.values for key in value))
+    per_object = sum(map(len, profile.values)) / max(1, len(profile.values))
+    if not keys or "" in keys or len(keys) > MOST_PARTS or (len(keys) > 10 and len(keys) > 4 * per_object):
+        return False
+    before = len(fields.declared)
+    for key in keys:
+        name = _free_name(f"{profile.name}_{key}", fields)
+        part = profile_values(name, (value.get(key) for value in profile.values), profile.rows, texts=False)
+        why = _add(part, fields, (*steps, key))
+        if why:
+            fields.left_out[format_path((*steps, key))] = why
+    return len(fields.declared) > before
+
+
+def _free_name(text: str, fields: Fields) -> str:
+    """The nearest name to a text that no field has."""
+    (name,) = field_names([text])
+    names = {field.name.lower() for field in fields.declared}
+    return next(each for n in count(1) if (each := name if n == 1 else f"{name}_{n}").lower() not in names)
 
 
 def _most_of(profile: Profile) -> Profile:

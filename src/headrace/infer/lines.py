@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace.infer.times import MONTHS
 from headrace.infer.write import DraftField
 from headrace.types import BIGINT, INT, STRING, Type
 
@@ -43,13 +42,7 @@ def _dash_is_null(expression: str) -> str:
     return f"nullif({expression}, '-')"
 
 
-def _access_time() -> str:
-    stamp = f"split_part({VALUE}, '[', 2)"  # 17/May/2015:10:05:03 +0000] …
-    months = " ".join(f"WHEN '{month}' THEN '{number:02}'" for number, month in enumerate(MONTHS, 1))
-    day = f"substring({stamp}, 8, 4), '-', CASE substring({stamp}, 4, 3) {months} END, '-', left({stamp}, 2)"
-    return f"to_timestamp(concat({day}, ' ', substring({stamp}, 13, 8), substring({stamp}, 22, 5)))"
-
-
+_ACCESS_STAMP = f"to_timestamp(regexp_extract({VALUE}, r'\\[([^\\]]+)\\]', 1), 'dd/MMM/yyyy:HH:mm:ss Z')"
 _ACCESS_FIELDS = (
     ("host", STRING, f"split_part({VALUE}, ' ', 1)"),
     ("remote_user", STRING, _dash_is_null(f"split_part({VALUE}, ' ', 3)")),
@@ -62,17 +55,24 @@ _AGENT_FIELDS = (
     ("referrer", STRING, _dash_is_null(_extract(r'" \d{3} \S+ "([^"]*)"'))),
     ("agent", STRING, _dash_is_null(_extract(r'" \d{3} \S+ "[^"]*" "([^"]*)'))),
 )
+SYSLOG = "a syslog, whose times have no year"
+_SYSLOG_TIME = r"[A-Z][a-z]{2} [ \d]\d \d{2}:\d{2}:\d{2}"
+_SYSLOG_FIELDS = (
+    ("host", STRING, _extract(rf"^{_SYSLOG_TIME} (\S+)")),
+    ("program", STRING, _extract(rf"^{_SYSLOG_TIME} \S+ ([^ \[:]+)")),
+    ("level", STRING, _extract(rf"(?i)\b({_LEVELS})\b")),
+)
 _ACCESS_COMMENT = "the time in brackets"
 KINDS = (
     Kind(
         "an access log in the combined format of Apache and nginx",
         re.compile(rf'{_COMMON} "[^"]*" "'),
         (*_ACCESS_FIELDS, *_AGENT_FIELDS),
-        _access_time(),
+        _ACCESS_STAMP,
         _ACCESS_COMMENT,
     ),
     Kind(
-        "an access log in the common format of Apache", re.compile(_COMMON), _ACCESS_FIELDS, _access_time(),
+        "an access log in the common format of Apache", re.compile(_COMMON), _ACCESS_FIELDS, _ACCESS_STAMP,
         _ACCESS_COMMENT,
     ),
     Kind(
@@ -82,6 +82,8 @@ KINDS = (
         f"to_timestamp(regexp_extract({VALUE}, r'^({_ISO_TIME})', 1))",
         "the time that the line begins with, in UTC if it names no zone",
     ),
+    # Its times have no year: the arrival is the event time.
+    Kind(SYSLOG, re.compile(rf"{_SYSLOG_TIME} \S+ \S+"), _SYSLOG_FIELDS),
 )  # fmt: skip
 LINES = Kind("lines of text", re.compile(""))
 

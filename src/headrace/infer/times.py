@@ -24,6 +24,11 @@ MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", 
 _ZONE = r"(Z|UTC|GMT|[+-]\d{4})?"
 _MONTH_NAME_FORM = rf"(?:[A-Z][a-z]{{2}}, )?(\d{{1,2}})[/ -]([A-Z][a-z]{{2}})[/ -](\d{{4}})[: ]({_CLOCK}) ?{_ZONE}"
 _MONTH_NAME = re.compile(_MONTH_NAME_FORM, re.ASCII)
+_MONTH_NAME_PARTS = re.compile(
+    r"(?:[A-Z][a-z]{2}, )?\d{1,2}([/ -])[A-Z][a-z]{2}\1\d{4}([: ])\d{1,2}:\d{2}(?::\d{2})?( ?)(Z|UTC|GMT|[+-]\d{4}|)",
+    re.ASCII,
+)
+_TWELVE = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4}),? \d{1,2}:\d{2}(?::\d{2})? (?:[AaPp][Mm])", re.ASCII)
 _EPOCHS = (
     ("seconds", 1, "timestamp_seconds", ""),
     ("milliseconds", 1_000, "timestamp_millis", ""),
@@ -102,7 +107,13 @@ def _text(name: str, values: list[str], *, timely: bool) -> tuple[str, int, str]
         parts = r"(\d+)[./](\d+)[./](\d+)(?:,? (.+))?"
         return _from_parts(name, parts, (1, 2, 3, 4)), 4, "times with the year first"
     if _matches(_MONTH_NAME, values):
-        return _from_month_name(name), 4, "times with the month's name"
+        format_ = _month_name_format(values)
+        expression = f"to_timestamp({name}, {escape(format_)})" if format_ else _from_month_name(name)
+        return expression, 4, "times with the month's name"
+    if _matches(_TWELVE, values):
+        first = max(int(match[1]) for value in values if (match := _TWELVE.fullmatch(value)))
+        day = "d/M" if first > 12 else "M/d"
+        return f"to_timestamp({name}, '{day}/yyyy[,] h:mm[:ss] a')", 4, f"times of 12 hours, {day}"
     if timely and values and all(value.isdigit() for value in values):
         how = _epoch(f"CAST({name} AS BIGINT)", BIGINT, values)
         return how and (how[0], 2, how[2])
@@ -123,6 +134,19 @@ def _day_month_year(name: str, values: list[str]) -> tuple[str, int, str]:
         return f"to_timestamp({name}, '{format_}')", 4, comment
     order = (3, 2, 1, 4) if days_first else (3, 1, 2, 4)
     return _from_parts(name, r"(\d+)[./-](\d+)[./-](\d+)(?:,? (.+))?", order), 4, comment
+
+
+def _month_name_format(values: list[str]) -> str | None:
+    """The Java format that reads all of them; None if they differ in more than what [ ] can say."""
+    forms = {
+        (match[1], match[2], match[3], "Z" if match[4][:1] in ("+", "-") else "z" if match[4] else "")
+        for value in values
+        if (match := _MONTH_NAME_PARTS.fullmatch(value))
+    }
+    if len(forms) != 1:
+        return None
+    before, after, space, zone = forms.pop()
+    return f"[E, ]d{before}MMM{before}yyyy{after}H:mm[:ss]{space}{zone}"
 
 
 def _format(values: list[str], first: str, second: str) -> str | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from headrace.define.durations import format_duration
 from headrace.define.expression.terms import quote
+from headrace.define.tokens import escape
 from headrace.infer.profile import MOST_DISTINCT, Profile
 from headrace.types import Type
 
@@ -19,6 +20,7 @@ class DraftField:
     nullable: bool
     comment: str
     expression: str | None = None
+    path: str | None = None  # where it is in an event, if not under its name
 
     @property
     def sql(self) -> str:
@@ -29,7 +31,8 @@ class DraftField:
     def rest(self) -> str:
         """What follows the name."""
         expression = f" AS {self.expression}" if self.expression else ""
-        return f"{self.type}{'' if self.nullable else ' NOT NULL'}{expression}"
+        source = f" FROM {escape(self.path)}" if self.path else ""
+        return f"{self.type}{source}{'' if self.nullable else ' NOT NULL'}{expression}"
 
 
 def write_stream(

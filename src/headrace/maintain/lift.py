@@ -6,6 +6,7 @@ a version whose partials are lost catches up from the lake.
 
 from __future__ import annotations
 
+import atexit
 import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -28,6 +29,7 @@ from headrace.define.own import OwnFunction, functions_in
 from headrace.faults import fault_point
 from headrace.lake.schema import POSITION
 from headrace.maintain.own import give_function
+from headrace.parse.time_patterns import register
 from headrace.spark.failures import one_line
 from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE, VersionId
 from headrace.store.columns import partial_columns
@@ -154,6 +156,8 @@ def _lift(connection: duckdb.DuckDBPyConnection, view: LiftedView) -> pa.Buffer:
 def _connection() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(config={"threads": 1, "autoload_known_extensions": False, "memory_limit": MEMORY})
     connection.execute("SET TimeZone = 'UTC'; SET temp_directory = ''; SET preserve_insertion_order = false")
+    register(connection)
+    atexit.register(connection.close)  # DuckDB complains of functions that are there at the end
     return connection
 
 

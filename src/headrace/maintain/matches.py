@@ -5,6 +5,7 @@ Patterns are run by RE2, since Java's recurse and a long text would overflow its
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -17,6 +18,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from headrace.define.expression.spark_face import TEXT, Computed, Match
 from headrace.maintain.own import as_spark_function
+from headrace.parse.time_patterns import register
 
 
 def with_computed(events: DataFrame, computed: Sequence[Computed]) -> DataFrame:
@@ -49,4 +51,8 @@ def run(sql: str, texts: pa.Array) -> pa.Array:
 
 @lru_cache(maxsize=1)
 def _connection() -> duckdb.DuckDBPyConnection:
-    return duckdb.connect(config={"threads": 1, "autoload_known_extensions": False})
+    connection = duckdb.connect(config={"threads": 1, "autoload_known_extensions": False})
+    connection.execute("SET TimeZone = 'UTC'")
+    register(connection)
+    atexit.register(connection.close)  # DuckDB complains of functions that are there at the end
+    return connection

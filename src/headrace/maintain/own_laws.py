@@ -25,6 +25,7 @@ from headrace.define.tokens import Source
 from headrace.errors import DefinitionError, HeadraceError
 from headrace.lake.table import LakeTable
 from headrace.maintain.own import give_function, run_function
+from headrace.parse.time_patterns import register
 from headrace.types import Expression
 
 MOST_EVENTS = 256  # that functions are tried on
@@ -51,6 +52,7 @@ def refuse_code(stream: Stream, view: View, events: pa.Table) -> str | None:
     """Which law the code that a view calls breaks on these events, with the counter-example; None: no one."""
     connection = duckdb.connect(config={"threads": 1, "autoload_known_extensions": False})
     connection.execute("SET TimeZone = 'UTC'")
+    register(connection)
     try:
         connection.register(EVENTS, events)
         for function in functions_in(" ".join(expression.sql for expression in _expressions(view))):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 
 from headrace.define.expression.computed import duckdb_name, duckdb_sql
 from headrace.define.model import Field, Stream
+from headrace.parse.time_patterns import register
 
 
 class Computing:
@@ -37,6 +39,8 @@ class Computing:
 
         self._duckdb = duckdb.connect(config={"threads": 1, "autoload_known_extensions": False})
         self._duckdb.execute("SET TimeZone = 'UTC'")
+        register(self._duckdb)
+        weakref.finalize(self, self._duckdb.close)  # DuckDB complains of functions that are there at the end
         types = self._stream.types()
         columns = [f"{duckdb_sql(f.computed, types)} AS {duckdb_name(f.name)}" for f in self._fields if f.computed]
         self._select = ", ".join(columns)

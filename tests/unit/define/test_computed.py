@@ -8,12 +8,14 @@ import pytest
 from headrace.define.catalog import parse
 from headrace.define.expression.computed import duckdb_sql, duckdb_type
 from headrace.errors import DefinitionError
+from headrace.parse.time_patterns import register
 from headrace.types import BOOLEAN, INT, STRING, TIMESTAMP, Expression, decimal
 
 
 @pytest.fixture
 def database():
     connection = duckdb.connect()
+    register(connection)
     connection.execute("SET TimeZone = 'UTC'")
     return connection
 

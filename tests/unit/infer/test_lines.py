@@ -81,6 +81,18 @@ def test_an_access_log_in_the_common_format_and_fields_without_values(tmp_path: 
     assert definition.view == "log_by_path"
 
 
+def test_a_syslog_has_parts_and_the_time_of_arrival(tmp_path: Path) -> None:
+    lines = ["Nov  7 09:15:02 web1 sshd[22]: error: bad login", "Nov 17 09:15:02 web2 cron: INFO done"]
+    definition = infer(tmp_path, lines, "messages.log")
+    assert definition.stream.event_time is None
+    rows = parse(definition, "\n".join(lines))
+    assert [(row["host"], row["program"], row["level"]) for row in rows] == [
+        ("web1", "sshd", "error"),
+        ("web2", "cron", "INFO"),
+    ]
+    assert "'yyyy MMM [ ]d HH:mm:ss')" in " ".join(definition.notes)
+
+
 @pytest.mark.parametrize("month", ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"])
 def test_every_month_of_an_access_log_is_read(tmp_path: Path, month: str) -> None:
     definition = infer(tmp_path, [line(i) for i in range(20)])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from headrace.define.expression.coercion import VOID
 from headrace.define.expression.terms import Term, render
 from headrace.errors import DefinitionError
@@ -18,11 +16,7 @@ _TIME = (
     f"^{_BLANKS}(\\d{{4}}-\\d{{1,2}}-\\d{{1,2}}(?:[ T]\\d{{1,2}}:\\d{{1,2}}(?::\\d{{1,2}}(?:\\.\\d{{1,6}})?)?)?)"
     f"\\d*{_BLANKS}(Z|UTC|[+-]\\d{{2}}(?::?\\d{{2}})?)?{_BLANKS}$"
 )
-# Letters of a Java format: the directive of DuckDB's strptime, and a pattern of what Spark accepts.
-FORMATS = {
-    "yyyy": ("%Y", r"\d{4}"), "MM": ("%m", r"\d{2}"), "dd": ("%d", r"\d{2}"), "HH": ("%H", r"\d{2}"),
-    "mm": ("%M", r"\d{2}"), "ss": ("%S", r"\d{2}"), "SSS": ("%g", r"\d{3}"), "SSSSSS": ("%f", r"\d{6}"),
-}  # fmt: skip
+READ_TIME = "headrace_time"  # a function of ours in DuckDB (`parse/time_patterns.py`): microseconds since 1970
 
 
 def cast_sql(sql: str, value: Term, cast: Term) -> str:
@@ -56,22 +50,7 @@ def parse_format_sql(sql: str, value: Term, pattern: str, to: Type) -> str:
     """to_date(x, format) and to_timestamp(x, format)."""
     if value.type.name in ("DATE", "TIMESTAMP"):
         return time_sql(sql, value, to)
-    python, matching = "", ""
-    for part in re.finditer(r"([A-Za-z])\1*|'[^']*'|.", pattern):
-        text = part.group()
-        if part.group(1):
-            if text not in FORMATS:
-                raise DefinitionError(
-                    f"the format letters '{text}' are not available in a computed field",
-                    expected="yyyy, MM, dd, HH, mm, ss, SSS or SSSSSS",
-                )
-            python, matching = python + FORMATS[text][0], matching + FORMATS[text][1]
-        else:
-            plain = (text.strip("'") or "'") if text.startswith("'") else text
-            python, matching = python + plain.replace("%", "%%"), matching + re.escape(plain)
-    time = f"try_strptime({sql}, {_text(python)})"
-    valid_time = f"CASE WHEN regexp_full_match({sql}, {_text(matching)}) THEN {time} END"
-    return f"CAST({valid_time} AS {_name(to)})"
+    return f"CAST(make_timestamptz({READ_TIME}({sql}, {_text(pattern)})) AS {_name(to)})"
 
 
 def _from_text(sql: str, to: Type, *, strict: bool) -> str:

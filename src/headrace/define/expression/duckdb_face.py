@@ -101,7 +101,7 @@ def _spark_only(term: Term) -> str | None:
     types = [arg.type for arg in term.args]
     if DOUBLE in types and any(of.name == "DECIMAL" and of.precision > MOST_EXACT_DIGITS for of in types):
         return f"{text} of a DOUBLE and a DECIMAL"
-    reads_time = term.op in ("to_date", "to_timestamp") and types[0].name == "STRING"
+    reads_time = term.op in ("to_date", "to_timestamp") and types[0].name == "STRING" and len(types) == 1
     return text if reads_time or term.op == "ILIKE" or refuse_computed(term) else None
 
 

@@ -5,7 +5,6 @@ A function is in the table only if Spark (ansi off) fails for no value: one even
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,6 +12,7 @@ from headrace.define.expression.coercion import VOID, arithmetic_type, common_ty
 from headrace.define.expression.patterns import groups, matches_nothing, refuse_replacement
 from headrace.define.expression.signatures import Function
 from headrace.define.expression.terms import Term
+from headrace.define.expression.time_patterns import refuse_time_pattern
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Type, array, decimal
 
 
@@ -101,9 +101,9 @@ def _refuse_group(args: Sequence[Term]) -> str | None:
     return f"group {group} of a pattern that has {count}; write ( ) around the part" if group > count else None
 
 
-def _refuse_weekday(args: Sequence[Term]) -> str | None:
-    letters = re.sub("'[^']*'", "", args[1].text) if len(args) > 1 else ""
-    return "E, the day of the week, cannot be read, only written by date_format" if "E" in letters else None
+def _refuse_reading(args: Sequence[Term]) -> str | None:
+    reason = refuse_time_pattern(args[1].text) if len(args) > 1 else None
+    return f"'{args[1].text}' is not a format of times: {reason}" if reason else None
 
 
 def _refuse_replacement(args: Sequence[Term]) -> str | None:
@@ -217,9 +217,9 @@ TABLE = [
         F("unix_millis", "x TIMESTAMP", BIGINT, _floor_epoch(1_000)),
         F("unix_micros", "x TIMESTAMP", BIGINT, "epoch_us({0})"),
         F("unix_timestamp", "x TIME", BIGINT),
-        F("to_date", "x STRING|TIME, [format FORMAT]", DATE, "to_date", refuse=_refuse_weekday),
-        F("to_timestamp", "x STRING|TIME, [format FORMAT]", TIMESTAMP, "to_timestamp",
-          refuse=_refuse_weekday),
+        F("to_date", "x STRING|TIME, [format PATTERN]", DATE, "to_date", refuse=_refuse_reading),
+        F("to_timestamp", "x STRING|TIME, [format PATTERN]", TIMESTAMP, "to_timestamp",
+          refuse=_refuse_reading),
         F("date_trunc", "unit UNIT, x TIME", TIMESTAMP, "date_trunc({0}, CAST({1} AS TIMESTAMPTZ))"),
         F("year", "x TIME", INT, "year({0})"),
         F("quarter", "x TIME", INT, "quarter({0})"),

@@ -14,8 +14,8 @@ from typing import Any
 _TRY = "SELECT regexp_matches('', ?)"
 # How often each letter may be repeated in a format of times.
 _FORMAT_LETTERS = {
-    "y": range(1, 7), "M": range(1, 5), "S": range(1, 10), "D": range(1, 4), "E": range(1, 5), "z": range(1, 5),
-    **dict.fromkeys("dHhms", (1, 2)), **dict.fromkeys("Xx", range(1, 6)), "a": (1,), "V": (2,), "O": (1, 4),
+    "y": range(1, 7), **dict.fromkeys("MLE", range(1, 5)), "S": range(1, 10), "D": range(1, 4), "z": range(1, 5),
+    **dict.fromkeys("dHhKkms", (1, 2)), **dict.fromkeys("XxZ", range(1, 6)), "a": (1,), "V": (2,), "O": (1, 4),
 }  # fmt: skip
 _TOKEN = re.compile(
     r"""
@@ -109,7 +109,7 @@ def re2_replacement(replacement: str) -> str:
 
 
 def is_format(pattern: str) -> bool:
-    """Whether Spark can write times in this format; it can read them too, except for E, the day of the week."""
+    """Whether Spark can write times in this format."""
     letters = re.sub(r"'[^']*'", "", pattern)
     if not letters or "'" in letters or re.search(r"[{}#\[\]]", letters):
         return False

@@ -25,6 +25,7 @@ CONSTANTS = (
     "UNIT",
     "ZONE",
     "FORMAT",
+    "PATTERN",
     "PART",
     "GROUP",
     "COUNT",
@@ -110,6 +111,8 @@ def _refuse_constant(kind: str, term: Term) -> str | None:
         case "FORMAT":
             good = term.type == STRING and text is not None and is_format(text)
             return None if good else "a constant pattern such as 'yyyy-MM-dd HH:mm:ss'"
+        case "PATTERN":
+            return None if term.type == STRING and text is not None else "a constant format such as 'dd/MMM/yyyy'"
         case "TEXT":
             return None if term.type == STRING and text is not None else "a constant text"
         case "BITS":

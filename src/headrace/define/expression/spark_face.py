@@ -1,7 +1,8 @@
 """The expressions of a view as Spark runs them: times are limited to the years 1 to 9999, patterns are replaced.
 
-A pattern becomes a column that workers compute with RE2, in DuckDB, as for computed fields, and so does a call of a
-function of the workspace.
+A pattern of texts or times, or a call of a function of the workspace, becomes a column that workers compute, as for
+computed fields: Java's regular expressions recurse, and a text with a year such as +999999 would fail a job of Spark's
+to_timestamp.
 """
 
 from __future__ import annotations
@@ -113,6 +114,8 @@ class _Writer:
         function = find_function(term.op)
         if function:
             return self._own_column(term, function)
+        if term.op in ("to_date", "to_timestamp") and len(term.args) > 1 and term.args[0].type == STRING:
+            return self._match_column(term)
         if term.op == "parse_url" and len(term.args) > 2:
             return replace(term, args=(*term.args[:2], Term("sql", STRING, text=_quoted(render(term.args[2])))))
         if term.op in EPOCHS:
