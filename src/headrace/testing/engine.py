@@ -55,7 +55,7 @@ class Letter:
 
 @dataclass(frozen=True)
 class Request:
-    """A question and whether it reads all pages; an answer comes from a layer."""
+    """A question, and whether all pages of its answer are read."""
 
     question: Question
     whole: bool
@@ -63,7 +63,7 @@ class Request:
 
 @dataclass(frozen=True)
 class LayerAnswer:
-    """An answer, and the layers that it was read from; "" where only one was tried."""
+    """An answer, and the layer that it was read from; "" where there is no other."""
 
     answer: Answer
     layer: str = ""

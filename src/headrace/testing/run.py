@@ -43,7 +43,7 @@ class Result:
 
 
 class Runner:
-    """Runs tests of one definitions folder; `tests` is the folder that files with events are relative to."""
+    """Runs tests of one definitions folder. Raises DefinitionError if that has mistakes."""
 
     def __init__(self, definitions: Path, engine: Engine) -> None:
         self._definitions = definitions
@@ -107,8 +107,8 @@ class Runner:
         expected = test.expected
         if test.ask is None:
             outcome = self._engine.run(catalog, commits, None)
-            errors = [] if expected.errors is None else compare_errors(expected.errors, [])
-            return compare_letters(expected.dead_letters, outcome.letters) + errors
+            differences = compare_letters(expected.dead_letters, outcome.letters)
+            return differences + compare_errors(expected.errors or (), [])
         try:
             request = read_question(test.ask, catalog)
             outcome = self._engine.run(catalog, commits, request)
@@ -120,7 +120,7 @@ class Runner:
             raise test.ask.error(error.message, found=error.found, expected=error.expected, fix=error.fix) from error
         keys = [key.name for key in catalog.views[request.question.view].keys]
         differences = compare_outcome(expected, outcome, keys, expected.ordered or is_ordered(test.ask))
-        return differences + ([] if expected.errors is None else compare_errors(expected.errors, []))
+        return differences + compare_errors(expected.errors or (), [])
 
 
 def _source(definitions: Text) -> Source:

@@ -276,3 +276,20 @@ def test_one_test_leaves_nothing_for_the_next(tmp_path: Path) -> None:
         f"- {{name: t{i}, given: {{visits: [{ONE}]}}, ask: traffic, expect: [{{hits: 1}}]}}" for i in range(3)
     )
     assert [result.state for result in run(tmp_path, text)] == ["passed"] * 3
+
+
+def test_lists_and_structs_are_compared_by_their_values(tmp_path: Path) -> None:
+    sql = EXAMPLE + "CREATE MATERIALIZED VIEW top AS SELECT approx_top_k(page, 2) AS pages FROM visits;"
+    top = f"given: &two {{visits: [{ONE}, {ONE}, {{visitor: a, page: /b, {AT}:07Z}}]}}"
+    text = f"""
+    - {{name: all, {top}, ask: top, expect: [{{pages: [{{item: /home, count: 2}}, {{item: /b, count: 1.0}}]}}]}}
+    - {{name: parts, given: *two, ask: top, expect: [{{pages: [{{item: /home}}, {{count: 1}}]}}]}}
+    - {{name: fewer, given: *two, ask: top, expect: [{{pages: [{{item: /home}}]}}]}}
+    - {{name: another, given: *two, ask: top, expect: [{{pages: [{{item: /home}}, {{item: /c}}]}}]}}
+    - {{name: no part, given: *two, ask: top, expect: [{{pages: [{{itm: /home}}]}}]}}
+    - {{name: no list, given: *two, ask: top, expect: [{{pages: /home}}]}}
+    """
+    results = run(tmp_path, text, sql)
+    assert [result.state for result in results] == ["passed", "passed", "failed", "failed", "bad", "bad"]
+    assert "did you mean 'item'?" in str(results[4].error)
+    assert "the column has the type ARRAY<STRUCT<item: STRING, count: BIGINT>>" in str(results[5].error)
