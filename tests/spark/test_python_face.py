@@ -144,5 +144,5 @@ def test_every_function_is_either_computed_or_refused() -> None:
     refused = set(FUNCTIONS) - set(FACES) - set(NULLS)
     assert refused == {
         "regexp_extract", "regexp_replace", "regexp_like", "initcap", "soundex", "get_json_object", "parse_url", "date_format",
-        "xxhash64", "hash", "split",
+        "xxhash64", "hash", "split", "from_utc_timestamp", "to_utc_timestamp",
     }  # fmt: skip

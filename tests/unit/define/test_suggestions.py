@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 import pytest
 
@@ -14,6 +15,7 @@ from headrace.define.expression.functions import FUNCTIONS as OUR_FUNCTIONS
 from headrace.define.expression.peers import AGGREGATES, FUNCTIONS
 from headrace.define.mistakes import each
 from headrace.errors import DefinitionError
+from headrace.serve.question import Question
 
 STREAM = (
     "CREATE STREAM requests (host STRING, path STRING, status INT, ms DOUBLE, bytes BIGINT, payload STRING, ok BOOLEAN, tags ARRAY<STRING>, "
@@ -214,3 +216,23 @@ def test_the_function_of_another_system_has_one_here(name: str) -> None:
     (mistake, *_) = mistakes_of(STREAM + statement)
     assert mistake.write is not None, mistake
     follow(STREAM + statement)
+
+
+@pytest.mark.parametrize(("condition", "start"), [
+    ("at > now() - INTERVAL '1 hour'", "-1h"), ("at >= CURRENT_TIMESTAMP - INTERVAL 15 MINUTES", "-15m"), ("at > current_date - 7", "-168h"),
+    ("at BETWEEN now() - INTERVAL '90' SECOND AND now()", "-90s"), ("mz_now() <= at + INTERVAL '2 days'", "-48h"), ("date(at) = current_date()", "-24h"),
+])  # fmt: skip
+@pytest.mark.parametrize("window", ["", ", window(at, '1 second')"])
+def test_a_condition_on_the_clock_becomes_a_question(condition: str, start: str, window: str) -> None:
+    (mistake,) = mistakes_of(
+        f"{STREAM}{VIEW}SELECT host, count(*) AS n FROM requests WHERE {condition} GROUP BY host{window}"
+    )
+    command = shlex.split(str(mistake).rpartition(": ")[2])
+    assert command[:3] == ["headrace", "ask", "v"]
+    options = dict(option.removeprefix("--").split("=") for option in command[3:])
+    assert options == {"start": start} if window else options == {"start": start, "window": "all"}
+    question = Question.from_text("v", list(options.items()))
+    (written,) = parse(STREAM + (mistake.write or "")).views.values()
+    assert question.start is not None
+    assert written.window is not None
+    assert question.start.ms % written.window.pane_ms == 0

@@ -35,6 +35,12 @@ def _largest(args: Sequence[str]) -> str | None:
     return f"max_by({args[0]}, {args[0]}, {args[1]})" if len(args) == 2 else None
 
 
+def _any(args: Sequence[str]) -> str | None:
+    """any(x > 0) of Spark, or any(x) of ClickHouse."""
+    is_condition = re.search(r"[=<>]|\b(IS|IN|NOT|LIKE|AND|OR)\b", args[0], re.IGNORECASE)
+    return f"{'bool_or' if is_condition else 'any_value'}({args[0]})"
+
+
 def _is_number(text: str) -> bool:
     return re.fullmatch(r"[\d.]+", text) is not None
 
@@ -117,7 +123,8 @@ AGGREGATES: dict[str, Instead] = {
     **_same("argmin arg_min minby", "min_by({0}, {1})"),
     **_same("latest_by_offset last_value anylast latest", "last({0})"),
     **_same("earliest_by_offset first_value earliest", "first({0})"),
-    **_same("any arbitrary anyheavy", "any_value({0})"),
+    **_same("any some", _any),
+    **_same("arbitrary anyheavy", "any_value({0})"),
     **_same("every logical_and", "bool_and({0})"),
     **_same("logical_or", "bool_or({0})"),
     **_same(

@@ -282,9 +282,11 @@ def _without_clock(select: Select, stream: Stream) -> tuple[Select, list[Definit
     if not removed:
         return select, []
     ages = [age for condition in removed for part in walk(condition) for age in _ages(part)]
-    start = _age(max(ages, default=DAY_MS))
+    age_ms = max(ages, default=DAY_MS)
+    start = _age(age_ms)
     has_window = _has_window(select, stream)
-    window = f"window({quote(stream.time_column)}, '1 minute')"
+    pane = "1 second" if age_ms % MINUTE_MS else "1 minute"  # a question begins at a pane
+    window = f"window({quote(stream.time_column)}, '{pane}')"
     group = "" if has_window else f", GROUP BY {window} in addition to the keys,"
     question = f"headrace ask {select.name} --start={start}" + ("" if has_window else " --window=all")
     clock = next(part for part in walk(removed[0]) if _is_clock(part))
