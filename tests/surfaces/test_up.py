@@ -126,7 +126,7 @@ def test_ask_on_the_command_line(up: Up, headrace: Callable[..., Ran]) -> None:
     ]
     assert "version 1 · as of visits commit 1, newest event 2026-03-01 12:10:00 UTC" in result.out
     assert "freshness: up to date" in result.out
-    assert "1 row: 0 settled, 1 provisional · events: 0 batch, 2 speed · corrections: 0" in result.out
+    assert "1 row: 0 settled, 1 provisional · events: 0 batch, 2 speed · 2 on time + 0 corrections" in result.out
     assert "visitors: within " in result.out
     more = headrace("ask", "traffic", "-w", up.url, "--limit", "2")
     assert "NULL" in headrace("ask", "traffic", "-w", up.folder, "--key", r"page=\N").out
@@ -142,7 +142,10 @@ def test_the_events_behind_a_cell_by_all_surfaces(up: Up, connection: Connection
     result = headrace("explain", "traffic", "-w", up.folder, *cell, "--limit", "1")
     assert result.code == 0, result.err
     assert result.out.startswith("traffic · page=/home · 2026-03-01 12:00:00 to 2026-03-01 12:01:00 UTC\n")
-    assert "2 events of 1 commit: 0 late, 0 corrections · the view has the same count: 0 batch, 2 speed" in result.out
+    assert (
+        "2 events of 1 commit: 2 on time + 0 late, 0 corrections · the view has the same count: 0 batch, 2 speed"
+        in result.out
+    )
     cursor = result.out.split("more events: --cursor ")[1].split()[0]
     rest = headrace("explain", "traffic", "-w", up.url, *cell, "--cursor", cursor, "--json").json
     assert [orjson.loads(event["value"])["visitor"] for event in rest["events"]] == ["bob"]
@@ -152,7 +155,10 @@ def test_the_events_behind_a_cell_by_all_surfaces(up: Up, connection: Connection
     explanation = connection.explain("traffic", {"page": None}, at=datetime(2026, 3, 1, 12, 1, tzinfo=UTC))
     assert [event.arguments["bytes"] for event in explanation.events] == [7]
     page = http.get(f"{up.url}/views/traffic/explain", params=parameters).text
-    for words in ("2 events of the log: 0 late, 0 corrections; the view has the same count.", "{&quot;visitor&quot;:"):
+    for words in (
+        "2 events of the log: 2 on time + 0 late, 0 corrections; the view has the same count.",
+        "{&quot;visitor&quot;:",
+    ):
         assert words in page
     empty = headrace("explain", "traffic", "-w", up.url, "--key", "page=/home", "--at", "2026-03-01T12:05:00Z").out
     assert "the nearest windows of this key with events: --at 2026-03-01T12:00:00Z" in empty

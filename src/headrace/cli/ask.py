@@ -224,6 +224,7 @@ def footer(answer: Answer) -> list[str]:
     fresh = freshness(answer.freshness_ms, answer.freshness_reason)
     settled_index = [name for name, _ in answer.columns].index("settled") if _has_settled(answer) else None
     settled_rows = sum(bool(row[settled_index]) for row in answer.values) if settled_index is not None else 0
+    on_time = sum(answer.events.values()) - answer.corrections
     lines = [
         f"version {answer.version} · as of {commits}{newest} · freshness: {fresh}",
         plural(len(answer.values), "row")
@@ -233,7 +234,7 @@ def footer(answer: Answer) -> list[str]:
             else ""
         )
         + f" · events: {answer.events.get('batch', 0):,} batch, {answer.events.get('speed', 0):,} speed"
-        + f" · corrections: {answer.corrections:,}",
+        + f" · {on_time:,} on time + {plural(answer.corrections, 'correction')}",
     ]
     if answer.missing:
         keys = ", ".join(_key_text(key) for key in answer.missing[:MISSING_SHOWN])

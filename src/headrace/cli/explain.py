@@ -123,7 +123,8 @@ def footer(explanation: Explanation) -> list[str]:
     batch, speed = answer.events.get("batch", 0), answer.events.get("speed", 0)
     agrees = "the view has the same count" if explanation.agrees else "the view has a different count"
     lines = [
-        f"{plural(explanation.found, 'event')} of {plural(explanation.commits, 'commit')}: {explanation.late:,} late, "
+        f"{plural(explanation.found, 'event')} of {plural(explanation.commits, 'commit')}: "
+        f"{explanation.on_time:,} on time + {explanation.late:,} late, "
         f"{plural(explanation.corrections, 'correction')} · {agrees}: {batch:,} batch, {speed:,} speed · version "
         f"{answer.version} · {span(explanation.took_ms)}"
     ]

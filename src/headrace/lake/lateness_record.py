@@ -65,7 +65,8 @@ class LatenessRecord:
                 start, end = self._end, min(self._waiting, default=self._table.state.next_commit)
             if start >= end:
                 return
-            start = max(start, self._first_needed(end))
+            if end - start > AT_ONCE:  # some may be of days that are not kept
+                start = max(start, self._first_needed(end))
             to = min(end, start + AT_ONCE)
             with self._table.reading(start, to) as files:
                 if most is not None and sum(file.rows for file in files) > most:

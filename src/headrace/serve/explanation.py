@@ -60,6 +60,11 @@ class Explanation:
     next_cursor: int | None
     took_ms: int
 
+    @property
+    def on_time(self) -> int:
+        """The events that were not late."""
+        return self.found - self.late
+
     def as_dict(self) -> dict[str, Any]:
         """As HTTP and `--json` show it; `from_dict` is the inverse."""
         keys, columns = dict(self.keys), dict(self.columns)

@@ -107,7 +107,7 @@ def test_a_long_event_is_collapsed() -> None:
 
 def test_the_events_behind_a_cell_have_counts_and_times() -> None:
     section = explanation_section("/views/traffic", explanation("short"))
-    assert "1 event of the log: 0 late, 1 correction; the view has the same count." in section
+    assert "1 event of the log: 1 on time + 0 late, 1 correction; the view has the same count." in section
     assert "2 corrections;" in explanation_section("/views/traffic", explanation("short", corrections=2))
     assert ">2026-03-01 12:00:00.123</time>" in section
     assert 'title="2026-03-01T12:00:00.123456Z"' in section

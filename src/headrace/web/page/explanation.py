@@ -60,7 +60,8 @@ def _cell(explanation: Explanation) -> Html | None:
 def _sentence(explanation: Explanation) -> str:
     agrees = "the view has the same count" if explanation.agrees else "the view has a different count"
     corrections = plural(explanation.corrections, "correction")
-    return f"{plural(explanation.found, 'event')} of the log: {explanation.late:,} late, {corrections}; {agrees}."
+    counts = f"{explanation.on_time:,} on time + {explanation.late:,} late, {corrections}"
+    return f"{plural(explanation.found, 'event')} of the log: {counts}; {agrees}."
 
 
 def _events(explanation: Explanation) -> Html:
