@@ -15,7 +15,7 @@ from headrace.define.expression.computed import OTHER_CASE
 from headrace.define.expression.duckdb_face import face_of
 from headrace.define.expression.spark_face import for_spark
 from headrace.errors import DefinitionError
-from headrace.maintain.matches import with_matches
+from headrace.maintain.matches import with_computed
 from headrace.parse.time_patterns import register
 from headrace.types import DOUBLE, STRING, TIMESTAMP, Expression
 
@@ -47,7 +47,7 @@ def test_duckdb_computes_what_spark_does_or_fails(spark: Any) -> None:
     assert len(faces) > len(EXPRESSIONS) * 0.7
     spark_expressions, matches = for_spark([expression for expression, _ in faces.values()], types)
     texts = [f"unix_micros({e.sql})" if e.type == TIMESTAMP else e.sql for e in spark_expressions]
-    matched = with_matches(frame, matches)
+    matched = with_computed(frame, matches)
     theirs = [
         column
         for chunk in chunks(texts, 40)

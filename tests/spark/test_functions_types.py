@@ -18,7 +18,7 @@ from headrace.define.expression.spark_face import for_spark
 from headrace.define.expression.time_patterns import is_ours, refuse_time_pattern
 from headrace.define.tokens import escape
 from headrace.errors import DefinitionError
-from headrace.maintain.matches import with_matches
+from headrace.maintain.matches import with_computed
 from headrace.parse.time_patterns import register
 from headrace.types import (
     BIGINT,
@@ -161,7 +161,7 @@ def test_no_value_makes_spark_fail(events):
     def run(expressions):
         spark_expressions, matches = for_spark(expressions, ALL_TYPES)
         columns = [f"{e.sql} AS c{i}" for i, e in enumerate(spark_expressions)]
-        with_matches(events, matches).selectExpr(*columns).write.format("noop").mode("overwrite").save()
+        with_computed(events, matches).selectExpr(*columns).write.format("noop").mode("overwrite").save()
         return []
 
     sample = random.Random(7).sample(expressions(), 60) + [parse_expression(text, ALL_TYPES) for text in FURTHER]
@@ -281,7 +281,7 @@ def test_duckdb_computes_what_spark_would(spark):
     spark_expressions, matches = for_spark(expressions, types)
     # Times are compared as numbers, so that Python's time zone and range of years do not matter.
     texts = [f"unix_micros({e.sql})" if e.type == TIMESTAMP else e.sql for e in spark_expressions]
-    matched = with_matches(frame, matches)
+    matched = with_computed(frame, matches)
     theirs = [
         column
         for chunk in chunks(texts, 40)

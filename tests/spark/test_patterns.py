@@ -15,7 +15,7 @@ from headrace.define.expression.computed import duckdb_sql
 from headrace.define.expression.functions import TABLE
 from headrace.define.expression.spark_face import for_spark, spark_face
 from headrace.define.tokens import escape
-from headrace.maintain.matches import with_matches
+from headrace.maintain.matches import with_computed
 from headrace.maintain.partials import partials
 from headrace.types import STRING, Expression
 
@@ -71,7 +71,7 @@ def values(spark: Any, texts: list[str | None], originals: list[Expression]) -> 
     """A column of values for each expression, as the job of a view computes them."""
     frame = spark.createDataFrame([(text,) for text in texts], "s STRING").coalesce(1)
     translated, matches = for_spark(originals, {"s": STRING})
-    rows = with_matches(frame, matches).selectExpr(*(f"{e.sql} AS c{i}" for i, e in enumerate(translated))).collect()
+    rows = with_computed(frame, matches).selectExpr(*(f"{e.sql} AS c{i}" for i, e in enumerate(translated))).collect()
     return list(zip(*rows, strict=True))
 
 
