@@ -129,8 +129,10 @@ class ShapeScope(Scope):
         self.terms: dict[str, Term] = {key.name.lower(): _key_term(key) for key in keys}
         names = zip((window.start_name, window.end_name), BOUNDS, strict=True) if window else ()
         self.terms |= {name.lower(): _bound_term(bound) for name, bound in names if name}
+        self.fields |= {key.name.lower(): (key.name, key.expression.type) for key in keys}  # for suggestions
         for column in columns:
-            self.name(column.name, _aggregate_term(column.aggregate))
+            if column.name != column.aggregate.sql:  # else it is hidden
+                self.name(column.name, _aggregate_term(column.aggregate))
 
     def name(self, name: str, term: Term) -> None:
         """Let later expressions use an output by its name."""
@@ -306,7 +308,7 @@ def shape_types(keys: Iterable[Key], columns: Iterable[Column]) -> dict[str, Typ
 
 def written(view: View, expression: Expression) -> str:
     """The expression as SELECT writes it: each aggregate as a call."""
-    return _with_calls(expression.sql, view.columns)
+    return re.sub(r"(\d\.\d+)BD\b", r"\1", _with_calls(expression.sql, view.columns))
 
 
 def _with_calls(text: str, columns: Iterable[Column]) -> str:

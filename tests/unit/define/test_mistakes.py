@@ -80,6 +80,11 @@ def test_all_mistakes_of_a_view(body, says):
         # GROUP BY has an error: the keys are not known, so items that are not keys are not reported.
         ("SELECT lower(url) AS u, count(*) FROM clicks GROUP BY lower(url, 1)", "lower does not take 2 arguments"),
         ("SELECT window_start, count(*) FROM clicks GROUP BY window(ts, 'x')", "'x' is not a duration"),
+        # A column has an error: what uses it by name or place is not reported.
+        (
+            "SELECT median(dur_ms) AS m, m - 1 AS a, m / count(*) AS b FROM clicks HAVING m > 1 ORDER BY m, 1",
+            "the aggregate median",
+        ),
         # The same item by its alias or place.
         ("SELECT foo(url) AS u, count(*) FROM clicks GROUP BY u", "the function foo"),
         ("SELECT foo(url) AS u, count(*) FROM clicks GROUP BY 1", "the function foo"),

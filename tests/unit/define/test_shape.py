@@ -35,7 +35,7 @@ def test_an_expression_over_aggregates_is_an_output_and_its_aggregates_are_hidde
     assert [output.name for output in outputs_of(rate)] == ["n", "errors"]
     assert [column.name for column in rate.columns] == ["n", "count(*) FILTER (WHERE status >= 500)"]
     output = outputs_of(rate)[1]
-    assert written(rate, output.expression) == "100.0BD * count(*) FILTER (WHERE status >= 500) / count(*)"
+    assert written(rate, output.expression) == "100.0 * count(*) FILTER (WHERE status >= 500) / count(*)"
     assert str(output.expression.type) == "DECIMAL(38,14)", "as in Spark"
     assert from_json(to_json(rate)) == rate
 

@@ -172,8 +172,9 @@ class _Builder:
             raise self._not_grouped(item, check(self.source, item.node, self.scope))
         try:
             reader.check(self.source, item.node)
-        except DefinitionError:
-            if not contains_aggregate(item.node):
+        except DefinitionError as error:
+            follows = all(isinstance(one, FollowUpError) for one in each(error))
+            if not contains_aggregate(item.node) and not follows:
                 expression = check(self.source, item.node, self.scope)  # its mistakes are those of a key
                 raise self._not_grouped(item, expression) from None
             raise
