@@ -18,7 +18,7 @@ FAILED_EXIT_CODE = 1
 def test(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(help="Test files or folders.", metavar="[FILE]...", show_default="the folder tests"),
+        typer.Argument(help="Test files or folders.", metavar="FILE", show_default="the folder tests"),
     ] = None,
     words: Annotated[
         list[str] | None,
