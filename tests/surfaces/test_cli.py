@@ -247,7 +247,9 @@ def test_every_error_in_definitions_has_its_line(folder: Path, headrace: Command
     )
     result = headrace("plan", "-w", folder)
     assert result.code == 2
-    assert all(line.startswith("error: ") for line in result.err.splitlines())
+    lines = result.err.splitlines()
+    assert all(line.startswith(("error: ", "  ")) for line in lines)  # each with its line of the file and a caret
+    assert [line.startswith("error: ") for line in lines].count(True) == 2
     assert "bad.sql:2:" in result.err
     as_json = headrace("plan", "-w", folder, "--json")
     assert orjson.loads(as_json.err)["error"]["code"] == "definition"

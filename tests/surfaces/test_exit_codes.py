@@ -30,7 +30,7 @@ WRONG = {
         [],
         ["traffic", "--start", "soon"],
         ["traffic", "--end", "-1 parsec"],
-        ["traffic", "--window", "1 month"],
+        ["traffic", "--window", "1 fortnight"],
         ["traffic", "--every", "x"],
         ["traffic", "--window", "90s"],
         ["traffic", "--start", "2026-01-02", "--end", "2026-01-01"],
