@@ -27,12 +27,18 @@ from headrace.types import BIGINT, INT, STRING, Expression, Type, struct
 
 def argument_types(cls: type[Aggregate], types: Sequence[Type]) -> list[tuple[Type, ...]]:
     """Types of arguments that an aggregate accepts, so that each argument has each type at least once."""
-    places = [[of for of in types if argument.kind.takes(of)] for argument in cls.takes]
     candidates: list[tuple[Type, ...]] = [()] if all(argument.optional for argument in cls.takes) else []
-    if places:
+    for arguments in argument_counts(cls):
+        places = [[of for of in types if argument.kind.takes(of)] for argument in arguments]
         most = max(map(len, places))
         candidates += [tuple(of[(n + place) % len(of)] for place, of in enumerate(places)) for n in range(most)]
     return [types_ for types_ in candidates if cls.refuse(expressions(types_), parameters(cls)[0]) is None]
+
+
+def argument_counts(cls: type[Aggregate]) -> list[tuple[Argument, ...]]:
+    """The arguments of a call, if there are some: one that repeats once, and twice."""
+    repeats = cls.takes and cls.takes[-1].repeats
+    return [takes for takes in (cls.takes, cls.arguments_of(len(cls.takes) + 1) if repeats else ()) if takes]
 
 
 def parameters(cls: type[Aggregate]) -> list[tuple[Constant, ...]]:

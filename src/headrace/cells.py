@@ -12,8 +12,10 @@ from headrace.html import Html, data, tag
 DAY_S = 86_400
 
 
-def value(of: Any) -> Html:
-    """One value of a row."""
+def value(of: Any, error: str | None = None) -> Html:
+    """One value of a row, or why there is none."""
+    if error:
+        return tag("span", "error", class_="warn", title=error)
     if of is None:
         return tag("span", "NULL", class_="quiet")
     if of == "":

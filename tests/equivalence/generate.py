@@ -13,7 +13,7 @@ from typing import Any
 from headrace.aggregate import REGISTRY
 from headrace.define.reader import parse_type
 from headrace.types import BOOLEAN, Expression
-from tests.aggregates import parameters
+from tests.aggregates import argument_counts, parameters
 
 from .reference import Event, Output, Shape, Term
 
@@ -74,6 +74,7 @@ CONDITIONS = [
     Term("10 / small > 2", _some(lambda x: None if x == 0 else 10 / x > 2, "small"), "BOOLEAN"),
 ]
 KEYS = [term("word", "STRING"), term("flag", "BOOLEAN"), term("day", "DATE"), *EXPRESSIONS]
+USUAL_OUTPUTS = 16  # of a view: with all aggregates at once, Spark would spend minutes on its code
 WINDOWS = [None, (60_000, 60_000), (300_000, 60_000), (7_000, 3_000), (3_600_000, 3_600_000), (90_000, 60_000)]
 
 
@@ -146,10 +147,10 @@ BAD = [b"{", b'{"id":"x","at":"2026-03-01T12:00:00Z"}', b'{"id":1}', b"[]", b"nu
 
 
 def make_shape(chance: random.Random, name: str, most: int | None = None) -> Shape:
-    """A view with every aggregate of the registry, over arguments that it takes; or with at most this many of them."""
+    """A view with aggregates of the registry, over arguments that they take; or with at most this many of them."""
     outputs = _outputs(chance)
-    if most is not None:
-        outputs = chance.sample(outputs, chance.randint(1, most))
+    count = min(USUAL_OUTPUTS, len(outputs)) if most is None else chance.randint(1, most)
+    outputs = chance.sample(outputs, count)
     return Shape(name, make_keys(chance), chance.choice(WINDOWS), make_where(chance), tuple(outputs))
 
 
@@ -170,8 +171,10 @@ def _outputs(chance: random.Random) -> list[Output]:
     """Each aggregate over up to two choices of arguments that it takes, and over none if it can."""
     outputs = []
     for index, cls in enumerate(REGISTRY.values()):
-        fits = [[t for t in FIELDS + EXPRESSIONS if a.kind.takes(parse_type(t.type))] for a in cls.takes]
-        choices = [tuple(chance.choice(terms) for terms in fits) for _ in range(2)] if fits else []
+        choices = []
+        for arguments in argument_counts(cls):
+            fits = [[t for t in FIELDS + EXPRESSIONS if a.kind.takes(parse_type(t.type))] for a in arguments]
+            choices += [tuple(chance.choice(terms) for terms in fits) for _ in range(2)]
         choices += [()] if all(argument.optional for argument in cls.takes) else []
         for sub, terms in enumerate(choices):
             where, constants = make_where(chance), chance.choice(parameters(cls))

@@ -100,6 +100,10 @@ def _column(output: Output, events: list[Event]) -> tuple[Any, float]:
     near = NEAR.get(output.aggregate.name)
     if near is not None:
         return near(arguments, *output.aggregate.parameters), 0.0
+    chosen = ORDERED.get(output.aggregate.name)
+    if chosen is not None:  # the events are in the order of their positions, and sorting keeps it where times are equal
+        in_order = sorted(zip(arguments, (event["at"] for event in rows), strict=True), key=lambda pair: pair[1])
+        return chosen([values for values, _ in in_order], *output.aggregate.parameters), 0.0
     column = COLUMNS.get(output.aggregate.name)
     if column is None:
         aggregate = output.aggregate
@@ -142,6 +146,52 @@ COLUMNS: dict[str, Callable[[list[Any], str], tuple[Any, float]]] = {
     "max": lambda values, of: (max(values, default=None), 0.0),
     # The sketch is exact for sets as small as these tests make, except for a hash collision.
     "approx_count_distinct": lambda values, of: (len(set(values)), 0.05 * len(set(values)) + 0.1),
+}
+
+
+class _Sampled:
+    """Equal to every list of n of these values: which ones depends on their positions."""
+
+    def __init__(self, values: list[Any], n: int) -> None:
+        self.values, self.n = values, n
+
+    def __eq__(self, other: object) -> bool:
+        rest = list(self.values)
+        if not isinstance(other, list):
+            return other is None and not rest
+        for value in other:
+            if value not in rest:
+                return False
+            rest.remove(value)
+        return len(other) == min(self.n, len(self.values))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _first(values: list[Any], n: int | None) -> Any:
+    return values[:n] or None if n else values[0] if values else None
+
+
+def _by(rows: list[tuple[Any, ...]], n: int | None, *, reverse: bool) -> Any:
+    some = [row for row in rows if row[1] is not None]
+    if reverse:
+        some.reverse()
+    some.sort(key=lambda row: row[1], reverse=reverse)
+    return _first([row[0] for row in some], n)
+
+
+def _some(rows: list[tuple[Any, ...]]) -> list[Any]:
+    return [row[0] for row in rows if row[0] is not None]
+
+
+# The same of those that depend on the order of events, from the arguments of the events in their order.
+ORDERED: dict[str, Callable[..., Any]] = {
+    "first": lambda rows, n=None: _first([row[0] for row in rows], n),
+    "last": lambda rows, n=None: _first([row[0] for row in reversed(rows)], n),
+    "min_by": lambda rows, n=None: _by(rows, n, reverse=False),
+    "max_by": lambda rows, n=None: _by(rows, n, reverse=True),
+    "collect_list": _some,
+    "sample": lambda rows, n: _Sampled(_some(rows), n),
 }
 
 

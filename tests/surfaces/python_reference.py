@@ -129,8 +129,10 @@ def _function(name: str, value: Callable[..., Any]) -> str:
     for parameter in parameters:
         if parameter.kind is parameter.KEYWORD_ONLY and not has_star:
             texts, has_star = [*texts, "*"], True
+        star = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
+        has_star = has_star or bool(star)
         default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
-        texts.append(f"{parameter.name}: {parameter.annotation}{default}")
+        texts.append(f"{star}{parameter.name}: {parameter.annotation}{default}")
     return f"\n**`{name}({', '.join(texts)}) -> {signature.return_annotation}`**\n\n{_text(value.__doc__)}\n"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.aggregate.merges import Merge
+from headrace.aggregate.merges import Merge, order_of
 from headrace.aggregate.signature import Argument, Constant, Parameter
 from headrace.types import Expression, Type
 
@@ -56,12 +56,12 @@ class Aggregate(ABC):
     A subclass with a `name`, in any module of this package, is an aggregate of SQL, of Python (`hr.name`) and of the
     reference pages, and the tests of all aggregates try it. Who calls what:
 
-    - definitions: `name`, `takes`, `constants`, `refuse`, `instead_of_distinct`, `other_names`;
+    - definitions: `name`, `takes`, `constants`, `refuse`, `distinct`, `instead_of_distinct`, `other_names`;
     - reference pages: `summary`, `gives`, `signatures`, `approximate`;
     - Spark jobs of both layers: `spark_sql`, and `ordered`, which decides what they read of the lake;
     - the fused lane of the speed layer: `duckdb_sql`, `prepares` and `lifts`;
     - a store: `columns` with their merges, `functions`; the audit of the two layers: `agrees`;
-    - answers: `type`, `present`, `present_arrow`, `narrow_type`, `empty`, `approximate`;
+    - answers: `type`, `present`, `present_arrow`, `failure`, `narrow_type`, `empty`, `approximate`;
     - tests: `lift`, `merge`, `subtract`, which are the reference for Spark and the store, and `examples`.
     """
 
@@ -75,6 +75,7 @@ class Aggregate(ABC):
     summary: ClassVar[str]  # one sentence
     gives: ClassVar[str]  # the type of the result, in words
     examples: ClassVar[tuple[Example, ...]]
+    distinct: ClassVar[str | None] = None  # the aggregate that name(DISTINCT …) is: itself where that changes nothing
     other_names: ClassVar[tuple[str, ...]] = ()  # in other systems; refused with the name to write
     approximate: ClassVar[str | None] = None  # the error bound in words, if it is approximate
     empty: ClassVar[Value] = None  # what is presented where there is no event
@@ -89,9 +90,10 @@ class Aggregate(ABC):
     @classmethod
     def refuse(cls, arguments: Sequence[Expression], parameters: Sequence[Constant] = ()) -> str | None:
         """Why this aggregate cannot take these, and what to write instead; or None. Subclasses add reasons."""
-        if len(arguments) > len(cls.takes) or len(parameters) > len(cls.constants):
+        most = cls.most_arguments()
+        if (most is not None and len(arguments) > most) or len(parameters) > len(cls.constants):
             return f"{cls.name} takes {cls.arity()}, found {len(arguments) + len(parameters)}"
-        for index, argument in enumerate(cls.takes):
+        for index, argument in enumerate(cls.arguments_of(len(arguments))):
             rule = f"{cls.name} takes {argument.kind.words}"
             rule += f" as '{argument.name}'" if len(cls.takes) > 1 else ""
             if index < len(arguments):
@@ -126,8 +128,18 @@ class Aggregate(ABC):
 
     @classmethod
     def _call(cls, parameters: Sequence[str]) -> str:
-        names = [argument.name for argument in cls.takes]
+        names = [f"{argument.name}, …" if argument.repeats else argument.name for argument in cls.takes]
         return f"{cls.name}({', '.join([*names, *parameters])})"
+
+    @classmethod
+    def most_arguments(cls) -> int | None:
+        """How many arguments it takes at most; None: any number."""
+        return None if cls.takes and cls.takes[-1].repeats else len(cls.takes)
+
+    @classmethod
+    def arguments_of(cls, count: int) -> tuple[Argument, ...]:
+        """What each of so many arguments is, and those that are missing: the last one again if it repeats."""
+        return cls.takes + cls.takes[-1:] * (count - len(cls.takes))
 
     @classmethod
     def is_of_all_events(cls) -> bool:
@@ -137,6 +149,8 @@ class Aggregate(ABC):
     @classmethod
     def arity(cls) -> str:
         """How many arguments and parameters it takes, in words."""
+        if cls.most_arguments() is None:
+            return "one or more arguments"
         count = len(cls.takes) + len(cls.constants)
         optional = sum(parameter.optional for parameter in cls.constants)
         if optional:
@@ -205,9 +219,11 @@ class Aggregate(ABC):
         """The functions that `duckdb_columns` calls and DuckDB does not have."""
         return ()
 
-    def filtered(self, sql_aggregate: str) -> str:
-        """The SQL aggregate over the events that satisfy `where`."""
-        return f"{sql_aggregate} FILTER (WHERE {self.where.sql})" if self.where else sql_aggregate
+    def filtered(self, sql_aggregate: str, *conditions: str) -> str:
+        """The SQL aggregate over the events that satisfy `where` and these conditions."""
+        every = [*([self.where.sql] if self.where else []), *conditions]
+        joined = every[0] if len(every) == 1 else " AND ".join(f"({condition})" for condition in every)
+        return f"{sql_aggregate} FILTER (WHERE {joined})" if every else sql_aggregate
 
     @abstractmethod
     def lift(self, *arguments: Any, **_: Any) -> Partial:
@@ -231,13 +247,18 @@ class Aggregate(ABC):
 
     def agrees(self, a: Partial, b: Partial) -> bool:
         """Whether two partials are equal within the aggregate's stated tolerance."""
-        return bool(self.present(a) == self.present(b))
+        return bool(order_of(self.present(a)) == order_of(self.present(b)))
 
     # Answers
 
     @abstractmethod
     def present(self, partial: Partial) -> Value:
         """The value of a partial in an answer."""
+
+    @property
+    def failure(self) -> str | None:
+        """Why `present` gives None, of an aggregate that does so only where there is no value: answers name it."""
+        return None
 
     def present_arrow(self, partials: Sequence[pa.Array]) -> pa.Array | None:
         """The same for many rows at once, an array for each column of the partials; None: one by one."""

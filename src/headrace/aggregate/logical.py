@@ -50,6 +50,7 @@ class BoolOr(_Logical):
     """bool_or(x)."""
 
     name = "bool_or"
+    distinct = "bool_or"
     summary = "Whether an expression is true for at least one event."
     examples = (
         Example((BOOLEAN,), ((False,), (None,), (True,)), True),
@@ -64,6 +65,7 @@ class BoolAnd(_Logical):
     """bool_and(x)."""
 
     name = "bool_and"
+    distinct = "bool_and"
     summary = "Whether an expression is true for every event of which it is not NULL."
     examples = (
         Example((BOOLEAN,), ((True,), (None,), (False,)), False),

@@ -38,9 +38,7 @@ class Count(Aggregate):
     empty = 0
     has_duckdb_face = True
 
-    @classmethod
-    def instead_of_distinct(cls) -> str:
-        return "approx_count_distinct(x)"
+    distinct = "count_distinct"
 
     @property
     def type(self) -> Type:

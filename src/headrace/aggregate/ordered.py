@@ -1,18 +1,21 @@
-"""Aggregates that choose a value by order: min, max."""
+"""Aggregates that choose values by order: min, max, any_value; by the order of events: first, last, min_by, max_by."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.aggregate.base import Aggregate, Example, Partial, PartialColumn, Value
-from headrace.aggregate.merges import MAX, MIN
-from headrace.aggregate.signature import SINGLE, Argument
-from headrace.types import DOUBLE, INT, STRING, Type
+from headrace.aggregate.merges import GREATEST, LEAST, MAX, MIN, Merge, first_of
+from headrace.aggregate.signature import KEPT, SINGLE, Argument, Constant, Parameter, whole
+from headrace.types import BIGINT, DOUBLE, INT, STRING, Expression, Type, array, struct
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+MOST = 1_000  # values that first, last, min_by, max_by and sample keep
+N = Parameter("n", int, f"a whole number from 1 to {MOST:,}", (2,), optional=True)
 
 
 class _Extreme(Aggregate):
@@ -51,6 +54,7 @@ class Min(_Extreme):
     """min(x)."""
 
     name = "min"
+    distinct = "min"
     summary = "The minimum of an expression."
     examples = (Example((INT,), ((2,), (None,), (-1,)), -1), Example((STRING,), ((None,),), None))
 
@@ -63,9 +67,224 @@ class Max(_Extreme):
     """max(x)."""
 
     name = "max"
+    distinct = "max"
     summary = "The maximum of an expression."
     examples = (Example((INT,), ((2,), (None,), (-1,)), 2), Example((STRING,), ((None,),), None))
 
     @property
     def columns(self) -> tuple[PartialColumn, ...]:
         return (PartialColumn("", self.type, MAX),)
+
+
+class AnyValue(Aggregate):
+    """any_value(x): the least, which is one of them whatever the order of events; NULL skipped."""
+
+    name = "any_value"
+    distinct = "any_value"
+    takes = (Argument("expression", SINGLE),)
+    summary = "One of the values of an expression that are not NULL; of the same events always the same."
+    gives = "the type of the expression"
+    examples = (Example((STRING,), (("a",), (None,), ("a",)), "a"), Example((INT,), ((None,),), None))
+    other_names = ("arbitrary",)
+    has_duckdb_face = True
+
+    @property
+    def type(self) -> Type:
+        return self.argument.type
+
+    @property
+    def columns(self) -> tuple[PartialColumn, ...]:
+        return (PartialColumn("", self.type, LEAST),)
+
+    def spark_columns(self, x: str) -> tuple[str, ...]:
+        return (self.filtered(f"min({x})"),)
+
+    duckdb_columns = spark_columns
+
+    def lift(self, x: Value) -> Partial:
+        return (x,)
+
+    def present(self, partial: Partial) -> Value:
+        return partial[0]
+
+    def present_arrow(self, partials: Sequence[pa.Array]) -> pa.Array | None:
+        return partials[0]
+
+
+class Chosen(Aggregate):
+    """The value of the first or the last event in an order, or with n an array of those of n events.
+
+    A partial holds with each value its place in the order. Events that are equal in it are ordered by event time,
+    then position: of those with the greatest place the last one is chosen, of those with the least the first one.
+    """
+
+    constants = (N,)
+    gives = "the type of the value; with n an ARRAY of it"
+    ordered = True
+    has_duckdb_face = True
+    greatest: ClassVar[bool]
+
+    @classmethod
+    def refuse(cls, arguments: Sequence[Expression], parameters: Sequence[Constant] = ()) -> str | None:
+        reason = super().refuse(arguments, parameters)
+        if reason is None and parameters and not 1 <= whole(parameters[-1]) <= MOST:
+            return f"{cls.name} takes {cls.constants[-1].words} as 'n', found {parameters[-1]}"
+        return reason
+
+    @property
+    def count(self) -> int | None:
+        """How many values; None: one, which is not in an array."""
+        return whole(self.parameters[-1]) if self.parameters else None
+
+    @property
+    def type(self) -> Type:
+        return self.argument.type if self.count is None else array(self.argument.type)
+
+    @property
+    def places(self) -> tuple[tuple[str, Type], ...]:
+        """What events are ordered by, before time and position."""
+        return ()
+
+    @property
+    def columns(self) -> tuple[PartialColumn, ...]:
+        item = struct(*self.places, ("time", BIGINT), ("position", BIGINT), ("value", self.argument.type))
+        if self.count is None:
+            merge: Merge = GREATEST if self.greatest else LEAST
+            return (PartialColumn("", item, merge),)
+        return (PartialColumn("", array(item), first_of(self.count, greatest=self.greatest)),)
+
+    def spark_columns(self, *values: str) -> tuple[str, ...]:
+        *order, time, position, value = self._item(values)
+        parts = {**dict(zip((name for name, _ in self.places), order, strict=True)), "time": time, "position": position}
+        fields = ", ".join(f"'{name}', {sql}" for name, sql in (*parts.items(), ("value", value)))
+        place = ", ".join(parts.values())
+        function = "max_by" if self.greatest else "min_by"
+        count = "" if self.count is None else f", {self.count}"
+        chosen = f"{function}(named_struct({fields}), struct({place}){count})"
+        return (self.filtered(chosen, *self._conditions(values)),)
+
+    def duckdb_columns(self, *values: str) -> tuple[str, ...]:
+        *order, time, position, value = self._item(values)
+        parts = [*zip((name for name, _ in self.places), order, strict=True), ("time", time), ("position", position)]
+        fields = ", ".join(f"'{name}': {sql}" for name, sql in (*parts, ("value", value)))
+        function, count = "max" if self.greatest else "min", "" if self.count is None else f", {self.count}"
+        return (self.filtered(f"{function}({{{fields}}}{count})", *self._conditions(values)),)
+
+    def lift(self, *values: Value) -> Partial:
+        *order, time, position, value = self._lifted(values)
+        if None in order:
+            return (None,)
+        item = {**dict(zip((name for name, _ in self.places), order, strict=True)), "time": time}
+        item = {**item, "position": position, "value": value}
+        return (item,) if self.count is None else ([item],)
+
+    def _item(self, values: Sequence[str]) -> tuple[str, ...]:
+        """SQL for the parts of a partial, from what `spark_columns` is given."""
+        value, *order, time, position = values
+        return (*order, time, position, value)
+
+    def _lifted(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """The same of values."""
+        return self._item(values)
+
+    def _conditions(self, values: Sequence[str]) -> tuple[str, ...]:
+        return tuple(f"({by}) IS NOT NULL" for by in values[1:-2])
+
+    def present(self, partial: Partial) -> Value:
+        if partial[0] is None:
+            return None
+        return partial[0]["value"] if self.count is None else [item["value"] for item in partial[0]]
+
+    def present_arrow(self, partials: Sequence[pa.Array]) -> pa.Array | None:
+        return value_of(partials[0])
+
+
+def value_of(items: pa.Array) -> pa.Array:
+    """The field `value` of each struct, or of each struct in lists."""
+    # They take 0.1 s to import: not for definitions.
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_struct(items.type):
+        return pc.struct_field(items, "value")
+    lengths = pc.fill_null(pc.list_value_length(items), 0).cast(pa.int32())
+    ends = pc.cumulative_sum(lengths)
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
+    values = pc.struct_field(pc.list_flatten(items), "value")
+    return pa.ListArray.from_arrays(offsets, values, mask=items.is_null())
+
+
+class _ByTime(Chosen):
+    takes = (Argument("expression", KEPT),)
+
+
+class First(_ByTime):
+    """first(x): of the earliest event, NULL or not."""
+
+    name = "first"
+    summary = (
+        "The value of an expression in the earliest event by event time, then position, NULL or not; "
+        "with n an array of the n earliest, in that order."
+    )
+    greatest = False
+    examples = (
+        Example((STRING,), (("b", 2, 1), ("a", 1, 3), (None, 1, 4)), "a"),
+        Example((INT,), ((7, 2, 1), (8, 1, 3), (None, 1, 4)), [8, None], (2,)),
+    )
+    other_names = ("first_value", "earliest_by_offset")
+
+
+class Last(_ByTime):
+    """last(x): of the latest event, NULL or not."""
+
+    name = "last"
+    summary = (
+        "The value of an expression in the latest event by event time, then position, NULL or not; "
+        "with n an array of the n latest, the latest first."
+    )
+    greatest = True
+    examples = (
+        Example((STRING,), (("b", 2, 1), ("a", 1, 3), ("c", 2, 2)), "c"),
+        Example((INT,), ((7, 2, 1), (8, 1, 3), (None, 1, 4)), [7, None], (2,)),
+    )
+    other_names = ("last_value", "latest", "latest_by_offset")
+
+
+class _By(Chosen):
+    takes = (Argument("value", KEPT), Argument("by", SINGLE))
+
+    @property
+    def places(self) -> tuple[tuple[str, Type], ...]:
+        return (("by", self.arguments[1].type),)
+
+
+class MinBy(_By):
+    """min_by(x, y)."""
+
+    name = "min_by"
+    summary = (
+        "The value of the event with the least `by`, of several the earliest event; NULL in `by` is skipped. "
+        "With n an array of n values, the least first."
+    )
+    greatest = False
+    examples = (
+        Example((STRING, INT), (("a", 2, 1, 1), ("b", 1, 2, 2), ("c", 1, 2, 3), ("d", None, 0, 4)), "b"),
+        Example((STRING, INT), (("a", 2, 1, 1), ("b", 1, 2, 2), (None, 1, 2, 3)), ["b", None], (2,)),
+    )
+    other_names = ("arg_min", "argmin")
+
+
+class MaxBy(_By):
+    """max_by(x, y)."""
+
+    name = "max_by"
+    summary = (
+        "The value of the event with the greatest `by`, of several the latest event; NULL in `by` is skipped. "
+        "With n an array of n values, the greatest first."
+    )
+    greatest = True
+    examples = (
+        Example((STRING, INT), (("a", 1, 1, 1), ("b", 2, 2, 2), ("c", 2, 2, 3), ("d", None, 9, 4)), "c"),
+        Example((STRING, INT), (("a", 1, 1, 1), ("b", 2, 2, 2), (None, 2, 2, 3)), [None, "b"], (2,)),
+    )
+    other_names = ("arg_max", "argmax")

@@ -18,13 +18,21 @@ class Kind:
     types: tuple[str, ...] = ()  # names of types; none: every type
     nested: bool = False  # ARRAY, STRUCT and MAP too
     fix: str = ""  # what to write where the type is another one; {name} is the aggregate
+    maps: bool = True  # with `nested`: also those with a MAP in them, which has no order
 
     def takes(self, of: Type) -> bool:
         """Whether values of this type fit."""
-        return self.nested if of.is_nested else not self.types or of.name in self.types
+        if of.is_nested:
+            return self.nested and (self.maps or not _has_map(of))
+        return not self.types or of.name in self.types
+
+
+def _has_map(of: Type) -> bool:
+    return of.name == "MAP" or any(_has_map(part) for _, part in of.parts)
 
 
 ANY = Kind("a value", nested=True)
+KEPT = Kind("a value", nested=True, maps=False, fix="take one of its values, as in {name}(x['key'])")
 SINGLE = Kind("a value")
 NUMBER = Kind("a number", ("INT", "BIGINT", "DOUBLE", "DECIMAL"), fix="cast it: CAST({x} AS DOUBLE)")
 CONDITION = Kind("a condition", ("BOOLEAN",), fix="write a condition, as in {x} IS NOT NULL")
@@ -35,11 +43,13 @@ class Argument:
     """An expression that an aggregate takes.
 
     Without one that is `optional` the aggregate is of all events: in SQL `name(*)`, or a constant in its place.
+    The last one may be one that `repeats`: then it can be given several times, and no parameters follow.
     """
 
     name: str
     kind: Kind
     optional: bool = False
+    repeats: bool = False
 
 
 def whole(constant: Constant) -> int:

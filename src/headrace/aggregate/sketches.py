@@ -92,6 +92,7 @@ class ApproxCountDistinct(Aggregate):
     """approx_count_distinct(x): how many different x, by a HyperLogLog sketch; NULL skipped."""
 
     name = "approx_count_distinct"
+    distinct = "approx_count_distinct"
     takes = (Argument("expression", SINGLE),)
     summary = "The approximate number of distinct values of an expression."
     gives = "BIGINT"

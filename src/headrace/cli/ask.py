@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -25,6 +26,7 @@ from headrace.serve.question import HIGHEST_LIMIT, Question
 from headrace.spark.jobs import Job
 
 REFRESH_S = 1.0
+ERROR = "error"  # in a cell without a value; the reason is below the table
 SCREENFUL = 50  # rows on a terminal, without --limit
 MISSING_SHOWN = 5  # keys of a lookup without rows
 Read = Callable[[Question, Job | None], Answer]
@@ -195,7 +197,11 @@ def render(answer: Answer, most: int | None = None) -> RenderableType:
     unbounded = [name for name in ("window_start", "window_end") if _is_unbounded(answer, name)]
     columns = [(i, name) for i, name in enumerate(names) if name not in unbounded]
     numbers = [name for name, of in answer.columns if of.is_numeric]
-    cells = [[_cell(name, row[i], is_key=i < keys) for i, name in columns] for row in rows]
+    failed = {(error.row, error.column) for error in answer.errors}
+    cells = [
+        [ERROR if (at, name) in failed else _cell(name, row[i], is_key=i < keys) for i, name in columns]
+        for at, row in enumerate(rows)
+    ]
     body: Any = make_table([name for _, name in columns], cells, numbers) if cells else Text("no rows")
     hidden = len(answer.values) - len(cells)
     lines = [*([f"… and {plural(hidden, 'row')} more"] if hidden else []), *footer(answer)]
@@ -241,6 +247,8 @@ def footer(answer: Answer) -> list[str]:
         more = ", …" if len(answer.missing) > MISSING_SHOWN else ""
         lines.append(f"no rows for {plural(len(answer.missing), 'key')}: {keys}{more}")
     lines += [f"{name}: {error}" for name, error in answer.approximate.items()]
+    reasons = Counter((error.column, error.reason) for error in answer.errors)
+    lines += [f"{ERROR} in {name} of {plural(count, 'row')}: {why}" for (name, why), count in reasons.items()]
     if answer.stalled:
         lines.append(f"stalled: {answer.stalled}")
     if answer.next_cursor:

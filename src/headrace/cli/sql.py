@@ -151,6 +151,10 @@ def _footer(answer: SqlAnswer) -> list[str]:
         fresh = freshness(view["freshness_ms"], view["freshness_reason"])
         lines.append(f"{name}: version {view['version']} · as of {commits} · freshness: {fresh}")
         lines += [f"{name}.{column}: {error}" for column, error in view["approximate"].items()]
+        lines += [
+            f"{name}.{column} is NULL in {plural(error['rows'], 'row')}: {error['reason']}"
+            for column, error in view["errors"].items()
+        ]
         if view["stalled"]:
             lines.append(f"{name} is stalled: {view['stalled']}")
     return lines

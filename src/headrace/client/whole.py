@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from itertools import accumulate
 from typing import Any
 
 from headrace.errors import ConflictError
@@ -55,6 +56,11 @@ def join(pages: Sequence[Answer]) -> Answer:
         events={layer: sum(page.events[layer] for page in pages) for layer in first.events},
         corrections=sum(page.corrections for page in pages),
         stalled=last.stalled,
+        errors=tuple(
+            replace(error, row=start + error.row)
+            for page, start in zip(pages, accumulate((len(page.values) for page in pages), initial=0), strict=False)
+            for error in page.errors
+        ),
     )
 
 

@@ -33,8 +33,7 @@ _NOT_YET = "is not available yet"
 _REFUSED = {
     **dict.fromkeys(
         (
-            "first", "last", "any_value", "min_by", "max_by", "collect_list", "collect_set", "skewness", "kurtosis",
-            "histogram_numeric", "sum_distinct",
+            "skewness", "kurtosis", "histogram_numeric", "sum_distinct",
         ),
         (_NOT_YET, "there are " + ", ".join(REGISTRY)),
     ),
@@ -94,7 +93,7 @@ def make_aggregate(
     where: Expression | None,
 ) -> Aggregate:
     """The aggregate with these arguments, or an error without a place."""
-    for argument, expression in zip(cls.takes, arguments, strict=False):
+    for argument, expression in zip(cls.arguments_of(len(arguments)), arguments, strict=False):
         if expression.type.is_nested and not argument.kind.nested:
             raise DefinitionError(
                 f"{cls.name} takes a single value",
@@ -138,16 +137,15 @@ def read_aggregate(source: Source, scope: Scope, call: Call) -> Aggregate:
     cls = find_aggregate(name)
     if cls is None:
         raise _refusal(source, call)
-    if call.distinct:
-        fix = f"write {cls.instead_of_distinct()}"
-        raise source.error(call.at, f"{name}(DISTINCT …) would have to store every value", fix=fix)
-    most = len(cls.takes) + len(cls.constants)
-    if len(call.args) > most:
-        raise source.error(call.args[most].at, f"{name} takes {cls.arity()}", found=str(len(call.args)))
+    cls = _class_of(source, call, cls)
+    most = cls.most_arguments()
+    if most is not None and len(call.args) > most + len(cls.constants):
+        at = call.args[most + len(cls.constants)].at
+        raise source.error(at, f"{name} takes {cls.arity()}", found=str(len(call.args)))
     where = check_condition(source, call.where, scope, "FILTER") if call.where else None
-    arguments = read_arguments(cls, [(source, node) for node in call.args[: len(cls.takes)]], scope)
+    arguments = read_arguments(cls, [(source, node) for node in call.args[:most]], scope)
     parameters = []
-    for parameter, node in zip(cls.constants, call.args[len(cls.takes) :], strict=False):
+    for parameter, node in zip(cls.constants, call.args[most:] if most is not None else (), strict=False):
         with located(source, node.at):
             parameters.append(make_parameter(cls, parameter, _constant(node)))
     with located(source, call.at):
@@ -164,6 +162,16 @@ def _refusal(source: Source, call: Call) -> DefinitionError:
         return source.error(call.at, f"the aggregate {call.name} {reason}", fix=fix)
     end = call.written.end if call.written else None
     return source.error(call.at, f"the aggregate {call.name} {reason}", write=write, end=end)
+
+
+def _class_of(source: Source, call: Call, cls: type[Aggregate]) -> type[Aggregate]:
+    """The aggregate that a call of this one means: another one with DISTINCT, where that means something."""
+    if not call.distinct:
+        return cls
+    if cls.distinct is None:
+        fix = f"write {cls.instead_of_distinct()}"
+        raise source.error(call.at, f"{cls.name}(DISTINCT …) would have to store every value", fix=fix)
+    return REGISTRY[cls.distinct]
 
 
 def _means_all_events(node: Node) -> bool:
@@ -190,8 +198,9 @@ def _constant(node: Node) -> object:
 
 
 def _default_name(source: Source, call: Call) -> str:
-    name = call.name.lower()
-    cls = find_aggregate(name)
+    called = find_aggregate(call.name.lower())
+    cls = _class_of(source, call, called) if called else None
+    name = cls.name if cls else call.name.lower()
     if not call.args or (cls and cls.is_of_all_events() and _means_all_events(call.args[0])):
         return name
     if isinstance(call.args[0], Name | Part):

@@ -174,7 +174,7 @@ def close_connection() -> None:
 def register_function(connection: duckdb.DuckDBPyConnection, function: Function) -> None:
     """Give a connection the function."""
     of = f"{duckdb_type(function.of)}{'[]' if function.of_list else ''}"
-    gives = "BLOB" if function.gives.name == "BINARY" else duckdb_type(function.gives)
+    gives = duckdb_type(function.gives)
     # DuckDB would read the annotations of the function itself, some of which only type checkers can resolve.
     connection.create_function(
         function.name,

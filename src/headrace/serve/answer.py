@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.aggregate import Value
+
+
+@dataclass(frozen=True)
+class CellError:
+    """Why a cell of an answer has no value: it is NULL."""
+
+    row: int  # its place in the answer, from 0
+    column: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -38,6 +47,7 @@ class Answer:
     approximate: Mapping[str, str]  # the stated error of each approximate column
     windows: Mapping[str, Any] | None  # the time bounds and durations that were used
     stalled: str | None  # why the view cannot be updated
+    errors: tuple[CellError, ...] = ()  # cells that are NULL because they cannot be computed
     missing: tuple[Mapping[str, Value], ...] | None = None  # of a lookup: the keys that have no row
 
     def rows(self) -> list[dict[str, Value]]:
@@ -86,6 +96,7 @@ class Answer:
             "approximate": dict(self.approximate),
             "windows": dict(self.windows) if self.windows else None,
             "stalled": self.stalled,
+            "errors": [asdict(error) for error in self.errors],
             "columns": [{"name": name, "type": str(of)} for name, of in self.columns],
         }
         if self.missing is not None:
@@ -135,6 +146,7 @@ class Answer:
             approximate=content["approximate"],
             windows=content["windows"],
             stalled=content["stalled"],
+            errors=tuple(CellError(**error) for error in content.get("errors", ())),
             missing=missing,
         )
 

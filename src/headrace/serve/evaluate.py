@@ -205,6 +205,7 @@ def _build_answer(
         approximate=stated_errors(version.view),
         windows=_window_bounds(read_plan) if version.view.window else None,
         stalled=version.stalled,
+        errors=presentation.errors,
         missing=missing,
     )
 

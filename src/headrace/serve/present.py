@@ -9,6 +9,7 @@ from typing import Any
 from headrace.aggregate import Aggregate, Value
 from headrace.define.model import View
 from headrace.format import EPOCH
+from headrace.serve.answer import CellError
 from headrace.serve.cursor import Cursor
 from headrace.serve.plan import ReadPlan
 from headrace.serve.question import Question
@@ -31,6 +32,7 @@ class Presentation:
     corrections: int
     batch_events: int  # those of the events that were read from batch tables
     wide: frozenset[str]  # sums of integers that do not fit BIGINT
+    errors: tuple[CellError, ...]
 
 
 def present(version: Version, plan: ReadPlan, rows: list[Row], *, corrections: bool = False) -> Presentation:
@@ -59,7 +61,19 @@ def present(version: Version, plan: ReadPlan, rows: list[Row], *, corrections: b
         values.append((*row[1:keys_end], *times_of_row, *results, settled, *counts))
     wide = _widen(version.view, values, len(plan.by) + len(bounds))
     events, corrected, batch_events = (sum(row[keys_end + at] for row in rows) for at in range(len(COUNTED)))
-    return Presentation(values, events, corrected, batch_events, wide)
+    errors = _errors(version.view, values, len(plan.by) + len(bounds))
+    return Presentation(values, events, corrected, batch_events, wide, errors)
+
+
+def _errors(view: View, values: list[Row], first: int) -> tuple[CellError, ...]:
+    """The cells without a value, row by row; the columns of the view begin at `first`."""
+    failing = [(at, column) for at, column in enumerate(view.columns, first) if column.aggregate.failure]
+    return tuple(
+        CellError(place, column.name, column.aggregate.failure or "")
+        for place, row in enumerate(values if failing else [])
+        for at, column in failing
+        if row[at] is None
+    )
 
 
 def result_columns(

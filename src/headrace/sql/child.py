@@ -95,12 +95,13 @@ def _open_database() -> duckdb.DuckDBPyConnection:
 def _run(wire: Wire, connection: duckdb.DuckDBPyConnection, request: dict[str, Any], reply: dict[str, Any]) -> None:
     threads = int(connection.execute("SELECT current_setting('threads')").fetchall()[0][0])
     connection.execute(f"SET memory_limit = '{int(request['memory_mb']) * 4 // 5}MB'").fetchall()
+    errors = {}
     while reply != RUN:
-        load_view(connection, reply, _pieces(wire))
+        errors[reply["view"]["name"]] = load_view(connection, reply, _pieces(wire))
         reply = wire.expect(JSON).json()
     connection.execute("SET lock_configuration = true").fetchall()
     forbid_opening(request["timeout_s"], threads)
-    _answer(wire, connection, request)
+    _answer(wire, connection, request, errors)
 
 
 def _pieces(wire: Wire) -> Iterator[pa.RecordBatch]:
@@ -110,7 +111,9 @@ def _pieces(wire: Wire) -> Iterator[pa.RecordBatch]:
         yield frame.rows(schema)
 
 
-def _answer(wire: Wire, connection: duckdb.DuckDBPyConnection, request: dict[str, Any]) -> None:
+def _answer(
+    wire: Wire, connection: duckdb.DuckDBPyConnection, request: dict[str, Any], errors: dict[str, dict[str, int]]
+) -> None:
     """Send the rows up to the limits of rows and bytes; without a limit of rows, all of them or an error."""
     limit, most_bytes = request["limit"], request["most_bytes"]
     result = connection.sql(request["query"])
@@ -143,7 +146,7 @@ def _answer(wire: Wire, connection: duckdb.DuckDBPyConnection, request: dict[str
             truncated, more = True, _count(reader, piece.num_rows - fitting.num_rows)
             break
     wire.send_end()
-    wire.send_json({"truncated": truncated, "more_rows": more})
+    wire.send_json({"truncated": truncated, "more_rows": more, "errors": errors})
 
 
 def _count(reader: pa.RecordBatchReader, first: int) -> int | None:

@@ -42,13 +42,18 @@ def load_view(
     description: dict[str, Any],
     pieces: Iterator[pa.RecordBatch],
     most_rows: int = MOST_ROWS,
-) -> None:
-    """Create the table of a view from the batches of a snapshot, the first of which is empty."""
+) -> dict[str, int]:
+    """Create the table of a view from the batches of a snapshot, the first of which is empty.
+
+    Returns how many cells without a value each column has.
+    """
     version = _read_version(description)
     read_plan = default_plan(version)
     shaping = find_shaping(Question(version.view.name), version, read_plan.by)
     table, rows = quoted(version.view.name), 0
     statement = f"CREATE TABLE {table} AS"
+    failing = [column.name for column in version.view.columns if column.aggregate.failure]
+    errors = dict.fromkeys(failing, 0)
     for piece in _windows(version, read_plan, pieces):
         rows += piece.num_rows
         if rows > most_rows:
@@ -58,6 +63,8 @@ def load_view(
                 fix="ask it by key and time (`headrace ask`), or its events (`headrace sql --events`)",
             )
         presented = present_columns(version, read_plan, piece)
+        for name in failing:
+            errors[name] += presented.column(name).null_count
         shaped = presented if shaping is None else shape_columns(shaping, presented)
         connection.register("_piece", pa.Table.from_batches([shaped]))
         connection.execute(f"{statement} SELECT * FROM _piece").fetchall()
@@ -66,6 +73,7 @@ def load_view(
     _narrow(connection, version.view)
     if shaping is not None:
         _order(connection, version.view, shaping)
+    return errors
 
 
 def _order(connection: duckdb.DuckDBPyConnection, view: View, shaping: Shaping) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 
+from headrace.define.model import View
 from headrace.errors import HeadraceError, NotFoundError, SqlError, did_you_mean
 from headrace.format import Shown, iso, iso_us
 from headrace.serve.as_of import AsOf, read_as_of
@@ -40,6 +41,7 @@ class _ViewState(Shown):
     freshness_reason: str | None
     approximate: Mapping[str, str]
     stalled: str | None
+    errors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by column: rows without a value, reason
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,11 @@ def run_sql(
                 as_of_views[as_of_table["table"]] = stores.enter_context(_find(store, as_of_table, find_as_of))
     states = {version.view.name: _describe(version, freshness) for version in versions}
     states |= {name: view.state for name, view in as_of_views.items()}
+    views = {version.view.name: version.view for version in versions}
+    views |= {name: view.version.view for name, view in as_of_views.items()}
+    states = {
+        name: replace(state, errors=_errors(views[name], counts["errors"].get(name))) for name, state in states.items()
+    }
     versions += [view.version for view in as_of_views.values()]
     fresh_ms, reason = _least_fresh(states.values())
     return SqlAnswer(
@@ -154,7 +161,15 @@ def _finish(child: Child, children: Children) -> tuple[pa.Table, list[str], dict
     table, types = _read_result(child, sql_types, children)
     counts = _receive(child, children)
     more = counts["more_rows"]
-    return table, types, {"truncated": bool(counts["truncated"]), "more_rows": None if more is None else int(more)}
+    shown = {"truncated": bool(counts["truncated"]), "more_rows": None if more is None else int(more)}
+    return table, types, {**shown, "errors": dict(counts["errors"])}
+
+
+def _errors(view: View, counted: Any) -> dict[str, dict[str, Any]]:
+    """The columns of a view with cells without a value, from how many the child counted of each."""
+    rows = counted if isinstance(counted, dict) else {}
+    reasons = {column.name: column.aggregate.failure for column in view.columns if rows.get(column.name)}
+    return {name: {"rows": int(rows[name]), "reason": reason} for name, reason in reasons.items()}
 
 
 @contextmanager

@@ -38,7 +38,9 @@ def events_of(count: int, seed: int) -> list[Event]:
     times = [0, HOUR - MINUTE, HOUR, DAY - MINUTE, DAY, *(chance.randrange(3 * DAY) for _ in range(8))]
     return [
         Event(
-            (chance.choice(NAMES), chance.choice(NUMBERS)), START + chance.choice(times), simple_event("", 0, n).values
+            (chance.choice(NAMES), chance.choice(NUMBERS)),
+            START + chance.choice(times),
+            simple_event("", 0, n).values if n % 3 else dict.fromkeys(of.name for of in TYPES),
         )
         for n in range(count)
     ]

@@ -225,7 +225,8 @@ def test_views_read_streams_that_are_declared_later_or_before():
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ("SELECT count(DISTINCT page) FROM visits", "count(DISTINCT …) would have to store every value; write approx_count_distinct(x)"),
+        ("SELECT avg(DISTINCT bytes) FROM visits", "avg(DISTINCT …) would have to store every value; write avg(x) without DISTINCT"),
+        ("SELECT collect_list(DISTINCT bytes) FROM visits", "write collect_set(x)"),
         ("SELECT sum(DISTINCT bytes) FROM visits", "write sum(x) without DISTINCT"),
         ("SELECT median(bytes) FROM visits", "the aggregate median cannot be merged from partials"),
         ("SELECT percentile(bytes, 0.5) AS p FROM visits", "cannot be merged from partials"),

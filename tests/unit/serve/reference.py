@@ -122,6 +122,8 @@ def _windows_of(at: int, start: int | None, end: int | None, size: int | None, e
 
 def same(a: Any, b: Any) -> bool:
     """Equal values; DOUBLEs to nine digits, since sums depend on order. NaN is itself."""
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, float) and isinstance(b, float):
         return (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-6)
     return bool(a == b)

@@ -79,6 +79,7 @@ def test_the_json_of_an_answer(store: DuckStore, tmp_path: Path) -> None:
         "corrections": 0,
         "windows": {"start": None, "end": None, "counted_from": None, "window_ms": 60_000, "every_ms": 60_000},
         "stalled": None,
+        "errors": [],
     }
 
 

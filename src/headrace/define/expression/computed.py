@@ -45,7 +45,9 @@ def duckdb_type(type_: Type) -> str:
             return f"MAP(VARCHAR, {duckdb_type(type_.inner)})"
         case "STRUCT":
             return f"STRUCT({', '.join(f'{duckdb_name(name)} {duckdb_type(of)}' for name, of in type_.parts)})"
-    return {"STRING": "VARCHAR", "INT": "INTEGER", "TIMESTAMP": "TIMESTAMPTZ"}.get(type_.name, str(type_))
+    return {"STRING": "VARCHAR", "INT": "INTEGER", "TIMESTAMP": "TIMESTAMPTZ", "BINARY": "BLOB"}.get(
+        type_.name, str(type_)
+    )
 
 
 def duckdb_sql(expression: Expression, types: Mapping[str, Type] | None = None) -> str:

@@ -13,7 +13,7 @@ from functools import cache
 from inspect import Parameter, Signature
 from typing import Any, TypeVar
 
-from headrace.aggregate import REGISTRY, Aggregate
+from headrace.aggregate import REGISTRY, Aggregate, Argument
 from headrace.define import model
 from headrace.define.calendar import Calendar, zone_name
 from headrace.define.columns import is_aggregate, make_aggregate, make_column, make_parameter, read_arguments
@@ -169,7 +169,7 @@ def aggregate_function(cls: type[Aggregate]) -> Callable[..., Aggregation]:
         except TypeError as error:
             message = f"hr.{cls.name} is called wrongly: {error}"
             raise DefinitionError(message, expected=f"hr.{cls.signature()}", where=caller()) from None
-        arguments = [values[each.name] for each in cls.takes if values.get(each.name) is not None]
+        arguments = [text for each in cls.takes for text in _texts(each, values.get(each.name))]
         return Aggregation(
             cls,
             tuple(source_of(argument, f"the argument of {cls.name}") for argument in arguments),
@@ -184,10 +184,18 @@ def aggregate_function(cls: type[Aggregate]) -> Callable[..., Aggregation]:
     return function
 
 
+def _texts(argument: Argument, value: Any) -> tuple[Any, ...]:
+    if value is None:
+        return ()
+    return tuple(value) if argument.repeats else (value,)
+
+
 def _signature(cls: type[Aggregate]) -> Signature:
     kind = Parameter.POSITIONAL_OR_KEYWORD
     takes = [
-        Parameter(each.name, kind, default=None, annotation="str | None")
+        Parameter(each.name, Parameter.VAR_POSITIONAL, annotation="str")
+        if each.repeats
+        else Parameter(each.name, kind, default=None, annotation="str | None")
         if each.optional
         else Parameter(each.name, kind, annotation="str")
         for each in cls.takes

@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 
+from headrace.aggregate import PartialColumn
 from headrace.define.expression.computed import duckdb_name
 from headrace.define.model import View
 from headrace.store.base import KEY_ID, PANE
@@ -65,13 +66,13 @@ def portion_bytes(memory_mb: int) -> int:
 def cut(connection: duckdb.DuckDBPyConnection, view: View, source: str, most: int) -> list[Portion]:
     """Portions of at most so many bytes, of the rows that the query `source` gives, in the order of (key id, pane).
 
-    DuckDB folds and sorts what it knows beyond its memory, but it keeps lists of sketches within: only
+    DuckDB folds and sorts what it knows beyond its memory, but it keeps lists, of sketches too, within: only
     where there are some, rows are cut. Days are kept whole, so that hours and days can be folded portion by portion.
     """
-    sketches = [duckdb_name(name) for name, part in partials_of(view) if part.merge.fold is None]
-    if not sketches:
+    sizes = [_size(duckdb_name(name), part) for name, part in partials_of(view)]
+    if not any(sizes):
         return [ALL]
-    weight = " + ".join([str(ROW_BYTES), *(f"coalesce(octet_length({name}), 0)" for name in sketches)])
+    weight = " + ".join([str(ROW_BYTES), *(f"coalesce({size}, 0)" for size in sizes if size)])
     prefix = f"left(CAST({KEY_ID} AS VARCHAR), {PREFIX_DIGITS})"
     query = f"SELECT {prefix}, CAST(sum({weight}) AS BIGINT) FROM ({source}) GROUP BY ALL ORDER BY ALL"
     portions = []
@@ -85,6 +86,13 @@ def cut(connection: duckdb.DuckDBPyConnection, view: View, source: str, most: in
         days = _gathered(run(connection, query), most)
         portions += [Portion(first, last, start_ms, last_ms + DAY_MS) for start_ms, last_ms, _ in days]
     return portions
+
+
+def _size(column: str, part: PartialColumn) -> str | None:
+    """SQL for about how many bytes a partial adds to those that a fold gathers; None if it gathers none."""
+    if part.type.name == "ARRAY":
+        return f"strlen(CAST({column} AS VARCHAR))"
+    return f"octet_length({column})" if part.merge.fold is None else None
 
 
 def _gathered(weighed: Iterable[tuple[Any, ...]], most: int) -> Iterator[tuple[Any, Any, int]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.aggregate import PartialColumn, Value
-from headrace.define.expression.computed import duckdb_name
+from headrace.define.expression.computed import duckdb_name, duckdb_type
 from headrace.define.model import View
 from headrace.store.base import BATCH_EVENTS, BUCKET, CORRECTIONS, COUNTED, EVENTS, KEY_ID, PANE
 from headrace.store.columns import partials_of, plain_name, shown_partials
@@ -17,7 +17,6 @@ from headrace.store.key_ids import key_id_of
 from headrace.store.selection import Selection
 from headrace.types import Type
 
-SQL_TYPES = {"STRING": "VARCHAR", "TIMESTAMP": "TIMESTAMPTZ", "BINARY": "BLOB", "INT": "INTEGER"}
 # What stands for NULL behind a flag that says so, where rows are compared with a page's last.
 STAND_INS = {
     "STRING": "''",
@@ -30,13 +29,6 @@ ROWS = "_partials"  # the partials of a step, if they are not in files
 EDGE, TILE = "_edge", "_tile"  # of a calendar: the start of a bucket, and of the spans that tile all of them
 STAGED, ROW = "_staged", "_row"  # the merged rows of a step, and where each one lies in its table
 FEW_IDS = 10  # of keys; more are joined instead of written as literals
-
-
-def sql_type(of: Type) -> str:
-    """The store's type for one of ours."""
-    if of.name == "STRUCT":
-        return f"STRUCT({', '.join(f'{duckdb_name(name)} {sql_type(part)}' for name, part in of.parts)})"
-    return SQL_TYPES.get(of.name, str(of))
 
 
 @dataclass(frozen=True)
@@ -56,9 +48,9 @@ def speed_table(view: str, home: int, from_commit: int, stream_at: int = 0) -> s
 def row_columns(view: View) -> list[tuple[str, str]]:
     """Name and type of every column of a table of rows, in SQL."""
     columns = [(KEY_ID, "UUID NOT NULL"), (PANE, "BIGINT NOT NULL")]
-    columns += [(duckdb_name(key.name), sql_type(key.expression.type)) for key in view.keys]
+    columns += [(duckdb_name(key.name), duckdb_type(key.expression.type)) for key in view.keys]
     columns += [(EVENTS, "BIGINT NOT NULL"), (CORRECTIONS, "BIGINT NOT NULL")]
-    return columns + [(duckdb_name(name), sql_type(part.type)) for name, part in partials_of(view)]
+    return columns + [(duckdb_name(name), duckdb_type(part.type)) for name, part in partials_of(view)]
 
 
 def create_speed(view: View, table: str) -> str:
@@ -73,7 +65,7 @@ def fold_column(name: str, part: PartialColumn) -> str:
         folded = f"{merge.name}_fold(list({column}) FILTER (WHERE {column} IS NOT NULL))"
     else:
         folded = merge.fold.format(column)
-    return f"CAST({folded} AS {sql_type(part.type)}) AS {column}"
+    return f"CAST({folded} AS {duckdb_type(part.type)}) AS {column}"
 
 
 def counted(*names: str) -> list[str]:
@@ -83,7 +75,7 @@ def counted(*names: str) -> list[str]:
 
 def stored_columns(view: View) -> str:
     """The columns of partials as Spark writes them, as expressions that give each its type in the store."""
-    keys = [(duckdb_name(key.name), sql_type(key.expression.type)) for key in view.keys]
+    keys = [(duckdb_name(key.name), duckdb_type(key.expression.type)) for key in view.keys]
     columns = [f"CAST({KEY_ID} AS UUID) AS {KEY_ID}", PANE, *(f"CAST({name} AS {of}) AS {name}" for name, of in keys)]
     return ", ".join([*columns, EVENTS, CORRECTIONS, *(duckdb_name(name) for name, _ in partials_of(view))])
 
@@ -349,7 +341,7 @@ def _equal(alternative: Mapping[str, Value], types: Mapping[str, Type], paramete
         if value is None:
             terms.append(f"{duckdb_name(name)} IS NULL")
         else:
-            terms.append(f"{duckdb_name(name)} = CAST({_parameter(value, parameters)} AS {sql_type(types[name])})")
+            terms.append(f"{duckdb_name(name)} = CAST({_parameter(value, parameters)} AS {duckdb_type(types[name])})")
     return f"({' AND '.join(terms) or 'true'})"
 
 
@@ -364,5 +356,5 @@ def _behind(selection: Selection, bucket: str, types: Mapping[str, Type], parame
         if value is None:
             right += ["false", stand_in]
         else:
-            right += ["true", f"CAST({_parameter(value, parameters)} AS {sql_type(types[name])})"]
+            right += ["true", f"CAST({_parameter(value, parameters)} AS {duckdb_type(types[name])})"]
     return f"({', '.join(left)}) > ({', '.join(right)})"

@@ -175,8 +175,11 @@ def rows_table(view: ViewStatus, content: Content, selection: Selection | None =
     by_window = content.sort.removeprefix("-") == WINDOW  # else each row has its own window
     rows = []
     before: tuple[Any, ...] = (None, None)
+    failed = {(id(content.answer.values[error.row]), error.column): error.reason for error in content.answer.errors}
     for row in content.rows:
-        cells: list[Any] = [key_value(row[at]) if at < keys else value(row[at]) for at in places]
+        cells: list[Any] = [
+            key_value(row[at]) if at < keys else value(row[at], failed.get((id(row), names[at]))) for at in places
+        ]
         if timed:
             start, end = row[keys : keys + 2]
             same, dated = (start, end) == before, before[0] is None or before[0].date() != start.date()
@@ -219,6 +222,7 @@ def _sentence(content: Content) -> str:
     if corrections:
         parts.append(f"{plural(corrections, 'correction')} by late events")
     parts += [f"{name} {error}" for name, error in content.answer.approximate.items()]
+    parts += sorted({f"error in {error.column}: {error.reason}" for error in content.answer.errors})
     return "; ".join(parts) + "."
 
 
