@@ -38,7 +38,7 @@ class Count(Aggregate):
     empty = 0
     has_duckdb_face = True
 
-    distinct = "count_distinct"
+    distinct: ClassVar[str | None] = "count_distinct"
 
     @property
     def type(self) -> Type:
@@ -76,6 +76,7 @@ class CountIf(Count):
     """count_if(x): events for which x is true."""
 
     name = "count_if"
+    distinct = None
     takes = (Argument("condition", CONDITION),)
     summary = "The number of events for which a condition is true."
     examples = (Example((BOOLEAN,), ((True,), (False,), (None,), (True,)), 2),)
