@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from headrace.aggregate.base import Aggregate, Example, Function, Partial, PartialColumn, Value
-from headrace.aggregate.merges import Merge
+from headrace.aggregate.merges import EXACT, Merge
 from headrace.aggregate.packed import Lists, binary, join
 from headrace.aggregate.signature import Argument, Constant, Kind, Parameter, whole
 from headrace.types import BIGINT, BINARY, INT, STRING, Expression, Type, array, struct
@@ -193,7 +193,7 @@ class ApproxTopK(Aggregate):
             case "TIMESTAMP":
                 return str((x - EPOCH) // timedelta(microseconds=1))
             case "DECIMAL":
-                return f"{Decimal(x).quantize(Decimal(1).scaleb(-self.argument.type.scale)):f}"
+                return f"{EXACT.quantize(Decimal(x), Decimal(1).scaleb(-self.argument.type.scale)):f}"
         return str(x)
 
     def present(self, partial: Partial) -> Value:
