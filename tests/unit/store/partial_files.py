@@ -57,7 +57,7 @@ def arrow_type(of: Type) -> pa.DataType:
 def make_view(name: str = "v", keys: Iterable[Type] = (STRING,), window: Window | None = MINUTE) -> View:
     named = tuple(Key(f"k{i}", Expression(f"k{i}", of)) for i, of in enumerate(keys))
     tried = [each for cls in REGISTRY.values() for each in _some(every_aggregate((cls,), TYPES))]
-    every = {(each.columns, each.ordered, each.name in NAMED and each.name): each for each in tried}
+    every = {(each.columns, each.ordered, each if each.name in NAMED else None): each for each in tried}
     columns = tuple(Column(_name(each), each) for each in every.values())  # one for each form of partials
     return View(name, ("events",), named, columns, window)
 
