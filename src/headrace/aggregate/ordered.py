@@ -160,8 +160,8 @@ class Chosen(Aggregate):
         place = ", ".join(parts.values())
         function = "max_by" if self.greatest else "min_by"
         count = "" if self.count is None else f", {self.count}"
-        chosen = f"{function}(named_struct({fields}), struct({place}){count})"
-        return (self.filtered(chosen, *self._conditions(values)),)
+        aggregate = f"{function}(named_struct({fields}), struct({place}){count})"
+        return (self.filtered(aggregate, *self._conditions(values)),)
 
     def duckdb_columns(self, *values: str) -> tuple[str, ...]:
         *order, time, position, value = self._item(values)

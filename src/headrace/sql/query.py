@@ -161,8 +161,8 @@ def _finish(child: Child, children: Children) -> tuple[pa.Table, list[str], dict
     table, types = _read_result(child, sql_types, children)
     counts = _receive(child, children)
     more = counts["more_rows"]
-    shown = {"truncated": bool(counts["truncated"]), "more_rows": None if more is None else int(more)}
-    return table, types, {**shown, "errors": dict(counts["errors"])}
+    row_counts = {"truncated": bool(counts["truncated"]), "more_rows": None if more is None else int(more)}
+    return table, types, {**row_counts, "errors": dict(counts["errors"])}
 
 
 def _errors(view: View, counted: Any) -> dict[str, dict[str, Any]]:
