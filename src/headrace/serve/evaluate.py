@@ -24,7 +24,7 @@ from headrace.store.selection import Selection
 
 Freshness = Callable[[Version], tuple[int | None, str | None]]
 Row = tuple[Any, ...]
-BUCKETS_AT_ONCE = 10_000
+BUCKETS_AT_ONCE = 10_000  # at least: a page whose windows overlap takes about as many buckets as it has rows
 MOST_SHAPED = 200_000  # rows that HAVING and ORDER BY look at
 MOST_BYTES = 256 << 20  # of their partials
 MOST_COUNTED = 50_000  # rows of partials; more distinct keys and windows than these are not counted
@@ -134,7 +134,7 @@ def read(snapshot: Snapshot, version: Version, read_plan: ReadPlan, most: int) -
         return snapshot.rows(version, read_plan.selection(most))
     assert read_plan.windows is not None, "only windows overlap"
     pairs = [part.merge.pair for column in version.view.columns for part in column.aggregate.columns]
-    buckets = _buckets(snapshot, version, read_plan.selection(BUCKETS_AT_ONCE))
+    buckets = _buckets(snapshot, version, read_plan.selection(max(BUCKETS_AT_ONCE, 2 * most)))
     rows = compose(
         buckets,
         read_plan.windows,

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 import headrace.serve.evaluate
 import headrace.store.duckdb.snapshot
+from headrace.aggregate import REGISTRY
 from headrace.define.calendar import Calendar
-from headrace.define.model import Window
+from headrace.define.model import Column, Window
 from headrace.define.rules import make_calendar_window, make_cumulative, make_window
 from headrace.errors import QuestionError
 from headrace.serve.question import Question
@@ -36,9 +37,11 @@ STARTS = tuple(
     for day in ((2026, 3, 28), (2026, 4, 4), (2026, 10, 24), (2026, 3, 7), (2018, 11, 3), (2024, 12, 30))
 )
 EVERY = make_view(keys=(STRING,))
-VIEW = replace(EVERY, columns=tuple({column.aggregate.name: column for column in EVERY.columns}.values()))
+FEW = ("sum", "min", "max", "bool_or", "approx_count_distinct")  # all aggregates are tried with other windows
+COLUMNS = {column.aggregate.name: column for column in EVERY.columns if column.aggregate.name in FEW}
+VIEW = replace(EVERY, columns=(Column("count_all", REGISTRY["count"](())), *COLUMNS.values()))
 
-COUNT = next(column.name for column in VIEW.columns if column.aggregate.name == "count")
+COUNT = "count_all"
 
 zones = st.sampled_from(ZONES)
 days = st.builds(Calendar, st.sampled_from(["day", "week"]), st.integers(1, 2), zones)
@@ -136,7 +139,9 @@ def test_answers_equal_the_reference(
         patch.setattr(headrace.serve.evaluate, "BUCKETS_AT_ONCE", 3)
         store = load(folder, window, batches)
         try:
-            rows = ask(store, data.draw(st.integers(1, 5)), **question)
+            # Windows that grow by hours over a year are many.
+            limit = 1_000 if meant.cumulative and meant.size_ms > 2 * DAY else data.draw(st.sampled_from([3, 5, 40]))
+            rows = ask(store, limit, **question)
         except QuestionError:
             if meant is window or _tiles(meant, window.pane_ms):
                 raise
