@@ -1,35 +1,18 @@
 """10,000 lines of an Apache log, sent as NDJSON over HTTP: the known answers come back."""
 
 import json
-import re
 import time
 from collections import Counter, defaultdict
-from datetime import UTC, datetime
+from datetime import datetime
 
 import pytest
 
 from headrace.demo.compare import STATED_ERROR
 from tests import http
+from tests.real_data.access_lines import hour, read_line
 from tests.real_data.conftest import STATUSES
 
-COMBINED = re.compile(
-    r'(\S+) \S+ \S+ \[([^]]+)] "(.*?)" (\d{3}) (\S+) "(.*?)" "([^"]*)"?'
-)  # one line of the file lost its last records
-
 PIECE = 500
-
-
-def read_line(line):
-    ip, at, request, status, size, _, agent = COMBINED.match(line).groups()
-    moment = datetime.strptime(at, "%d/%b/%Y:%H:%M:%S %z")
-    return {
-        "ip": ip,
-        "path": request.split(" ")[1] if " " in request else None,
-        "status": int(status),
-        "bytes": None if size == "-" else int(size),
-        "agent": agent,
-        "at": moment.isoformat(),
-    }
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +31,6 @@ def events(data, server, reader):
     while not reader.has(reply["token"]):
         assert time.monotonic() < deadline, "the views never had everything"
     return events
-
-
-def hour(event):
-    return datetime.fromisoformat(event["at"]).astimezone(UTC).strftime("%Y-%m-%dT%H:00:00Z")
 
 
 def test_status_counts(events, reader):

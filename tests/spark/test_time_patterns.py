@@ -7,10 +7,17 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 
+from headrace.define.expression.check import parse_expression
+from headrace.define.expression.duckdb_face import face_of
+from headrace.define.expression.spark_face import for_spark
 from headrace.define.expression.time_patterns import MONTHS, is_ours, refuse_time_pattern
-from headrace.parse.time_patterns import read_times
+from headrace.maintain.matches import with_computed
+from headrace.parse.time_patterns import read_times, register
+from headrace.parse.zones import ABBREVIATIONS
+from headrace.types import STRING
 
 PATTERNS = 700
 TEXTS = 12
@@ -131,3 +138,42 @@ def test_texts_are_read_as_spark_reads_them(spark: Any) -> None:
 def _in_years(us: int | None) -> int | None:
     """NULL outside of the years 1 to 9999, as everywhere."""
     return us if us is not None and -62_135_596_800_000_000 <= us <= 253_402_300_799_999_999 else None
+
+
+LANES = {  # formats whose texts Spark itself cannot read, reads differently, or fails for
+    "E, d MMM yyyy HH:mm:ss z": ["Tue, 2 Jan 2024 03:04:05 GMT", "Mon, 2 Jan 2024 03:04:05 GMT",
+                                 "tue, 2 jan 2024 03:04:05 pst", "Tue, 2 Jan 2024 03:04:05 BST", None],
+    "EEEE d MMMM yyyy": ["Tuesday 2 January 2024", "Tue 2 January 2024", "Wednesday 2 January 2024"],
+    "yyyy-MM-dd": ["+999999-01-01", "2024-02-29", "2023-02-29", "-0001-01-01", "0000-01-01", ""],
+}  # fmt: skip
+
+
+def test_both_lanes_read_what_spark_cannot(spark: Any) -> None:
+    for pattern, texts in LANES.items():
+        expression = parse_expression(f"to_timestamp(text, '{pattern}')", {"text": STRING})
+        (for_job,), computed = for_spark([expression], {"text": STRING})
+        frame = spark.createDataFrame([(text,) for text in texts], "text STRING").coalesce(1)
+        rows = with_computed(frame, computed).selectExpr(f"unix_micros({for_job.sql}) AS us").collect()
+        face = face_of(expression, {"text": STRING})
+        with duckdb.connect(config={"threads": 1}) as database:
+            register(database)
+            database.execute("SET TimeZone = 'UTC'")
+            database.register("events", pa.table({"text": pa.array(texts, pa.string())}))
+            fused = [us for (us,) in database.execute(f"SELECT epoch_us({face}) FROM events").fetchall()]
+        assert [row.us for row in rows] == fused
+        assert [text for text, us in zip(texts, fused, strict=True) if us is not None] == READABLE[pattern]
+
+
+READABLE = {
+    "E, d MMM yyyy HH:mm:ss z": ["Tue, 2 Jan 2024 03:04:05 GMT", "tue, 2 jan 2024 03:04:05 pst"],
+    "EEEE d MMMM yyyy": ["Tuesday 2 January 2024"],
+    "yyyy-MM-dd": ["2024-02-29"],
+}
+
+
+def test_an_abbreviation_is_the_zone_that_spark_reads(spark: Any) -> None:
+    times = ("2024-01-02 03:04:05", "2024-07-02 03:04:05", "2024-03-10 02:30:00", "2024-11-03 01:30:00")
+    texts = [f"{time} {name}" for name in ABBREVIATIONS for time in times]
+    frame = spark.createDataFrame([(text,) for text in texts], "text STRING").coalesce(1)
+    rows = frame.selectExpr("unix_micros(to_timestamp(text, 'yyyy-MM-dd HH:mm:ss z')) AS us").collect()
+    assert read_times(pa.array(texts), "yyyy-MM-dd HH:mm:ss z").to_pylist() == [row.us for row in rows]

@@ -17,7 +17,7 @@ _ZONE_CHARACTERS = np.zeros(256, dtype=bool)
 _ZONE_CHARACTERS[np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/_+-:", np.uint8)] = True
 _NOT_IN_JAVA = frozenset(("EST", "MST", "HST", "ROC", "Factory", "localtime", "posixrules", "GMT+0", "GMT-0"))
 # Abbreviations that mean one zone to everybody. Java knows more, and takes BST for Bougainville and IST for Iceland.
-_ABBREVIATIONS = {
+ABBREVIATIONS = {
     "EST": "America/New_York", "EDT": "America/New_York", "CST": "America/Chicago", "CDT": "America/Chicago",
     "MST": "America/Denver", "MDT": "America/Denver", "PST": "America/Los_Angeles", "PDT": "America/Los_Angeles",
     "AKST": "America/Juneau", "AKDT": "America/Juneau", "HST": "Pacific/Honolulu", "CET": "Europe/Paris",
@@ -71,7 +71,7 @@ def _names(short: bool) -> dict[str, str]:
     import zoneinfo  # reads the folder of all zones, and few streams need them
 
     names = {name.upper(): name for name in zoneinfo.available_timezones() - _NOT_IN_JAVA}
-    return {**names, **_ABBREVIATIONS} if short else names
+    return {**names, **ABBREVIATIONS} if short else names
 
 
 def to_utc(local_us: Numbers, zones: Zones, good: npt.NDArray[np.bool_]) -> tuple[Numbers, npt.NDArray[np.bool_]]:
