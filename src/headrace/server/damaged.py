@@ -1,4 +1,4 @@
-"""A stream whose lake or journal cannot be read: it says so to whoever asks, and takes nothing down with it."""
+"""A stream whose lake or journal cannot be read, or only in part: it says so, and takes nothing down with it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import structlog
+
 from headrace.define.model import Stream
 from headrace.errors import CorruptionError
+from headrace.lake.health import check_files, check_log
 from headrace.server.describe import describe_damaged
 from headrace.server.state import StreamStatus
 from headrace.server.stream import BuildProgress, Lanes
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     from headrace.lake.dead import DeadLetters
     from headrace.lake.table import LakeTable
     from headrace.spark.session import Session
+
+log = structlog.get_logger("headrace.pipeline")
 
 
 class DamagedStream:
@@ -92,3 +97,13 @@ class DamagedStream:
 
     def timings(self) -> dict[str, Timing]:
         return {}
+
+
+def find_damage(stream: Stream, table: LakeTable) -> str | None:
+    """What is wrong with the files of a lake. New events go on either way; what needs those files says so."""
+    damages = [*check_log(table.storage), *check_files(table.storage, table.all_files())]
+    if not damages:
+        return None
+    log.error("the lake is damaged", stream=stream.name, files=[str(each.file) for each in damages[:100]])
+    more = f" (and {len(damages) - 1:,} more files)" if len(damages) > 1 else ""
+    return f"lake file {damages[0]}{more}"

@@ -18,12 +18,12 @@ from headrace.errors import FencedError, HeadraceError, JavaEndedError, NotReady
 from headrace.format import iso_us
 from headrace.ingest.door import Ingest
 from headrace.lake.dead import DeadLetters
-from headrace.lake.health import check_files, check_log
 from headrace.lake.lateness_record import LatenessRecord
 from headrace.lake.replay import Replay, on_spark
 from headrace.lake.table import LakeState, LakeTable
 from headrace.lake.upkeep import Upkeep, lake_figures
 from headrace.plan.cost import DEFAULT_EVENTS_PER_S
+from headrace.server.damaged import find_damage
 from headrace.server.describe import describe_definition, lanes_by_definition
 from headrace.server.lane import Lane
 from headrace.server.lateness import describe_lateness
@@ -73,7 +73,7 @@ class Pipeline:
             workspace, stream.name, fence=lease.fence, lake_end=self.table.state.position, still_mine=lease.check
         )
         self.table.redefine(stream, self.transport.end)  # a change that no process has finished
-        self._damage = self._look()
+        self._damage = find_damage(stream, self.table)
         self.ingest = Ingest(stream, self.transport, workspace.settings.max_body_mb << 20)
         self.ingest.lake_position = self.table.state.position
         self._lateness = LatenessRecord(self.table, stream)
@@ -106,15 +106,6 @@ class Pipeline:
     def lake(self) -> LakeState | None:
         """Where its log stands; None if that cannot be told."""
         return self.table.state
-
-    def _look(self) -> str | None:
-        """What is wrong with the lake's files. New events go on either way; what needs those files says so."""
-        damages = [*check_log(self.table.storage), *check_files(self.table.storage, self.table.all_files())]
-        if not damages:
-            return None
-        log.error("the lake is damaged", stream=self.stream.name, files=[str(each.file) for each in damages[:100]])
-        more = f" (and {len(damages) - 1:,} more files)" if len(damages) > 1 else ""
-        return f"lake file {damages[0]}{more}"
 
     def start(self, session: Session, scratch: Path, on_applied: Callable[[], None]) -> None:
         """Start append and maintain, once. When Java ends and `session` gives another, they go on with that."""
