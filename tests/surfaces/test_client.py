@@ -103,6 +103,10 @@ def test_errors_are_the_same_through_a_server(served: Served) -> None:
             connection.ask("traffic", start="soon")
         with pytest.raises(QuestionError, match="has no key 'pgae'"):
             connection.ask("traffic", key={"pgae": "/home"})
+        with pytest.raises(QuestionError, match="having: view 'traffic' has no field 'hist'; did you mean 'hits'"):
+            connection.ask("traffic", having="hist > 5")
+        with pytest.raises(QuestionError, match="order_by: ORDER BY 9 names no column"):
+            connection.ask("traffic", order_by="9", limit=5)
 
 
 def test_answers_come_back_as_answers(served: Served) -> None:
@@ -112,6 +116,8 @@ def test_answers_come_back_as_answers(served: Served) -> None:
         assert answer.arrow().column_names[0] == "page"
         assert answer.windows is not None
         assert answer.windows["window_ms"] == 300_000
+        assert connection.ask("traffic", having="hits > 5 AND count(*) > 1", order_by="hits DESC, page").rows() == []
+        assert connection.ask("traffic", having="", order_by="").rows() == []
 
 
 def test_a_token_is_sent(applied: Path, serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,6 +44,10 @@ def test_an_empty_answer_has_all_fields(served: Served) -> None:
     assert {"version", "as_of", "freshness_ms", "events", "corrections", "approximate"} <= set(answer)
     assert answer["approximate"].keys() == {"visitors"}
     assert served.http.post("/v1/views/traffic/lookup", json={"key": [{"page": "/"}]}).json()["rows"] == []
+    shaped = {"having": "hits > 5", "order_by": "hits DESC", "limit": "3"}
+    assert served.http.get("/v1/views/traffic", params=shaped).json()["rows"] == []
+    error = served.http.get("/v1/views/traffic", params={"having": "hits >"})
+    assert (error.status_code, error.json()["error"]["message"]) == (400, "having: syntax error")
 
 
 def test_plan_and_apply_on_a_running_server(served: Served) -> None:

@@ -260,16 +260,6 @@ def _translate(text: str, search: str, by: str) -> str:
     return "".join(table.get(letter, letter) for letter in text)
 
 
-def _levenshtein(a: str, b: str) -> int:
-    before = list(range(len(b) + 1))
-    for i, x in enumerate(a, 1):
-        row = [i]
-        for j, y in enumerate(b, 1):
-            row.append(min(before[j] + 1, row[-1] + 1, before[j - 1] + (x != y)))
-        before = row
-    return before[-1]
-
-
 # Dates and times
 
 
@@ -423,7 +413,7 @@ FACES: Mapping[str, Make] = {
     "startswith": _plain(str.startswith), "endswith": _plain(str.endswith),
     "contains": _plain(lambda text, part: part in text), "instr": _plain(lambda text, part: text.find(part) + 1),
     "lpad": _pad, "rpad": _pad, "reverse": _plain(lambda text: text[::-1]), "translate": _plain(_translate),
-    "ascii": _plain(lambda text: ord(text[0]) if text else 0), "levenshtein": _plain(_levenshtein),
+    "ascii": _plain(lambda text: ord(text[0]) if text else 0),
 
     "timestamp_seconds": _plain(_from_epoch(1_000_000)), "timestamp_millis": _plain(_from_epoch(1_000)),
     "timestamp_micros": _plain(_from_epoch(1)), "unix_seconds": _plain(_to_epoch(1_000_000)),

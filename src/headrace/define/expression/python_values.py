@@ -13,6 +13,7 @@ from headrace.aggregate.merges import EXACT
 from headrace.types import Type
 
 Convert = Callable[[Any], Any]
+MOST_DIGITS = 19  # of a BIGINT
 INT_BITS = {"INT": 32, "BIGINT": 64}
 QUOTIENT = Context(prec=80, rounding=ROUND_DOWN)
 WIDE = Context(prec=400)  # for values that are not bounded by 38 digits
@@ -129,7 +130,9 @@ def _integer(text: str, to: Type, *, strict: bool) -> int | None:
     match = _WHOLE.fullmatch(text.strip(_BLANKS))
     if not match or (strict and match[3]):
         return None
-    return _checked(int(f"{match[1]}{match[2] or 0}"), to)
+    digits = match[2].lstrip("0") or "0"
+    # Python refuses to read thousands of digits.
+    return _checked(int(match[1] + digits), to) if len(digits) <= MOST_DIGITS else None
 
 
 def double_text(value: float) -> str:
