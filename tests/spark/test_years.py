@@ -11,6 +11,7 @@ from calendar import monthrange
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import duckdb
 import orjson
@@ -125,6 +126,8 @@ PYTHON: dict[str, Callable[..., Any]] = {
     "date_add": lambda x, days: as_day(x) + timedelta(days=days),
     "date_sub": lambda x, days: as_day(x) - timedelta(days=days),
     "add_months": lambda x, months: add_months(as_day(x), months),
+    "from_utc_timestamp": lambda x, zone: x.astimezone(ZoneInfo(zone)).replace(tzinfo=UTC),
+    "to_utc_timestamp": lambda x, zone: x.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC),
     "last_day": lambda x: as_day(x).replace(day=monthrange(as_day(x).year, as_day(x).month)[1]),
 }  # fmt: skip
 
