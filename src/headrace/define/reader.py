@@ -135,6 +135,11 @@ class Reader:
             keyword = nearest(word.text, KEYWORDS, 0.75) if word.kind == WORD else None
             if keyword and word.upper not in RESERVED and word.upper not in KEYWORDS:
                 return {"fix": f"did you mean {keyword}?", "write": keyword, "span": (word.start, word.end)}
+        if "the fields of" in expected and token.kind in (WORD, QUOTED):
+            return {"fix": "a ',' is missing before it", "write": ",", "span": (before.end, before.end)}
+        if token.upper in RESERVED and self.ahead(1).upper in (*TYPES, *DECIMALS):
+            quoted = f"`{token.text}`"
+            return {"fix": f"write {quoted} if it is a name", "write": quoted, "span": (token.start, token.end)}
         if before.text == "," and (token.kind == END or token.upper in RESERVED or token.text in ");"):
             return {"fix": "remove the ',' before it", "write": " ", "span": (before.start, before.end)}
         if token.upper == "ORDER" and before.text != ")":

@@ -182,7 +182,8 @@ def check_event_time(name: str, fields: Iterable[Field], stream: str, *, complet
                 raise DefinitionError(
                     f"stream '{stream}': the event time '{field.name}' is a {field.type}",
                     expected="a TIMESTAMP",
-                    fix=f"declare a computed field, as in at TIMESTAMP AS {_to_timestamp(field.name, field.type)}",
+                    fix=f"declare event_time TIMESTAMP AS {_to_timestamp(field.name, field.type)}, "
+                    "and write WATERMARK FOR event_time",
                 )
             _check_year(field, stream)
             return field.name

@@ -132,6 +132,8 @@ def _end_of_unreadable(text: str, start: int) -> int:
     """Where to continue: after a character, or after a quote that is not closed at the end of its line or statement."""
     if text.startswith("/*", start):
         return len(text)
+    if text.startswith("&&", start):
+        return start + 2
     if text[start] not in "'`\"rReEnN":
         return start + 1
     ends = [end for end in (text.find(";", start), text.find("\n", start)) if end >= 0]
@@ -177,6 +179,8 @@ def _not_closed(source: Source, offset: int, mark: str) -> DefinitionError:
 
 def _unreadable(source: Source, offset: int) -> DefinitionError:
     char = source.text[offset]
+    if source.text.startswith("&&", offset):
+        return source.error(offset, "&& is not supported", write="AND", end=offset + 2)
     if char in "'`\"":
         return _not_closed(source, offset, char)
     return source.error(offset, f"the character {char!r} is not allowed here", fix="remove it")

@@ -204,7 +204,7 @@ def test_types(text, type_):
         ("status 'x'", "found the text 'x'"),
         ("end + 1", "write `end` in backticks if it is a name"),
         ("page NOT 'x'", "expected IN, BETWEEN, LIKE or RLIKE after NOT"),
-        ("page IS 'x'", "expected NULL, TRUE, FALSE or DISTINCT FROM after IS"),
+        ("page IS 'x'", "IS compares with NULL, TRUE and FALSE only; write ="),
         ("page IN ()", "the list of IN is empty"),
         ("page IN (SELECT 1)", "a query inside an expression is not supported"),
         ("(SELECT 1)", "a query inside an expression is not supported"),

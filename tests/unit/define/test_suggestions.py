@@ -42,6 +42,13 @@ SLIPS = [
     "CREATE STREAM s (a INT, b INT,)",
     "CREATE STREAM s (a INT, b INT",
     "CREATE STREAM s (a VARCHAR KEY, b INT)",
+    "CREATE STREAM s (a INT b TIMESTAMP)",
+    "CREATE STREAM s (a INT, select INT, from STRING)",
+    "CREATE STREAM my-stream (a INT)",
+    "CREATE STREAM db.s (a INT)",
+    f"{VIEW}SELECT host, count(*) AS n FROM requests WHERE host == 'a' && ok GROUP BY host",
+    f"{VIEW}SELECT host, count(*) AS n FROM requests WHERE host IS 'a' AND path IS NOT 'b' GROUP BY host",
+    f"{VIEW}SELECT host, count(*) AS n FROM requests GROUP BY host, time_bucket(at, '1 hour')",
     "CREATE STREAM s (a Nullable(String), b UInt64) ENGINE = MergeTree() ORDER BY a",
     "CREATE MATERIALIZED VIEW v TO target AS SELECT host, count() AS n FROM requests GROUP BY host",
     "CREATE MATERIALIZED VIEW v WITH (timescaledb.continuous) AS SELECT host, count(*) AS n FROM requests GROUP BY host WITH NO DATA",
@@ -94,6 +101,7 @@ WHOLE = [  # the error has `write`, and the place where to write it
 SENTENCES = [  # the message says what to write instead of this part
     (f"{VIEW}SELECT host, count(*) AS n FROM requests WHERE path = 5 GROUP BY host", "path"),
     (f"{VIEW}SELECT host, count(*) AS n FROM requests WHERE status = '200' GROUP BY host", "'200'"),
+    (f"{VIEW}SELECT host, count(*) AS n FROM requests WHERE at > 1700000000 GROUP BY host", "1700000000"),
     (f"{VIEW}SELECT host, max(sent - at) AS m {BY_HOUR}", "sent - at"),
     (f"{VIEW}SELECT host, max(day - day) AS m {BY_HOUR}", "day - day"),
     (f"{VIEW}SELECT host, max(ms DIV 2) AS m {BY_HOUR}", "ms DIV 2"),
@@ -185,7 +193,7 @@ ARGUMENTS_OF_FUNCTIONS = {
     "->": None, "overlay": None, "tostartofinterval": "at, INTERVAL 5 MINUTES", "timestamp_trunc": "at, HOUR", "datetime_trunc": "at, DAY",
     "datetrunc": "at, MONTH", "time_floor": "at, 'PT1H'", "to_char": "at, 'YYYY-MM-DD'", "timestampdiff": "HOUR, sent, at",
     "stringtotimestamp": "path, 'yyyy-MM-dd'", "parse_timestamp": "path, 'yyyy-MM-dd'", "strptime": "path, 'yyyy-MM-dd'", "locate": "'a', path", "charindex": "'a', path",
-    "position": "'a', path", "has": "tags, 'x'", "list_contains": "tags, 'x'", "array_has": "tags, 'x'", "array_length": "tags, 1", "sha256": "path", "sha512": "path", "to_timestamp_ltz": "bytes, 3", "json_unquote": "payload", "trim_json": "payload", "safe_divide": "ms, bytes", "div0": "ms, bytes", "multiif": "ok, 1, 2", "dateadd": "hour, -1, at", "timestampadd": "DAY, 2, at", "regexp_substr": "path, 'a+'", "match": "path, 'a+'", "regexp_matches": "path, 'a+'",
+    "position": "'a', path", "time_bucket": "at, '1 hour'", "date_bin": "at, '1 hour'", "has": "tags, 'x'", "list_contains": "tags, 'x'", "array_has": "tags, 'x'", "array_length": "tags, 1", "sha256": "path", "sha512": "path", "to_timestamp_ltz": "bytes, 3", "json_unquote": "payload", "trim_json": "payload", "safe_divide": "ms, bytes", "div0": "ms, bytes", "multiif": "ok, 1, 2", "dateadd": "hour, -1, at", "timestampadd": "DAY, 2, at", "regexp_substr": "path, 'a+'", "match": "path, 'a+'", "regexp_matches": "path, 'a+'",
 }  # fmt: skip
 TEXTS = ("to_date", "to_timestamp", "CAST", "= ''", "<> ''", "get_json_object")
 
@@ -211,7 +219,7 @@ def test_the_function_of_another_system_has_one_here(name: str) -> None:
         )
         arguments = "bytes" if isinstance(template, str) and template.startswith("timestamp_") else arguments
     statement = f"{VIEW}SELECT host, count(*) AS n FROM requests WHERE {name}({arguments}) IS NOT NULL GROUP BY host"
-    if name == "time_floor" or "time_bucket" in str(template):  # a window
+    if name in ("time_floor", "time_bucket", "date_bin") or "time_bucket" in str(template):  # a window
         statement = f"{VIEW}SELECT {name}({arguments}) AS b, count(*) AS n FROM requests GROUP BY 1"
     (mistake, *_) = mistakes_of(STREAM + statement)
     assert mistake.write is not None, mistake

@@ -18,6 +18,7 @@ from headrace.errors import DefinitionError, did_you_mean, nearest
 from headrace.types import Type
 
 USE_EVENT_TIME = "use the event time or a field of the event; a question selects the last hour by --start=-1h"
+MOST_DIGITS_OF_SECONDS = 11
 Advice = dict[str, str | None]  # `fix`, a sentence, or `write`, the expression to write
 _CASTS = {
     ("DATE", "number"): "datediff({x}, DATE '1970-01-01')",
@@ -104,6 +105,8 @@ def instead_of_cast(value: Term, to: Type) -> Advice:
 
 def instead_of_argument(function: Function, parameter: Parameter, arg: Term, expected: str) -> Advice:
     """What to write for an argument that does not fit."""
+    if function.name == "concat" and arg.type.name == "BOOLEAN":
+        return {"fix": f"|| joins texts; for conditions write OR, for its text {cast(arg, 'STRING')}"}
     if function.name == "length" and arg.type.name in ("ARRAY", "MAP"):
         return {"fix": f"write size({render(arg)})"}
     kinds = [*parameter.kind.split("|"), *KINDS.get(parameter.kind, ())]
@@ -120,6 +123,10 @@ def cast(term: Term, to: str) -> str:
 def common_type_of(args: Sequence[Term]) -> str:
     """How to compare, or choose from, values of different types."""
     if len(args) == 2:
+        for value, other in (tuple(args), tuple(reversed(args))):
+            if other.type.name == "TIMESTAMP" and value.is_literal and value.type.is_integer:
+                unit = "millis" if len(value.text) > MOST_DIGITS_OF_SECONDS else "seconds"
+                return f"write timestamp_{unit}({value.text.rstrip('L')})"
         for value, other in (tuple(args), tuple(reversed(args))):
             if value.is_literal and value.type.name == "STRING" and other.type.is_numeric and _is_number(value.text):
                 return f"write {value.text}"
@@ -141,6 +148,8 @@ def as_number(term: Term, args: Sequence[Term], op: str) -> Advice:
         return {"fix": f"write unix_millis({render(args[0])}) - unix_millis({render(args[1])})"}
     if op == "-" and len(args) == 2 and both == {"DATE"}:
         return {"fix": f"write datediff({render(args[0])}, {render(args[1])})"}
+    if op == "+" and term.type.name == "STRING" and term.is_literal:
+        return {"fix": "to join texts write ||"}
     if term.type.name == "TIMESTAMP":
         return {"fix": f"to shift it write {render(term)} - INTERVAL 1 MINUTE"}
     if term.type.name == "DATE":

@@ -120,6 +120,10 @@ class ExpressionParser(CallParser):
                 return Test(at, f"IS {what}", (left,), negated)
         if self.accept("UNKNOWN"):
             return Test(at, "IS NULL", (left,), negated)
+        if self.next.kind in (STRING, NUMBER):
+            equals = "<>" if negated else "="
+            message = "IS compares with NULL, TRUE and FALSE only"
+            raise self.error(at, message, write=equals, span=(at, self.tokens[self.index - 1].end))
         raise self.unexpected("NULL, TRUE, FALSE or DISTINCT FROM after IS")
 
     def _regex(self, left: Node) -> Node:

@@ -71,6 +71,12 @@ def _truncated(args: Sequence[str]) -> str | None:
     return f"date_trunc('{args[1].lower()}', {args[0]})" if len(args) == 2 else None
 
 
+def _size_first(args: Sequence[str]) -> str | None:
+    """time_bucket(at, '1 hour'), with its arguments in the wrong order."""
+    is_size = len(args) == 2 and args[1].upper().startswith(("'", "INTERVAL"))
+    return f"time_bucket({args[1]}, {args[0]})" if is_size else None
+
+
 def _period(args: Sequence[str]) -> str | None:
     """time_floor(__time, 'PT5M')."""
     match = _DRUID_PERIOD.fullmatch(args[1]) if len(args) > 1 else None
@@ -171,6 +177,7 @@ FUNCTIONS: dict[str, Instead] = {
     **_same("tostartofinterval", "time_bucket({1}, {0})"),
     **_same("timestamp_trunc datetime_trunc datetrunc", _truncated),
     **_same("time_floor", _period),
+    **_same("time_bucket date_bin", _size_first),
     **_same("todate", "to_date({0})"),
     **_same("todatetime todatetime64 parsedatetimebesteffort", "to_timestamp({0})"),
     **_same("tostring to_varchar", "CAST({0} AS STRING)"),

@@ -22,7 +22,8 @@ _RESULTS = {
 }  # fmt: skip
 # Arguments for the functions that say what to write.
 PEER_EXAMPLES = {
-    "_share": ["x", "0.9"], "_any": ["x"], "_top": ["x", "10"], "_largest": ["x", "3"], "_path": ["x", "'a'", "'b'"],
+    "_share": ["x", "0.9"], "_any": ["x"], "_size_first": ["x", "'1 hour'"],
+    "_top": ["x", "10"], "_largest": ["x", "3"], "_path": ["x", "'a'", "'b'"],
     "_truncated": ["x", "HOUR"], "_period": ["x", "'PT5M'"], "_formatted": ["x", "'YYYY-MM-DD'"],
     "_difference": ["SECOND", "x", "y"], "_shifted": ["HOUR", "1", "x"], "_epoch": ["x", "3"], "_case": ["c", "x", "y"],
     "_whole_of_path": ["x", "'a'"], "_double_of_path": ["x", "'a'"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.define.expression.parser import ExpressionParser
 from headrace.define.mistakes import Mistakes
 from headrace.define.rules import check_name, located
-from headrace.define.tokens import END, Source, Token
+from headrace.define.tokens import END, WORD, Source, Token
 from headrace.errors import DefinitionError
 
 
@@ -26,6 +26,12 @@ class StatementReader(ExpressionParser):
         self.accept("IF", "NOT", "EXISTS")  # a definition says what there is
         token = self.expect_name(f"the {what}")
         self.declaring = token.text
+        if self.sees_symbol("-", ".") and self.ahead(1).kind == WORD:
+            self.index += 2
+            end = self.tokens[self.index - 1].end
+            name = self.source.text[token.start : end]
+            whole = name.replace("-", "_") if "-" in name else name.rpartition(".")[2]
+            raise self.error(token.start, f"'{name}' cannot name a {what}", write=whole, end=end)
         with self.mistakes.collect(), located(self.source, token.start):
             check_name(token.text, what)
         return token

@@ -13,6 +13,7 @@ from headrace.define.mistakes import each
 from headrace.define.model import JSON, Field, Stream
 from headrace.define.own import functions_in
 from headrace.define.paths import format_path, parse_path
+from headrace.define.reader import DECIMALS, TYPES
 from headrace.define.rules import (
     check_distinct,
     check_event_time,
@@ -99,6 +100,10 @@ class StreamReader(StatementReader):
         """The word after FORMAT, which is allowed before and after the fields."""
         if self.accept("COMMENT"):
             self._comment()
+        if self.sees("WATERMARK", "FOR"):
+            raise self.error(
+                self.next.start, "WATERMARK is one of the fields", fix="write it inside the parentheses, after the last"
+            )
         if self.sees("WITH"):
             return self._properties()
         if self.next.upper in _STORAGE:
@@ -171,6 +176,11 @@ class StreamReader(StatementReader):
             with self.mistakes.collect():
                 if self._sees_constraint():
                     raise self._constraint(owner)
+                if self.sees("WATERMARK") and self.ahead(1).upper not in ("FOR", *TYPES, *DECIMALS):
+                    raise self.error(
+                        self.next.start, "a WATERMARK names the event time first",
+                        expected="WATERMARK FOR at AS at - INTERVAL 1 MINUTE",
+                    )  # fmt: skip
                 if not self.sees("WATERMARK", "FOR"):
                     columns.append(self._column(owner))
                 elif watermark:
