@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from headrace.define.calendar import Calendar
 from headrace.define.durations import SECOND_MS, format_duration
+from headrace.define.expression.terms import quote
 from headrace.define.expression.time_patterns import has_year, refuse_time_pattern
 from headrace.define.mistakes import FollowUpError, placed
 from headrace.define.model import FORMATS, JSON, TEXT, Field, Window
@@ -205,7 +206,8 @@ def _check_year(field: Field, stream: str) -> None:
         )
 
 
-def _to_timestamp(name: str, type_: Type) -> str:
+def _to_timestamp(field: str, type_: Type) -> str:
+    name = quote(field)
     if type_.is_integer:
         return f"timestamp_millis({name})"
     return f"to_timestamp({name})" if type_.name in ("STRING", "DATE") else f"timestamp_millis(CAST({name} AS BIGINT))"

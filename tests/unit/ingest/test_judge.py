@@ -87,3 +87,30 @@ def test_a_view_of_memory_is_judged_as_bytes_are(body: bytes, layout: Layout) ->
         of_bytes = judged(body, layout, keep_bad=keep_bad)
         of_view = judged(memoryview(bytearray(body)), layout, keep_bad=keep_bad)  # type: ignore[arg-type]
         assert of_view == of_bytes
+
+
+def test_a_cell_of_csv_is_found_by_the_title_that_a_field_names() -> None:
+    stream = stream_of(
+        "CREATE STREAM s (day DATE FROM 'Order Date', `user-id` BIGINT, n INT FROM '# of items', b STRING FROM '$.b.c')"
+    )
+    body = b"Order Date,user-id,# of items,b\n2026-03-01,7,3,x\nMarch,8,,y\n"
+    judgement = Judge(stream, lambda: 10**15, 1 << 20).judge(body, Layout(Format.CSV), keep_bad=False)
+    assert bytes(judgement.payload) == b'{"Order Date":"2026-03-01","user-id":7,"# of items":3,"b":"x"}\n'
+    assert [refused["reason"] for refused in judgement.refused] == [
+        """field 'day' from 'Order Date' takes DATE (as "2024-05-17"), found the string "March\""""
+    ]
+
+
+def test_an_event_is_refused_for_what_is_at_the_place_of_a_field() -> None:
+    stream = stream_of("CREATE STREAM s (name STRING FROM '$.service.name', sku INT NOT NULL FROM '$.items[1].sku')")
+    reasons = {
+        b'{"service":{"name":"a"},"items":[{},{"sku":5}]}': None,
+        b'{"service":"a","items":[0,{"sku":5}]}': None,
+        b'{"service":{"name":5},"items":[0,{"sku":5}]}': "field 'name' from '$.service.name' takes STRING, found the "
+        "number 5",
+        b'{"items":[{"sku":5}]}': "field 'sku' from '$.items[1].sku' is missing or null",
+        b'{"service":{"name":1,"name":2},"items":[0,{"sku":5}]}': "field 'name' from '$.service.name' appears twice",
+    }
+    for body, reason in reasons.items():
+        judgement = Judge(stream, lambda: 10**15, 1 << 20).judge(body, Layout(Format.NDJSON), keep_bad=False)
+        assert [refused["reason"] for refused in judgement.refused] == ([reason] if reason else [])

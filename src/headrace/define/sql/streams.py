@@ -372,7 +372,7 @@ class StreamReader(StatementReader):
         raise self.error(
             node.at,
             "this WATERMARK is not supported",
-            expected=f"WATERMARK FOR {name.text} AS {name.text} - INTERVAL 1 MINUTE",
+            expected=f"WATERMARK FOR {quote(name.text)} AS {quote(name.text)} - INTERVAL 1 MINUTE",
             write=f"{quote(name.text)} - INTERVAL 1 MINUTE",
             span=node.span,
         )

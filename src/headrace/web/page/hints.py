@@ -7,6 +7,8 @@ from typing import Any
 
 import orjson
 
+from headrace.define.expression.terms import quote
+from headrace.define.paths import Steps, parse_path
 from headrace.html import Html, tag
 from headrace.server.state import StreamDefinition
 
@@ -39,7 +41,7 @@ def define_stream(folder: str) -> Html:
 
 def define_view(folder: str, stream: StreamDefinition) -> Html:
     """For a workspace without views."""
-    time = f"window({stream.event_time}, '1 minute')" if stream.event_time else None
+    time = f"window({quote(stream.event_time)}, '1 minute')" if stream.event_time else None
     view = f"CREATE MATERIALIZED VIEW {stream.name}_per_minute AS\nSELECT count(*) AS events FROM {stream.name}"
     view += f" GROUP BY {time};" if time else ";"
     return _hint(
@@ -50,13 +52,28 @@ def define_view(folder: str, stream: StreamDefinition) -> Html:
 
 def send_events(url: str | None, folder: str, stream: StreamDefinition, *, token: bool) -> Html:
     """For a stream without events."""
-    event = {f.name: _example(f.type) for f in stream.fields if not f.computed}
+    event: dict[str, Any] = {}
+    for field in stream.fields:
+        if not field.computed:
+            _put(event, (field.name,) if field.path is None else parse_path(field.path), _example(field.type))
     lines = [f"curl {url}/v1/streams/{stream.name}/events", "-H 'Content-Type: application/json'"]
     if token:
         lines.append('-H "Authorization: Bearer $HEADRACE_TOKEN"')
     lines.append(f"-d {shlex.quote(orjson.dumps(event).decode())}")
     file = f"# or a file, one event per line\nheadrace send {stream.name} FILE -w {shlex.quote(folder)}"
     return _hint(f"Stream {stream.name} has no events yet. Send it one:", " \\\n  ".join(lines) + f"\n{file}")
+
+
+def _put(event: dict[str, Any], steps: Steps, value: Any) -> None:
+    """Put a value where a field takes it from; what is deeper than an array is left out."""
+    *outer, last = steps
+    for step in outer:
+        inner = event.setdefault(str(step), {})
+        if not isinstance(step, str) or not isinstance(inner, dict):
+            return
+        event = inner
+    if isinstance(last, str):
+        event.setdefault(last, value)
 
 
 def _example(type_name: str) -> Any:
