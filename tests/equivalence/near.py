@@ -117,4 +117,5 @@ NEAR: dict[str, Callable[..., Any]] = {
     "corr": lambda rows: _statistic(rows, "corr", True),
     "approx_percentile": _percentile,
     "approx_top_k": _top,
+    "unique": lambda rows: len({row[0] for row in rows if row[0] is not None}),
 }

@@ -78,6 +78,7 @@ class Aggregate(ABC):
     distinct: ClassVar[str | None] = None  # the aggregate that name(DISTINCT …) is: itself where that changes nothing
     other_names: ClassVar[tuple[str, ...]] = ()  # in other systems; refused with the name to write
     approximate: ClassVar[str | None] = None  # the error bound in words, if it is approximate
+    exact_up_to: ClassVar[int | None] = None  # values of an approximate one that are not larger are exact
     empty: ClassVar[Value] = None  # what is presented where there is no event
     # Whether ties are broken by the order of events: `lift` and `spark_columns` then also take, after the arguments,
     # the event time in microseconds and the position in the log, which no two events of a stream share.

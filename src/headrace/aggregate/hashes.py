@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from datetime import date, datetime
 from decimal import Decimal
@@ -9,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import xxhash
 
-from headrace.aggregate.base import Value
-from headrace.types import Type
+from headrace.aggregate.base import Function, Value
+from headrace.types import BIGINT, Type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,6 +42,12 @@ def spark_hashes(values: pa.Array, of: Type) -> pa.Array:
     else:
         hashes = pa.array([spark_hash(value, of) for value in encoded.dictionary.to_pylist()], pa.int64())
     return hashes.take(encoded.indices)
+
+
+def hash_function(of: Type) -> Function:
+    """`spark_hashes` as a function for DuckDB."""
+    name = "xxhash64_" + "".join(character if character.isalnum() else "_" for character in str(of).lower())
+    return Function(name, of, BIGINT, functools.partial(spark_hashes, of=of))
 
 
 def _hashed_bytes(value: Value, of: Type) -> bytes:

@@ -63,7 +63,7 @@ def sketch_lists(lists: pa.Array, k: int) -> pa.Array:
     each = Lists.of(lists)
     if not len(each.counts):
         return pa.nulls(len(lists), pa.binary())
-    values, starts = np.asarray(each.values), each.ends[:-1]
+    values, starts = np.array(each.values), each.ends[:-1]  # a copy: a sketch takes no array that it could not write to
     heads = np.zeros((len(starts), 5), dtype=np.int64)
     heads[:, 0] = FORMAT | k << 32
     heads[:, 1] = each.counts

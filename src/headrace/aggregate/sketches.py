@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.aggregate.base import Aggregate, Example, Function, Partial, PartialColumn, Value
-from headrace.aggregate.hashes import leading_zeros, murmur, spark_hash, spark_hashes
+from headrace.aggregate.hashes import hash_function, leading_zeros, murmur, spark_hash
 from headrace.aggregate.merges import Merge
 from headrace.aggregate.packed import Lists, binary, join
 from headrace.aggregate.signature import SINGLE, Argument
@@ -125,9 +124,7 @@ class ApproxCountDistinct(Aggregate):
 
     @property
     def prepares(self) -> Function | None:
-        of = self.argument.type
-        name = "xxhash64_" + "".join(character if character.isalnum() else "_" for character in str(of).lower())
-        return Function(name, of, BIGINT, functools.partial(spark_hashes, of=of))
+        return hash_function(self.argument.type)
 
     @property
     def lifts(self) -> tuple[Function, ...]:

@@ -76,6 +76,17 @@ def _errors(view: View, values: list[Row], first: int) -> tuple[CellError, ...]:
     )
 
 
+def exact_aggregates(view: View, plan: ReadPlan, values: list[Row]) -> list[Aggregate]:
+    """The approximate aggregates all of whose values in these rows are so small that they are exact."""
+    first = len(plan.by) + len(window_columns(view))
+    limits = [(at, column.aggregate) for at, column in enumerate(view.columns, first)]
+    return [
+        aggregate
+        for at, aggregate in limits
+        if aggregate.exact_up_to is not None and all(row[at] <= aggregate.exact_up_to for row in values)
+    ]
+
+
 def result_columns(
     view: View, plan: ReadPlan, wide: frozenset[str], *, corrections: bool = False
 ) -> tuple[tuple[str, Type], ...]:

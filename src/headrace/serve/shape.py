@@ -5,12 +5,12 @@ Partials are merged and presented first; what a view or a question says about it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from headrace.aggregate import Value
+from headrace.aggregate import Aggregate, Value
 from headrace.define.expression.check import Checker, Scope, parse_tree
 from headrace.define.expression.python_face import Face, compile_face
 from headrace.define.fingerprint import aggregate_id
@@ -223,9 +223,13 @@ def _refuse_merged(condition: Expression, view: View, merged: Sequence[str], *, 
             )
 
 
-def stated_errors(view: View) -> dict[str, str]:
-    """The stated error of each approximate output; of an expression, those of the aggregates in it."""
-    errors = {aggregate_id(c.aggregate): c.aggregate for c in view.columns if c.aggregate.approximate}
+def stated_errors(view: View, exact: Collection[Aggregate] = ()) -> dict[str, str]:
+    """The stated error of each approximate output; of an expression, those of the aggregates in it.
+
+    `exact` are those that are exact in an answer.
+    """
+    approximate = [c.aggregate for c in view.columns if c.aggregate.approximate and c.aggregate not in exact]
+    errors = {aggregate_id(aggregate): aggregate for aggregate in approximate}
     if not errors:
         return {}
     stated: dict[str, str] = {}
