@@ -21,6 +21,7 @@ from headrace.store.duckdb.sketches import register_functions
 from headrace.store.duckdb.tables import TableSource, few, fold
 from headrace.store.few import fold_few
 from headrace.store.selection import Selection
+from tests.contracts.store.reference import same_rows
 from tests.unit.store.partial_files import make_view, simple_event, write_partials
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
