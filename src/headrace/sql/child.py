@@ -21,6 +21,7 @@ from headrace.sql.as_of import extract_as_of
 from headrace.sql.check import QueryError, check
 from headrace.sql.limits import clear_time_limit, forbid_opening, limit_from_start, limit_query
 from headrace.sql.load import load_view
+from headrace.sql.merging import SKETCH, no_sketch, register, rewrite
 from headrace.sql.wire import END, FORGET, JSON, RUN, SCHEMA, BrokenFrameError, Wire
 
 LARGEST_FRAME = 1 << 30
@@ -95,13 +96,21 @@ def _open_database() -> duckdb.DuckDBPyConnection:
 def _run(wire: Wire, connection: duckdb.DuckDBPyConnection, request: dict[str, Any], reply: dict[str, Any]) -> None:
     threads = int(connection.execute("SELECT current_setting('threads')").fetchall()[0][0])
     connection.execute(f"SET memory_limit = '{int(request['memory_mb']) * 4 // 5}MB'").fetchall()
+    merging = rewrite(connection, request["query"])
+    if merging is not None:
+        register(connection)
     errors = {}
     while reply != RUN:
-        errors[reply["view"]["name"]] = load_view(connection, reply, _pieces(wire))
+        errors[reply["view"]["name"]] = load_view(connection, reply, _pieces(wire), sketches=merging is not None)
         reply = wire.expect(JSON).json()
     connection.execute("SET lock_configuration = true").fetchall()
     forbid_opening(request["timeout_s"], threads)
-    _answer(wire, connection, request, errors)
+    try:
+        _answer(wire, connection, request if merging is None else {**request, "query": merging}, errors)
+    except duckdb.BinderException as error:
+        if merging is not None and f'{SKETCH}" not found' in str(error):
+            raise no_sketch(error) from error
+        raise
 
 
 def _pieces(wire: Wire) -> Iterator[pa.RecordBatch]:

@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from headrace.aggregate import Aggregate
 from headrace.define.fingerprint import aggregate_id, from_json, to_json
 from headrace.define.model import View
 from headrace.define.shape import outputs_of
@@ -19,7 +20,8 @@ from headrace.serve.shape import Shaping, find_shaping
 from headrace.serve.windows import COUNTS, compose
 from headrace.sql.as_of import quoted
 from headrace.sql.check import QueryError
-from headrace.store.base import Base, Version
+from headrace.sql.merging import sketches_of
+from headrace.store.base import COUNTED, Base, Version
 
 MOST_ROWS = 5_000_000  # of a view
 ROWS_AT_ONCE = 20_000  # composed windows that become one piece
@@ -42,10 +44,13 @@ def load_view(
     description: dict[str, Any],
     pieces: Iterator[pa.RecordBatch],
     most_rows: int = MOST_ROWS,
+    *,
+    sketches: bool = False,
 ) -> dict[str, int]:
     """Create the table of a view from the batches of a snapshot, the first of which is empty.
 
-    Returns how many cells without a value each column has.
+    With `sketches` it has more columns: those that functions merge. Returns how many cells without a value each
+    column has.
     """
     version = _read_version(description)
     read_plan = default_plan(version)
@@ -65,6 +70,9 @@ def load_view(
         presented = present_columns(version, read_plan, piece)
         for name in failing:
             errors[name] += presented.column(name).null_count
+        if sketches:
+            for name, array in sketches_of(version.view, _single_partials(version, read_plan, piece)).items():
+                presented = presented.append_column(name, array)
         shaped = presented if shaping is None else shape_columns(shaping, presented)
         connection.register("_piece", pa.Table.from_batches([shaped]))
         connection.execute(f"{statement} SELECT * FROM _piece").fetchall()
@@ -74,6 +82,17 @@ def load_view(
     if shaping is not None:
         _order(connection, version.view, shaping)
     return errors
+
+
+def _single_partials(version: Version, read_plan: ReadPlan, piece: pa.RecordBatch) -> dict[Aggregate, pa.Array]:
+    """The partials of each aggregate that has one column of them."""
+    at, partials = 1 + len(read_plan.by) + len(COUNTED), {}
+    for column in version.view.columns:
+        width = len(column.aggregate.columns)
+        if width == 1:
+            partials[column.aggregate] = piece.column(at)
+        at += width
+    return partials
 
 
 def _order(connection: duckdb.DuckDBPyConnection, view: View, shaping: Shaping) -> None:

@@ -1,0 +1,104 @@
+"""Functions that merge the sketches of rows give what a question over all these rows gives."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import orjson
+import pyarrow as pa
+import pytest
+
+from headrace.define.catalog import parse
+from headrace.define.model import View
+from headrace.sql.check import QueryError
+from headrace.sql.load import default_plan, describe_version, load_view
+from headrace.sql.merging import no_sketch, register, rewrite
+from headrace.store.base import Step
+from headrace.store.duckdb.store import DuckStore
+from headrace.transport.position import Position
+from tests.unit.store.partial_files import Event, write_partials
+
+DEFINITIONS = """
+CREATE STREAM events (k0 STRING, word STRING, x DOUBLE, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at);
+CREATE MATERIALIZED VIEW v AS SELECT k0, count(*) AS hits, approx_count_distinct(word) AS words, unique(word) AS exact,
+    approx_percentile(x, 0.9) AS p90 FROM events GROUP BY k0, window(at, '1 minute');
+"""
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def events() -> list[Event]:
+    return [
+        Event((f"k{n % 3}",), n % 7 * 60_000, {"STRING": f"w{n % 50}" if n % 11 else None, "DOUBLE": float(n)})
+        for n in range(300)
+    ]
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Any:
+    view: View = parse(DEFINITIONS).views["v"]
+    store = DuckStore.open(tmp_path / "store", fence=1)
+    store.register(view, "f", {"events": 0})
+    file = write_partials(tmp_path / "p.parquet", view, events())
+    store.apply(Step("events", 0, 1, Position.at(0), 0, 0), {("v", 1): [file]})
+    connection = duckdb.connect(":memory:")
+    with store.snapshot() as snapshot:
+        version = snapshot.serving("v")
+        assert version is not None
+        with snapshot.pieces(version, default_plan(version).selection(None), ordered=False) as reader:
+            pieces = iter([pa.RecordBatch.from_pylist([], reader.schema), *reader])
+            description = orjson.loads(orjson.dumps(describe_version(version)))
+            load_view(connection, description, pieces, sketches=True)
+    store.close()
+    register(connection)
+    return connection
+
+
+def run(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple[Any, ...]]:
+    rewritten = rewrite(connection, query)
+    assert rewritten is not None
+    return connection.execute(rewritten).fetchall()
+
+
+def test_sketches_of_many_rows_merge(connection: duckdb.DuckDBPyConnection) -> None:
+    query = (
+        "SELECT approx_count_distinct_merge(words), unique_merge(exact), approx_percentile_merge(p90, 0.5) AS p FROM v"
+    )
+    assert run(connection, query) == [(50, 50, 149.0)]
+    by_key = run(connection, f"{query.replace('SELECT', 'SELECT k0,')} GROUP BY k0 ORDER BY k0")
+    assert [row[0] for row in by_key] == ["k0", "k1", "k2"]
+    for key, words, exact, median in by_key:
+        own = [event for event in events() if event.keys == (key,)]
+        count = len({event.values["STRING"] for event in own} - {None})
+        assert (words, exact) == (count, count)
+        assert median == sorted(event.values["DOUBLE"] for event in own)[len(own) // 2 - 1]
+
+
+def test_filters_subqueries_and_no_rows(connection: duckdb.DuckDBPyConnection) -> None:
+    inside = "SELECT unique_merge(t.exact) FROM (SELECT * FROM v WHERE k0 = 'k1') AS t"
+    filtered = "SELECT unique_merge(exact) FILTER (WHERE k0 = 'k1') FROM v"
+    assert run(connection, inside) == run(connection, filtered)
+    assert run(connection, "SELECT unique_merge(exact), approx_percentile_merge(p90, 0.5) FROM v WHERE false") == [
+        (0, None)
+    ]
+    names = connection.execute(rewrite(connection, filtered) or "").description
+    assert [name[0] for name in names or ()] == ["unique_merge"]
+
+
+def test_other_queries_are_left_alone(connection: duckdb.DuckDBPyConnection) -> None:
+    assert rewrite(connection, "SELECT sum(hits) FROM v") is None
+
+
+@pytest.mark.parametrize("call", ["unique_merge(hits + 1)", "approx_percentile_merge(p90)", "unique_merge()"])
+def test_a_wrong_call_says_what_it_takes(connection: duckdb.DuckDBPyConnection, call: str) -> None:
+    with pytest.raises(QueryError, match="takes a column of a view"):
+        rewrite(connection, f"SELECT {call} FROM v")
+
+
+def test_a_column_without_sketches_is_named(connection: duckdb.DuckDBPyConnection) -> None:
+    with pytest.raises(duckdb.BinderException) as raised:
+        run(connection, "SELECT unique_merge(hits) FROM v")
+    assert ' sketch" not found' in str(raised.value)
+    assert "column 'hits' has no sketches" in str(no_sketch(raised.value))
