@@ -46,6 +46,8 @@ def rewrite(connection: duckdb.DuckDBPyConnection, query: str) -> str | None:
 
 def register(connection: duckdb.DuckDBPyConnection) -> None:
     """Give the connection these functions, which take lists of sketches."""
+    import datasketches  # noqa: F401 - only for such queries; and before files can no longer be opened
+
     # DuckDB would read annotations, some of which only type checkers can resolve: so it gets functions without any.
     for name, aggregate in COUNTS.items():
         count = _counting(aggregate)

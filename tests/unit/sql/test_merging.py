@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,12 @@ import pytest
 
 from headrace.define.catalog import parse
 from headrace.define.model import View
+from headrace.errors import SqlError
 from headrace.sql.check import QueryError
+from headrace.sql.children import Children
 from headrace.sql.load import default_plan, describe_version, load_view
 from headrace.sql.merging import no_sketch, register, rewrite
+from headrace.sql.query import run_sql
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.position import Position
@@ -37,12 +42,17 @@ def events() -> list[Event]:
 
 
 @pytest.fixture
-def connection(tmp_path: Path) -> Any:
+def store(tmp_path: Path) -> Iterator[DuckStore]:
     view: View = parse(DEFINITIONS).views["v"]
-    store = DuckStore.open(tmp_path / "store", fence=1)
-    store.register(view, "f", {"events": 0})
-    file = write_partials(tmp_path / "p.parquet", view, events())
-    store.apply(Step("events", 0, 1, Position.at(0), 0, 0), {("v", 1): [file]})
+    with closing(DuckStore.open(tmp_path / "store", fence=1)) as store:
+        store.register(view, "f", {"events": 0})
+        file = write_partials(tmp_path / "p.parquet", view, events())
+        store.apply(Step("events", 0, 1, Position.at(0), 0, 0), {("v", 1): [file]})
+        yield store
+
+
+@pytest.fixture
+def connection(store: DuckStore) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(":memory:")
     with store.snapshot() as snapshot:
         version = snapshot.serving("v")
@@ -51,7 +61,6 @@ def connection(tmp_path: Path) -> Any:
             pieces = iter([pa.RecordBatch.from_pylist([], reader.schema), *reader])
             description = orjson.loads(orjson.dumps(describe_version(version)))
             load_view(connection, description, pieces, sketches=True)
-    store.close()
     register(connection)
     return connection
 
@@ -102,3 +111,19 @@ def test_a_column_without_sketches_is_named(connection: duckdb.DuckDBPyConnectio
         run(connection, "SELECT unique_merge(hits) FROM v")
     assert ' sketch" not found' in str(raised.value)
     assert "column 'hits' has no sketches" in str(no_sketch(raised.value))
+
+
+def test_a_child_that_may_open_no_file_merges_too(store: DuckStore) -> None:
+    def find_as_of(*_: Any) -> Any:
+        raise AssertionError("not asked for")
+
+    children = Children(at_once=1, memory_mb=512, timeout_s=60)
+    with closing(children):
+        merged = "unique_merge(exact) AS n, approx_count_distinct_merge(words), approx_percentile_merge(p90, 0.5)"
+        query = f"SELECT {merged} FROM v"
+        answer = run_sql(store, children, query, None, lambda version: (0, None), NOW, find_as_of)
+        assert [tuple(row.values()) for row in answer.rows()] == [(50, 50, 149.0)]
+        with pytest.raises(SqlError, match="column 'hits' has no sketches"):
+            run_sql(
+                store, children, "SELECT unique_merge(hits) FROM v", None, lambda version: (0, None), NOW, find_as_of
+            )
