@@ -6,7 +6,13 @@ from collections.abc import Sequence
 
 from headrace.aggregate import REGISTRY, Aggregate, Constant, Parameter
 from headrace.define.expression.check import Scope, check, check_condition
-from headrace.define.expression.peers import ORDER_STATISTICS, instead_of_aggregate, is_aggregate_elsewhere
+from headrace.define.expression.peers import (
+    ORDER_STATISTICS,
+    instead_of_aggregate,
+    instead_of_more,
+    instead_of_order,
+    is_aggregate_elsewhere,
+)
 from headrace.define.expression.syntax import (
     Call,
     Case,
@@ -138,10 +144,14 @@ def read_aggregate(source: Source, scope: Scope, call: Call) -> Aggregate:
     if cls is None:
         raise _refusal(source, call)
     cls = _class_of(source, call, cls)
+    by_order = instead_of_order(call)
+    if by_order:
+        raise source.error(call.at, f"{name} takes events in the order of event time", write=by_order, span=call.span)
     most = cls.most_arguments()
     if most is not None and len(call.args) > most + len(cls.constants):
         at = call.args[most + len(cls.constants)].at
-        raise source.error(at, f"{name} takes {cls.arity()}", found=str(len(call.args)))
+        write = instead_of_more(call, most + len(cls.constants))
+        raise source.error(at, f"{name} takes {cls.arity()}", found=str(len(call.args)), write=write, span=call.span)
     where = check_condition(source, call.where, scope, "FILTER") if call.where else None
     arguments = read_arguments(cls, [(source, node) for node in call.args[:most]], scope)
     parameters = []

@@ -96,6 +96,7 @@ WHOLE = [  # the error has `write`, and the place where to write it
     f"{VIEW}SELECT host, median(ms) AS m, mode(path) AS p, uniq(path) AS u, argMax(path, at) AS last {BY_HOUR}",
     f"{VIEW}SELECT host, percentile_cont(0.9) WITHIN GROUP (ORDER BY ms) AS p, quantile(0.5)(ms) AS q, quantiles(0.1, 0.9)(ms) AS r {BY_HOUR}",
     f"{VIEW}SELECT host, string_agg(path, ',' ORDER BY at DESC) AS s, array_agg(DISTINCT path) AS a, topK(3)(path) AS t {BY_HOUR}",
+    f"{VIEW}SELECT host, last(path, at) AS l, first(path, at) FILTER (WHERE ok) AS f, approx_count_distinct(path, 0.01) AS u {BY_HOUR}",
     f"{VIEW}SELECT host, latest_by_offset(path) AS l, first_value(ms) AS f, any(ok) AS a, every(ok) AS e {BY_HOUR}",
 ]  # fmt: skip
 SENTENCES = [  # the message says what to write instead of this part

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from headrace.aggregate import REGISTRY
-from headrace.define.expression.syntax import Call
+from headrace.define.expression.syntax import Call, Literal
 
 Instead = str | Callable[[Sequence[str]], str | None]  # {0}, {1}: an argument, {*}: all of them
 
@@ -127,8 +127,10 @@ def _same(names: str, instead: Instead) -> dict[str, Instead]:
 AGGREGATES: dict[str, Instead] = {
     **_same("argmax arg_max maxby", "max_by({0}, {1})"),
     **_same("argmin arg_min minby", "min_by({0}, {1})"),
-    **_same("latest_by_offset last_value anylast latest", "last({0})"),
-    **_same("earliest_by_offset first_value earliest", "first({0})"),
+    **_same("latest_by_offset", "last({*})"),
+    **_same("earliest_by_offset", "first({*})"),
+    **_same("last_value anylast latest", "last({0})"),
+    **_same("first_value earliest", "first({0})"),
     **_same("any some", _any),
     **_same("arbitrary anyheavy", "any_value({0})"),
     **_same("every logical_and", "bool_and({0})"),
@@ -249,6 +251,21 @@ def instead_of_aggregate(call: Call) -> str | None:
         ours = next((cls for cls in REGISTRY.values() if name in cls.other_names), None)
         text = f"{ours.name}({', '.join(arguments)})" if ours and arguments else None
     return f"{text} {written.filter}".strip() if text and written else text
+
+
+def instead_of_more(call: Call, most: int) -> str | None:
+    """What to write instead of an aggregate of ours with more arguments than it takes."""
+    if call.written is None:
+        return None
+    return f"{call.name.lower()}({', '.join(call.written.arguments[:most])}) {call.written.filter}".strip()
+
+
+def instead_of_order(call: Call) -> str | None:
+    """What to write instead of last(price, at) and first(price, at) of TimescaleDB."""
+    name = {"last": "max_by", "first": "min_by"}.get(call.name.lower())
+    if name is None or call.written is None or len(call.args) != 2 or isinstance(call.args[1], Literal):
+        return None
+    return f"{name}({', '.join(call.written.arguments)}) {call.written.filter}".strip()
 
 
 def instead_of_function(call: Call) -> str | None:
