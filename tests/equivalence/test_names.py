@@ -84,3 +84,31 @@ def rows_of(bench: Bench, view: str, chance: random.Random) -> Counter[tuple[Any
         {(row[keys[0]], row[keys[1]].lower(), row[keys[2]], row["window_start"].isoformat()[:16]): row["how many?"]
          for row in rows}
     )  # fmt: skip
+
+
+def test_a_field_that_is_added_later_is_found_in_older_events(spark: Any, tmp_path: Path) -> None:
+    chance = random.Random(3)
+    events = [event(chance) for _ in range(500)]
+    bench = Bench(spark, tmp_path, STREAM)
+    try:
+        bench.post([json.dumps(e).encode() for e in events[:300]], key="old", keep_bad=False)
+        bench.commit()
+        added = "`log level.x` STRING FROM '$.log.level', `service.id` INT FROM '$.service.id', WATERMARK"
+        bench.redefine(STREAM.replace("WATERMARK", added, 1))
+        bench.add_view(
+            'CREATE MATERIALIZED VIEW later AS SELECT `log level.x`, `service.id`, count("log level") AS n FROM logs '
+            "GROUP BY `log level.x`, `service.id`"
+        )
+        bench.post([json.dumps(e).encode() for e in events[300:]], key="new", keep_bad=False)
+        bench.commit()
+        bench.maintain()
+        bench.beat("later")
+        expected: Counter[Any] = Counter()
+        for each in events:
+            service = each["service"]
+            number = service.get("id") if isinstance(service, dict) else None
+            expected[("nested", number)] += each["log.level"] is not None
+        rows = bench.ask("later", chance)
+        assert {(row["log level.x"], row["service.id"]): row["n"] for row in rows} == expected
+    finally:
+        bench.close()

@@ -122,7 +122,7 @@ def test_patterns_in_every_place_of_a_view(spark):
         ("ab" * 20_000, "2", 0, "xxyxx"),
         ("", None, 0, ""),
     }
-    assert len(spark_face(stream, view).matches) == 6
+    assert len(spark_face(stream, view).computed) == 6
 
 
 def test_every_function_that_takes_a_pattern_is_run_by_re2():

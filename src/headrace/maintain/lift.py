@@ -49,8 +49,8 @@ class Prepared:
 
     @property
     def name(self) -> str:
-        """The name of the column; no field has a space in its name where it would be in the way."""
-        return f"{self.function.name} of {self.field}"
+        """The name of the column; no field has a name that begins with _."""
+        return f"_{self.function.name} of {self.field}"
 
 
 @dataclass(frozen=True)
