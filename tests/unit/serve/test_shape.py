@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headrace.aggregate import sets
 from headrace.client import whole
 from headrace.define.catalog import parse
 from headrace.errors import ConflictError, QuestionError
@@ -159,6 +160,16 @@ def test_division_by_zero_is_null(views: Views) -> None:
         "SELECT k0, sum(b) / (count(*) - count(*)) AS q, sum(d) / 0 AS z, count(*) % 0 AS m FROM events GROUP BY k0"
     )
     assert set(views.rows("q", "z", "m")) == {(None, None, None)}
+
+
+def test_a_cell_without_a_value_is_an_error_of_each_output_that_uses_it(
+    views: Views, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sets, "LIMIT", 1)
+    views.add("SELECT k0, count(*) AS n, size(collect_set(b)) AS s, 2 * n AS m FROM events GROUP BY k0 HAVING n > 1")
+    reply = views.ask()
+    assert [(row["k0"], row["s"], row["m"]) for row in reply.rows()] == [("a", None, 6)]
+    assert [(error.row, error.column) for error in reply.errors] == [(0, "s")]
 
 
 def test_approximate_columns_in_expressions_state_their_error(views: Views) -> None:
