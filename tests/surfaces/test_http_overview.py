@@ -18,7 +18,13 @@ def test_streams_and_views_are_described(served: Served) -> None:
     [stream] = served.http.get("/v1/streams").json()["streams"]
     assert stream["name"] == "visits"
     assert stream["event_time"] == "at"
-    assert stream["fields"][0] == {"name": "visitor", "type": "STRING", "nullable": False, "computed": None}
+    assert stream["fields"][0] == {
+        "name": "visitor",
+        "type": "STRING",
+        "nullable": False,
+        "computed": None,
+        "path": None,
+    }
     [view] = served.http.get("/v1/views").json()["views"]
     assert (view["name"], view["stream"], view["keys"]) == ("traffic", "visits", ["page"])
     assert [column["name"] for column in view["columns"]] == ["hits", "errors", "bytes", "visitors"]
