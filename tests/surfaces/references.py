@@ -107,12 +107,13 @@ failed does not use up its key. `/v1/tokens/TOKEN?wait=30s` waits until every vi
  "freshness_ms": 0, "freshness_reason": null, "events": {"batch": 0, "speed": 2}, "corrections": 0,
  "approximate": {"visitors": "within 3.3 % in 95 of 100 answers; exact below about 200"},
  "windows": {"start": null, "end": null, "window_ms": 60000, "every_ms": 60000, "counted_from": null},
- "stalled": null, "columns": [{"name": "page", "type": "STRING"}]}
+ "stalled": null, "errors": [], "columns": [{"name": "page", "type": "STRING"}]}
 ```
 
 `freshness_ms` is the age of the oldest accepted event that is not in the answer. It is 0 when all are, and null when
 unknown; `freshness_reason` then says why. `settled` means that the window is past the stream's patience; later events
-still count, as corrections.
+still count, as corrections. `errors` lists the cells without a value, which are null: `{"row": 0, "column": "users",
+"reason": "count(DISTINCT user) has more than 10,000 different values; use approx_count_distinct(user), …"}`.
 
 **Paging.** Rows are ordered by window, oldest first (`order=newest` reverses this), then by key. A reply has at most
 `limit` rows. If there are more, `next_cursor` is set; repeat the request with it as `cursor` to get the next rows.

@@ -117,3 +117,48 @@ def test_columns_of_a_store_keep_their_names() -> None:
         "sum(ratio) AS c6, avg(price) AS c7, max(upper(word)) AS c8, approx_count_distinct(word) AS c9"
     )
     assert [name for name, _ in partials_of(definition)] == NAMES
+
+
+def test_aggregates_that_choose_and_keep_are_equal_in_sql_and_python() -> None:
+    stream = hr.Stream("events", "word STRING, small INT, at TIMESTAMP NOT NULL", event_time="at")
+    columns = {
+        "a": ("count(DISTINCT word, small)", hr.count_distinct("word", "small")),
+        "b": ("max_by(word, at, 5)", hr.max_by("word", "at", 5)),
+        "c": ("min_by(word, small)", hr.min_by("word", "small")),
+        "d": ("last(word, 3) FILTER (WHERE small > 0)", hr.last("word", n=3, where="small > 0")),
+        "e": ("first(word)", hr.first("word")),
+        "f": ("collect_set(DISTINCT word)", hr.collect_set("word")),
+        "g": ("collect_list(small)", hr.collect_list("small")),
+        "h": ("sample(small, 10)", hr.sample("small", 10)),
+        "i": ("any_value(word)", hr.any_value("word")),
+        "j": ("max(DISTINCT small)", hr.max("small")),
+    }
+    python = hr.View("v", stream.agg(**{name: call for name, (_, call) in columns.items()}))
+    selected = ", ".join(f"{sql} AS {name}" for name, (sql, _) in columns.items())
+    fields = "word STRING, small INT, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at"
+    catalog = parse(f"CREATE STREAM events ({fields}); CREATE MATERIALIZED VIEW v AS SELECT {selected} FROM events")
+    assert catalog.views["v"] == python
+    assert from_json(to_json(python)) == python
+    again = ", ".join(f"{column.aggregate.sql} AS {column.name}" for column in python.columns)
+    stream_sql = f"CREATE STREAM events ({fields})"
+    assert parse(f"{stream_sql}; CREATE MATERIALIZED VIEW v AS SELECT {again} FROM events").views["v"] == python
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("last(word, 0)", "last takes a whole number from 1 to 1,000 as 'n', found 0"),
+        ("last(word, TRUE)", "last takes a constant as 'n'"),
+        ("max_by(word, small, 5000)", "max_by takes a whole number from 1 to 1,000 as 'n', found 5000"),
+        ("max_by(word)", "write max_by(value, by)"),
+        ("count(DISTINCT)", "count_distinct"),
+        ("sample(word)", "sample takes a whole number from 1 to 1,000 as 'n', found nothing; write sample(expression, n)"),
+        ("collect_list(DISTINCT word)", "write collect_set(x)"),
+        ("sum(DISTINCT small)", "write sum(x) without DISTINCT"),
+    ],
+)
+def test_calls_that_do_not_fit_say_what_to_write(call: str, message: str) -> None:
+    fields = "word STRING, small INT, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at"
+    with pytest.raises(DefinitionError) as caught:
+        parse(f"CREATE STREAM events ({fields}); CREATE MATERIALIZED VIEW v AS SELECT {call} AS c FROM events")
+    assert message in str(caught.value)
