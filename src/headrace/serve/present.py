@@ -7,7 +7,10 @@ from decimal import Decimal
 from typing import Any
 
 from headrace.aggregate import Aggregate, Value
+from headrace.define.fingerprint import aggregate_id
+from headrace.define.loosening import names_in
 from headrace.define.model import View
+from headrace.define.shape import outputs_of
 from headrace.format import EPOCH
 from headrace.serve.answer import CellError
 from headrace.serve.cursor import Cursor
@@ -66,12 +69,23 @@ def present(version: Version, plan: ReadPlan, rows: list[Row], *, corrections: b
 
 
 def _errors(view: View, values: list[Row], first: int) -> tuple[CellError, ...]:
-    """The cells without a value, row by row; the columns of the view begin at `first`."""
-    failing = [(at, column) for at, column in enumerate(view.columns, first) if column.aggregate.failure]
+    """The cells without a value, row by row; the columns of the view begin at `first`.
+
+    An output that is an expression has none either where one of its aggregates has none.
+    """
+    failing = {
+        aggregate_id(column.aggregate): (at, column.aggregate.failure)
+        for at, column in enumerate(view.columns, first)
+        if column.aggregate.failure
+    }
+    if not failing:
+        return ()
+    outputs = [(each.name, sorted(names_in([each.expression]) & failing.keys())) for each in outputs_of(view)]
+    parts = [(name, *failing[aggregate]) for name, used in outputs for aggregate in used]
     return tuple(
-        CellError(place, column.name, column.aggregate.failure or "")
-        for place, row in enumerate(values if failing else [])
-        for at, column in failing
+        CellError(place, name, reason or "")
+        for place, row in enumerate(values)
+        for name, at, reason in parts
         if row[at] is None
     )
 

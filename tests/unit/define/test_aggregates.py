@@ -152,7 +152,10 @@ def test_aggregates_that_choose_and_keep_are_equal_in_sql_and_python() -> None:
         ("max_by(word, small, 5000)", "max_by takes a whole number from 1 to 1,000 as 'n', found 5000"),
         ("max_by(word)", "write max_by(value, by)"),
         ("count(DISTINCT)", "count_distinct"),
-        ("sample(word)", "sample takes a whole number from 1 to 1,000 as 'n', found nothing; write sample(expression, n)"),
+        (
+            "sample(word)",
+            "as 'n', found nothing; write sample(expression, n)",
+        ),
         ("collect_list(DISTINCT word)", "write collect_set(x)"),
         ("sum(DISTINCT small)", "write sum(x) without DISTINCT"),
     ],

@@ -14,9 +14,11 @@ from rich.console import Console
 from headrace.aggregate import REGISTRY, sets
 from headrace.cells import value
 from headrace.cli.ask import render
+from headrace.define.catalog import parse
 from headrace.define.model import Column, View
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
+from headrace.serve.present import _errors
 from headrace.serve.question import Question
 from headrace.sql.load import describe_version, load_view
 from headrace.store.base import Selection, Step, Store
@@ -72,6 +74,15 @@ def test_one_cell_has_an_error_and_the_others_have_values(store: Store) -> None:
     assert "last(n, 100)" in reasons["collect_list"]
     assert Answer.from_dict(result.as_dict()) == result
     assert result.arrow().column("collect_set").to_pylist() == [[0, 1, 2], None]
+
+
+def test_an_expression_over_it_has_the_error_too() -> None:
+    fields = "n BIGINT, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at"
+    selected = "count(*) AS events, count(*) / count(DISTINCT n) AS each"
+    sql = f"CREATE STREAM events ({fields}); CREATE MATERIALIZED VIEW v AS SELECT {selected} FROM events;"
+    shaped = parse(sql).views["v"]
+    row = [5 if column.aggregate.name == "count" else None for column in shaped.columns]
+    assert [(error.row, error.column) for error in _errors(shaped, [tuple(row)], 0)] == [(0, "each")]
 
 
 def test_a_table_marks_the_cell_and_gives_the_reason_below(store: Store) -> None:
