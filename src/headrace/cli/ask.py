@@ -81,7 +81,7 @@ def ask(
         str | None,
         typer.Option(
             metavar="N",
-            help=f"Maximum number of rows, or all; default: {SCREENFUL} on a terminal, else 1,000.",
+            help=f"Most rows, or all; default: LIMIT of the view, {SCREENFUL} on a terminal, 1,000.",
             show_default=False,
         ),
     ] = None,
