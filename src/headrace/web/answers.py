@@ -136,8 +136,8 @@ def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
         """Query many keys of a view in one request.
 
         With `keys`, a list, the reply has every row of these keys, in their order, and `missing`: the keys that have no
-        row. It has at most 10,000 rows, and takes `start`, `end`, `window`, `every`, `order`, `settled_only`,
-        `corrections`, `version_as_of` and `timestamp_as_of`. With `key` it is a query as by GET.
+        row. It has at most 10,000 rows, and takes `start`, `end`, `window`, `every`, `cumulate`, `zone`, `order`,
+        `settled_only`, `corrections`, `version_as_of` and `timestamp_as_of`. With `key` it is a query as by GET.
         """
         text = await read_body(request, max_body)
         recent = runtime.recall(view, text)
