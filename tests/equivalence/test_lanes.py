@@ -75,7 +75,8 @@ def test_a_view_gives_equal_rows_in_each_lane(spark: Any, tmp_path: Path, seed: 
     for bench in benches:
         bench.maintain()
     end = benches[0].table.state.next_commit
-    assert fused.count(end) >= AT_ONCE / 2, "most of the views never needed Spark"
+    until = min(feed.idle_us, default=end)  # a commit without events has no partials: it is not for this lane
+    assert sum(commit >= until for commit in fused) >= AT_ONCE / 2, "most of the views never needed Spark"
     assert [each for each in benches[0].fused.failures.values() if not EXPECTED.search(each.reason)] == []
     for shape in shapes:
         both = [folded(bench, version_of(bench, shape.name)) for bench in benches]
