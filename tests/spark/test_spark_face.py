@@ -51,4 +51,6 @@ def _plain(value: Any) -> Any:
         return value.replace(tzinfo=UTC)
     if isinstance(value, Row):
         return {name: _plain(part) for name, part in value.asDict().items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
     return bytes(value) if isinstance(value, bytearray) else value
