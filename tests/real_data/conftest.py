@@ -10,7 +10,7 @@ import pytest
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 STATUSES = {200: 9126, 304: 445, 404: 213, 301: 164, 206: 45, 500: 3, 403: 2, 416: 2}  # of the access log
-DEFINITIONS = """
+DEFINITIONS = r"""
 CREATE STREAM access (
   ip STRING NOT NULL, path STRING, status INT NOT NULL, bytes BIGINT, agent STRING, at TIMESTAMP NOT NULL,
   WATERMARK FOR at AS at - INTERVAL 1 MINUTE
@@ -36,6 +36,58 @@ CREATE MATERIALIZED VIEW channels AS
 SELECT channel, count(*) AS edits, count(cityName) AS placed, sum(added) AS added, sum(delta) AS delta,
        avg(added) AS mean_added, max(deleted) AS most_deleted, approx_count_distinct(`user`) AS users
 FROM edits GROUP BY channel, window(`time`, '1 hour');
+CREATE MATERIALIZED VIEW top_pages AS
+SELECT approx_top_k(page, 10) AS pages, count(DISTINCT channel) AS channels,
+       100.0 * count_if(isRobot) / count(*) AS robots
+FROM edits;
+
+CREATE STREAM lines (
+  value STRING NOT NULL,
+  ip STRING AS split_part(value, ' ', 1),
+  at TIMESTAMP AS to_timestamp(regexp_extract(value, r'\[([^\]]+)\]', 1), 'dd/MMM/yyyy:HH:mm:ss Z'),
+  status INT AS CAST(regexp_extract(value, r'" (\d{3}) ', 1) AS INT),
+  bytes BIGINT AS CAST(regexp_extract(value, r'" \d{3} (\d+) ', 1) AS BIGINT),
+  WATERMARK FOR at AS at - INTERVAL 1 MINUTE
+) FORMAT TEXT;
+CREATE MATERIALIZED VIEW line_hours AS
+SELECT date_trunc('hour', at) AS hour, count(DISTINCT ip) AS visitors, count(*) AS hits,
+       100.0 * count_if(status >= 400) / count(*) AS error_rate, approx_percentile(bytes, 0.95) AS p95
+FROM lines GROUP BY ALL;
+
+CREATE STREAM cars (
+  `timestamp` TIMESTAMP NOT NULL, driver_id BIGINT, event_type STRING, location STRING,
+  WATERMARK FOR `timestamp` AS `timestamp` - INTERVAL 1 MINUTE
+);
+CREATE MATERIALIZED VIEW hourly_by_event_type AS
+SELECT event_type, date_trunc('hour', `timestamp`) AS hour, count(*) AS count FROM cars GROUP BY 1, 2;
+CREATE STREAM impulse (`timestamp` TIMESTAMP NOT NULL, counter BIGINT, WATERMARK FOR `timestamp` AS `timestamp`);
+CREATE MATERIALIZED VIEW sliding_window_end AS
+SELECT window_start AS start, window_end AS `end`, count(*) AS count, max(counter) AS max, min(counter) AS min
+FROM impulse GROUP BY window(`timestamp`, '10 seconds', '2 seconds');
+CREATE MATERIALIZED VIEW grouped_aggregates AS
+SELECT counter % 5 AS counter_mod, count(*) AS count, avg(counter) AS avg, max(counter) AS max, min(counter) AS min,
+       sum(counter) AS sum
+FROM impulse GROUP BY counter % 5;
+
+CREATE STREAM ticks (
+  symbol STRING, key STRING NOT NULL, ts TIMESTAMP NOT NULL, volume BIGINT, open DOUBLE, close DOUBLE,
+  WATERMARK FOR ts AS ts
+);
+CREATE MATERIALIZED VIEW bars AS
+SELECT key, max_by(volume, ts) AS volume, max_by(open, ts) AS open, last(close) AS close, max(ts) AS at
+FROM ticks GROUP BY key;
+
+CREATE STREAM sales (
+  invoice STRING FROM 'InvoiceNo', quantity INT FROM 'Quantity', sold STRING FROM 'InvoiceDate',
+  price DECIMAL(12,3) FROM 'UnitPrice', customer STRING FROM 'CustomerID',
+  at TIMESTAMP AS to_utc_timestamp(to_timestamp(sold, 'yyyy-MM-dd HH:mm:ss'), 'Europe/London'),
+  WATERMARK FOR at AS at - INTERVAL 1 DAY
+);
+CREATE MATERIALIZED VIEW daily_sales AS
+SELECT date_trunc('day', at AT TIME ZONE 'Europe/London') AS day, sum(quantity * price) AS net,
+       sum(quantity * price) FILTER (WHERE quantity < 0) AS returned, count(DISTINCT customer) AS customers,
+       count(*) AS lines
+FROM sales GROUP BY 1;
 """
 
 

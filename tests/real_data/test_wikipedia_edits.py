@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import pytest
 
@@ -57,3 +57,13 @@ def test_channels_of_the_whole_day(edits, reader):
     (all_of_them,) = reader.ask("channels", by="", window="1d")["rows"]
     assert all_of_them["edits"] == 39_244
     assert abs(all_of_them["users"] - 10_531) <= 2 * STATED_ERROR * 10_531
+
+
+def test_top_pages(edits, reader):
+    (row,) = reader.ask("top_pages")["rows"]
+    counts = Counter(edit["page"] for edit in edits)
+    tenth = counts.most_common(10)[-1][1]
+    assert len(row["pages"]) == 10
+    assert all(counts[page["item"]] >= tenth * 0.9 for page in row["pages"])
+    assert row["channels"] == 51
+    assert float(row["robots"]) == pytest.approx(100 * 15_420 / 39_244, rel=1e-6)
