@@ -80,7 +80,7 @@ FROM ticks GROUP BY key;
 CREATE STREAM sales (
   invoice STRING FROM 'InvoiceNo', quantity INT FROM 'Quantity', sold STRING FROM 'InvoiceDate',
   price DECIMAL(12,3) FROM 'UnitPrice', customer STRING FROM 'CustomerID',
-  at TIMESTAMP AS to_utc_timestamp(to_timestamp(sold, 'yyyy-MM-dd HH:mm:ss'), 'Europe/London'),
+  at TIMESTAMP AS to_timestamp(concat(sold, ' Europe/London'), 'yyyy-MM-dd HH:mm:ss VV'),
   WATERMARK FOR at AS at - INTERVAL 1 DAY
 );
 CREATE MATERIALIZED VIEW daily_sales AS
