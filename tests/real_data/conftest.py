@@ -37,8 +37,8 @@ SELECT channel, count(*) AS edits, count(cityName) AS placed, sum(added) AS adde
        avg(added) AS mean_added, max(deleted) AS most_deleted, approx_count_distinct(`user`) AS users
 FROM edits GROUP BY channel, window(`time`, '1 hour');
 CREATE MATERIALIZED VIEW top_pages AS
-SELECT approx_top_k(page, 10) AS pages, count(DISTINCT channel) AS channels,
-       100.0 * count_if(isRobot) / count(*) AS robots
+SELECT approx_top_k(page, 10, 30000) AS pages, approx_top_k(page, 3) AS rough,
+       count(DISTINCT channel) AS channels, 100.0 * count_if(isRobot) / count(*) AS robots
 FROM edits;
 
 CREATE STREAM lines (

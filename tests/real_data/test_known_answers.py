@@ -62,7 +62,7 @@ def test_the_latest_bar_of_each_key(data, headrace, reader):
     google = {}
     for batch in (1, 2):
         send(headrace, "ticks", data / "ticks" / f"hudi_stock_ticks_batch_{batch}.jsonl")
-        bars = reader.all_rows("bars")
+        bars = list(reader.all_rows("bars"))
         assert len(bars) == 197
         google[batch] = {
             row["at"][11:16]: (row["volume"], row["open"], row["close"]) for row in bars if row["key"][:5] == "GOOG_"
