@@ -37,6 +37,8 @@ TINY_OURS = Sizes(
     answers=400,
     starts=1,
     start_events=2_000,
+    window_keys=10,
+    window_days=1,
 )
 TINY = FullSizes(
     events=20_000,

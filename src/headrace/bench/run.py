@@ -24,7 +24,8 @@ from headrace.bench.progress import Progress
 from headrace.bench.sizes import Sizes
 from headrace.bench.start import starts
 from headrace.bench.steady import steady_flow
-from headrace.bench.throughput import late, sliding, throughput
+from headrace.bench.throughput import late, sketches, sliding, throughput
+from headrace.bench.windows import window_costs
 from headrace.errors import UsageError
 from headrace.logs import configure
 
@@ -32,6 +33,8 @@ PARTS: Mapping[str, Callable[[Sizes, Progress], list[Figure]]] = {
     "throughput": throughput,
     "late": late,
     "sliding": sliding,
+    "sketches": sketches,
+    "windows": lambda sizes, progress: window_costs(progress.tell, keys=sizes.window_keys, days=sizes.window_days),
     "freshness": freshness,
     "demo": demo,
     "serving": lambda sizes, progress: serving(sizes.seconds, progress.tell),

@@ -21,3 +21,5 @@ class Sizes:
     answers: int = 12_000  # of hot keys
     starts: int = 3
     start_events: int = 400_000  # of the file that is sent at once
+    window_keys: int = 1_000
+    window_days: int = 30

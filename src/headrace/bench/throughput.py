@@ -27,6 +27,16 @@ FROM moves GROUP BY page, window(at, '1 hour', '1 minute');
 """
 
 
+SKETCHES = """CREATE STREAM moves (
+  visitor STRING NOT NULL, page STRING, status INT, bytes BIGINT, at TIMESTAMP NOT NULL,
+  WATERMARK FOR at AS at - INTERVAL 1 MINUTE);
+CREATE MATERIALIZED VIEW sketched AS
+SELECT page, count(*) AS hits, sum(bytes) AS bytes, max(bytes) AS largest, approx_count_distinct(visitor) AS visitors,
+       approx_percentile(bytes, array(0.5, 0.95, 0.99)) AS sizes, approx_top_k(visitor, 10) AS top
+FROM moves GROUP BY page, window(at, '1 minute');
+"""
+
+
 @contextmanager
 def make_files(sizes: Sizes, shape: Shape = USUAL) -> Iterator[tuple[Files, Files]]:
     """A file to warm up with, of the usual shape, and one to measure."""
@@ -85,6 +95,16 @@ def sliding(sizes: Sizes, progress: Progress) -> list[Figure]:
         timings = measure_turn(progress, "sliding windows", definitions, [warm, warm_moves], files)
     name = "file to served answer, windows of 1 hour every minute"
     return _against(name, "windows of 1 minute", timings[1::2], timings[::2], 95)
+
+
+def sketches(sizes: Sizes, progress: Progress) -> list[Figure]:
+    """Distinct count, percentiles and top 10 beside count, sum and max: two streams of one server, by turns."""
+    with make_files(sizes) as (warm, file):
+        warm_moves, moves = (replace(each, stream="moves", view="sketched") for each in (warm, file))
+        definitions, files = STREAM + ONE_VIEW + SKETCHES, [file, moves] * sizes.rounds
+        timings = measure_turn(progress, "sketches", definitions, [warm, warm_moves], files)
+    name = "file to served answer, with distinct count, percentiles and top 10"
+    return _against(name, "count, sum and max", timings[1::2], timings[::2], 40)
 
 
 def measure_turn(
