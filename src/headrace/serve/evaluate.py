@@ -16,7 +16,7 @@ from headrace.serve.lookup import arrange, too_many_rows
 from headrace.serve.plan import ReadPlan, plan
 from headrace.serve.present import exact_aggregates, next_cursor, present, result_columns
 from headrace.serve.question import DEFAULT_LIMIT, Question
-from headrace.serve.shape import Shaping, errors_of_outputs, find_shaping, stated_errors
+from headrace.serve.shape import Shaping, find_shaping, stated_errors
 from headrace.serve.times import iso_ms
 from headrace.serve.windows import COUNTS, compose
 from headrace.store.base import Snapshot, Store, Version
@@ -205,7 +205,7 @@ def _build_answer(
         approximate=stated_errors(version.view, exact_aggregates(version.view, read_plan, presentation.values)),
         windows=_window_bounds(read_plan) if version.view.window else None,
         stalled=version.stalled,
-        errors=errors_of_outputs(version.view, presentation.errors),
+        errors=presentation.errors,
         missing=missing,
     )
 

@@ -6,7 +6,7 @@ Partials are merged and presented first; what a view or a question says about it
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -20,7 +20,6 @@ from headrace.define.model import ARRIVED, Order, View
 from headrace.define.shape import BOUNDS, ShapeReader, ShapeScope, outputs_of, read_order_items
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError, QuestionError
-from headrace.serve.answer import CellError
 from headrace.serve.present import window_columns
 from headrace.serve.question import Question
 from headrace.store.base import Version
@@ -222,17 +221,6 @@ def _refuse_merged(condition: Expression, view: View, merged: Sequence[str], *, 
                 f"{whose} names the key '{name}', which the question merges",
                 fix="keep the key in by" + (", or ask with having='', or another condition" if own else ""),
             )
-
-
-def errors_of_outputs(view: View, errors: tuple[CellError, ...]) -> tuple[CellError, ...]:
-    """The cells without a value, by the outputs that are computed from them."""
-    if not errors or view.shape is None or not view.shape.outputs:
-        return errors
-    used = {output.name: names_in([output.expression]) for output in view.shape.outputs}
-    ids = {column.name: aggregate_id(column.aggregate) for column in view.columns}
-    return tuple(
-        replace(error, column=name) for error in errors for name, names in used.items() if ids[error.column] in names
-    )
 
 
 def stated_errors(view: View, exact: Collection[Aggregate] = ()) -> dict[str, str]:
