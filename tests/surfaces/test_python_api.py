@@ -22,7 +22,7 @@ def test_a_repl_completes_names_that_are_not_loaded_yet() -> None:
     code = """
 import headrace as hr, rlcompleter
 complete = rlcompleter.Completer({"hr": hr}).complete
-print([complete("hr.co", n) for n in range(3)])
+print([complete("hr.co", n) for n in range(9)])
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "hr.connect(" in ran.stdout

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
@@ -89,7 +90,10 @@ class LatenessRecord:
         if self._stream.event_time is None:
             return {}
         columns = [COMMIT, COMMITTED_AT, ARRIVED, NEWEST, self._stream.event_time]
-        rows = pq.read_table(self._table.storage.locate(file.path), columns=columns, partitioning=None)
+        try:
+            rows = pq.read_table(self._table.storage.locate(file.path), columns=columns, partitioning=None)
+        except (OSError, pa.ArrowInvalid):  # damaged or lost: whoever needs its events says so
+            return {}
         commits = rows.column(COMMIT)
         return measure(self._stream, rows.filter(pc.and_(pc.greater_equal(commits, start), pc.less(commits, end))))
 
