@@ -134,7 +134,7 @@ def read(snapshot: Snapshot, version: Version, read_plan: ReadPlan, most: int) -
         return snapshot.rows(version, read_plan.selection(most))
     assert read_plan.windows is not None, "only windows overlap"
     pairs = [part.merge.pair for column in version.view.columns for part in column.aggregate.columns]
-    buckets = _buckets(snapshot, version, read_plan.selection(max(BUCKETS_AT_ONCE, 2 * most)))
+    buckets = _buckets(snapshot, version, read_plan.selection(max(BUCKETS_AT_ONCE, most + most // 4)))
     rows = compose(
         buckets,
         read_plan.windows,
