@@ -12,6 +12,7 @@ import os
 import select
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,7 @@ class Java:
             stdout=subprocess.PIPE,
         )
         self._ended: dict[int, int] = {}
+        self._listening = threading.Lock()  # a witness asks beside the test: each would read half of a line
         assert self._hear()[0] == "ready"
 
     def server(self, folder: Path, **variables: str) -> WarmServer:
@@ -75,18 +77,20 @@ class Java:
     def fork(self, work: dict[str, Any]) -> int:
         """A child of the loaded process."""
         assert self._nursery.stdin is not None
-        self._nursery.stdin.write(json.dumps(work).encode() + b"\n")
-        self._nursery.stdin.flush()
-        while (message := self._hear())[0] != "started":
-            self._ended[int(message[1])] = int(message[2])
+        with self._listening:
+            self._nursery.stdin.write(json.dumps(work).encode() + b"\n")
+            self._nursery.stdin.flush()
+            while (message := self._hear())[0] != "started":
+                self._ended[int(message[1])] = int(message[2])
         return int(message[1])
 
     def code(self, child: int) -> int | None:
         """How a child ended; None while it runs."""
-        while child not in self._ended and self._is_heard():
-            message = self._hear()
-            self._ended[int(message[1])] = int(message[2])
-        return self._ended.get(child)
+        with self._listening:
+            while child not in self._ended and self._is_heard():
+                message = self._hear()
+                self._ended[int(message[1])] = int(message[2])
+            return self._ended.get(child)
 
     def _is_heard(self) -> bool:
         return bool(select.select([self._nursery.stdout], [], [], 0)[0])
