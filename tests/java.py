@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 ARCHIVE = Path(sys.prefix) / "spark.jsa"
-QUICK = "-XX:TieredStopAtLevel=1"
+# One compiler alone gets 48 MB for its code. When they are full, Spark's scheduler fails and a job waits for ever.
+QUICK = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 OPTIONS = f"{QUICK} -XX:SharedArchiveFile={ARCHIVE} -Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
