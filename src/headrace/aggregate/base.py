@@ -226,6 +226,14 @@ class Aggregate(ABC):
         joined = every[0] if len(every) == 1 else " AND ".join(f"({condition})" for condition in every)
         return f"{sql_aggregate} FILTER (WHERE {joined})" if every else sql_aggregate
 
+    def of_values(self, sql_aggregate: str, *values: str) -> str:
+        """The SQL aggregate over those of these events in which none of the values is NULL."""
+        return self.filtered(sql_aggregate, *(f"({value}) IS NOT NULL" for value in values))
+
+    def or_null(self, sql_aggregate: str, value: str) -> str:
+        """The same in Spark's SQL, NULL without such an event: Spark would give the sketch of an empty set."""
+        return f"CASE WHEN {self.of_values('count(*)', value)} > 0 THEN {self.of_values(sql_aggregate, value)} END"
+
     @abstractmethod
     def lift(self, *arguments: Any, **_: Any) -> Partial:
         """The partial of one event that satisfies `where`, from the values of its arguments (None is NULL)."""
@@ -274,6 +282,16 @@ class Aggregate(ABC):
     def spark_type(self) -> Type:
         """The type that an expression over this aggregate gives it: that of Spark's aggregate."""
         return self.narrow_type or self.type
+
+
+class Plain(Aggregate):
+    """An aggregate whose partial is its value."""
+
+    def present(self, partial: Partial) -> Value:
+        return partial[0]
+
+    def present_arrow(self, partials: Sequence[pa.Array]) -> pa.Array | None:
+        return partials[0]
 
 
 def _literal(value: Constant) -> str:

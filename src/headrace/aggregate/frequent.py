@@ -75,9 +75,7 @@ def sketch_texts(lists: pa.Array, log2: int) -> pa.Array:
         sketch, own = frequent_strings_sketch(log2), slice(ends[at], ends[at + 1])
         deque(map(sketch.update, items[own].to_pylist(), counts[own].tolist()), maxlen=0)  # a loop in C
         large.append(bytes(sketch.serialize()))
-    if large:
-        sketches = pc.replace_with_mask(sketches, pa.array(is_large), pa.array(large, pa.binary()))
-    return each.spread(sketches)
+    return each.spread(sketches, is_large, large)
 
 
 class ApproxTopK(Aggregate):
@@ -157,18 +155,12 @@ class ApproxTopK(Aggregate):
     def spark_columns(self, x: str) -> tuple[str, ...]:
         text = {"DATE": f"CAST(unix_date({x}) AS STRING)", "TIMESTAMP": f"CAST(unix_micros({x}) AS STRING)"}
         item = text.get(self.argument.type.name, f"CAST({x} AS STRING)")
-        where = self._has_value(x)
-        sketch = f"(approx_top_k_accumulate({item}, {_tracked(self.parameters)}) FILTER (WHERE {where})).sketch"
-        return (f"CASE WHEN count_if({where}) > 0 THEN {sketch} END",)
+        return (f"({self.or_null(f'approx_top_k_accumulate({item}, {_tracked(self.parameters)})', x)}).sketch",)
 
     def duckdb_columns(self, x: str) -> tuple[str, ...]:
         text = {"DATE": f"CAST({x} - DATE '1970-01-01' AS VARCHAR)", "TIMESTAMP": f"CAST(epoch_us({x}) AS VARCHAR)"}
         item = text.get(self.argument.type.name, f"CAST({x} AS VARCHAR)")
-        return (f"{self.lifts[0].name}(list({item}) FILTER (WHERE {self._has_value(x)}))",)
-
-    def _has_value(self, x: str) -> str:
-        not_null = f"({x}) IS NOT NULL"
-        return f"({self.where.sql}) AND {not_null}" if self.where else not_null
+        return (f"{self.lifts[0].name}({self.of_values(f'list({item})', x)})",)
 
     @property
     def lifts(self) -> tuple[Function, ...]:

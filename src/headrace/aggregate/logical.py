@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from headrace.aggregate.base import Aggregate, Example, Partial, PartialColumn, Value
+from headrace.aggregate.base import Example, Partial, PartialColumn, Plain, Value
 from headrace.aggregate.merges import Merge
 from headrace.aggregate.signature import CONDITION, Argument
 from headrace.types import BOOLEAN, Type
 
-if TYPE_CHECKING:
-    import pyarrow as pa
 
-
-class _Logical(Aggregate):
+class _Logical(Plain):
     """What bool_or and bool_and share: one value, NULL skipped."""
 
     takes = (Argument("expression", CONDITION),)
@@ -38,12 +34,6 @@ class _Logical(Aggregate):
 
     def lift(self, x: Value) -> Partial:
         return (x,)
-
-    def present(self, partial: Partial) -> Value:
-        return partial[0]
-
-    def present_arrow(self, partials: Sequence[pa.Array]) -> pa.Array | None:
-        return partials[0]
 
 
 class BoolOr(_Logical):

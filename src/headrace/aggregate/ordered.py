@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.aggregate.base import Aggregate, Example, Partial, PartialColumn, Value
+from headrace.aggregate.base import Aggregate, Example, Partial, PartialColumn, Plain, Value
 from headrace.aggregate.merges import GREATEST, LEAST, MAX, MIN, Merge, first_of
 from headrace.aggregate.signature import KEPT, SINGLE, Argument, Constant, Parameter, whole
 from headrace.types import BIGINT, DOUBLE, INT, STRING, Expression, Type, array, struct
@@ -18,7 +18,7 @@ MOST = 1_000  # values that first, last, min_by, max_by and sample keep
 N = Parameter("n", int, f"a whole number from 1 to {MOST:,}", (2,), optional=True)
 
 
-class _Extreme(Aggregate):
+class _Extreme(Plain):
     """What min and max share: one value, NULL and NaN skipped."""
 
     takes = (Argument("expression", SINGLE),)
@@ -42,12 +42,6 @@ class _Extreme(Aggregate):
         if isinstance(x, float):
             return (None if math.isnan(x) else x + 0.0,)
         return (x,)
-
-    def present(self, partial: Partial) -> Value:
-        return partial[0]
-
-    def present_arrow(self, partials: Sequence[pa.Array]) -> pa.Array | None:
-        return partials[0]
 
 
 class Min(_Extreme):
@@ -76,7 +70,7 @@ class Max(_Extreme):
         return (PartialColumn("", self.type, MAX),)
 
 
-class AnyValue(Aggregate):
+class AnyValue(Plain):
     """any_value(x): the least, which is one of them whatever the order of events; NULL skipped."""
 
     name = "any_value"
@@ -103,12 +97,6 @@ class AnyValue(Aggregate):
 
     def lift(self, x: Value) -> Partial:
         return (x,)
-
-    def present(self, partial: Partial) -> Value:
-        return partial[0]
-
-    def present_arrow(self, partials: Sequence[pa.Array]) -> pa.Array | None:
-        return partials[0]
 
 
 class Chosen(Aggregate):

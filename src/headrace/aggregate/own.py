@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import functools
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.aggregate.base import Aggregate, Function, Partial, PartialColumn, Value
 from headrace.aggregate.merges import Merge
+from headrace.aggregate.packed import unchunked
 from headrace.aggregate.signature import Argument, Kind
 from headrace.errors import HeadraceError
 from headrace.types import BINARY, Type, arrow_type, struct
@@ -28,20 +29,49 @@ END = b"\0"  # of the name
 
 
 @dataclass(frozen=True)
-class OwnDefinition:
-    """An aggregate as a definition file declares it."""
+class OwnCode:
+    """A function or a class of a definition file, over Arrow arrays."""
 
     name: str
     takes: tuple[tuple[str, Type], ...]
-    partial: Type
     gives: Type
     digest: str
-    code: bytes = field(compare=False, repr=False)  # of the class, pickled by value: workers have no file of it
+    code: bytes = field(compare=False, repr=False)  # pickled by value: workers have no file of it
 
     @property
     def full_name(self) -> str:
         """The name in definitions, in Spark and in DuckDB."""
         return f"{self.name}__{self.digest}"
+
+
+@dataclass(frozen=True)
+class OwnDefinition(OwnCode):
+    """An aggregate as a definition file declares it."""
+
+    partial: Type
+
+
+def call_code(what: str, run: Callable[..., Any], gives: Type, items: str, *arrays: pa.Array) -> pa.Array:
+    """What a user's code returns, checked: a value of the type for each of the items.
+
+    Raises HeadraceError, naming the code, where it fails or gives something else.
+    """
+    import pyarrow as pa  # takes 0.1 s to import: not for definitions
+
+    try:
+        values = run(*arrays)
+    except Exception as error:
+        raise HeadraceError(f"{what} failed: {type(error).__name__}: {error}") from error
+    if not isinstance(values, pa.Array | pa.ChunkedArray):
+        raise HeadraceError(f"{what} returned {type(values).__name__}", expected="an Arrow array")
+    if len(values) != len(arrays[0]):
+        raise HeadraceError(
+            f"{what} returned {len(values)} values for {len(arrays[0])} {items}", expected="one value for each of them"
+        )
+    try:
+        return unchunked(values).cast(arrow_type(gives))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise HeadraceError(f"{what} returned {values.type}: {error}", expected=str(gives)) from error
 
 
 _classes: dict[str, type[OwnAggregate]] = {}  # by full name; equal names have equal code
@@ -175,25 +205,8 @@ def _fold(definition: OwnDefinition, partials: pa.Array, ids: Any, count: int) -
 
 
 def _call(definition: OwnDefinition, method: str, gives: Type, *arrays: pa.Array) -> pa.Array:
-    """What a method of the user's class returns, checked."""
-    import pyarrow as pa  # takes 0.1 s to import: not for definitions
-
-    what = f"{method} of aggregate '{definition.name}'"
-    try:
-        values = getattr(_code(definition), method)(*arrays)
-    except Exception as error:
-        raise HeadraceError(f"{what} failed: {type(error).__name__}: {error}") from error
-    if not isinstance(values, pa.Array | pa.ChunkedArray):
-        raise HeadraceError(f"{what} returned {type(values).__name__}", expected="an Arrow array")
-    if len(values) != len(arrays[0]):
-        raise HeadraceError(
-            f"{what} returned {len(values)} values", expected=f"{len(arrays[0])}, one for each that it was given"
-        )
-    try:
-        values = values.cast(arrow_type(gives))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise HeadraceError(f"{what} returned {values.type}: {error}", expected=str(gives)) from error
-    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    what, items = f"{method} of aggregate '{definition.name}'", "events" if method == "lift" else "partials"
+    return call_code(what, getattr(_code(definition), method), gives, items, *arrays)
 
 
 @functools.lru_cache(maxsize=1024)

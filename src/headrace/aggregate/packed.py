@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -45,11 +46,17 @@ class Lists:
         ends = np.searchsorted(keys, np.arange(len(self.counts) + 1, dtype=np.uint64) << np.uint64(32))
         return keys.astype(np.uint32), counts, ends
 
-    def spread(self, rows: pa.Array) -> pa.Array:
-        """A value for each list as a value for each row, NULL where the list is empty."""
+    def spread(self, rows: pa.Array, is_large: Any, large: Sequence[bytes]) -> pa.Array:
+        """A value for each list as a value for each row, NULL where the list is empty.
+
+        Lists that are too large to be written with the others have the values `large`.
+        """
         import numpy as np  # not for definitions: it takes 0.1 s to import
         import pyarrow as pa  # not for definitions: it takes 0.1 s to import
+        import pyarrow.compute as pc  # not for definitions: it takes 0.1 s to import
 
+        if large:
+            rows = pc.replace_with_mask(rows, pa.array(is_large), pa.array(large, pa.binary()))
         if self.filled.all():
             return rows
         return rows.take(pa.array(np.cumsum(self.filled) - 1, mask=~self.filled))
@@ -64,6 +71,13 @@ def binary(numbers: Any, width: int, ends: Any = None) -> pa.Array:
     at = np.arange(plain.nbytes // width + 1) if ends is None else np.asarray(ends)
     offsets = (at * width).astype(np.int32)
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(plain)])
+
+
+def unchunked(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """The values in one piece."""
+    import pyarrow as pa  # not for definitions: it takes 0.1 s to import
+
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
 def join(*parts: pa.Array) -> pa.Array:

@@ -57,7 +57,6 @@ def sketch_lists(lists: pa.Array, k: int) -> pa.Array:
     # They take 0.1 s to import: not for definitions.
     import numpy as np
     import pyarrow as pa
-    import pyarrow.compute as pc
     from datasketches import kll_doubles_sketch
 
     each = Lists.of(lists)
@@ -77,9 +76,7 @@ def sketch_lists(lists: pa.Array, k: int) -> pa.Array:
         sketch = kll_doubles_sketch(k)
         sketch.update(values[each.ends[at] : each.ends[at + 1]])
         large.append(bytes(sketch.serialize()))
-    if large:
-        sketches = pc.replace_with_mask(sketches, pa.array(is_large), pa.array(large, pa.binary()))
-    return each.spread(sketches)
+    return each.spread(sketches, is_large, large)
 
 
 class ApproxPercentile(Aggregate):
@@ -156,10 +153,7 @@ class ApproxPercentile(Aggregate):
             "TIMESTAMP": f"CAST(unix_micros({x}) AS DOUBLE)",
             "DOUBLE": f"nanvl({x}, NULL) + 0.0D",
         }.get(self.argument.type.name, f"CAST({x} AS DOUBLE)")
-        where = self._has_value(value)
-        # NULL is the identity of a merge; without a value Spark would return the sketch of nothing.
-        sketch = f"kll_sketch_agg_double({value}, {self.k}) FILTER (WHERE {where})"
-        return (f"CASE WHEN count_if({where}) > 0 THEN {sketch} END",)
+        return (self.or_null(f"kll_sketch_agg_double({value}, {self.k})", value),)
 
     def duckdb_columns(self, x: str) -> tuple[str, ...]:
         value = {
@@ -167,11 +161,7 @@ class ApproxPercentile(Aggregate):
             "TIMESTAMP": f"CAST(epoch_us({x}) AS DOUBLE)",
             "DOUBLE": f"CASE WHEN NOT isnan({x}) THEN {x} + CAST(0 AS DOUBLE) END",
         }.get(self.argument.type.name, f"CAST({x} AS DOUBLE)")
-        return (f"{self.lifts[0].name}(list({value}) FILTER (WHERE {self._has_value(value)}))",)
-
-    def _has_value(self, value: str) -> str:
-        not_null = f"({value}) IS NOT NULL"
-        return f"({self.where.sql}) AND {not_null}" if self.where else not_null
+        return (f"{self.lifts[0].name}({self.of_values(f'list({value})', value)})",)
 
     @property
     def lifts(self) -> tuple[Function, ...]:

@@ -58,14 +58,14 @@ class _Set(_Kept):
 
     def spark_columns(self, *values: str) -> tuple[str, ...]:
         item = f"named_struct({_fields(values, ', ')})" if len(values) > 1 else self._plain(values[0], "0.0D")
-        gathered = self.filtered(f"collect_set({item})", *(f"({value}) IS NOT NULL" for value in values))
+        gathered = self.of_values(f"collect_set({item})", *values)
         # Spark keeps each NaN as a value of its own.
         return self._spark(f"array_distinct({gathered})" if self.item_type == DOUBLE else gathered)
 
     def duckdb_columns(self, *values: str) -> tuple[str, ...]:
         zero = "CAST(0 AS DOUBLE)"
         item = f"{{{_fields(values, ': ')}}}" if len(values) > 1 else self._plain(values[0], zero)
-        return self._duckdb(self.filtered(f"list(DISTINCT {item})", *(f"({value}) IS NOT NULL" for value in values)))
+        return self._duckdb(self.of_values(f"list(DISTINCT {item})", *values))
 
     def _plain(self, value: str, zero: str) -> str:
         return f"({value}) + {zero}" if self.item_type == DOUBLE else value  # -0.0 and 0.0 are one value
@@ -193,11 +193,11 @@ class CollectList(_Kept):
 
     def spark_columns(self, x: str, time: str, position: str) -> tuple[str, ...]:
         item = f"named_struct('time', {time}, 'position', {position}, 'value', {x})"
-        return self._spark(self.filtered(f"collect_list({item})", f"({x}) IS NOT NULL"))
+        return self._spark(self.of_values(f"collect_list({item})", x))
 
     def duckdb_columns(self, x: str, time: str, position: str) -> tuple[str, ...]:
         item = f"{{'time': {time}, 'position': {position}, 'value': {x}}}"
-        return self._duckdb(self.filtered(f"list({item})", f"({x}) IS NOT NULL"))
+        return self._duckdb(self.of_values(f"list({item})", x))
 
     def lift(self, x: Value, time: int, position: int) -> Partial:
         return (None if x is None else [{"time": time, "position": position, "value": x}],)

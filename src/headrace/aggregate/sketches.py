@@ -46,7 +46,6 @@ def sketch_hashes(lists: pa.Array) -> pa.Array:
     # They take 0.1 s to import: not for definitions.
     import numpy as np
     import pyarrow as pa
-    import pyarrow.compute as pc
     from datasketches import hll_sketch, tgt_hll_type
 
     each = Lists.of(lists)
@@ -69,9 +68,7 @@ def sketch_hashes(lists: pa.Array) -> pa.Array:
         own = hashes[each.ends[at] : each.ends[at + 1]].tolist()
         deque(map(sketch.update, own), maxlen=0)  # a loop in C
         large.append(bytes(sketch.serialize_compact()))
-    if large:
-        sketches = pc.replace_with_mask(sketches, pa.array(is_large), pa.array(large, pa.binary()))
-    return each.spread(sketches)
+    return each.spread(sketches, is_large, large)
 
 
 def _coupons(hashes: Any) -> Any:
@@ -111,16 +108,10 @@ class ApproxCountDistinct(Aggregate):
         return (PartialColumn("", BINARY, HLL),)
 
     def spark_columns(self, x: str) -> tuple[str, ...]:
-        not_null = f"({x}) IS NOT NULL"
-        where = f"({self.where.sql}) AND {not_null}" if self.where else not_null
-        # NULL is the identity of a merge; without a value Spark would return the sketch of an empty set.
-        sketch = f"hll_sketch_agg(xxhash64({x}), {LOG2_BUCKETS}) FILTER (WHERE {where})"
-        return (f"CASE WHEN count_if({where}) > 0 THEN {sketch} END",)
+        return (self.or_null(f"hll_sketch_agg(xxhash64({x}), {LOG2_BUCKETS})", x),)
 
     def duckdb_columns(self, x: str) -> tuple[str, ...]:
-        not_null = f"({x}) IS NOT NULL"
-        where = f"({self.where.sql}) AND {not_null}" if self.where else not_null
-        return (f"{SKETCH.name}(list({x}) FILTER (WHERE {where}))",)
+        return (f"{SKETCH.name}({self.of_values(f'list({x})', x)})",)
 
     @property
     def prepares(self) -> Function | None:

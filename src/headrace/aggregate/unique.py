@@ -43,7 +43,6 @@ def sketch_hashes(lists: pa.Array) -> pa.Array:
     # They take 0.1 s to import: not for definitions.
     import numpy as np
     import pyarrow as pa
-    import pyarrow.compute as pc
     from datasketches import update_theta_sketch
 
     each = Lists.of(lists)
@@ -68,9 +67,7 @@ def sketch_hashes(lists: pa.Array) -> pa.Array:
         sketch = update_theta_sketch(LOG2_KEPT)
         deque(map(sketch.update, numbers[each.ends[at] : each.ends[at + 1]].tolist()), maxlen=0)  # a loop in C
         large.append(bytes(sketch.compact().serialize()))
-    if large:
-        sketches = pc.replace_with_mask(sketches, pa.array(is_large), pa.array(large, pa.binary()))
-    return each.spread(sketches)
+    return each.spread(sketches, is_large, large)
 
 
 SKETCH = Function("theta_sketch_of", BIGINT, BINARY, sketch_hashes, of_list=True)
@@ -102,17 +99,10 @@ class Unique(Aggregate):
         return (PartialColumn("", BINARY, THETA),)
 
     def spark_columns(self, x: str) -> tuple[str, ...]:
-        where = self._has_value(x)
-        # NULL is the identity of a merge; without a value Spark would return the sketch of an empty set.
-        sketch = f"theta_sketch_agg(xxhash64({x}), {LOG2_KEPT}) FILTER (WHERE {where})"
-        return (f"CASE WHEN count_if({where}) > 0 THEN {sketch} END",)
+        return (self.or_null(f"theta_sketch_agg(xxhash64({x}), {LOG2_KEPT})", x),)
 
     def duckdb_columns(self, x: str) -> tuple[str, ...]:
-        return (f"{SKETCH.name}(list({x}) FILTER (WHERE {self._has_value(x)}))",)
-
-    def _has_value(self, x: str) -> str:
-        not_null = f"({x}) IS NOT NULL"
-        return f"({self.where.sql}) AND {not_null}" if self.where else not_null
+        return (f"{SKETCH.name}({self.of_values(f'list({x})', x)})",)
 
     @property
     def prepares(self) -> Function | None:

@@ -18,19 +18,17 @@ from headrace.bench.turn import Files, Timing, take_turn
 
 LEAST_SHARE = {5: 75, 20: 40, 100: 12}  # % of the rate with one view
 LATE = Shape(late=0.05)
-SLIDING = """CREATE STREAM moves (
+MOVES = """CREATE STREAM moves (
   visitor STRING NOT NULL, page STRING, status INT, bytes BIGINT, at TIMESTAMP NOT NULL,
   WATERMARK FOR at AS at - INTERVAL 1 MINUTE);
-CREATE MATERIALIZED VIEW sliding AS
+"""
+SLIDING = """CREATE MATERIALIZED VIEW sliding AS
 SELECT page, count(*) AS hits, sum(bytes) AS bytes, max(bytes) AS largest
 FROM moves GROUP BY page, window(at, '1 hour', '1 minute');
 """
 
 
-SKETCHES = """CREATE STREAM moves (
-  visitor STRING NOT NULL, page STRING, status INT, bytes BIGINT, at TIMESTAMP NOT NULL,
-  WATERMARK FOR at AS at - INTERVAL 1 MINUTE);
-CREATE MATERIALIZED VIEW sketched AS
+SKETCHES = """CREATE MATERIALIZED VIEW sketched AS
 SELECT page, count(*) AS hits, sum(bytes) AS bytes, max(bytes) AS largest, approx_count_distinct(visitor) AS visitors,
        approx_percentile(bytes, array(0.5, 0.95, 0.99)) AS sizes, approx_top_k(visitor, 10) AS top
 FROM moves GROUP BY page, window(at, '1 minute');
@@ -88,23 +86,26 @@ def late(sizes: Sizes, progress: Progress) -> list[Figure]:
 
 
 def sliding(sizes: Sizes, progress: Progress) -> list[Figure]:
-    """Windows of an hour every minute, against windows of a minute: two streams of one server, by turns."""
-    with make_files(sizes) as (warm, file):
-        warm_moves, moves = (replace(each, stream="moves", view="sliding") for each in (warm, file))
-        definitions, files = STREAM + ONE_VIEW + SLIDING, [file, moves] * sizes.rounds
-        timings = measure_turn(progress, "sliding windows", definitions, [warm, warm_moves], files)
+    """Windows of an hour every minute, against windows of a minute."""
     name = "file to served answer, windows of 1 hour every minute"
-    return _against(name, "windows of 1 minute", timings[1::2], timings[::2], 95)
+    return _beside(sizes, progress, "sliding windows", SLIDING, "sliding", name, "windows of 1 minute", 95)
 
 
 def sketches(sizes: Sizes, progress: Progress) -> list[Figure]:
-    """Distinct count, percentiles and top 10 beside count, sum and max: two streams of one server, by turns."""
-    with make_files(sizes) as (warm, file):
-        warm_moves, moves = (replace(each, stream="moves", view="sketched") for each in (warm, file))
-        definitions, files = STREAM + ONE_VIEW + SKETCHES, [file, moves] * sizes.rounds
-        timings = measure_turn(progress, "sketches", definitions, [warm, warm_moves], files)
+    """Distinct count, percentiles and top 10 beside count, sum and max, against these alone."""
     name = "file to served answer, with distinct count, percentiles and top 10"
-    return _against(name, "count, sum and max", timings[1::2], timings[::2], 40)
+    return _beside(sizes, progress, "sketches", SKETCHES, "sketched", name, "count, sum and max", 40)
+
+
+def _beside(
+    sizes: Sizes, progress: Progress, turn: str, definition: str, view: str, name: str, base: str, least: float
+) -> list[Figure]:
+    """A view against the usual one: two streams of one server, by turns."""
+    with make_files(sizes) as (warm, file):
+        warm_moves, moves = (replace(each, stream="moves", view=view) for each in (warm, file))
+        definitions, files = STREAM + ONE_VIEW + MOVES + definition, [file, moves] * sizes.rounds
+        timings = measure_turn(progress, turn, definitions, [warm, warm_moves], files)
+    return _against(name, base, timings[1::2], timings[::2], least)
 
 
 def measure_turn(

@@ -51,11 +51,16 @@ def why_narrower(before: Field, after: Field) -> str | None:
     return f"{reason}; {fix}" if reason else None
 
 
-def fields_read(stream: Stream, keys: Iterable[Key], columns: Iterable[Column], where: Expression | None) -> Reads:
-    """The fields that a view's expressions name, with their types."""
+def expressions_of(keys: Iterable[Key], columns: Iterable[Column], where: Expression | None) -> list[Expression]:
+    """The expressions of a view over events."""
     expressions = [key.expression for key in keys] + [where]
     expressions += [e for column in columns for e in (*column.aggregate.arguments, column.aggregate.where)]
-    names = names_in(expression for expression in expressions if expression)
+    return [expression for expression in expressions if expression]
+
+
+def fields_read(stream: Stream, keys: Iterable[Key], columns: Iterable[Column], where: Expression | None) -> Reads:
+    """The fields that a view's expressions name, with their types."""
+    names = names_in(expressions_of(keys, columns, where))
     return tuple((field.name, field.type) for field in stream.fields if field.name in names)
 
 

@@ -12,33 +12,21 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from headrace.aggregate import REGISTRY, Aggregate
-from headrace.aggregate.own import OwnDefinition, declare_aggregate, own_class
+from headrace.aggregate.own import OwnCode, OwnDefinition, declare_aggregate, own_class
 from headrace.define.reader import parse_type
-from headrace.types import Type
 
 DIGITS = 8
 _FULL_NAME = re.compile(rf"\b[a-z][a-z0-9_]*__[0-9a-f]{{{DIGITS}}}\b")
 
 
 @dataclass(frozen=True)
-class OwnFunction:
-    """A function over Arrow arrays, one value for each event."""
-
-    name: str
-    takes: tuple[tuple[str, Type], ...]
-    gives: Type
-    digest: str
-    code: bytes = field(compare=False, repr=False)  # pickled by value: workers have no file of it
-
-    @property
-    def full_name(self) -> str:
-        """The name in expressions, in Spark and in DuckDB."""
-        return f"{self.name}__{self.digest}"
+class OwnFunction(OwnCode):
+    """A function: one value for each event."""
 
     @property
     def signature(self) -> str:
@@ -141,5 +129,5 @@ def from_json(value: Mapping[str, Any]) -> Own:
     takes = tuple((name, parse_type(of)) for name, of in value["takes"])
     gives, digest, code = parse_type(value["gives"]), value["digest"], base64.b64decode(value["code"])
     if "partial" in value:
-        return OwnDefinition(value["name"], takes, parse_type(value["partial"]), gives, digest, code)
+        return OwnDefinition(value["name"], takes, gives, digest, code, parse_type(value["partial"]))
     return OwnFunction(value["name"], takes, gives, digest, code)

@@ -21,6 +21,7 @@ import xxhash
 from duckdb.func import ARROW, DEFAULT, SPECIAL
 
 from headrace.aggregate import Aggregate, Function
+from headrace.aggregate.packed import unchunked
 from headrace.define.expression.computed import duckdb_name, duckdb_type
 from headrace.define.expression.duckdb_face import duckdb_face
 from headrace.define.expression.terms import quote
@@ -131,7 +132,7 @@ class Lifting:
 
     def _prepare(self, events: pa.Table) -> pa.Table:
         for prepared in {prepared.name: prepared for view in self.views for prepared in view.prepared}.values():
-            values = _whole(events.column(prepared.field))
+            values = unchunked(events.column(prepared.field))
             events = events.append_column(prepared.name, prepared.function.run(values))
         return events
 
@@ -178,16 +179,12 @@ def register_function(connection: duckdb.DuckDBPyConnection, function: Function)
     # DuckDB would read the annotations of the function itself, some of which only type checkers can resolve.
     connection.create_function(
         function.name,
-        lambda values: function.run(_whole(values)),
+        lambda values: function.run(unchunked(values)),
         [of],
         gives,
         type=ARROW,
         null_handling=SPECIAL if function.of_null else DEFAULT,
     )
-
-
-def _whole(array: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
 def lift_view(stream: Stream, view: View, home: int, patience_ms: int, newest_us: int | None) -> LiftedView:

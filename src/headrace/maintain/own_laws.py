@@ -19,6 +19,7 @@ from headrace.aggregate.own import OwnAggregate
 from headrace.define.expression.check import Checker, Scope, parse_tree
 from headrace.define.expression.duckdb_face import face_of
 from headrace.define.expression.terms import Term, render
+from headrace.define.loosening import expressions_of
 from headrace.define.model import Stream, View
 from headrace.define.own import OwnFunction, find_function, functions_in
 from headrace.define.tokens import Source
@@ -55,7 +56,9 @@ def refuse_code(stream: Stream, view: View, events: pa.Table) -> str | None:
     register(connection)
     try:
         connection.register(EVENTS, events)
-        for function in functions_in(" ".join(expression.sql for expression in _expressions(view))):
+        for function in functions_in(
+            " ".join(expression.sql for expression in expressions_of(view.keys, view.columns, view.where))
+        ):
             give_function(connection, function)
         for function, arguments in _calls(stream, view):
             rows = _values(connection, stream, arguments)
@@ -75,19 +78,9 @@ def refuse_code(stream: Stream, view: View, events: pa.Table) -> str | None:
     return None
 
 
-def _expressions(view: View) -> Iterator[Expression]:
-    yield from (key.expression for key in view.keys)
-    for column in view.columns:
-        yield from column.aggregate.arguments
-        if column.aggregate.where:
-            yield column.aggregate.where
-    if view.where:
-        yield view.where
-
-
 def _calls(stream: Stream, view: View) -> Iterator[tuple[OwnFunction, list[Expression]]]:
     """Each call of a function of the workspace, with its arguments."""
-    for expression in _expressions(view):
+    for expression in expressions_of(view.keys, view.columns, view.where):
         source = Source(expression.sql)
         yield from _calls_in(Checker(source, Scope(stream.types())).term(parse_tree(source)))
 

@@ -65,7 +65,7 @@ def udaf(takes: str, *, partial: str, gives: str) -> Callable[[type], Callable[.
                 raise DefinitionError(f"aggregate '{name}' has no method {missing[0]}", expected=", ".join(METHODS))
             code = _pickle(cls)
             digest = _digest(Path(at.file), code)
-            own = OwnDefinition(name, types, _read_type(partial), _read_type(gives), digest, code)
+            own = OwnDefinition(name, types, _read_type(gives), digest, code, _read_type(partial))
             declare(own)
             return aggregate_function(declare_aggregate(own))
 

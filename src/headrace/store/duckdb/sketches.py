@@ -10,6 +10,7 @@ from duckdb.func import ARROW
 
 from headrace.aggregate import REGISTRY, Merge
 from headrace.aggregate.own import OWN
+from headrace.aggregate.packed import unchunked
 
 
 def register_functions(connection: duckdb.DuckDBPyConnection) -> None:
@@ -24,7 +25,7 @@ def _pairwise(merge: Merge) -> Callable[[pa.Array, pa.Array], pa.Array]:
 
     def union(a: pa.Array, b: pa.Array) -> pa.Array:
         if merge.pairs:
-            return merge.pairs(_whole(a), _whole(b))
+            return merge.pairs(unchunked(a), unchunked(b))
         return pa.array(map(merge.pair, a.to_pylist(), b.to_pylist()), pa.binary())
 
     return union
@@ -35,11 +36,7 @@ def _folding(merge: Merge) -> Callable[[pa.Array], pa.Array]:
 
     def fold(lists: pa.Array) -> pa.Array:
         if merge.lists:
-            return merge.lists(_whole(lists))
+            return merge.lists(unchunked(lists))
         return pa.array((merge.merge(items) for items in lists.to_pylist()), pa.binary())
 
     return fold
-
-
-def _whole(array: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
