@@ -7,7 +7,8 @@ READY := $(VENV)/.ready
 ARCHIVE := $(VENV)/spark.jsa
 LANES ?= 2
 
-.PHONY: demo record picture test test-full test-faults check bench bench-full bench-check wheel setup clean test-fast prepared browser
+.PHONY: demo record picture test test-full test-faults check bench bench-full bench-check wheel setup clean test-fast prepared \
+	browser test-services services-up services-down
 
 demo: setup
 	@$(BIN)/headrace demo
@@ -31,6 +32,17 @@ test-faults: setup
 test-fast: setup
 	@$(BIN)/python -m pytest tests/unit tests/contracts tests/laws tests/docs
 
+# With a real Kafka broker and a real PostgreSQL server, which the tests start and remove; those that cannot be installed
+# here are skipped, with the reason.
+test-services: setup
+	@$(BIN)/python -m pytest tests/services $(ARGS)
+
+services-up: setup
+	@$(BIN)/python scripts/services up $(SERVICES)
+
+services-down: setup
+	@$(BIN)/python scripts/services down $(SERVICES)
+
 # In parallel: what the tests need, and the checks.
 prepared: setup
 	@$(MAKE) --no-print-directory -j3 --output-sync check browser $(ARCHIVE)
@@ -46,7 +58,7 @@ check: setup
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check -q .
 	@$(BIN)/mypy
-	@$(BIN)/mypy --scripts-are-modules scripts/met scripts/structure
+	@$(BIN)/mypy --scripts-are-modules scripts/met scripts/services scripts/structure
 
 # Our own figures, in some minutes.
 bench: setup

@@ -28,7 +28,7 @@ settings.register_profile("repeat", max_examples=20, derandomize=True, database=
 settings.register_profile("search", max_examples=500, **_quiet)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 
-ORDER = ["unit", "contracts", "laws", "docs", "spark", "equivalence", "surfaces", "faults", "real_data"]
+ORDER = ["unit", "contracts", "laws", "docs", "spark", "equivalence", "surfaces", "faults", "services", "real_data"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

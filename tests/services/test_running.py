@@ -1,0 +1,45 @@
+"""The services themselves: they keep their port and data over stops and kills."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from .running import Kafka, Postgres, Service
+
+
+def _end(service: Service, how: str) -> None:
+    service.stop() if how == "stop" else service.kill()
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_a_broker_keeps_its_messages(kafka: Kafka, how: str) -> None:
+    servers, topic = kafka.bootstrap_servers, kafka.create_topic(partitions=2)
+    assert kafka.produce(topic, [{"n": n} for n in range(100)]) == 100
+    _end(kafka, how)
+    kafka.start()
+    assert kafka.bootstrap_servers == servers
+    assert len(kafka.messages(topic)) == 100
+
+
+def test_a_broker_has_transactions(kafka: Kafka) -> None:
+    topic = kafka.create_topic()
+    producer = kafka.producer(transactional_id="of this test")
+    producer.init_transactions(30)
+    for value, commits in ((b"kept", True), (b"aborted", False)):
+        producer.begin_transaction()
+        kafka.produce(topic, [value], producer=producer)
+        producer.commit_transaction(30) if commits else producer.abort_transaction(30)
+    assert [message.value() for message in kafka.messages(topic)] == [b"kept"]
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_a_database_keeps_its_rows(postgres: Postgres, how: str) -> None:
+    url = postgres.url
+    postgres.execute(f"CREATE TABLE kept_{how} AS SELECT 1 AS n")
+    _end(postgres, how)
+    with pytest.raises(psycopg.OperationalError):
+        postgres.connect()
+    postgres.start()
+    assert postgres.url == url
+    assert postgres.rows(f"SELECT n FROM kept_{how}") == [(1,)]
