@@ -97,6 +97,9 @@ def _write_files(work: Work, part: Range, live: LakeFileWriter, dead: LakeFileWr
     lateness: list[Days] = []
     for events in work.reader.read(part, work.stream.format):
         parsed = parse_since(work.stream, work.since, events.frames, events.positions, events.arrived_us)
+        if events.reasons is not None:
+            reasons = events.reasons if parsed.reasons is None else pc.coalesce(events.reasons, parsed.reasons)
+            parsed = Parsed(parsed.columns, reasons)
         table = _rows(work, events, parsed)
         if parsed.reasons is None:
             good = table

@@ -12,6 +12,7 @@ from headrace.transport.position import Position, Range
 if TYPE_CHECKING:  # commands that only look at positions do not load them
     import numpy as np
     import numpy.typing as npt
+    import pyarrow as pa
 
     from headrace.errors import HeadraceError
     from headrace.parse.frames import Frames
@@ -30,6 +31,31 @@ class Receipt:
     digest: str = ""
 
 
+class Metadata(Protocol):
+    """What a transport knows of some events besides their bytes, as columns that are made when they are asked for."""
+
+    def key(self) -> pa.Array:
+        """The keys, as binary; NULL where there is none."""
+
+    def header(self, name: str) -> pa.Array:
+        """The last value of a header, as binary; NULL where there is none."""
+
+    def headers(self) -> pa.Array:
+        """All headers, as lists of (key: string, value: binary); NULL where there are none."""
+
+    def timestamp(self) -> pa.Array:
+        """The timestamps of the transport, in UTC; NULL where there is none."""
+
+    def topic(self) -> pa.Array:
+        """The topics, as strings."""
+
+    def partition(self) -> pa.Array:
+        """The partitions of the topic, as int32."""
+
+    def offset(self) -> pa.Array:
+        """The offsets in the partition of the topic, as int64."""
+
+
 @dataclass(frozen=True)
 class Events:
     """Some events of one range: `positions[i]` and `arrived_us[i]` are those of `frames[i]`.
@@ -42,6 +68,8 @@ class Events:
     frames: Frames
     positions: npt.NDArray[np.int64]
     arrived_us: npt.NDArray[np.int64]
+    reasons: pa.Array | None = None  # why the transport has no value for an event, which is then a dead letter
+    metadata: Metadata | None = None  # None: the transport has only the events
 
 
 class Reader(Protocol):
