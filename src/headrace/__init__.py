@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from headrace.define.python.fluent import window as window
     from headrace.define.python.own import udaf as udaf
     from headrace.define.python.own import udf as udf
+    from headrace.define.python.sources import kafka as kafka
     from headrace.errors import HeadraceError as HeadraceError
 
 _FLUENT = "headrace.define.python.fluent"
@@ -22,6 +23,7 @@ _HOME = {
     "HeadraceError": "headrace.errors",
     **dict.fromkeys(("Stream", "View", "cumulate", "window"), _FLUENT),
     **dict.fromkeys(("udaf", "udf"), "headrace.define.python.own"),
+    "kafka": "headrace.define.python.sources",
 }
 
 

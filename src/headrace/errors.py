@@ -217,6 +217,13 @@ class WorkspaceError(HeadraceError):
     code = "workspace"
 
 
+class SecretError(HeadraceError):
+    """A secret that a definition refers to cannot be read; only its name is given, never its value."""
+
+    code = "secret"
+    http_status = 503
+
+
 class HeldError(WorkspaceError):
     """Another process has a file of the workspace open."""
 

@@ -17,6 +17,7 @@ GROUND = [
     "html",
     "cells",
     "logs",
+    "secrets",
 ]  # loose modules, used by all
 # Each may import the ground, those before it, and itself.
 ROOMS = [

@@ -12,7 +12,7 @@ from headrace.aggregate import Aggregate
 from headrace.aggregate.own import OwnAggregate, OwnDefinition
 from headrace.define import own
 from headrace.define.calendar import Calendar
-from headrace.define.model import JSON, Column, Field, Key, Order, Output, Shape, Stream, View, Window
+from headrace.define.model import JSON, Column, Field, Key, Order, Output, Shape, Source, Stream, View, Window
 from headrace.define.reader import parse_type
 from headrace.types import Expression
 
@@ -37,7 +37,7 @@ def aggregate_id(aggregate: Aggregate) -> str:
 def to_json(definition: Stream | View) -> dict[str, Any]:
     """A definition as plain JSON values; `from_json` gives an equal definition back."""
     if isinstance(definition, Stream):
-        stream = {
+        stream: dict[str, Any] = {
             "kind": "stream",
             "name": definition.name,
             "fields": [_field_to_json(field) for field in definition.fields],
@@ -49,6 +49,8 @@ def to_json(definition: Stream | View) -> dict[str, Any]:
             stream["format"] = definition.format
         if definition.idle_timeout_ms is not None:
             stream["idle_timeout_ms"] = definition.idle_timeout_ms
+        if definition.source is not None:
+            stream["source"] = source_to_json(definition.source)
         return stream
     window = definition.window
     view: dict[str, Any] = {
@@ -82,7 +84,8 @@ def from_json(value: dict[str, Any]) -> Stream | View:
     """The definition that `to_json` wrote."""
     if value["kind"] == "stream":
         fields = tuple(_field_from_json(field) for field in value["fields"])
-        options = (value.get("format", JSON), value.get("idle_timeout_ms"))
+        source = source_from_json(value["source"]) if "source" in value else None
+        options = (value.get("format", JSON), value.get("idle_timeout_ms"), source)
         return Stream(value["name"], fields, value["event_time"], value["patience_ms"], *options)
     for each in value.get(OWN, []):
         own.declare(own.from_json(each))
@@ -97,6 +100,16 @@ def from_json(value: dict[str, Any]) -> Stream | View:
         reads=tuple((name, parse_type(of)) for name, of in value.get("reads", [])),
         shape=_shape_from_json(value["shape"]) if "shape" in value else None,
     )
+
+
+def source_to_json(source: Source) -> dict[str, Any]:
+    """Where events come from, as plain JSON values."""
+    return {"connector": source.connector, "options": dict(source.options)}
+
+
+def source_from_json(value: dict[str, Any]) -> Source:
+    """What `source_to_json` wrote."""
+    return Source(value["connector"], tuple(sorted(value["options"].items())))
 
 
 def _streams_to_json(streams: tuple[str, ...]) -> dict[str, Any]:

@@ -13,8 +13,11 @@ from headrace.define.python.query import Queryable
 from headrace.types import TIMESTAMP, Expression, Type
 
 ARRIVED = "_arrived"  # the event time of a stream that declares none
-JSON, TEXT = "json", "text"
-FORMATS = (JSON, TEXT)
+JSON, TEXT, CSV = "json", "text", "csv"
+FORMATS = (JSON, TEXT, CSV)
+KAFKA = "kafka"  # the connector of streams whose events are in Kafka
+
+Options = tuple[tuple[str, str], ...]  # of a connector, by name: canonical names in lower case, values as written
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,18 @@ class Field:
 
 
 @dataclass(frozen=True)
+class Source:
+    """Where the events of a stream come from, other than from HTTP and files. Secrets in it are references."""
+
+    connector: str
+    options: Options = ()
+
+    def get(self, name: str) -> str | None:
+        """The value of an option; None if it is not given."""
+        return dict(self.options).get(name)
+
+
+@dataclass(frozen=True)
 class Stream(Queryable):
     """Events of one shape. Without `event_time` the time of arrival is the event time."""
 
@@ -48,6 +63,7 @@ class Stream(Queryable):
     patience_ms: int = 0
     format: str = JSON  # what one event is in the log: a JSON object, or a line of text as it came
     idle_timeout_ms: int | None = None  # how long no event comes before its time goes on by the clock; None: never
+    source: Source | None = None  # None: events come by HTTP and from files
 
     @property
     def time_column(self) -> str:

@@ -8,17 +8,19 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 
+from headrace.define import tokens
 from headrace.define.calendar import Calendar
 from headrace.define.durations import SECOND_MS, format_duration
 from headrace.define.expression.terms import quote
 from headrace.define.expression.time_patterns import has_year, refuse_time_pattern
 from headrace.define.mistakes import FollowUpError, placed
-from headrace.define.model import FORMATS, JSON, TEXT, Field, Window
-from headrace.define.tokens import Source, escape
+from headrace.define.model import CSV, FORMATS, TEXT, Field, Source, Window
+from headrace.define.tokens import escape
 from headrace.errors import DefinitionError
 from headrace.types import STRING, TIMESTAMP, Expression, Type
 
 LONGEST_NAME = 63
+_OTHER_FORMATS = {"raw": TEXT, "kafka": TEXT, "delimited": CSV}  # of Flink and ksqlDB, for values in Kafka
 RESERVED_COLUMNS = frozenset(
     ("window", "window_start", "window_end", "settled", "key_id", "pane", "events", "corrections")
 )
@@ -28,7 +30,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
-def located(source: Source, at: int) -> AbstractContextManager[None]:
+def located(source: tokens.Source, at: int) -> AbstractContextManager[None]:
     """Set the place of mistakes that have none."""
     return placed(source.locate(at))
 
@@ -148,15 +150,18 @@ def check_key(expression: Expression) -> None:
         )
 
 
-def check_format(format_: str, fields: Iterable[Field], stream: str) -> str:
+def check_format(format_: str, fields: Iterable[Field], stream: str, source: Source | None = None) -> str:
     """The format of a stream, with which its fields must be compatible."""
     lower = format_.lower() if isinstance(format_, str) else format_
-    if lower not in FORMATS:
+    lower = _OTHER_FORMATS.get(lower, lower) if source else lower
+    if lower not in FORMATS or (lower == CSV and source is None):
         raise DefinitionError(
             f"stream '{stream}': unknown format",
             found=f"{format_}",
-            expected="JSON or TEXT",
-            fix="CSV, Parquet and compressed files are sent to a stream of format JSON",
+            expected="JSON, TEXT or CSV" if source else "JSON or TEXT",
+            fix="produce values in one of these"
+            if source
+            else "CSV, Parquet and compressed files are sent to a stream of format JSON",
         )
     declared = [field for field in fields if not field.computed]
     if lower == TEXT and [(field.name, field.type) for field in declared] != [("value", STRING)]:
@@ -172,7 +177,7 @@ def check_format(format_: str, fields: Iterable[Field], stream: str) -> str:
             found=f"FROM '{declared[0].path}'",
             fix="leave FROM out",
         )
-    return TEXT if lower == TEXT else JSON
+    return str(lower)
 
 
 def check_event_time(name: str, fields: Iterable[Field], stream: str, *, complete: bool = True) -> str:

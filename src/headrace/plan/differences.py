@@ -12,13 +12,14 @@ from headrace.define.expression.duckdb_face import refuse_duckdb
 from headrace.define.expression.terms import quote
 from headrace.define.fingerprint import fingerprint
 from headrace.define.loosening import loosens, why_narrower
-from headrace.define.model import JSON, Field, Stream, View
+from headrace.define.model import JSON, Field, Source, Stream, View
 from headrace.define.own import plain, plain_changes
 from headrace.define.tokens import escape
 from headrace.errors import ConflictError, DefinitionError
 from headrace.plan.change import Change, Kind, Plan
 from headrace.plan.cost import UNKNOWN, Costs, Way
 from headrace.plan.edits import Edit, classify, describe_view
+from headrace.secrets import shown
 
 FREE = "free: no event is read again, the rows stay"
 _LOOSENED = "stored events do not change"
@@ -200,6 +201,14 @@ def describe_stream(stream: Stream) -> Iterator[str]:
         yield f"idle time-out: {_idle_timeout(stream)}"
     if stream.format != JSON:
         yield f"format: {stream.format.upper()}"
+    if stream.source:
+        yield from describe_source(stream.source)
+
+
+def describe_source(source: Source) -> Iterator[str]:
+    """Where events come from, a line each, without secrets."""
+    yield f"source: {source.connector}"
+    yield from (f"source option: {name} = {shown(name, value)}" for name, value in source.options)
 
 
 def describe_field(field: Field) -> str:

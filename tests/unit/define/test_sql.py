@@ -106,7 +106,6 @@ def test_an_idle_timeout(name):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ("(connector = 'kafka')", "a stream has no property 'connector'"),
         ("(idle_timeout = 5)", "the idle time-out is a text; found 5"),
         ("(idle_timeout = 'soon')", "'soon' is not a duration"),
         ("(idle_timeout = '10 ms')", "the idle time-out is too short; found 10 milliseconds; expected at least 1 s"),
@@ -346,7 +345,7 @@ def test_what_views_refuse(body, says):
         ("SELECT 1", "for queries use `headrace ask`"),
         ("CREATE TABLE IF NOT EXISTS s (a INT)", "write CREATE STREAM s"),
         ("CREATE STREAM s (a INT, PRIMARY KEY (a) NOT ENFORCED)", "remove PRIMARY KEY (a) NOT ENFORCED"),
-        ("CREATE STREAM s (a INT) WITH ('connector' = 'kafka')", "a stream has no property 'connector'"),
+        ("CREATE STREAM s (a INT) WITH ('connector' = 'kafka')", "a Kafka stream needs a topic"),
         ("CREATE STREAM s (a INT, at AS PROCTIME())", "the time of arrival, _arrived"),
         ("CREATE STREAM s (a INT METADATA FROM 'x')", "METADATA of a connector is not available"),
         ("CREATE STREAM s AS SELECT * FROM t", "a stream made from another one is not available yet"),

@@ -58,11 +58,12 @@ def Stream(  # noqa: N802 - reads as the noun it makes
     patience: str | timedelta = "0s",
     format: str = model.JSON,
     idle_timeout: str | timedelta | None = None,
+    source: model.Source | None = None,
 ) -> model.Stream:
     """A stream: fields as in CREATE STREAM, the event time field, and the patience for late events.
 
     `format` is "json", or "text" for a stream of lines. After `idle_timeout` without events, windows settle by the
-    clock.
+    clock. `source` is `hr.kafka(…)` if the events are in Kafka.
     """
     at = caller()
     with placed(at):
@@ -73,9 +74,15 @@ def Stream(  # noqa: N802 - reads as the noun it makes
             raise DefinitionError(f"stream '{name}' has a patience but no event_time", fix='add event_time="at"')
         if event_time is not None:
             event_time = check_event_time(event_time, typed_fields, name)
-        format = check_format(format, typed_fields, name)
+        if source is not None and not isinstance(source, model.Source):
+            raise DefinitionError(
+                f"stream '{name}': the source is not one", found=type(source).__name__,
+                fix='write source=hr.kafka(topic="visits")',
+            )  # fmt: skip
+        format = check_format(format, typed_fields, name, source)
         idle_timeout_ms = None if idle_timeout is None else check_idle_timeout(_milliseconds(idle_timeout))
-        return _declare(model.Stream(name, typed_fields, event_time, patience_ms, format, idle_timeout_ms), at)
+        stream = model.Stream(name, typed_fields, event_time, patience_ms, format, idle_timeout_ms, source)
+        return _declare(stream, at)
 
 
 def View(name: str, query: Query, *, schedule: str | timedelta | None = None) -> model.View:  # noqa: N802

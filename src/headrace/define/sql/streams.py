@@ -1,10 +1,9 @@
-"""Reads CREATE STREAM: fields, computed fields, WATERMARK, FORMAT and the idle time-out."""
+"""Reads CREATE STREAM: fields, computed fields, WATERMARK; `sources` reads what stands around them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from headrace.define.durations import parse_duration
 from headrace.define.expression.check import Checker, Scope, check
 from headrace.define.expression.computed import refuse_computed
 from headrace.define.expression.syntax import Interval, Name, Node, Operation
@@ -18,29 +17,14 @@ from headrace.define.rules import (
     check_distinct,
     check_event_time,
     check_format,
-    check_idle_timeout,
     check_name,
     located,
     part_hint,
 )
-from headrace.define.sql.clauses import StatementReader
+from headrace.define.sql.sources import SourceReader
 from headrace.define.tokens import END, STRING, SYMBOL, Source, Token
 from headrace.errors import DefinitionError
 from headrace.types import Type
-
-_STORAGE = (
-    "ENGINE",
-    "PARTITIONED",
-    "PARTITION",
-    "ORDER",
-    "TTL",
-    "CLUSTERED",
-    "DISTRIBUTED",
-    "TBLPROPERTIES",
-    "LOCATION",
-)
-FORMAT_PROPERTIES = ("format", "value.format", "value_format")
-IDLE_TIMEOUT = ("idle_timeout", "scan.watermark.idle-timeout")  # the second is Flink's name
 
 
 @dataclass(frozen=True)
@@ -65,13 +49,12 @@ def read_fields(source: Source) -> tuple[Field, ...]:
     return fields
 
 
-class StreamReader(StatementReader):
+class StreamReader(SourceReader):
     """Reads what follows CREATE STREAM."""
-
-    _idle_timeout_ms: int | None = None
 
     def stream(self) -> Stream:
         """The stream, up to the end of its statement."""
+        self._idle_timeout_ms, self._source = None, None  # not those of the statement before
         name = self.read_declared_name("stream")
         if self.sees("AS"):
             raise self.error(
@@ -79,86 +62,22 @@ class StreamReader(StatementReader):
                 f"stream '{name.text}': a stream made from another one is not available yet",
                 fix="put the condition into the WHERE of each view",
             )
-        format_before = self._format()
+        format_before = self.read_format()
         self.expect_symbol("(", f"CREATE STREAM {name.text}")
         fields, watermark = self._fields(f"stream '{name.text}'", closing=")")
         format_after, event_time, patience_ms = None, None, 0
         with self.mistakes.collect():
-            format_after = self._format()
+            format_after = self.read_format()
         if watermark:
             time_field, patience_ms = watermark
             with self.mistakes.collect(), located(self.source, time_field.start):
                 event_time = check_event_time(time_field.text, fields, name.text, complete=not self.mistakes)
         self.mistakes.check()
-        token, format_ = format_after or format_before, JSON
-        if token:
-            with located(self.source, token.start):
-                format_ = check_format(token.text, fields, name.text)
-        return Stream(name.text, fields, event_time, patience_ms, format_, self._idle_timeout_ms)
-
-    def _format(self) -> Token | None:
-        """The word after FORMAT, which is allowed before and after the fields."""
-        if self.accept("COMMENT"):
-            self._comment()
-        if self.sees("WATERMARK", "FOR"):
-            raise self.error(
-                self.next.start, "WATERMARK is one of the fields", fix="write it inside the parentheses, after the last"
-            )
-        if self.sees("WITH"):
-            return self._properties()
-        if self.next.upper in _STORAGE:
-            at, start = self.next.start, self.index
-            while not self.at_end():
-                self.take()
-            raise self.error(
-                at, f"a stream has no {self.tokens[start].upper}: the log keeps its events by time",
-                fix=f"remove {self.text_since(start)}", write=" ", end=self.tokens[self.index - 1].end,
-            )  # fmt: skip
-        if self.sees("USING") or self.sees("ROW", "FORMAT"):
-            raise self.error(
-                self.next.start, f"a stream has no {self.next.upper}", fix="write FORMAT TEXT or FORMAT JSON"
-            )
-        if self.accept("FORMAT", "PLAIN", "ENCODE") or self.accept("FORMAT"):  # the first is RisingWave's
-            format_ = self.expect_name("a format")
-            return (self._properties() or format_) if self.sees("WITH") else format_
-        return None
-
-    def _properties(self) -> Token | None:
-        """The format among the properties of WITH (…), as other systems have them; it also sets the idle time-out."""
-        at, start = self.next.start, self.index
-        self.accept("WITH")
-        self.expect_symbol("(", "WITH")
-        properties: dict[str, Token] = {}
-        while not properties or self.accept_symbol(","):
-            key = self.take().text
-            while self.accept_symbol("."):
-                key += f".{self.take().text}"
-            self.expect_symbol("=", f"the property {key}")
-            properties[key.lower()] = self.take()
-        self.expect_symbol(")", "the properties")
-        others = [key for key in properties if key not in (*FORMAT_PROPERTIES, *IDLE_TIMEOUT)]
-        if others:
-            raise self.error(
-                at,
-                f"a stream has no property '{others[0]}': it takes events from HTTP and from `headrace send`",
-                fix=f"remove {self.text_since(start)}",
-                write=" ",
-                end=self.tokens[self.index - 1].end,
-            )
-        for key in IDLE_TIMEOUT:
-            if key in properties:
-                self._idle_timeout_ms = self._idle_timeout(properties[key])
-        return next((properties[key] for key in FORMAT_PROPERTIES if key in properties), None)
-
-    def _idle_timeout(self, value: Token) -> int:
-        with located(self.source, value.start):
-            if value.kind != STRING:
-                raise DefinitionError(
-                    "the idle time-out is a text",
-                    found=value.text,
-                    expected="a duration such as '5 minutes'",
-                )
-            return check_idle_timeout(parse_duration(value.text))
+        word, format_ = format_after or format_before, JSON
+        if word:
+            with located(self.source, word.at):
+                format_ = check_format(word.text, fields, name.text, self._source)
+        return Stream(name.text, fields, event_time, patience_ms, format_, self._idle_timeout_ms, self._source)
 
     def fields(self, owner: str) -> tuple[tuple[Field, ...], tuple[Token, int] | None]:
         """Fields up to the end of the text, and the WATERMARK among them."""
@@ -246,7 +165,7 @@ class StreamReader(StatementReader):
                     write=" ", end=self.tokens[self.index - 1].end,
                 )  # fmt: skip
             elif self.accept("COMMENT"):
-                self._comment()
+                self.read_comment()
             elif self.sees("METADATA"):
                 raise self.error(
                     self.next.start, "METADATA of a connector is not available", fix="the time of arrival is _arrived"
@@ -271,11 +190,6 @@ class StreamReader(StatementReader):
                 fix="declare a field with FROM, and one with AS that is computed from it",
             )
         return replace(column, path=None) if column.path == column.name.text else column
-
-    def _comment(self) -> None:
-        if self.next.kind != STRING:
-            raise self.unexpected("a text after COMMENT")
-        self.take()
 
     def _sees_constraint(self) -> bool:
         return (

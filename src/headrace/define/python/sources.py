@@ -1,0 +1,56 @@
+"""Where the events of a stream come from, in Python: hr.kafka(topic="visits")."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headrace.define.kafka import COMMIT, MODE, OFFSETS, PATTERN, TIME, TOPIC, make_source
+from headrace.define.kafka_properties import PREFIX, SERVERS
+from headrace.define.mistakes import placed
+from headrace.define.model import Source
+from headrace.define.python.query import caller
+from headrace.errors import DefinitionError
+
+
+def kafka(
+    topic: str | None = None,
+    *,
+    topic_pattern: str | None = None,
+    bootstrap_servers: str | None = None,
+    start: str | None = None,
+    start_timestamp_ms: int | None = None,
+    start_offsets: Mapping[int, int] | None = None,
+    group_id: str | None = None,
+    commit_offsets: bool | None = None,
+    properties: Mapping[str, str | int | bool] | None = None,
+    options: Mapping[str, str | int | bool] | None = None,
+) -> Source:
+    """Events in Kafka, for `hr.Stream(…, source=…)`; the arguments are those of WITH (connector = 'kafka', …).
+
+    `start` is "earliest-offset" (default), "latest-offset", "timestamp" or "specific-offsets". `properties` are
+    settings of librdkafka, the Kafka client, such as {"sasl.password": "secret:KAFKA_PASSWORD"}. `options` are further
+    options by their names in SQL.
+    """
+    offsets = start_offsets or {}
+    given = {
+        TOPIC: topic,
+        PATTERN: topic_pattern,
+        f"{PREFIX}{SERVERS}": bootstrap_servers,
+        MODE: start,
+        TIME: start_timestamp_ms,
+        OFFSETS: ";".join(f"partition:{p},offset:{o}" for p, o in offsets.items()) or None,
+        f"{PREFIX}group.id": group_id,
+        COMMIT: commit_offsets,
+        **{f"{PREFIX}{name}": value for name, value in (properties or {}).items()},
+        **(options or {}),
+    }
+    with placed(caller()):
+        return make_source({name: _text(name, value) for name, value in given.items() if value is not None})
+
+
+def _text(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int):
+        return str(value)
+    raise DefinitionError(f"the option '{name}' is a text, a number or a bool", found=type(value).__name__)

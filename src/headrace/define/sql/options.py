@@ -1,0 +1,76 @@
+"""Reads the options of a connector: WITH ('a.b' = 'x', a.b = 'x', A = 5, b = true)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.define.model import Options
+from headrace.define.sql.clauses import StatementReader
+from headrace.define.tokens import NUMBER, QUOTED, STRING, WORD
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option as it was written: its name in lower case, its value as text, and the offsets of both."""
+
+    name: str
+    value: str
+    kind: str = STRING  # of the value: STRING, NUMBER or WORD (true, false, a bare word)
+    span: tuple[int, int] = (0, 0)  # of name and value
+    value_span: tuple[int, int] = (0, 0)
+
+
+def canonical(options: list[Option]) -> Options:
+    """Options by name, without their places."""
+    return tuple(sorted((option.name, option.value) for option in options))
+
+
+class OptionsReader(StatementReader):
+    """A parser that reads options."""
+
+    def sees_options(self) -> bool:
+        """Whether WITH (…) comes next."""
+        return self.sees("WITH") and self.ahead(1).text == "("
+
+    def read_options(self) -> list[Option]:
+        """WITH (…), which comes next; a name twice is refused."""
+        self.expect("WITH", "the definition")
+        self.expect_symbol("(", "WITH")
+        options: list[Option] = []
+        while not options or self.accept_symbol(","):
+            option = self._option()
+            if any(option.name == other.name for other in options):
+                raise self.error(option.span[0], f"the option '{option.name}' is given twice", fix="keep one")
+            options.append(option)
+        self.expect_symbol(")", "the options")
+        return options
+
+    def _option(self) -> Option:
+        start = self.index
+        name = self._option_name()
+        self.expect_symbol("=", f"the option {name}")
+        value_start = self.index
+        sign = "-" if self.sees_symbol("-") and self.ahead(1).kind == NUMBER else ""
+        if sign:
+            self.take()
+        token = self.next
+        if token.kind not in (STRING, NUMBER, WORD, QUOTED):
+            raise self.unexpected(f"a value for the option {name}: a text in quotes, a number, true or false")
+        self.take()
+        bare = token.kind == WORD and token.upper in ("TRUE", "FALSE")
+        text = token.text.lower() if bare else sign + token.text
+        return Option(name, text, token.kind, self.span_since(start), self.span_since(value_start))
+
+    def _option_name(self) -> str:
+        """A name in quotes, or words with dots and hyphens between them."""
+        if self.next.kind in (STRING, QUOTED):
+            name = self.take().text
+            if not name.strip():
+                raise self.error(self.tokens[self.index - 1].start, "an option has no name", fix="remove it")
+            return name.strip().lower()
+        if self.next.kind != WORD:
+            raise self.unexpected("the name of an option")
+        name = self.take().text
+        while self.sees_symbol(".", "-") and self.ahead(1).kind in (WORD, NUMBER):
+            name += self.take().text + self.take().text
+        return name.lower()

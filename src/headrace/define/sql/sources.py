@@ -1,0 +1,179 @@
+"""Reads what stands around the fields of CREATE STREAM: FORMAT, the connector and other options of WITH (…)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from headrace.define.durations import parse_duration
+from headrace.define.kafka import ALSO, OPTIONS, TOPIC, make_source
+from headrace.define.kafka_properties import PREFIX
+from headrace.define.model import KAFKA, Source
+from headrace.define.options import OptionError
+from headrace.define.rules import check_idle_timeout, located
+from headrace.define.sql.options import Option, OptionsReader
+from headrace.define.tokens import STRING, escape
+from headrace.errors import DefinitionError, nearest
+
+CONNECTOR = "connector"
+FORMAT_OPTIONS = ("format", "value.format", "value_format")
+IDLE_TIMEOUT = ("idle_timeout", "scan.watermark.idle-timeout")  # the second is Flink's name
+KEY_FORMATS = ("key.format", "key_format")
+_TEXT_KEYS = ("raw", "kafka", "text", "none", "string")
+_STORAGE = (
+    "ENGINE",
+    "PARTITIONED",
+    "PARTITION",
+    "ORDER",
+    "TTL",
+    "CLUSTERED",
+    "DISTRIBUTED",
+    "TBLPROPERTIES",
+    "LOCATION",
+)
+
+
+@dataclass(frozen=True)
+class FormatWord:
+    """The format as it was written, and its offset."""
+
+    text: str
+    at: int
+
+
+class SourceReader(OptionsReader):
+    """A parser that reads FORMAT and WITH."""
+
+    _idle_timeout_ms: int | None = None
+    _source: Source | None = None
+
+    def read_format(self) -> FormatWord | None:
+        """The format of the stream; FORMAT and WITH are allowed before and after the fields, in any order."""
+        if self.accept("COMMENT"):
+            self.read_comment()
+        if self.sees("WATERMARK", "FOR"):
+            raise self.error(
+                self.next.start, "WATERMARK is one of the fields", fix="write it inside the parentheses, after the last"
+            )
+        if self.next.upper in _STORAGE:
+            at, start = self.next.start, self.index
+            while not self.at_end():
+                self.take()
+            raise self.error(
+                at, f"a stream has no {self.tokens[start].upper}: the log keeps its events by time",
+                fix=f"remove {self.text_since(start)}", write=" ", end=self.tokens[self.index - 1].end,
+            )  # fmt: skip
+        if self.sees("USING") or self.sees("ROW", "FORMAT"):
+            raise self.error(
+                self.next.start, f"a stream has no {self.next.upper}", fix="write FORMAT TEXT or FORMAT JSON"
+            )
+        word = self._encoding()
+        word = (self._options() if self.sees("WITH") else None) or word
+        return word or self._encoding()
+
+    def _encoding(self) -> FormatWord | None:
+        """FORMAT JSON, or FORMAT PLAIN ENCODE JSON of RisingWave."""
+        at = self.next.start
+        encodes = self.sees("FORMAT") and self.ahead(2).upper == "ENCODE"
+        if encodes:
+            self.take()
+            kind = self.take()
+            if kind.upper != "PLAIN":
+                raise self.error(
+                    at, f"FORMAT {kind.upper} is not available: a stream is a log of events", write="FORMAT PLAIN",
+                    end=kind.end,
+                )  # fmt: skip
+            self.take()
+        elif not self.accept("FORMAT"):
+            return None
+        token = self.expect_name("a format")
+        if encodes and self.sees_symbol("("):
+            raise self.error(
+                self.next.start, "a format has no options here", fix="remove the parentheses and what is in them"
+            )
+        return FormatWord(token.text, token.start)
+
+    def read_comment(self) -> None:
+        """The text after COMMENT, which is not kept."""
+        if self.next.kind != STRING:
+            raise self.unexpected("a text after COMMENT")
+        self.take()
+
+    def _options(self) -> FormatWord | None:
+        """The format among the options of WITH (…); it also sets the source and the idle time-out."""
+        start = self.index
+        options = self.read_options()
+        by_name = {option.name: option for option in options}
+        format_ = next((by_name[name] for name in FORMAT_OPTIONS if name in by_name), None)
+        for name in IDLE_TIMEOUT:
+            if name in by_name:
+                self._idle_timeout_ms = self._read_idle_timeout(by_name[name])
+        rest = [option for option in options if option.name not in (*FORMAT_OPTIONS, *IDLE_TIMEOUT)]
+        if rest:
+            with self._at_options(options):
+                self._source = self._read_source(rest, start)
+        return FormatWord(format_.value, format_.value_span[0]) if format_ else None
+
+    def _read_source(self, options: list[Option], start: int) -> Source:
+        given = {option.name: option.value for option in options}
+        connector = given.pop(CONNECTOR, None)
+        if connector is None and not any(name.startswith("kafka_") for name in given):
+            known = [name for name in given if ALSO.get(name, name) in OPTIONS or name.startswith(PREFIX)]
+            if known:
+                error = OptionError(known[0], f"the option '{known[0]}' is one of a connector")
+                error.fix = "write connector = 'kafka' as well"
+                error.write = f"connector = 'kafka', {known[0]} = {escape(given[known[0]])}"
+                raise error
+            name = options[0].name
+            near = nearest(name, (*FORMAT_OPTIONS, *IDLE_TIMEOUT, CONNECTOR))
+            fix = f"did you mean '{near}'?" if near else f"remove {self.text_since(start)}"
+            raise OptionError(
+                name, f"a stream has no option '{name}': it takes events from HTTP and from `headrace send`",
+                fix=f"{fix}, or name a connector, as in connector = 'kafka'",
+            )  # fmt: skip
+        if (connector or KAFKA).lower() != KAFKA:
+            raise OptionError(
+                CONNECTOR, f"a stream has no connector '{connector}'", expected="'kafka'",
+                fix="write connector = 'kafka'; without a connector events come by HTTP and from `headrace send`",
+                write="connector = 'kafka'",
+            )  # fmt: skip
+        for name in KEY_FORMATS:
+            if given.pop(name, "raw").lower() not in _TEXT_KEYS:
+                raise OptionError(name, "the key of a record is read as text", write=f"'{name}' = 'raw'")
+        return make_source(given)
+
+    @contextmanager
+    def _at_options(self, options: list[Option]) -> Iterator[None]:
+        """Set the place of mistakes in options, and what to write there."""
+        by_name = {option.name: option for option in options}
+        try:
+            yield
+        except OptionError as error:
+            option = by_name.get(error.option, options[0])
+            error.where = self.source.locate(option.span[0])
+            if error.option == TOPIC and TOPIC not in by_name:
+                error.write = f"{self.source.text[slice(*option.span)]}, topic = '{self.declaring}'"
+            if error.rename:
+                error.write = f"'{error.rename}' = {self.source.text[slice(*option.value_span)]}"
+            error.replaces = option.span if error.write else None
+            if error.remove:
+                error.write, error.replaces = " ", self._span_with_comma(options, option)
+            raise
+
+    def _span_with_comma(self, options: list[Option], option: Option) -> tuple[int, int]:
+        """The offsets of an option and a comma beside it."""
+        index = options.index(option)
+        if index > 0:
+            return options[index - 1].span[1], option.span[1]
+        return option.span[0], options[1].span[0] if len(options) > 1 else option.span[1]
+
+    def _read_idle_timeout(self, option: Option) -> int:
+        with located(self.source, option.value_span[0]):
+            if option.kind != STRING:
+                raise DefinitionError(
+                    "the idle time-out is a text",
+                    found=option.value,
+                    expected="a duration such as '5 minutes'",
+                )
+            return check_idle_timeout(parse_duration(option.value))
