@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count, takewhile
@@ -102,6 +102,7 @@ class LakeTable:
         self._index = FileIndex(_list_files(table))
         self._check_rows(table.transaction_version(ROWS_ID))
         self._ends: dict[int, LakeState] = {}  # next_commit -> state there, for recent commits
+        self.on_commit: Callable[[], None] = lambda: None  # called after each commit: readers of events wait for it
 
     def commit(
         self,
@@ -138,7 +139,8 @@ class LakeTable:
             self.state = after
             self._ends[after.next_commit] = after
             self._ends.pop(after.next_commit - RECENT, None)
-            return after
+        self.on_commit()
+        return after
 
     def rewrite(self, old: Sequence[LakeFile], new: Sequence[NewFile]) -> None:
         """Replace files by others with the same rows. No commit number and no event changes.

@@ -1,0 +1,116 @@
+"""Events of a stream as values: a cursor in the log, an event, a page of events. Needs neither Arrow nor DuckDB."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, Self
+
+from headrace.define.reader import parse_type
+from headrace.errors import QuestionError
+from headrace.serve.values import decoder
+from headrace.types import Type
+
+EARLIEST, LATEST = "earliest", "latest"
+DEFAULT_LIMIT, HIGHEST_LIMIT = 1_000, 10_000
+_CURSOR = re.compile(r"(\d{1,18})(?:-(\d{1,19}))?")
+Columns = tuple[tuple[str, Type], ...]
+
+
+@dataclass(frozen=True, order=True)
+class EventCursor:
+    """A place in the log of a stream: all events up to this commit and position have been read, none after it.
+
+    Events are ordered by commit, then by position. Position -1 is the start of a commit.
+    """
+
+    commit: int
+    position: int = -1
+
+    def to_text(self) -> str:
+        """As URLs, files and the ids of server-sent events contain it."""
+        return f"{self.commit}" if self.position < 0 else f"{self.commit}-{self.position}"
+
+    @staticmethod
+    def is_cursor(text: str) -> bool:
+        """Whether a text is a cursor, and not a date."""
+        return _CURSOR.fullmatch(text) is not None
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """The cursor that `to_text` wrote."""
+        match = _CURSOR.fullmatch(text)
+        if match is None or (match[2] is not None and int(match[2]) >= 1 << 63):
+            raise QuestionError(
+                f"'{text[:80]}' is not a cursor of a stream", expected="the cursor of an event, such as 12-4096"
+            )
+        return cls(int(match[1]), -1 if match[2] is None else int(match[2]))
+
+
+START = EventCursor(0)
+
+
+@dataclass(frozen=True)
+class StreamEvent:
+    """An event of a stream: its fields, typed, and where it is in the log."""
+
+    commit: int
+    position: int
+    arrived: datetime
+    fields: Mapping[str, Any]
+
+    @property
+    def cursor(self) -> str:
+        """Reading from this cursor continues after this event."""
+        return EventCursor(self.commit, self.position).to_text()
+
+    def __getitem__(self, field: str) -> Any:
+        return self.fields[field]
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any], columns: Columns) -> Self:
+        """The event from its JSON."""
+        fields = dict(content["event"])
+        for name, decode in _decoders(columns):
+            if fields.get(name) is not None:
+                fields[name] = decode(fields[name])
+        arrived = datetime.fromisoformat(content["arrived"]).astimezone(UTC)
+        return cls(content["commit"], content["position"], arrived, fields)
+
+
+@lru_cache(maxsize=64)
+def _decoders(columns: Columns) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, decode) for name, of in columns if (decode := decoder(of)) is not None)
+
+
+@dataclass(frozen=True)
+class EventPage:
+    """Events after a cursor, in the order of the log. `lines` are their JSON; `cursor` continues after the last."""
+
+    stream: str
+    lines: tuple[bytes, ...]
+    cursor: EventCursor
+    more: bool  # there are more events now
+    columns: Columns
+
+    def as_json(self) -> bytes:
+        """As HTTP shows it."""
+        more = b"true" if self.more else b"false"
+        head = f'{{"cursor":"{self.cursor.to_text()}","more":'.encode() + more
+        return head + b',"columns":' + columns_json(self.columns) + b',"events":[' + b",".join(self.lines) + b"]}"
+
+
+@lru_cache(maxsize=64)
+def columns_json(columns: Columns) -> bytes:
+    """The columns of events as JSON."""
+    import orjson  # most commands do not need it here
+
+    return orjson.dumps([{"name": name, "type": str(of)} for name, of in columns])
+
+
+def read_columns(content: Any) -> Columns:
+    """The columns from their JSON."""
+    return tuple((column["name"], parse_type(column["type"])) for column in content)

@@ -1,0 +1,139 @@
+"""Which events a reader wants: a condition in the language of definitions, and values of fields."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.define.expression.check import Scope, check_condition, parse_tree
+from headrace.define.expression.duckdb_face import face_of
+from headrace.define.expression.python_face import Face, compile_face
+from headrace.define.mistakes import each
+from headrace.define.model import Stream
+from headrace.define.own import functions_in
+from headrace.define.tokens import Source
+from headrace.errors import DefinitionError, QuestionError, did_you_mean
+from headrace.parse.time_patterns import register
+from headrace.serve.values import key_value
+from headrace.types import Expression
+
+LONGEST = 4_000  # characters of a condition
+Keys = tuple[tuple[str, tuple[Any, ...]], ...]
+
+
+class EventFilter:
+    """Selects events of a stream. A condition that is NULL for an event does not select it."""
+
+    def __init__(self, stream: Stream, where: Expression | None, keys: Keys) -> None:
+        self._types = stream.types()
+        self._where = where
+        self._keys = keys
+        self._lock = threading.Lock()
+        self._duckdb: duckdb.DuckDBPyConnection | None = None
+        self._duckdb_sql, self._face = _faces(where, stream) if where else (None, None)
+
+    def select(self, events: pa.Table) -> pa.Table:
+        """Those of these events that it selects, in their order."""
+        for name, values in self._keys:
+            events = events.filter(_equals(events.column(name), values))
+        if self._where is None or not events.num_rows:
+            return events
+        if self._duckdb_sql is not None:
+            try:
+                return events.filter(self._by_duckdb(events))
+            except duckdb.Error:  # a value for which DuckDB's result may not be Spark's
+                if self._face is None:
+                    raise
+        assert self._face is not None, "one of both is checked when it is made"
+        columns = [events.column(name).to_pylist() for name in self._types]
+        return events.filter(pa.array([self._face(row) for row in zip(*columns, strict=True)], pa.bool_()))
+
+    def _by_duckdb(self, events: pa.Table) -> pa.ChunkedArray:
+        with self._lock:
+            if self._duckdb is None:
+                self._duckdb = duckdb.connect(config={"threads": 1, "autoload_known_extensions": False})
+                self._duckdb.execute("SET TimeZone = 'UTC'")
+                register(self._duckdb)
+                weakref.finalize(self, self._duckdb.close)
+            self._duckdb.register("events", events.select(list(self._types)))
+            try:
+                query = f"SELECT {self._duckdb_sql} AS selected FROM events"
+                selected: pa.ChunkedArray = self._duckdb.sql(query).to_arrow_table().column(0)
+                return selected
+            finally:
+                self._duckdb.unregister("events")
+
+
+@lru_cache(maxsize=256)
+def _cached(stream: Stream, where: str | None, keys: Keys) -> EventFilter | None:
+    expression = _read_condition(stream, where) if where else None
+    return EventFilter(stream, expression, keys) if expression or keys else None
+
+
+def make_filter(stream: Stream, where: str | None, key: Mapping[str, Any] | None = None) -> EventFilter | None:
+    """The filter for a condition and values of fields; None selects all. Equal arguments give the same object.
+
+    Raises QuestionError if the condition or a value does not fit the stream.
+    """
+    where = where.strip() if where else None
+    if where and len(where) > LONGEST:
+        raise QuestionError("where is too long", found=f"{len(where):,} characters", expected=f"at most {LONGEST:,}")
+    return _cached(stream, where or None, _read_keys(stream, key or {}))
+
+
+def _read_condition(stream: Stream, where: str) -> Expression:
+    source = Source(where)
+    try:
+        expression = check_condition(source, parse_tree(source), Scope(stream.types()), "where")
+    except DefinitionError as error:
+        first = each(error)[0]
+        raise QuestionError(
+            f"where: {first.message}", found=first.found, expected=first.expected, fix=first.fix
+        ) from error
+    if functions_in(expression.sql):
+        raise QuestionError("where: functions of the workspace are for definitions only", fix="use built-in functions")
+    return expression
+
+
+def _read_keys(stream: Stream, key: Mapping[str, Any]) -> Keys:
+    types = {field.name: field.type for field in stream.fields}
+    keys = []
+    for name, value in key.items():
+        if name not in types:
+            raise QuestionError(
+                f"stream '{stream.name}' has no field '{name}'",
+                expected=", ".join(types),
+                fix=did_you_mean(name, types),
+            )
+        if types[name].is_nested:
+            raise QuestionError(f"field '{name}' is of type {types[name]}", fix="use `where` for such fields")
+        values = value if isinstance(value, list | tuple) else [value]
+        keys.append((name, tuple(key_value(name, types[name], each_value) for each_value in values)))
+    return tuple(sorted(keys))
+
+
+def _faces(where: Expression, stream: Stream) -> tuple[str | None, Face | None]:
+    """The condition for DuckDB, and as a function for events where only Python computes the value that Spark would."""
+    types = stream.types()
+    sql, face = None, None
+    try:
+        sql = face_of(where, types)
+    except DefinitionError as error:
+        refusal = error
+    try:
+        face = compile_face(where, tuple(types.items()))
+    except DefinitionError:
+        if sql is None:
+            raise QuestionError(f"where: {refusal.message}", fix="write the condition without it") from refusal
+    return sql, face
+
+
+def _equals(column: pa.ChunkedArray, values: tuple[Any, ...]) -> pa.ChunkedArray:
+    return pc.is_in(column, pa.array(values, column.type))  # NULL is in it if it is one of the values
