@@ -33,6 +33,7 @@ ROOMS = [
     "plan",
     "maintain",
     "serve",
+    "follow",
     "asof",
     "sql",
     "infer",
