@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from headrace.define.python.fluent import View as View
     from headrace.define.python.fluent import cumulate as cumulate
     from headrace.define.python.fluent import window as window
+    from headrace.define.python.outgoing import Alert as Alert
+    from headrace.define.python.outgoing import Sink as Sink
     from headrace.define.python.own import udaf as udaf
     from headrace.define.python.own import udf as udf
     from headrace.define.python.sources import kafka as kafka
@@ -22,6 +24,7 @@ _HOME = {
     **dict.fromkeys(("connect", "Connection"), "headrace.client.connect"),
     "HeadraceError": "headrace.errors",
     **dict.fromkeys(("Stream", "View", "cumulate", "window"), _FLUENT),
+    **dict.fromkeys(("Sink", "Alert"), "headrace.define.python.outgoing"),
     **dict.fromkeys(("udaf", "udf"), "headrace.define.python.own"),
     "kafka": "headrace.define.python.sources",
 }

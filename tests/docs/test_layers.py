@@ -34,6 +34,7 @@ ROOMS = [
     "maintain",
     "serve",
     "follow",
+    "sink",
     "asof",
     "sql",
     "infer",

@@ -1,4 +1,4 @@
-"""The catalog: all streams and views of a workspace, read from its definition files and checked against each other."""
+"""The catalog: all definitions of a workspace, read from its definition files and checked against each other."""
 
 from __future__ import annotations
 
@@ -6,37 +6,47 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headrace.define import model
 from headrace.define.mistakes import each, join, quote_lines
-from headrace.define.model import Stream, View
+from headrace.define.model import Alert, Sink, Stream, View
 from headrace.define.own import fresh_names
 from headrace.define.python.script import run_script
+from headrace.define.sql.alerts import AlertStatement, build_alert
 from headrace.define.sql.select import Select, build_view
-from headrace.define.sql.statements import read_statements
+from headrace.define.sql.sinks import SinkStatement, build_sink
+from headrace.define.sql.statements import Statement, read_statements
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError, Location, nearest
 
 
 @dataclass(frozen=True)
 class Catalog:
-    """Streams and views by name; `locations` says where each is declared and is no part of equality."""
+    """Definitions by name; `locations` says where each is declared and is no part of equality."""
 
     streams: Mapping[str, Stream] = field(default_factory=dict)
     views: Mapping[str, View] = field(default_factory=dict)
     locations: Mapping[str, Location] = field(default_factory=dict, compare=False)
+    sinks: Mapping[str, Sink] = field(default_factory=dict)
+    alerts: Mapping[str, Alert] = field(default_factory=dict)
+
+    @property
+    def definitions(self) -> tuple[model.Definition, ...]:
+        """All of them, each after what it reads."""
+        return (*self.streams.values(), *self.views.values(), *self.sinks.values(), *self.alerts.values())
 
     def patience_ms(self, view: View) -> dict[str, int]:
         """The patience of each stream that a view reads, as far as the stream exists."""
         return {name: self.streams[name].patience_ms for name in view.streams if name in self.streams}
 
     def __len__(self) -> int:
-        return len(self.streams) + len(self.views)
+        return len(self.streams) + len(self.views) + len(self.sinks) + len(self.alerts)
 
 
 @dataclass(frozen=True)
 class Definition:
-    """Something declared, with its place; a view in SQL is a Select until its stream is known."""
+    """Something declared, with its place; of SQL it is a statement until what it reads is known."""
 
-    what: Stream | View | Select
+    what: model.Definition | Statement
     where: Location
 
 
@@ -47,7 +57,7 @@ def load(folder: Path | str) -> Catalog:
 
 
 def load_changed(folder: Path | str, source: Source) -> Catalog:
-    """The same with the SQL of a text added to it: what has the name of a stream or view in the folder replaces it."""
+    """The same with the SQL of a text added to it: what has the name of something in the folder replaces it."""
     with fresh_names():
         texts, definitions, errors = _read_folder(folder)
         declared, mistakes = read_statements(source)
@@ -108,11 +118,12 @@ def assemble(
     by_name = {name.lower(): stream for name, stream in readable.items()}
     for definition in declared:
         what = definition.what
-        if isinstance(what, Stream):
+        if not isinstance(what, Select | View):
             continue
         names = (what.stream,) if isinstance(what, Select) else what.streams
         unknown = [name for name in names if name.lower() not in by_name]
         if unknown:
+            broken.add(what.name.lower())
             errors += what.mistakes if isinstance(what, Select) else ()
             # A stream that could not be read: one message is enough.
             missing = [name for name in unknown if not broken & {None, name.lower()}]
@@ -121,14 +132,46 @@ def assemble(
         try:
             views[what.name] = build_view(what, by_name[what.stream.lower()]) if isinstance(what, Select) else what
         except DefinitionError as e:
+            broken.add(what.name.lower())
             errors += each(e)
+    sinks, alerts = _outgoing(declared, {**readable, **(known.views if known else {}), **views}, broken, errors)
     if errors:
         raise join(errors)
-    return Catalog(streams, views, locations)
+    return Catalog(streams, views, locations, sinks, alerts)
+
+
+def _outgoing(
+    declared: list[Definition],
+    readable: Mapping[str, Stream | View],
+    broken: set[str | None],
+    errors: list[DefinitionError],
+) -> tuple[dict[str, Sink], dict[str, Alert]]:
+    """The sinks and alerts over these streams and views; mistakes are added to `errors`."""
+    sinks: dict[str, Sink] = {}
+    alerts: dict[str, Alert] = {}
+    by_name = {name.lower(): one for name, one in readable.items()}
+    for definition in declared:
+        what = definition.what
+        if not isinstance(what, Sink | Alert | SinkStatement | AlertStatement):
+            continue
+        name = what.source if isinstance(what, Sink | Alert) else what.reads
+        reads = by_name.get(name.lower())
+        if reads is None:
+            if not broken & {None, name.lower()}:
+                errors.append(_unknown_source(definition, name, by_name))
+            continue
+        try:
+            if isinstance(what, Sink | SinkStatement):
+                sinks[what.name] = what if isinstance(what, Sink) else build_sink(what, reads)
+            else:
+                alerts[what.name] = what if isinstance(what, Alert) else build_alert(what, reads)
+        except DefinitionError as e:
+            errors += each(e)
+    return sinks, alerts
 
 
 def parse(text: str, file: str = "<sql>", known: Catalog | None = None) -> Catalog:
-    """The streams and views that a text in SQL declares; its views may also read the streams of `known`."""
+    """What a text in SQL declares; it may also read the streams and views of `known`."""
     declared, errors = read_statements(Source(text, file))
     return _assemble_quoting({file: text}, [Definition(d.definition, d.where) for d in declared], errors, known)
 
@@ -155,7 +198,6 @@ def _declared_twice(definition: Definition, first: Location) -> DefinitionError:
 
 def _unknown_stream(definition: Definition, stream: str, streams: dict[str, Stream]) -> DefinitionError:
     what = definition.what
-    assert not isinstance(what, Stream), "only views read streams"
     near = nearest(stream, (each.name for each in streams.values()))
     error = DefinitionError(
         f"view '{what.name}' reads the stream '{stream}', which does not exist",
@@ -164,4 +206,20 @@ def _unknown_stream(definition: Definition, stream: str, streams: dict[str, Stre
     )
     if near and isinstance(what, Select) and what.source.text.startswith(stream, what.stream_at):
         error.write, error.replaces = near, (what.stream_at, what.stream_at + len(stream))
+    return error
+
+
+def _unknown_source(definition: Definition, name: str, known: Mapping[str, Stream | View]) -> DefinitionError:
+    what = definition.what
+    kind = "sink" if isinstance(what, Sink | SinkStatement) else "alert"
+    near = nearest(name, (one.name for one in known.values()))
+    error = DefinitionError(
+        f"{kind} '{what.name}' reads '{name}', which does not exist",
+        fix=f"did you mean '{near}'?" if near else "name a materialized view or a stream",
+        where=definition.where,
+    )
+    if isinstance(what, SinkStatement | AlertStatement):
+        error.where = what.source.locate(what.reads_at)
+        if near and what.source.text.startswith(name, what.reads_at):
+            error.write, error.replaces = near, (what.reads_at, what.reads_at + len(name))
     return error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
@@ -12,7 +13,23 @@ from headrace.aggregate import Aggregate
 from headrace.aggregate.own import OwnAggregate, OwnDefinition
 from headrace.define import own
 from headrace.define.calendar import Calendar
-from headrace.define.model import JSON, Column, Field, Key, Order, Output, Shape, Source, Stream, View, Window
+from headrace.define.model import (
+    JSON,
+    Alert,
+    Column,
+    Definition,
+    Field,
+    Key,
+    Options,
+    Order,
+    Output,
+    Shape,
+    Sink,
+    Source,
+    Stream,
+    View,
+    Window,
+)
 from headrace.define.reader import parse_type
 from headrace.types import Expression
 
@@ -20,7 +37,7 @@ FINGERPRINT_DIGITS = 16
 OWN = "own"  # functions and aggregates of the workspace
 
 
-def fingerprint(definition: Stream | View) -> str:
+def fingerprint(definition: Definition) -> str:
     """The same for equal definitions, whichever front end, process or machine made them."""
     value = {name: part for name, part in to_json(definition).items() if name != OWN}  # digests are in it
     canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
@@ -34,8 +51,12 @@ def aggregate_id(aggregate: Aggregate) -> str:
     return f"{aggregate.name}_{hashlib.sha256(canonical.encode()).hexdigest()[:8]}"
 
 
-def to_json(definition: Stream | View) -> dict[str, Any]:
+def to_json(definition: Definition) -> dict[str, Any]:
     """A definition as plain JSON values; `from_json` gives an equal definition back."""
+    if isinstance(definition, Sink):
+        return _sink_to_json(definition)
+    if isinstance(definition, Alert):
+        return _alert_to_json(definition)
     if isinstance(definition, Stream):
         stream: dict[str, Any] = {
             "kind": "stream",
@@ -80,8 +101,12 @@ def has_code(view: View) -> bool:
     return OWN in to_json(view)
 
 
-def from_json(value: dict[str, Any]) -> Stream | View:
+def from_json(value: dict[str, Any]) -> Definition:
     """The definition that `to_json` wrote."""
+    if value["kind"] == "sink":
+        return _sink_from_json(value)
+    if value["kind"] == "alert":
+        return _alert_from_json(value)
     if value["kind"] == "stream":
         fields = tuple(_field_from_json(field) for field in value["fields"])
         source = source_from_json(value["source"]) if "source" in value else None
@@ -102,6 +127,70 @@ def from_json(value: dict[str, Any]) -> Stream | View:
     )
 
 
+def _sink_to_json(sink: Sink) -> dict[str, Any]:
+    return {
+        "kind": "sink",
+        "name": sink.name,
+        "source": sink.source,
+        "connector": sink.connector,
+        "options": dict(sink.options),
+        "where": _expression_to_json(sink.where),
+        "mode": sink.mode,
+        "on_close": sink.on_close,
+        "corrections": sink.corrections,
+    }
+
+
+def _sink_from_json(value: dict[str, Any]) -> Sink:
+    return Sink(
+        value["name"],
+        value["source"],
+        value["connector"],
+        _options_from_json(value["options"]),
+        _optional_expression(value["where"]),
+        value["mode"],
+        value["on_close"],
+        value["corrections"],
+    )
+
+
+def _alert_to_json(alert: Alert) -> dict[str, Any]:
+    return {
+        "kind": "alert",
+        "name": alert.name,
+        "source": alert.source,
+        "outputs": _outputs_to_json(alert.outputs),
+        "where": _expression_to_json(alert.where),
+        "for_ms": alert.for_ms,
+        "absent_ms": alert.absent_ms,
+        "options": dict(alert.options),
+    }
+
+
+def _alert_from_json(value: dict[str, Any]) -> Alert:
+    return Alert(
+        value["name"],
+        value["source"],
+        _outputs_from_json(value["outputs"]),
+        _optional_expression(value["where"]),
+        value["for_ms"],
+        value["absent_ms"],
+        _options_from_json(value["options"]),
+    )
+
+
+def _options_from_json(value: dict[str, str]) -> Options:
+    return tuple(sorted(value.items()))
+
+
+def _outputs_to_json(outputs: Iterable[Output]) -> list[dict[str, Any]]:
+    return [{"name": each.name, "expression": _expression_to_json(each.expression)} for each in outputs]
+
+
+def _outputs_from_json(value: Iterable[dict[str, Any]]) -> tuple[Output, ...]:
+    return tuple(Output(each["name"], _expression_from_json(each["expression"])) for each in value)
+
+
 def source_to_json(source: Source) -> dict[str, Any]:
     """Where events come from, as plain JSON values."""
     return {"connector": source.connector, "options": dict(source.options)}
@@ -109,7 +198,7 @@ def source_to_json(source: Source) -> dict[str, Any]:
 
 def source_from_json(value: dict[str, Any]) -> Source:
     """What `source_to_json` wrote."""
-    return Source(value["connector"], tuple(sorted(value["options"].items())))
+    return Source(value["connector"], _options_from_json(value["options"]))
 
 
 def _streams_to_json(streams: tuple[str, ...]) -> dict[str, Any]:
@@ -130,7 +219,7 @@ def _window_from_json(value: dict[str, Any]) -> Window:
 
 def _shape_to_json(shape: Shape) -> dict[str, Any]:
     return {
-        "outputs": [{"name": each.name, "expression": _expression_to_json(each.expression)} for each in shape.outputs],
+        "outputs": _outputs_to_json(shape.outputs),
         "having": _expression_to_json(shape.having),
         "order": [{**vars(each), "expression": _expression_to_json(each.expression)} for each in shape.order],
         "limit": shape.limit,
@@ -139,7 +228,7 @@ def _shape_to_json(shape: Shape) -> dict[str, Any]:
 
 def _shape_from_json(value: dict[str, Any]) -> Shape:
     return Shape(
-        tuple(Output(each["name"], _expression_from_json(each["expression"])) for each in value["outputs"]),
+        _outputs_from_json(value["outputs"]),
         _optional_expression(value["having"]),
         tuple(Order(**{**each, "expression": _expression_from_json(each["expression"])}) for each in value["order"]),
         value["limit"],

@@ -1,9 +1,10 @@
-"""Streams and views as inert data: no Spark, no I/O. SQL and Python make equal objects."""
+"""Streams, views, sinks and alerts as inert data: no Spark, no I/O. SQL and Python make equal objects."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 from headrace.aggregate import Aggregate
 from headrace.define.calendar import UTC_NAME, Calendar
@@ -195,3 +196,47 @@ class View:
         """
         types = stream.types()
         return all(types.get(name) == of for name, of in self.reads)
+
+
+Mode = Literal["append", "update", "complete"]  # Spark's output modes
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Rows of a view or events of a stream that are sent to another system.
+
+    In mode "append" a row is sent once, in "update" whenever it changes, in "complete" all rows at each change.
+    """
+
+    name: str
+    source: str  # the name of a view or a stream
+    connector: str
+    options: Options = ()
+    where: Expression | None = None  # over the columns of a row
+    mode: Mode = "update"
+    on_close: bool = False  # rows of windows only when these are settled
+    corrections: bool = True  # of settled rows: whether later changes are sent
+
+    def get(self, name: str) -> str | None:
+        """The value of an option; None if it is not given."""
+        return dict(self.options).get(name)
+
+
+@dataclass(frozen=True)
+class Alert:
+    """A condition on the rows of a view, or the absence of events or changes."""
+
+    name: str
+    source: str  # the name of a view; of an alert for absence, also of a stream
+    outputs: tuple[Output, ...] = ()  # what a notification shows, over the columns of a row; none: all of them
+    where: Expression | None = None  # over the columns of a row; None: an alert for absence
+    for_ms: int = 0  # how long the condition must hold before the alert fires
+    absent_ms: int | None = None  # it fires when nothing came for so long
+    options: Options = ()
+
+    def get(self, name: str) -> str | None:
+        """The value of an option; None if it is not given."""
+        return dict(self.options).get(name)
+
+
+Definition = Stream | View | Sink | Alert

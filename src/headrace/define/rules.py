@@ -21,6 +21,7 @@ from headrace.types import STRING, TIMESTAMP, Expression, Type
 
 LONGEST_NAME = 63
 _OTHER_FORMATS = {"raw": TEXT, "kafka": TEXT, "delimited": CSV}  # of Flink and ksqlDB, for values in Kafka
+DECLARED = ("stream", "view", "sink", "alert")  # what a statement declares
 RESERVED_COLUMNS = frozenset(
     ("window", "window_start", "window_end", "settled", "key_id", "pane", "events", "corrections")
 )
@@ -37,7 +38,7 @@ def located(source: tokens.Source, at: int) -> AbstractContextManager[None]:
 
 def check_name(name: str, what: str) -> None:
     """Refuse a name that a stream, view, field, key or column cannot have."""
-    if what in ("stream", "view"):  # they are names of folders and parts of URLs too
+    if what in DECLARED:  # they are names of folders and parts of URLs too
         if not _NAME.fullmatch(name):
             reason = "it begins with _, which is reserved" if name.startswith("_") else "it has letters, digits and _"
             raise DefinitionError(
@@ -49,7 +50,7 @@ def check_name(name: str, what: str) -> None:
         raise DefinitionError(
             f"the name of the {what} '{name[:20]}…' has {len(name)} characters", expected="at most 63"
         )
-    if "__" in name and what in ("stream", "view"):
+    if "__" in name and what in DECLARED:
         raise DefinitionError(f"'{name}' cannot name a {what}: names with __ are reserved", fix="write a single _")
     by_kind = {"key": RESERVED_COLUMNS, "column": RESERVED_COLUMNS, "field": WINDOW_COLUMNS}
     if name.lower() in by_kind.get(what, frozenset()):

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from headrace.plan.cost import Cost, How
 
 Kind = Literal["create", "change", "drop", "refuse"]
-What = Literal["stream", "view"]
+What = Literal["stream", "view", "sink", "alert"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Plan:
-    """Steps in an order in which they can be taken: streams before the views that read them, drops the other way."""
+    """Steps in an order in which they can be taken: each after what it reads, drops the other way."""
 
     changes: tuple[Change, ...] = ()
     fingerprint: str = ""  # of what runs and what is wanted: a yes to one plan is not a yes to another

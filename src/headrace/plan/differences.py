@@ -19,6 +19,7 @@ from headrace.errors import ConflictError, DefinitionError
 from headrace.plan.change import Change, Kind, Plan
 from headrace.plan.cost import UNKNOWN, Costs, Way
 from headrace.plan.edits import Edit, classify, describe_view
+from headrace.plan.outgoing import outgoing_changes, outgoing_drops
 from headrace.secrets import shown
 
 FREE = "free: no event is read again, the rows stay"
@@ -33,7 +34,12 @@ _REFUSED = (
 
 def compare(running: Catalog, target: Catalog, costs: Costs = UNKNOWN) -> Plan:
     """The plan that turns the running catalog into the wanted one."""
-    changes = (*_streams(running, target), *_views(running, target, costs), *_drops(running, target))
+    changes = (
+        *_streams(running, target),
+        *_views(running, target, costs),
+        *outgoing_changes(running, target),
+        *_drops(running, target),
+    )
     return Plan(changes, _fingerprint(running, target))
 
 
@@ -52,10 +58,7 @@ def checked_plan(running: Catalog, target: Catalog, expect: str | None, costs: C
 
 
 def _fingerprint(*catalogs: Catalog) -> str:
-    definitions = [
-        sorted([fingerprint(s) for s in c.streams.values()] + [fingerprint(v) for v in c.views.values()])
-        for c in catalogs
-    ]
+    definitions = [sorted(map(fingerprint, catalog.definitions)) for catalog in catalogs]
     return hashlib.sha256(repr(definitions).encode()).hexdigest()[:16]
 
 
@@ -181,6 +184,7 @@ def build_change(kind: Kind, view: View, costs: Costs, details: tuple[str, ...])
 
 
 def _drops(running: Catalog, target: Catalog) -> Iterator[Change]:
+    yield from outgoing_drops(running, target)
     for name in running.views:
         if name not in target.views:
             yield Change("drop", "view", name, "its rows are deleted; the log keeps every event")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -89,7 +89,7 @@ class Definitions:
             catalog = self.running.catalog
             rollback = self.versions.rollback(catalog, view, to)
             if not dry_run:
-                target = Catalog(catalog.streams, {**catalog.views, view: rollback.to.view})
+                target = replace(catalog, views={**catalog.views, view: rollback.to.view}, locations={})
                 write_running(self._workspace.catalog_file, target)
                 fault_point("edit.after_catalog")
                 if rollback.way.kind == "revive":
@@ -100,7 +100,8 @@ class Definitions:
     def _in_effect(self) -> Catalog:
         """What runs. After an apply that failed half-way this is not what was asked for: it can be repeated."""
         running = self.running
-        return Catalog({name: pipeline.stream for name, pipeline in running.pipelines.items()}, running.catalog.views)
+        streams = {name: pipeline.stream for name, pipeline in running.pipelines.items()}
+        return replace(running.catalog, streams=streams, locations={})
 
     def _refuse_if_stopping(self, fix: str) -> None:
         if self._stopping():

@@ -8,7 +8,7 @@ import orjson
 
 from headrace.define.catalog import Catalog
 from headrace.define.fingerprint import from_json, to_json
-from headrace.define.model import Stream, View
+from headrace.define.model import Alert, Sink, Stream, View
 from headrace.disk import replace_file
 from headrace.errors import CorruptionError
 
@@ -28,12 +28,13 @@ def read_running(file: Path) -> Catalog:
     return Catalog(
         {d.name: d for d in definitions if isinstance(d, Stream)},
         {d.name: d for d in definitions if isinstance(d, View)},
+        sinks={d.name: d for d in definitions if isinstance(d, Sink)},
+        alerts={d.name: d for d in definitions if isinstance(d, Alert)},
     )
 
 
 def write_running(file: Path, catalog: Catalog) -> None:
     """Make this the applied catalog."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    every: list[Stream | View] = [*catalog.streams.values(), *catalog.views.values()]
-    content = orjson.dumps({"definitions": [to_json(d) for d in every]}, option=orjson.OPT_INDENT_2)
+    content = orjson.dumps({"definitions": [to_json(d) for d in catalog.definitions]}, option=orjson.OPT_INDENT_2)
     replace_file(file, content, "the applied definitions were not recorded")

@@ -42,12 +42,12 @@ from headrace.define.tokens import END, Source
 from headrace.errors import DefinitionError, Location
 from headrace.types import Expression
 
-Definition = TypeVar("Definition", model.Stream, model.View)
+Declared = TypeVar("Declared", model.Stream, model.View, model.Sink, model.Alert)
 
 _WHERE = Parameter("where", Parameter.KEYWORD_ONLY, default=None, annotation="str | None")
 
 # What is declared while a definition file runs, with its place; None outside of one.
-declared: ContextVar[list[tuple[model.Stream | model.View, Location]] | None] = ContextVar("declared", default=None)
+declared: ContextVar[list[tuple[model.Definition, Location]] | None] = ContextVar("declared", default=None)
 
 
 def Stream(  # noqa: N802 - reads as the noun it makes
@@ -69,7 +69,7 @@ def Stream(  # noqa: N802 - reads as the noun it makes
     with placed(at):
         check_name(name, "stream")
         typed_fields = read_fields(source_of(fields, "the list of fields"))
-        patience_ms = _milliseconds(patience)
+        patience_ms = milliseconds(patience)
         if event_time is None and patience_ms:
             raise DefinitionError(f"stream '{name}' has a patience but no event_time", fix='add event_time="at"')
         if event_time is not None:
@@ -80,9 +80,9 @@ def Stream(  # noqa: N802 - reads as the noun it makes
                 fix='write source=hr.kafka(topic="visits")',
             )  # fmt: skip
         format = check_format(format, typed_fields, name, source)
-        idle_timeout_ms = None if idle_timeout is None else check_idle_timeout(_milliseconds(idle_timeout))
+        idle_timeout_ms = None if idle_timeout is None else check_idle_timeout(milliseconds(idle_timeout))
         stream = model.Stream(name, typed_fields, event_time, patience_ms, format, idle_timeout_ms, source)
-        return _declare(stream, at)
+        return declare(stream, at)
 
 
 def View(name: str, query: Query, *, schedule: str | timedelta | None = None) -> model.View:  # noqa: N802
@@ -94,7 +94,7 @@ def View(name: str, query: Query, *, schedule: str | timedelta | None = None) ->
             raise DefinitionError(
                 f"view '{name}' needs a query", found=type(query).__name__, fix="write visits.group_by(…).agg(…)"
             )
-        return _declare(_build(name, query, _schedule_ms(schedule)), at)
+        return declare(_build(name, query, _schedule_ms(schedule)), at)
 
 
 def window(
@@ -114,8 +114,8 @@ def window(
     with placed(caller()):
         span = _span(size, zone)
         if not isinstance(span, Calendar):
-            window_ = make_window(span, None if slide is None else _milliseconds(slide), _milliseconds(offset))
-        elif slide is not None or _milliseconds(offset):
+            window_ = make_window(span, None if slide is None else milliseconds(slide), milliseconds(offset))
+        elif slide is not None or milliseconds(offset):
             raise DefinitionError(
                 "calendar windows follow one another: they have no slide and no offset",
                 fix='leave it out; hr.cumulate("1 day", "1 month") is the running total of a month',
@@ -138,7 +138,7 @@ def cumulate(
     The size, `zone`, `start` and `end` are as in `window`.
     """
     with placed(caller()):
-        return _named(make_cumulative(_milliseconds(step), _span(size, zone)), start, end)
+        return _named(make_cumulative(milliseconds(step), _span(size, zone)), start, end)
 
 
 def _named(window_: model.Window, start: str | None, end: str | None) -> model.Window:
@@ -346,13 +346,14 @@ def _column(name: str, aggregation: Aggregation | Source, scope: Scope) -> model
 
 
 def _schedule_ms(schedule: str | timedelta | None) -> int | None:
-    ms = None if schedule is None else _milliseconds(schedule)
+    ms = None if schedule is None else milliseconds(schedule)
     if ms is not None and ms < SECOND_MS:
         raise DefinitionError("a schedule is at least 1 second", fix='for example schedule="1 hour"')
     return ms
 
 
-def _milliseconds(duration: str | timedelta) -> int:
+def milliseconds(duration: str | timedelta) -> int:
+    """A duration in milliseconds."""
     if isinstance(duration, timedelta):
         duration = f"{duration / timedelta(milliseconds=1)} ms"
     if not isinstance(duration, str):
@@ -360,7 +361,8 @@ def _milliseconds(duration: str | timedelta) -> int:
     return parse_duration(duration)
 
 
-def _declare(definition: Definition, at: Location) -> Definition:
+def declare(definition: Declared, at: Location) -> Declared:
+    """Record a definition of the file that runs, if one does."""
     records = declared.get()
     if records is not None:
         records.append((definition, at))

@@ -1,4 +1,4 @@
-"""Runs a Python definition file and collects its streams and views; the only module that executes a user's code."""
+"""Runs a Python definition file and collects its definitions; the only module that executes a user's code."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from headrace.define.model import Stream, View
+from headrace.define import model
 from headrace.define.python.fluent import declared
 from headrace.errors import DefinitionError, HeadraceError, Location
 
 
-def run_script(path: Path, text: str) -> list[tuple[Stream | View, Location]]:
-    """Every stream and view that the file declares, and those of other modules that it imports."""
-    records: list[tuple[Stream | View, Location]] = []
+def run_script(path: Path, text: str) -> list[tuple[model.Definition, Location]]:
+    """Everything that the file declares, and what it imports from other modules."""
+    records: list[tuple[model.Definition, Location]] = []
     token = declared.set(records)
     namespace: dict[str, Any] = {"__name__": f"definitions.{path.stem}", "__file__": str(path)}
     try:
@@ -30,7 +30,7 @@ def run_script(path: Path, text: str) -> list[tuple[Stream | View, Location]]:
     finally:
         declared.reset(token)
     own_ids = {id(definition) for definition, _ in records}
-    bound = {id(value): value for value in namespace.values() if isinstance(value, Stream | View)}
+    bound = {id(value): value for value in namespace.values() if isinstance(value, model.Definition)}
     others = [(value, Location(str(path), 1, 1)) for key, value in bound.items() if key not in own_ids]
     return [*others, *records]
 

@@ -1,4 +1,4 @@
-"""Reads the statements of a definition file: CREATE STREAM and CREATE MATERIALIZED VIEW; others are refused by name."""
+"""Reads the statements of a definition file: CREATE STREAM, MATERIALIZED VIEW, SINK, ALERT; refuses others by name."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 
 from headrace.define.mistakes import Mistakes, each
 from headrace.define.model import Stream
+from headrace.define.sql.alerts import AlertReader, AlertStatement
 from headrace.define.sql.peers import Peer
 from headrace.define.sql.recover import broken_part
 from headrace.define.sql.select import Select
+from headrace.define.sql.sinks import SinkReader, SinkStatement
 from headrace.define.sql.streams import StreamReader
 from headrace.define.sql.views import ViewReader
 from headrace.define.tokens import END, QUOTED, WORD, Source
@@ -18,11 +20,14 @@ _KINDS = ("LIVE", "TEMPORARY", "TEMP", "CONTINUOUS", "EXTERNAL", "UNLOGGED", "GL
 MOST_RECOVERIES = 8  # broken parts of a statement that are left out
 
 
+Statement = Stream | Select | SinkStatement | AlertStatement
+
+
 @dataclass(frozen=True)
 class Declared:
-    """A definition and its place; a view in SQL is a Select until its stream is known."""
+    """A definition and its place; a view in SQL is a Select until its stream is known, and so are sinks and alerts."""
 
-    definition: Stream | Select
+    definition: Statement
     where: Location
 
 
@@ -49,7 +54,7 @@ def read_statements(source: Source) -> tuple[list[Declared], list[DefinitionErro
     return declared, errors
 
 
-class Statements(StreamReader, ViewReader):
+class Statements(StreamReader, ViewReader, SinkReader, AlertReader):
     """A parser that reads statements."""
 
     def skip(self) -> None:
@@ -91,17 +96,21 @@ class Statements(StreamReader, ViewReader):
         if not self.accept("CREATE"):
             raise self.error(
                 start.start,
-                "a definition file contains only CREATE STREAM and CREATE MATERIALIZED VIEW",
+                "a definition file contains only CREATE STREAM, CREATE MATERIALIZED VIEW, CREATE SINK and CREATE ALERT",
                 found=start.describe(),
-                fix="for queries use `headrace ask` or `headrace sql`; to drop a stream or view, delete its definition",
+                fix="for queries use `headrace ask` or `headrace sql`; to drop something, delete its definition",
             )
         if self.accept("OR") and not (self.accept("REPLACE") or self.accept("REFRESH")):
             raise self.unexpected("REPLACE or REFRESH after CREATE OR")
-        definition: Stream | Select
+        definition: Statement
         if self.accept("STREAM") or self.accept("STREAMING", "TABLE") or self.accept("SOURCE"):
             definition = self.stream()
         elif self.accept("MATERIALIZED", "VIEW"):
             definition = self.view()
+        elif self.accept("SINK"):
+            definition = self.sink()
+        elif self.accept("ALERT"):
+            definition = self.alert()
         elif self.sees("TABLE") and self._declares_fields():
             definition = self._table()
         elif self.sees("TABLE") or self.sees("VIEW") or self.next.upper in _KINDS:
@@ -156,6 +165,6 @@ class Statements(StreamReader, ViewReader):
         return self.view()
 
     def _unknown_statement(self) -> DefinitionError:
-        error = self.unexpected("STREAM or MATERIALIZED VIEW")
+        error = self.unexpected("STREAM, MATERIALIZED VIEW, SINK or ALERT")
         error.message = "this cannot be created" if error.message == "syntax error" else error.message
         return error

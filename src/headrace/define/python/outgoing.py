@@ -1,0 +1,111 @@
+"""Definitions in Python of what goes out: hr.Sink and hr.Alert. The objects are equal to those of SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from headrace.define import model
+from headrace.define.alerts import make_absence, make_alert
+from headrace.define.expression.check import Checker, check, check_condition, parse_tree
+from headrace.define.mistakes import placed
+from headrace.define.python.fluent import declare, milliseconds
+from headrace.define.python.query import caller, source_of
+from headrace.define.rules import check_distinct, check_name
+from headrace.define.sinks import Written, make_sink, row_scope
+from headrace.errors import DefinitionError
+from headrace.types import Expression
+
+OptionValue = str | int | float | bool
+
+
+def Sink(  # noqa: N802 - reads as the noun it makes
+    name: str,
+    source: model.View | model.Stream,
+    connector: str,
+    options: Mapping[str, OptionValue],
+    *,
+    where: str | None = None,
+    mode: str | None = None,
+    on_close: bool | None = None,
+    corrections: bool | None = None,
+) -> model.Sink:
+    """A sink of a view or a stream: the connector and its options as in WITH (…).
+
+    `mode` is "append", "update" or "complete"; with `on_close` rows are sent when their window is settled, and
+    `corrections` says whether later changes of them are.
+    """
+    at = caller()
+    with placed(at):
+        check_name(name, "sink")
+        reads = _readable(source, f"sink '{name}'")
+        condition = None if where is None else _condition(where, reads)
+        given = {"connector": connector, **options}
+        if corrections is not None:
+            given["corrections"] = corrections
+        written = Written(_options(given), condition, mode, None, on_close)
+        return declare(make_sink(name, reads, written), at)
+
+
+def Alert(  # noqa: N802
+    name: str,
+    source: model.View | model.Stream,
+    where: str | None = None,
+    *,
+    columns: tuple[str, ...] | list[str] = (),
+    hold: str | timedelta = "0s",
+    absent: str | timedelta | None = None,
+    options: Mapping[str, OptionValue] | None = None,
+) -> model.Alert:
+    """An alert on the rows of a view for which a condition holds for a time, `hold`.
+
+    With `absent` instead of a condition it fires when no event of a stream, or no change of a view, came for so long.
+    """
+    at = caller()
+    with placed(at):
+        check_name(name, "alert")
+        reads = _readable(source, f"alert '{name}'")
+        given = _options(options or {})
+        if (where is None) == (absent is None):
+            raise DefinitionError(f"alert '{name}' has either a condition or a time of absence", fix="give one of them")
+        if absent is not None:
+            return declare(make_absence(name, reads, milliseconds(absent), given), at)
+        assert where is not None, "checked above"
+        outputs = tuple(_output(column, reads) for column in columns)
+        check_distinct([output.name for output in outputs], "the column")
+        alert = make_alert(name, reads, outputs, _condition(where, reads), milliseconds(hold), given)
+        return declare(alert, at)
+
+
+def _readable(source: object, owner: str) -> model.View | model.Stream:
+    if not isinstance(source, model.View | model.Stream):
+        raise DefinitionError(
+            f"{owner} needs a view or a stream", found=type(source).__name__, fix="give the object of hr.View"
+        )
+    return source
+
+
+def _condition(text: str, reads: model.View | model.Stream) -> Expression:
+    source = source_of(text, "a condition")
+    return check_condition(source, parse_tree(source), row_scope(reads), "where")
+
+
+def _output(text: str, reads: model.View | model.Stream) -> model.Output:
+    source, scope = source_of(text, "a column"), row_scope(reads)
+    node = parse_tree(source)
+    name = Checker(source, scope).name(node)
+    if name is None:
+        raise DefinitionError(f"the column {text!r} has no name", fix="name a column of the view")
+    return model.Output(name, check(source, node, scope))
+
+
+def _options(options: Mapping[str, OptionValue]) -> model.Options:
+    return tuple(sorted((name.lower(), _text(name, value)) for name, value in options.items()))
+
+
+def _text(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, OptionValue):
+        raise DefinitionError(f"the option '{name}' is a text or a number", found=type(value).__name__)
+    return str(value)

@@ -1,0 +1,192 @@
+"""Rules of sinks, the same for definitions in SQL and in Python. Errors here have no place yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headrace.define.connectors import BOOLEANS, FILES, Connector, check_options, find_connector
+from headrace.define.expression.check import Scope
+from headrace.define.model import Mode, Sink, Stream, View
+from headrace.define.shape import BOUNDS, outputs_of
+from headrace.errors import DefinitionError
+from headrace.types import BOOLEAN, TIMESTAMP, Expression, Type
+
+SETTLED = "settled"
+# What FORMAT, `mode` and RisingWave's `type` call them.
+_MODES: dict[str, Mode] = {
+    "append": "append", "plain": "append", "append-only": "append", "insert": "append",
+    "update": "update", "upsert": "update", "complete": "complete", "retract": "update",
+}  # fmt: skip
+_MODE_OPTIONS = ("mode", "output.mode", "type")
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a definition says of a sink beside its name and source."""
+
+    options: Sequence[tuple[str, str]]  # of WITH, the connector among them
+    where: Expression | None = None
+    format: str | None = None  # the word after FORMAT
+    encode: str | None = None  # the word after ENCODE
+    on_close: bool | None = None  # EMIT ON WINDOW CLOSE or EMIT CHANGES; None: neither
+
+
+def make_sink(name: str, source: Stream | View, written: Written) -> Sink:
+    """The sink, every rule checked."""
+    options = dict(written.options)
+    kind = options.pop("connector", None)
+    if kind is None:
+        raise DefinitionError(f"sink '{name}' has no connector", fix="add one, as in WITH (connector = 'files', …)")
+    connector = find_connector(kind, name)
+    mode = _read_mode(name, options, written.format)
+    corrections = _corrections(name, options)
+    if written.encode is not None:
+        options |= _encoding(name, connector, written.encode, options)
+    checked = check_options(connector, options.items(), name)
+    if isinstance(source, Stream):
+        mode = _stream_mode(name, source, mode, written.on_close)
+        on_close, corrections = False, True
+    else:
+        mode, on_close, corrections = _view_mode(name, source, mode, written.on_close, corrections)
+        _refuse_startup(name, source, dict(checked))
+    if mode not in connector.modes:
+        compacted = "write FORMAT UPSERT: a compacted topic holds the newest row of each key"
+        raise DefinitionError(
+            f"sink '{name}': the connector '{connector.name}' has no mode '{mode}'",
+            expected=" or ".join(f"'{each}'" for each in connector.modes),
+            fix=compacted if mode == "complete" else None,
+        )
+    return Sink(name, source.name, connector.name, checked, written.where, mode, on_close, corrections)
+
+
+def row_scope(source: Stream | View) -> Scope:
+    """What a condition of a sink or an alert may name."""
+    kind = "stream" if isinstance(source, Stream) else "view"
+    return Scope(row_types(source), f"{kind} '{source.name}'", (source.name,))
+
+
+def row_types(source: Stream | View) -> dict[str, Type]:
+    """The columns of an event, or of a row of a view's default question."""
+    if isinstance(source, Stream):
+        return source.types()
+    return {
+        **{key.name: key.expression.type for key in source.keys},
+        **dict.fromkeys((*BOUNDS, *(source.window.names if source.window else ())), TIMESTAMP),
+        **{output.name: output.expression.type for output in outputs_of(source)},
+        SETTLED: BOOLEAN,
+    }
+
+
+def row_keys(source: Stream | View) -> tuple[str, ...]:
+    """The columns that tell rows of a view apart; events of a stream have none."""
+    if isinstance(source, Stream):
+        return ()
+    bounds = () if source.window is None else BOUNDS if source.window.cumulative else BOUNDS[:1]
+    return (*(key.name for key in source.keys), *bounds)
+
+
+def _read_mode(name: str, options: dict[str, str], format_: str | None) -> Mode | None:
+    given = {option: options.pop(option) for option in _MODE_OPTIONS if option in options}
+    words = [*given.values(), *([format_] if format_ else [])]
+    modes = {_mode(name, word) for word in words}
+    if len(modes) > 1:
+        raise DefinitionError(f"sink '{name}' has two modes", found=" and ".join(words), fix="keep one")
+    return modes.pop() if modes else None
+
+
+def _mode(name: str, word: str) -> Mode:
+    if word.lower() not in _MODES:
+        raise DefinitionError(
+            f"sink '{name}': there is no mode or format '{word}'",
+            expected="FORMAT UPSERT or FORMAT APPEND; mode = 'append', 'update' or 'complete'",
+        )
+    return _MODES[word.lower()]
+
+
+def _corrections(name: str, options: dict[str, str]) -> bool | None:
+    value = options.pop("corrections", None)
+    if value is None:
+        return None
+    if value.lower() not in (*BOOLEANS, "on", "off"):
+        raise DefinitionError(
+            f"sink '{name}': the value of the option 'corrections' cannot be used",
+            found=f"'{value}'",
+            expected="true or false",
+        )
+    return value.lower() in ("true", "on")
+
+
+def _encoding(name: str, connector: Connector, encode: str, options: dict[str, str]) -> dict[str, str]:
+    """The option that ENCODE stands for."""
+    lower = encode.lower()
+    if connector is FILES and lower in ("json", "parquet"):
+        if options.get("format", lower).lower() != lower:
+            raise DefinitionError(
+                f"sink '{name}' has two formats", found=f"{encode} and {options['format']}", fix="keep one"
+            )
+        return {"format": lower}
+    if lower != "json":
+        raise DefinitionError(f"sink '{name}': there is no encoding {encode}", expected="ENCODE JSON")
+    return {}
+
+
+def _stream_mode(name: str, stream: Stream, mode: Mode | None, on_close: bool | None) -> Mode:
+    if mode not in (None, "append"):
+        raise DefinitionError(
+            f"sink '{name}': events of stream '{stream.name}' never change",
+            found=f"mode '{mode}'",
+            fix="write FORMAT APPEND, or leave it out",
+        )
+    if on_close:
+        raise DefinitionError(
+            f"sink '{name}': stream '{stream.name}' has no windows to close", fix="remove EMIT ON WINDOW CLOSE"
+        )
+    return "append"
+
+
+def _view_mode(
+    name: str, view: View, mode: Mode | None, on_close: bool | None, corrections: bool | None
+) -> tuple[Mode, bool, bool]:
+    """The mode, whether rows are sent when they are settled, and whether corrections of those are."""
+    mode = mode or "update"
+    if mode == "append":
+        if on_close is False:
+            raise DefinitionError(
+                f"sink '{name}': rows of view '{view.name}' change, which FORMAT APPEND cannot send",
+                fix="write EMIT ON WINDOW CLOSE, or FORMAT UPSERT",
+            )
+        if corrections:
+            raise DefinitionError(
+                f"sink '{name}': FORMAT APPEND sends each row once, so it has no corrections",
+                fix="remove the option 'corrections', or write FORMAT UPSERT",
+            )
+        on_close, corrections = True, False
+    if mode == "complete" and on_close:
+        raise DefinitionError(
+            f"sink '{name}': mode 'complete' sends all rows at each change",
+            found="EMIT ON WINDOW CLOSE",
+            fix="remove it, or write FORMAT UPSERT",
+        )
+    if on_close and view.window is None:
+        found = "FORMAT APPEND" if mode == "append" else "EMIT ON WINDOW CLOSE"
+        raise DefinitionError(
+            f"sink '{name}': view '{view.name}' has no window, so its rows are never settled",
+            found=found,
+            fix="write FORMAT UPSERT without EMIT ON WINDOW CLOSE, or add window(…) to GROUP BY of the view",
+        )
+    if corrections is not None and not on_close:
+        raise DefinitionError(
+            f"sink '{name}': 'corrections' says what follows a settled row, but all changes are sent",
+            fix="remove it, or add EMIT ON WINDOW CLOSE",
+        )
+    return mode, bool(on_close), corrections is not False
+
+
+def _refuse_startup(name: str, view: View, options: dict[str, str]) -> None:
+    if options.get("scan.startup.mode", "earliest") != "earliest":
+        raise DefinitionError(
+            f"sink '{name}': view '{view.name}' is sent from its present state on",
+            found="scan.startup.mode",
+            fix="remove it; it applies to sinks of streams",
+        )

@@ -1,0 +1,110 @@
+"""Reads CREATE SINK: the view or stream, then WHERE, WITH, FORMAT and EMIT, in any order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.define.expression.check import check_condition
+from headrace.define.expression.syntax import Node
+from headrace.define.mistakes import Mistakes
+from headrace.define.model import Sink, Stream, View
+from headrace.define.rules import located
+from headrace.define.sinks import Written, make_sink, row_scope
+from headrace.define.sql.options import Option, OptionsReader
+from headrace.define.tokens import Source
+from headrace.errors import DefinitionError
+
+
+@dataclass(frozen=True)
+class SinkStatement:
+    """CREATE SINK as it was written."""
+
+    source: Source
+    at: int
+    name: str
+    reads: str  # the name of a view or a stream
+    reads_at: int
+    where: Node | None
+    options: tuple[Option, ...]
+    format: str | None
+    encode: str | None
+    on_close: bool | None
+    mistakes: tuple[DefinitionError, ...] = ()
+
+
+def build_sink(statement: SinkStatement, reads: Stream | View) -> Sink:
+    """The sink over what it reads; raises all mistakes of the statement at once."""
+    source, where = statement.source, None
+    mistakes = Mistakes(statement.mistakes)
+    if statement.where is not None:
+        with mistakes.collect():
+            where = check_condition(source, statement.where, row_scope(reads), "WHERE")
+    options = [(option.name, option.value) for option in statement.options]
+    written = Written(options, where, statement.format, statement.encode, statement.on_close)
+    sink = None
+    with mistakes.collect(), located(source, statement.at):
+        sink = make_sink(statement.name, reads, written)
+    mistakes.check()
+    assert sink is not None, "without a mistake there is a sink"
+    return sink
+
+
+class SinkReader(OptionsReader):
+    """Reads what follows CREATE SINK."""
+
+    def sink(self) -> SinkStatement:
+        """The sink, up to the end of its statement."""
+        name = self.read_declared_name("sink")
+        if self.sees("AS") or self.sees("INTO"):
+            raise self.error(
+                self.next.start,
+                f"CREATE SINK {name.text} {self.next.upper} is not available",
+                fix=f"make a materialized view of the query, then write CREATE SINK {name.text} FROM view WITH (…)",
+            )
+        self.expect("FROM", f"CREATE SINK {name.text}")
+        reads = self.expect_name("a view or a stream")
+        clauses: dict[str, int] = {}
+        where: Node | None = None
+        options: list[Option] = []
+        format_ = encode = None
+        on_close: bool | None = None
+        while not self.at_end():
+            word, at = self.next.upper, self.next.start
+            if word in clauses:
+                raise self.error(at, f"sink '{name.text}' has two {word} clauses", fix="keep one")
+            clauses[word] = at
+            if self.accept("WHERE"):
+                where = self.expression()
+            elif self.sees("WITH"):
+                options = self.read_options()
+            elif self.accept("FORMAT"):
+                format_, encode = self._sink_format()
+            elif self.accept("EMIT"):
+                on_close = self._sink_emit()
+            else:
+                raise self.unexpected("WHERE, WITH (…), FORMAT, EMIT or ';'")
+        if "WITH" not in clauses:
+            raise self.error(
+                name.start,
+                f"sink '{name.text}' does not say where to send to",
+                fix="add WITH (connector = 'kafka', …), or 'postgres', 'files' or 'http'",
+            )
+        return SinkStatement(
+            self.source, name.start, name.text, reads.text, reads.start, where, tuple(options), format_, encode,
+            on_close, tuple(self.mistakes.errors),
+        )  # fmt: skip
+
+    def _sink_format(self) -> tuple[str | None, str | None]:
+        """FORMAT UPSERT ENCODE JSON: the mode and the encoding."""
+        format_ = None if self.sees("ENCODE") else self.expect_name("a format").text
+        encode = self.expect_name("an encoding").text if self.accept("ENCODE") else None
+        if format_ is not None and encode is None and format_.upper() in ("JSON", "PARQUET"):
+            return None, format_  # FORMAT JSON
+        return format_, encode
+
+    def _sink_emit(self) -> bool:
+        if self.accept("ON", "WINDOW", "CLOSE") or self.accept("FINAL"):
+            return True
+        if self.accept("CHANGES"):
+            return False
+        raise self.unexpected("ON WINDOW CLOSE or CHANGES after EMIT")

@@ -1,0 +1,1 @@
+"""Sinks: rows of views and events of streams, sent to other systems."""

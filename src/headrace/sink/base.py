@@ -1,0 +1,89 @@
+"""What a sink's destination promises: batches of changes, each durable when it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from headrace.errors import HeadraceError
+from headrace.serve.values import encoder
+from headrace.types import Type
+
+if TYPE_CHECKING:
+    from headrace.aggregate import Value
+
+# What each JSON object has beside the columns of its row; names with a leading underscore are ours.
+OP, VERSION, COMMIT, POSITION = "_op", "_version", "_commit", "_position"
+
+
+@dataclass(frozen=True)
+class SinkChange:
+    """A row to write, or the key of one that is gone.
+
+    The newest change of a key is the one with the largest (version, commit); a repeat has the same. An event of a
+    stream is always an upsert, and told apart by its position.
+    """
+
+    op: Literal["upsert", "delete"]
+    row: Mapping[str, Value]  # of a delete: at least the key columns
+    version: int  # of the view; 0 for an event
+    commit: int
+    position: int | None = None  # of an event, in its stream's log
+
+
+@dataclass(frozen=True)
+class SinkBatch:
+    """Changes that are written together, and the cursor of the sink after them."""
+
+    sink: str
+    columns: tuple[tuple[str, Type], ...]  # of a row, in their order
+    keys: tuple[str, ...]  # the columns that tell rows apart; none for events of a stream
+    changes: Sequence[SinkChange]
+    cursor: str
+    snapshot: bool = False  # part of a present state
+    restarted: bool = False  # the first part of one: rows that the destination has from before are not in it
+    more: bool = False  # the next batch follows at once
+    time_column: str | None = None  # the column by which files are partitioned
+
+    def json_rows(self) -> Iterator[dict[str, Any]]:
+        """Each change as a JSON object: its columns, and `_op`, `_version`, `_commit`."""
+        encoders = [(name, encoder(of)) for name, of in self.columns]
+        for change in self.changes:
+            row: dict[str, Any] = {}
+            for name, encode in encoders:
+                if name in change.row:
+                    value = change.row[name]
+                    row[name] = value if value is None or encode is None else encode(value)
+            row |= {OP: change.op, VERSION: change.version, COMMIT: change.commit}
+            yield row if change.position is None else {**row, POSITION: change.position}
+
+
+class Writer(Protocol):
+    """One destination of one sink, open. Its methods are called by one thread, and raise when they fail.
+
+    What can heal by itself is any exception; DestinationError with `retry_after_s` says when to try again.
+    After an error the writer is closed, and a new one is made for the next attempt.
+    """
+
+    def resume(self) -> str | None:
+        """The cursor of the last batch that the destination itself recorded; None if it records none."""
+
+    def write(self, batch: SinkBatch) -> None:
+        """Write a batch; it is durable at the destination when this returns.
+
+        A destination that records cursors does so in the same transaction.
+        """
+
+    def forget(self) -> None:
+        """Remove what the destination records of the sink's progress, not what was sent: the sink was dropped."""
+
+    def close(self) -> None:
+        """Release connections. Never raises."""
+
+
+class DestinationError(HeadraceError):
+    """A destination refused a batch or cannot be reached; it is tried again later."""
+
+    code = "destination"
+    http_status = 503
