@@ -306,6 +306,9 @@ class Snapshot(Protocol):
     def rows(self, version: Version, selection: Selection) -> list[tuple[Any, ...]]:
         """What `fold` gives, as tuples: the quick way to a few rows."""
 
+    def kept(self, kind: str) -> dict[str, str]:
+        """The texts that `keep` wrote, by name."""
+
 
 class Store(Protocol):
     """Where views live. Each method is one transaction; FencedError says that nothing was changed.
@@ -405,6 +408,12 @@ class Store(Protocol):
         """Record why a version cannot continue with a stream, or that it can again.
 
         One that is quarantined must not be computed.
+        """
+
+    def keep(self, kind: str, name: str, value: str | None) -> None:
+        """Keep a small text for others, such as the progress of a sink, in place of the one before; None: no longer.
+
+        Readers of rows do not notice.
         """
 
     def snapshot(self) -> AbstractContextManager[Snapshot]:

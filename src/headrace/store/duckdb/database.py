@@ -53,6 +53,8 @@ TABLES = (
   rows BIGINT NOT NULL, drift VARCHAR NOT NULL)""",
     "CREATE TABLE IF NOT EXISTS numbers (view VARCHAR NOT NULL, last BIGINT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS store_format (version BIGINT NOT NULL)",
+    # An older Headrace that opens the file leaves it alone: so it came without a new format.
+    "CREATE TABLE IF NOT EXISTS kept (kind VARCHAR NOT NULL, name VARCHAR NOT NULL, value VARCHAR NOT NULL)",
 )
 MOST_STATEMENTS = 256  # that are kept parsed
 DAMAGED = ".damaged"  # a note beside a file that was found damaged while it was in use

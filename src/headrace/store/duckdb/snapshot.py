@@ -16,6 +16,7 @@ from headrace.errors import NotReadyError
 from headrace.store.base import CORRECTIONS, EVENTS, Audit, Version
 from headrace.store.duckdb.database import Database, literal, run
 from headrace.store.duckdb.held import Demand, HeldRows, Lookups, Row, pays
+from headrace.store.duckdb.kept import read_kept
 from headrace.store.duckdb.levels import PANES
 from headrace.store.duckdb.tables import (
     TableSource,
@@ -165,6 +166,9 @@ class DuckSnapshot:
             end = cut if end is None else min(cut, end)
         near = replace(selection, panes=(start, end))
         return run(self._connection, *fold(version.view, sources, near))
+
+    def kept(self, kind: str) -> dict[str, str]:
+        return read_kept(self._connection, kind)
 
     def count_groups(self, version: Version, selection: Selection, most: int) -> int | None:
         sources = self._sources(version)

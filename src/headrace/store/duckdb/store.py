@@ -12,6 +12,7 @@ import duckdb
 
 from headrace.define.expression.computed import duckdb_name
 from headrace.define.model import View
+from headrace.errors import FencedError
 from headrace.faults import fault_point
 from headrace.store.base import (
     NO_HISTORY,
@@ -33,6 +34,7 @@ from headrace.store.changes import Changes
 from headrace.store.duckdb.database import Database, run
 from headrace.store.duckdb.folder import clean, compare_layers, faults_of, make_table
 from headrace.store.duckdb.held import Lookups
+from headrace.store.duckdb.kept import write_kept
 from headrace.store.duckdb.merge import merge, move
 from headrace.store.duckdb.snapshot import DuckSnapshot, find_serving, speed_tables, speed_tables_of
 from headrace.store.duckdb.tables import create_speed
@@ -325,6 +327,26 @@ class DuckStore:
         if version.state not in states:
             raise gone(view, number, f"state {version.state}")
         return version
+
+    # For others
+
+    def keep(self, kind: str, name: str, value: str | None) -> None:
+        # No version changes: what is known of them stays known, and reads under way go on.
+        with self._writing, self._database.use():
+            connection = self._database.writer
+            connection.begin()
+            try:
+                ((highest,),) = run(connection, "SELECT max(fence) FROM versions")
+                if highest is not None and highest > self._fence:
+                    raise FencedError(
+                        f"the {kind} '{name}' was not recorded", found=f"fence {highest}", expected=f"{self._fence}"
+                    )
+                write_kept(connection, kind, name, value)
+            except BaseException:
+                with suppress(duckdb.Error):
+                    connection.rollback()
+                raise
+            connection.commit()
 
     # Connections
 
