@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -56,6 +57,7 @@ class Part:
     took_s: float = 0.0
     counts: dict[str, int] = field(default_factory=dict)
     times: list[tuple[float, str]] = field(default_factory=list)
+    skips: list[str] = field(default_factory=list)
 
     @property
     def stem(self) -> str:
@@ -127,6 +129,7 @@ class Lanes:
             (suite,) = ElementTree.parse(self._report(part)).getroot()
             part.counts = {name: int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")}
             part.times = [(float(case.get("time", 0)), _name(case)) for case in suite]
+            part.skips = [skip.get("message", "") for skip in suite.iter("skipped")]
         say(f"\n{'=' * 20} {part.name}: {'FAILED' if part.failed else 'passed'} in {part.took_s:.0f} s {'=' * 20}\n")
         say(self._output(part).read_text(errors="replace"))
         if not part.failed:
@@ -171,7 +174,7 @@ def say(text: str) -> None:
 
 
 def sum_up(parts: list[Part], took_s: float) -> None:
-    """What each part took and found, and the slowest tests of all."""
+    """What each part took and found, the slowest tests of all, and what was skipped and why."""
     say(f"\n{'seconds':>8} {'tests':>6} {'failed':>6} {'skipped':>7}  part\n")
     for part in parts:
         count = part.counts
@@ -181,6 +184,11 @@ def sum_up(parts: list[Part], took_s: float) -> None:
     say("\nslowest tests, in seconds\n")
     for took, name in sorted((pair for part in parts for pair in part.times), reverse=True)[:SLOWEST]:
         say(f"{took:8.1f} {name}\n")
+    reasons = Counter(reason for part in parts for reason in part.skips)
+    if reasons:
+        say("\nskipped tests, and why\n")
+    for reason, count in reasons.most_common():
+        say(f"{count:8} {reason}\n")
     failed = ", ".join(part.name for part in parts if part.failed)
     tests = sum(part.counts.get("tests", 0) for part in parts)
     say(f"\n{tests} tests in {took_s:.0f} s, {LANES} lanes: {f'FAILED: {failed}' if failed else 'all passed'}\n")

@@ -1,0 +1,1 @@
+"""What scripts/services runs: a Kafka broker, a PostgreSQL server."""
