@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from . import DataType, RecordBatch, RecordBatchReader, Schema
+from . import DataType, RecordBatch, RecordBatchReader, Schema, Table
 
 class InvalidRow(NamedTuple):
     expected_columns: int
@@ -55,3 +55,9 @@ def open_csv(
     parse_options: ParseOptions | None = ...,
     convert_options: ConvertOptions | None = ...,
 ) -> CSVStreamingReader: ...
+def read_csv(
+    input_file: object,
+    read_options: ReadOptions | None = ...,
+    parse_options: ParseOptions | None = ...,
+    convert_options: ConvertOptions | None = ...,
+) -> Table: ...

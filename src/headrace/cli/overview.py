@@ -15,6 +15,7 @@ from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
 from headrace.cli.output import console, count, make_table, print_json, size, span
 from headrace.cli.watch import watch_json, watch_status
 from headrace.define.durations import format_duration
+from headrace.define.record import describe_record
 from headrace.format import freshness
 from headrace.server.layers import alarm, building, checked, shares
 
@@ -206,6 +207,8 @@ def _role(stream: StreamStatus, field: FieldStatus) -> str:
     if field.name == stream.event_time:
         idle = "" if stream.idle_timeout_ms is None else f", idle time-out {format_duration(stream.idle_timeout_ms)}"
         return f"event time, patience {format_duration(stream.patience_ms)}{idle}"
+    if field.record:
+        return describe_record(field.record)
     return f"computed: {field.computed}" if field.computed else f"from: {field.path}" if field.path else ""
 
 

@@ -57,7 +57,11 @@ class Sender:
 
 def _shape(stream: StreamDefinition) -> StreamShape:
     places = [((field.name,) if field.path is None else parse_path(field.path), field) for field in stream.fields]
-    types = {str(steps[0]): field.type for steps, field in places if len(steps) == 1 and not field.computed}
+    types = {
+        str(steps[0]): field.type
+        for steps, field in places
+        if len(steps) == 1 and not field.computed and not field.record
+    }
     return StreamShape(stream.name, stream.format, types)
 
 

@@ -236,19 +236,21 @@ def _shape_from_json(value: dict[str, Any]) -> Shape:
 
 
 def _field_to_json(field: Field) -> dict[str, Any]:
-    value = {
+    value: dict[str, Any] = {
         "name": field.name,
         "type": str(field.type),
         "nullable": field.nullable,
         "computed": _expression_to_json(field.computed),
     }
     # Left out where it is the field's name: streams from before there were paths keep their fingerprint.
+    if field.record is not None:
+        value["record"] = field.record
     return value if field.path is None else {**value, "from": field.path}
 
 
 def _field_from_json(value: dict[str, Any]) -> Field:
-    computed = _optional_expression(value["computed"])
-    return Field(value["name"], parse_type(value["type"]), value["nullable"], computed, value.get("from"))
+    computed, parts = _optional_expression(value["computed"]), (value.get("from"), value.get("record"))
+    return Field(value["name"], parse_type(value["type"]), value["nullable"], computed, *parts)
 
 
 def _expression_to_json(expression: Expression | None) -> dict[str, str] | None:

@@ -22,7 +22,8 @@ _ROUNDED = {
 def loosens(before: Stream, after: Stream, name: str) -> bool:
     """Whether this field of both has only become looser."""
     old, new = _field(before, name), _field(after, name)
-    if (old.computed, old.path) != (new.computed, new.path) or (new.nullable, old.nullable) == (False, True):
+    same_place = (old.computed, old.path, old.record) == (new.computed, new.path, new.record)
+    if not same_place or (new.nullable, old.nullable) == (False, True):
         return False
     if old.type == new.type:
         return True

@@ -30,6 +30,12 @@ class Field:
     nullable: bool = True
     computed: Expression | None = None
     path: str | None = None  # where its value is in an event; None: under the field's own name
+    record: str | None = None  # the part of the Kafka record that it is, as `record.py` names it; None: of the value
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether its value is in the event, as it was sent: not computed, and not around the event in Kafka."""
+        return self.computed is None and self.record is None
 
     @property
     def steps(self) -> Steps:
@@ -39,6 +45,8 @@ class Field:
     @property
     def label(self) -> str:
         """Its name in the reason for refusing an event, between quotes."""
+        if self.record is not None:
+            return f"{self.name}' from '{self.record}"
         return self.name if self.path is None else f"{self.name}' from '{self.path}"
 
 
@@ -73,7 +81,7 @@ class Stream(Queryable):
 
     def key_types(self) -> dict[str, Type]:
         """The types of the fields that a row of CSV has a cell for, by the key of the event that holds the value."""
-        declared = (field for field in self.fields if not field.computed and len(field.steps) == 1)
+        declared = (field for field in self.fields if field.is_sent and len(field.steps) == 1)
         return {str(field.steps[0]): field.type for field in declared}
 
     def types(self) -> dict[str, Type]:

@@ -164,7 +164,8 @@ def check_format(format_: str, fields: Iterable[Field], stream: str, source: Sou
             if source
             else "CSV, Parquet and compressed files are sent to a stream of format JSON",
         )
-    declared = [field for field in fields if not field.computed]
+    fields = list(fields)
+    declared = [field for field in fields if field.is_sent]
     if lower == TEXT and [(field.name, field.type) for field in declared] != [("value", STRING)]:
         raise DefinitionError(
             f"stream '{stream}' has the format TEXT: an event is one line, in the field 'value'",
@@ -178,7 +179,20 @@ def check_format(format_: str, fields: Iterable[Field], stream: str, source: Sou
             found=f"FROM '{declared[0].path}'",
             fix="leave FROM out",
         )
+    if lower == CSV:
+        _check_cells(declared, stream)
     return str(lower)
+
+
+def _check_cells(declared: Iterable[Field], stream: str) -> None:
+    """Refuse fields that a row of cells without names cannot hold."""
+    for field in declared:
+        if field.path is not None:
+            raise DefinitionError(
+                f"stream '{stream}' has the format CSV: its cells are the fields in the order of their declaration",
+                found=f"FROM '{field.path}'",
+                fix="leave FROM out",
+            )
 
 
 def check_event_time(name: str, fields: Iterable[Field], stream: str, *, complete: bool = True) -> str:

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import HeadraceError, IngestError, TooLargeError
-from headrace.ingest.formats.columns import json_lines, json_text, line_bytes
 from headrace.ingest.receiver import IngestReply, merge_tokens
+from headrace.parse.json_text import json_lines, json_text, line_bytes
 
 ROWS = 8192  # that become lines at once
 PIECE_BYTES = 4 << 20  # of lines that one request has, or a little more

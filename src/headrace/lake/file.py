@@ -113,7 +113,8 @@ def _encodings(rows: pa.Table) -> tuple[list[str], dict[str, str]]:
     """
     constant = (COMMIT, COMMITTED_AT, ARRIVED, NEWEST)
     delta = [f.name for f in rows.schema if f.type in (pa.int64(), UTC_US) and f.name not in constant]
-    plain = [VALUE, *(f.name for f in rows.schema if _is_plain(f.type) or _is_distinct(rows.column(f.name)))]
+    others = [f for f in rows.schema if f.name != VALUE]
+    plain = [VALUE, *(f.name for f in others if _is_plain(f.type) or _is_distinct(rows.column(f.name)))]
     repeated = [name for name in rows.schema.names if name not in (*delta, *plain)]
     return repeated, dict.fromkeys(delta, "DELTA_BINARY_PACKED")
 
@@ -124,6 +125,6 @@ def _is_plain(type_: pa.DataType) -> bool:
 
 def _is_distinct(column: pa.ChunkedArray) -> bool:
     """Whether most values of a text column are different: a dictionary of them takes time and saves nothing."""
-    if not pa.types.is_string(column.type) or column.null_count == len(column):
+    if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)) or column.null_count == len(column):
         return False
     return int(pc.count_distinct(column).as_py()) * REPEATS > len(column) - column.null_count

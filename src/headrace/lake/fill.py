@@ -14,12 +14,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.define.loosening import names_in
-from headrace.define.model import Stream
+from headrace.define.model import CSV, Stream
 from headrace.lake.batches import of_group
 from headrace.lake.schema import COMMIT, VALUE, table_schema
 from headrace.parse.compute import Computing
-from headrace.parse.frames import frame_values
+from headrace.parse.frames import Frames, frame_values
 from headrace.parse.objects import LenientReader
+from headrace.parse.parser import read_text
+from headrace.parse.record import RecordReader, columns_of
+from headrace.parse.rows import RowReader
 
 
 @dataclass(frozen=True)
@@ -81,25 +84,38 @@ class _Filling:
         absent = [field for field in stream.fields if field.name in columns and field.name not in names]
         to_compute = [field for field in absent if field.computed]
         input_names = names_in(field.computed for field in to_compute if field.computed)
-        declared = [field for field in stream.fields if not field.computed and field.name not in names]
-        declared = [field for field in declared if field.name in columns or field.name in input_names]
+        missing = [field for field in stream.fields if not field.computed and field.name not in names]
+        missing = [field for field in missing if field.name in columns or field.name in input_names]
+        declared = [field for field in missing if field.record is None]
+        of_records = [field for field in missing if field.record is not None]
         inputs = [field.name for field in stream.fields if field.name in input_names and field.name in names]
         self._schema = table_schema(stream)
         self._format = stream.format
+        sent = [field for field in stream.fields if field.is_sent]
+        self._rows = RowReader(sent) if stream.format == CSV else None
         self._lenient = LenientReader(declared) if declared else None
         self._computing = Computing(stream, to_compute)
         self._target = pa.schema([self._schema.field(name) for name in columns])
         self.stored = list(dict.fromkeys([name for name in columns if name in names] + inputs))
-        if declared and VALUE not in self.stored:
-            self.stored.append(VALUE)
+        needed = ([VALUE] if declared else []) + columns_of(of_records)
+        self.stored += [name for name in needed if name not in self.stored]
+        self._of_records = [field.name for field in of_records]
+        self._records = RecordReader(of_records, [field.name for field in of_records])
+
+    def _frames(self, values: pa.Array) -> Frames:
+        """The events as JSON."""
+        frames = frame_values(self._format, values)
+        return frames if self._rows is None else self._rows.read(read_text(frames)[0])[0]
 
     def fill(self, rows: pa.Table) -> pa.Table:
         rows = rows.cast(pa.schema([self._schema.field(name) for name in rows.column_names]))
         if self._lenient is not None:
             values = rows.column(VALUE).combine_chunks()
-            later = self._lenient.read(frame_values(self._format, values))
+            later = self._lenient.read(self._frames(values))
             for field, column in zip(later.schema, later.columns, strict=True):
                 rows = rows.append_column(field, column)
+        for name, values in zip(self._of_records, self._records.read(rows)[0], strict=True):
+            rows = rows.append_column(name, values)
         return self._computing.add_to(rows).select(self._target.names).cast(self._target)
 
 

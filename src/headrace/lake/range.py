@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.define.model import Stream
+from headrace.define.record import HEADERS, KEY, OFFSET, PARTITION, TIME, TOPIC
 from headrace.disk import disk_full, is_disk_full
 from headrace.faults import fault_point
 from headrace.lake.file import LakeFileWriter, NewFile
@@ -22,6 +23,7 @@ from headrace.lake.schema import ARRIVED, DEAD, table_schema
 from headrace.lake.since import Since, parse_since
 from headrace.lake.storage import LocalStorage
 from headrace.parse.parser import Parsed
+from headrace.parse.record import COLUMNS, RECORD, sent_records
 from headrace.parse.schema import UTC_US
 from headrace.timing import later
 from headrace.transport.base import Events, Reader
@@ -96,11 +98,12 @@ def _write_files(work: Work, part: Range, live: LakeFileWriter, dead: LakeFileWr
     inputs: list[pa.Table] = []
     lateness: list[Days] = []
     for events in work.reader.read(part, work.stream.format):
-        parsed = parse_since(work.stream, work.since, events.frames, events.positions, events.arrived_us)
+        records = read_records(work.stream, events)
+        parsed = parse_since(work.stream, work.since, events.frames, events.positions, events.arrived_us, records)
         if events.reasons is not None:
             reasons = events.reasons if parsed.reasons is None else pc.coalesce(events.reasons, parsed.reasons)
             parsed = Parsed(parsed.columns, reasons)
-        table = _rows(work, events, parsed)
+        table = _rows(work, events, parsed, records)
         if parsed.reasons is None:
             good = table
         else:
@@ -118,7 +121,25 @@ def _write_files(work: Work, part: Range, live: LakeFileWriter, dead: LakeFileWr
     return Result(part, newest, files, derived, join_days(lateness))
 
 
-def _rows(work: Work, events: Events, parsed: Parsed) -> pa.Table:
+def read_records(stream: Stream, events: Events) -> pa.Table | None:
+    """What the records of Kafka have around these events; None if they are not from Kafka."""
+    if stream.source is None:
+        return None
+    metadata = events.metadata
+    if metadata is None:
+        return sent_records(stream.source, len(events.frames), events.arrived_us)
+    columns = {
+        KEY: metadata.key(),
+        HEADERS: metadata.headers(),
+        TIME: metadata.timestamp(),
+        TOPIC: metadata.topic(),
+        PARTITION: metadata.partition(),
+        OFFSET: metadata.offset(),
+    }
+    return pa.table({COLUMNS[part]: column for part, column in columns.items()}).cast(RECORD)
+
+
+def _rows(work: Work, events: Events, parsed: Parsed, records: pa.Table | None) -> pa.Table:
     count = len(events.frames)
     reserved = [
         _constant(work.commit, pa.int64(), count),
@@ -128,6 +149,7 @@ def _rows(work: Work, events: Events, parsed: Parsed) -> pa.Table:
         pa.array(events.positions),
         parsed.reasons if parsed.reasons is not None else pa.nulls(count, pa.string()),
         events.frames.values(),
+        *(records.columns if records is not None else ()),
     ]
     names = [name for name in table_schema(work.stream).names if name != DEAD]
     return pa.table([*reserved, *parsed.columns.columns], names=names)

@@ -20,11 +20,12 @@ from headrace.define.model import Stream
 from headrace.lake.batches import MOST_BYTES, batches
 from headrace.lake.file import LakeFileWriter
 from headrace.lake.range import newest_of
-from headrace.lake.schema import ARRIVED, COMMIT, DEAD, POSITION, REASON, RESERVED, VALUE
+from headrace.lake.schema import ARRIVED, COMMIT, DEAD, POSITION, REASON, VALUE, reserved_schema
 from headrace.lake.since import Since, parse_since
 from headrace.lake.storage import LocalStorage
 from headrace.parse.frames import frame_values
 from headrace.parse.parser import Parsed
+from headrace.parse.record import RECORD
 from headrace.timing import later
 
 REREAD = "path STRING, rows BIGINT, readable BIGINT, new_reasons BIGINT, newest_us BIGINT, aside STRING, rest STRING"
@@ -68,7 +69,7 @@ def _reread(work: Reread, path: str) -> dict[str, object]:
     rest: LakeFileWriter | None = None
     rows = readable = new_reasons = 0
     newest: int | None = None
-    names = [name for name in RESERVED.names if name != DEAD]
+    names = [name for name in reserved_schema(work.stream).names if name != DEAD]
     for before in batches(Path(LocalStorage(work.table).locate(path)), names, work.batch_bytes):
         now = _rows(before, _parse(work, before))
         is_good = pc.is_null(now.column(REASON))
@@ -97,7 +98,9 @@ def _parse(work: Reread, letters: pa.Table) -> Parsed:
     positions, arrived_us = (
         np.asarray(letters.column(name).cast(pa.int64()).to_numpy(), dtype=np.int64) for name in (POSITION, ARRIVED)
     )
-    return parse_since(work.stream, work.since, frame_values(work.stream.format, values), positions, arrived_us)
+    frames = frame_values(work.stream.format, values)
+    records = letters.select(RECORD.names) if work.stream.source else None
+    return parse_since(work.stream, work.since, frames, positions, arrived_us, records)
 
 
 def _rows(letters: pa.Table, parsed: Parsed) -> pa.Table:

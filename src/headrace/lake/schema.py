@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from headrace.define.model import Stream
+from headrace.parse.record import record_schema
 from headrace.parse.schema import UTC_US, field_schema
 
 COMMIT = "_commit"
@@ -30,6 +31,11 @@ RESERVED = pa.schema(
 )
 
 
+def reserved_schema(stream: Stream) -> pa.Schema:
+    """The columns that are not fields: of a stream in Kafka, also what its records have around the events."""
+    return pa.schema([*RESERVED, *record_schema(stream)])
+
+
 def table_schema(stream: Stream) -> pa.Schema:
     """All columns of the stream's table."""
-    return pa.schema([*RESERVED, *field_schema(stream)])
+    return pa.schema([*reserved_schema(stream), *field_schema(stream)])

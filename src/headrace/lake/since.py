@@ -30,9 +30,10 @@ def parse_since(
     frames: Frames,
     positions: npt.NDArray[np.int64],
     arrived_us: npt.NDArray[np.int64],
+    records: pa.Table | None = None,
 ) -> Parsed:
     """Typed columns and verdicts. Refused events are parsed again without the fields that were added after them."""
-    parsed = parser_of(stream).parse(frames, arrived_us)
+    parsed = parser_of(stream).parse(frames, arrived_us, records)
     if parsed.reasons is None or not since:
         return parsed
     rows = parsed.columns.append_column(REASON, parsed.reasons)
@@ -43,7 +44,8 @@ def parse_since(
         start = until
         if these.any():
             lenient = frozenset(name for name, position in since if position.covers(until))
-            again = parser_of(stream, lenient).parse(frames.take(these), arrived_us[these])
+            again_records = records.filter(pa.array(these)) if records is not None else None
+            again = parser_of(stream, lenient).parse(frames.take(these), arrived_us[these], again_records)
             reasons = pa.nulls(len(again.columns), pa.string()) if again.reasons is None else again.reasons
             rows = put_back(rows, these, again.columns.append_column(REASON, reasons))
     return Parsed(rows.drop_columns([REASON]), rows.column(REASON).combine_chunks())

@@ -10,10 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.define.model import TEXT, Field, Stream
+from headrace.define.model import CSV, TEXT, Field, Stream
 from headrace.parse.compute import Computing
 from headrace.parse.frames import Frames
 from headrace.parse.objects import LenientReader, ObjectReader, Read
+from headrace.parse.record import RecordReader, sent_records
+from headrace.parse.rows import RowReader
 from headrace.parse.schema import field_schema
 
 LONGEST_SQL = 100  # characters of an expression in a reason
@@ -34,18 +36,38 @@ class Parser:
 
     def __init__(self, stream: Stream, lenient: Collection[str] = ()) -> None:
         self._stream = stream
-        declared = [field for field in stream.fields if not field.computed]
+        declared = [field for field in stream.fields if field.is_sent]
+        self._record_fields = [field for field in stream.fields if field.record]
+        self._records = RecordReader(self._record_fields, list(lenient))
         self._strict = ObjectReader([field for field in declared if field.name not in lenient])
         later = [field for field in declared if field.name in lenient]
         self._lenient = LenientReader(later) if later else None
+        self._rows = RowReader(declared) if stream.format == CSV else None
         self._computing = Computing(stream, [field for field in stream.fields if field.computed])
         self._fields = field_schema(stream)
 
-    def parse(self, frames: Frames, arrived_us: npt.NDArray[np.int64] | int) -> Parsed:
-        """Typed columns and verdicts, in the frames' order."""
-        table, reasons = self._read_text(frames) if self._stream.format == TEXT else self._read_json(frames)
+    def parse(self, frames: Frames, arrived_us: npt.NDArray[np.int64] | int, records: pa.Table | None = None) -> Parsed:
+        """Typed columns and verdicts, in the frames' order; `records` are those of Kafka, once events are there."""
+        table, reasons = self._read_value(frames)
+        if self._record_fields:
+            if records is None:
+                records = sent_records(self._stream.source, len(frames), arrived_us)
+            table, reasons = self._read_records(table, reasons, records)
         table = self._computing.add_to(table).select(self._fields.names).cast(self._fields)
         return Parsed(table, self._judge(table, reasons, arrived_us))
+
+    def _read_value(self, frames: Frames) -> Read:
+        if self._stream.format == TEXT:
+            return self._read_text(frames)
+        if self._rows is None:
+            return self._read_json(frames)
+        lines, not_text = read_text(frames)
+        objects, bad = self._rows.read(lines)
+        table, reasons = self._read_json(objects)
+        for earlier in (bad, not_text):
+            if earlier is not None:
+                reasons = earlier if reasons is None else pc.coalesce(earlier, reasons)
+        return table, reasons
 
     def _read_text(self, frames: Frames) -> Read:
         lines, reasons = read_text(frames)
@@ -58,6 +80,12 @@ class Parser:
             for field, column in zip(later.schema, later.columns, strict=True):
                 table = table.append_column(field, column)
         return table, reasons
+
+    def _read_records(self, table: pa.Table, reasons: pa.Array | None, records: pa.Table) -> Read:
+        columns, bad = self._records.read(records)
+        for field, column in zip(self._record_fields, columns, strict=True):
+            table = table.append_column(field.name, column)
+        return table, bad if reasons is None else reasons if bad is None else pc.coalesce(reasons, bad)
 
     def _judge(
         self, table: pa.Table, reasons: pa.Array | None, arrived_us: npt.NDArray[np.int64] | int

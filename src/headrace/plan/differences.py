@@ -14,6 +14,7 @@ from headrace.define.fingerprint import fingerprint
 from headrace.define.loosening import loosens, why_narrower
 from headrace.define.model import JSON, Field, Source, Stream, View
 from headrace.define.own import plain, plain_changes
+from headrace.define.record import describe_record
 from headrace.define.tokens import escape
 from headrace.errors import ConflictError, DefinitionError
 from headrace.plan.change import Change, Kind, Plan
@@ -218,5 +219,7 @@ def describe_source(source: Source) -> Iterator[str]:
 def describe_field(field: Field) -> str:
     """A field as CREATE STREAM writes it."""
     computed = f" AS {field.computed}" if field.computed else ""
-    source = f" FROM {escape(field.path)}" if field.path else ""
+    source = (
+        f" FROM {escape(field.path)}" if field.path else f" {describe_record(field.record)}" if field.record else ""
+    )
     return f"{quote(field.name)} {field.type}{source}{'' if field.nullable else ' NOT NULL'}{computed}"

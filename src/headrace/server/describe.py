@@ -12,17 +12,19 @@ from typing import TypeVar, get_args
 
 from headrace.define.expression.duckdb_face import refuse_duckdb
 from headrace.define.fingerprint import aggregate_id
-from headrace.define.model import Shape, Stream, View, Window
+from headrace.define.model import Shape, Source, Stream, View, Window
 from headrace.define.own import plain
 from headrace.define.shape import outputs_of, written, written_order
 from headrace.format import iso_us
 from headrace.plan.edits import classify
+from headrace.secrets import shown
 from headrace.server.state import (
     AuditStatus,
     BuildStatus,
     ColumnStatus,
     DriftStatus,
     FieldStatus,
+    SourceStatus,
     StreamDefinition,
     StreamStatus,
     VersionStatus,
@@ -71,14 +73,25 @@ def describe_definition(stream: Stream) -> StreamDefinition:
         format=stream.format,
         fields=tuple(
             FieldStatus(
-                each.name, str(each.type), each.nullable, each.computed.sql if each.computed else None, each.path
+                each.name,
+                str(each.type),
+                each.nullable,
+                each.computed.sql if each.computed else None,
+                each.path,
+                each.record,
             )
             for each in stream.fields
         ),
         event_time=stream.event_time,
         patience_ms=stream.patience_ms,
         idle_timeout_ms=stream.idle_timeout_ms,
+        source=describe_source(stream.source) if stream.source else None,
     )
+
+
+def describe_source(source: Source) -> SourceStatus:
+    """Where events come from, without secrets."""
+    return SourceStatus(source.connector, {name: shown(name, value) for name, value in source.options})
 
 
 def describe_damaged(stream: Stream, error: str) -> StreamStatus:

@@ -21,13 +21,22 @@ class FieldStatus(Shown):
     nullable: bool
     computed: str | None  # the expression, if it is computed
     path: str | None = None  # what FROM says: where its value is in an event
+    record: str | None = None  # the part of a Kafka record that it is: key, timestamp, header:NAME, …
+
+
+@dataclass(frozen=True)
+class SourceStatus(Shown):
+    """Where the events of a stream come from; secrets among the options are not shown."""
+
+    connector: str
+    options: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class StreamDefinition(Shown):
     """What a stream is declared to be."""
 
-    holds: ClassVar[Mapping[str, type[Shown]]] = {"fields": FieldStatus}
+    holds: ClassVar[Mapping[str, type[Shown]]] = {"fields": FieldStatus, "source": SourceStatus}
 
     name: str
     format: str
@@ -35,6 +44,7 @@ class StreamDefinition(Shown):
     event_time: str | None
     patience_ms: int
     idle_timeout_ms: int | None
+    source: SourceStatus | None
 
 
 @dataclass(frozen=True)
@@ -54,7 +64,11 @@ class LatenessStatus(Shown):
 class StreamStatus(StreamDefinition):
     """A stream with its numbers; of one whose files are damaged they are None."""
 
-    holds: ClassVar[Mapping[str, type[Shown]]] = {"fields": FieldStatus, "lateness": LatenessStatus}
+    holds: ClassVar[Mapping[str, type[Shown]]] = {
+        "fields": FieldStatus,
+        "source": SourceStatus,
+        "lateness": LatenessStatus,
+    }
 
     events: int | None
     dead_letters: int | None

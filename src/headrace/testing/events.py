@@ -136,7 +136,7 @@ def _notes(stream: Stream, node: Node) -> Iterator[str]:
     if not isinstance(node, Fields) or stream.format == TEXT:
         return
     declared = event_names(stream)
-    computed = {field.name for field in stream.fields if field.computed}
+    computed = {field.name for field in stream.fields if not field.is_sent}
     for name in node.values:
         if name in (ARRIVED, LINE) or name in declared:
             continue
@@ -149,7 +149,7 @@ def _notes(stream: Stream, node: Node) -> Iterator[str]:
 
 def event_names(stream: Stream) -> set[str]:
     """The names at the top of an event that the stream reads."""
-    return {str(field.steps[0]) for field in stream.fields if not field.computed}
+    return {str(field.steps[0]) for field in stream.fields if field.is_sent}
 
 
 def arrange(stream_events: GivenEvents) -> list[Commit]:

@@ -22,6 +22,7 @@ from headrace.define.expression.check import Checker, Scope, check, check_condit
 from headrace.define.loosening import fields_read
 from headrace.define.mistakes import Mistakes, placed
 from headrace.define.python.query import Aggregation, Query, caller, source_of
+from headrace.define.record import check_record_fields
 from headrace.define.rules import (
     check_distinct,
     check_event_time,
@@ -79,6 +80,7 @@ def Stream(  # noqa: N802 - reads as the noun it makes
                 f"stream '{name}': the source is not one", found=type(source).__name__,
                 fix='write source=hr.kafka(topic="visits")',
             )  # fmt: skip
+        check_record_fields(typed_fields, source, name)
         format = check_format(format, typed_fields, name, source)
         idle_timeout_ms = None if idle_timeout is None else check_idle_timeout(milliseconds(idle_timeout))
         stream = model.Stream(name, typed_fields, event_time, patience_ms, format, idle_timeout_ms, source)

@@ -11,12 +11,14 @@ from headrace.define.kafka import ALSO, OPTIONS, TOPIC, make_source
 from headrace.define.kafka_properties import PREFIX
 from headrace.define.model import KAFKA, Source
 from headrace.define.options import OptionError
+from headrace.define.record import PARTS, header
 from headrace.define.rules import check_idle_timeout, located
 from headrace.define.sql.options import Option, OptionsReader
 from headrace.define.tokens import STRING, escape
 from headrace.errors import DefinitionError, nearest
 
 CONNECTOR = "connector"
+_RECORD_WORDS = ("KEY", "HEADER", "HEADERS", "TIMESTAMP", "PARTITION", "OFFSET", "TOPIC")
 FORMAT_OPTIONS = ("format", "value.format", "value_format")
 IDLE_TIMEOUT = ("idle_timeout", "scan.watermark.idle-timeout")  # the second is Flink's name
 KEY_FORMATS = ("key.format", "key_format")
@@ -56,6 +58,8 @@ class SourceReader(OptionsReader):
             raise self.error(
                 self.next.start, "WATERMARK is one of the fields", fix="write it inside the parentheses, after the last"
             )
+        if self.sees("INCLUDE"):
+            self._refuse_include()
         if self.next.upper in _STORAGE:
             at, start = self.next.start, self.index
             while not self.at_end():
@@ -93,6 +97,59 @@ class SourceReader(OptionsReader):
                 self.next.start, "a format has no options here", fix="remove the parentheses and what is in them"
             )
         return FormatWord(token.text, token.start)
+
+    def sees_record(self) -> bool:
+        """Whether a part of the Kafka record comes next, after the type of a field."""
+        words = (self.next.upper, self.ahead(1).upper)
+        return words[0] in ("METADATA", *_RECORD_WORDS) or (words[0] == "FROM" and words[1] in _RECORD_WORDS)
+
+    def read_record(self, field: str) -> str:
+        """FROM KEY, FROM HEADER 'x'; KEY and HEADER('x') of ksqlDB; METADATA [FROM 'x'] [VIRTUAL] of Flink."""
+        if self.accept("METADATA"):
+            part = self._read_metadata(field)
+            self.accept("VIRTUAL")
+            return part
+        self.accept("FROM")
+        word = self.take().upper
+        if word != "HEADER":
+            return word.lower()
+        closes = self.accept_symbol("(")
+        if self.next.kind != STRING:
+            raise self.unexpected("the name of a header in quotes, as in FROM HEADER 'trace'")
+        name = self.take().text
+        if closes:
+            self.expect_symbol(")", "the name of the header")
+        return header(name)
+
+    def _read_metadata(self, field: str) -> str:
+        at, name = self.tokens[self.index - 1].start, field
+        if self.accept("FROM"):
+            at = self.next.start
+            if self.next.kind != STRING:
+                raise self.unexpected("a text after METADATA FROM, as in METADATA FROM 'timestamp'")
+            name = self.take().text
+        if name.lower() not in PARTS:
+            near = nearest(name, PARTS)
+            raise self.error(
+                at, f"a record has no metadata '{name}'", expected=f"one of {', '.join(PARTS)}",
+                fix=f"did you mean '{near}'?" if near else "one header is FROM HEADER 'name'",
+            )  # fmt: skip
+        return name.lower()
+
+    def _refuse_include(self) -> None:
+        """INCLUDE KEY AS k of RisingWave, after the fields."""
+        start, at = self.index, self.next.start
+        self.take()
+        word = self.take()
+        part = f"HEADER {escape(self.take().text)}" if self.next.kind == STRING else word.upper
+        name = self.ahead(1).text if self.sees("AS") else word.text.lower()
+        while not self.at_end() and not self.sees("INCLUDE") and not self.sees("WITH"):
+            self.take()
+        types = {"TIMESTAMP": "TIMESTAMP", "PARTITION": "INT", "OFFSET": "BIGINT", "HEADERS": "MAP<STRING, STRING>"}
+        raise self.error(
+            at, f"{self.text_since(start)} is a field here",
+            fix=f"write {name} {types.get(part, 'STRING')} FROM {part} inside the parentheses",
+        )  # fmt: skip
 
     def read_comment(self) -> None:
         """The text after COMMENT, which is not kept."""

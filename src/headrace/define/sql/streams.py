@@ -13,6 +13,7 @@ from headrace.define.model import JSON, Field, Stream
 from headrace.define.own import functions_in
 from headrace.define.paths import format_path, parse_path
 from headrace.define.reader import DECIMALS, TYPES
+from headrace.define.record import check_record_fields, check_type
 from headrace.define.rules import (
     check_distinct,
     check_event_time,
@@ -36,6 +37,7 @@ class _Column:
     nullable: bool
     computed: Node | None
     path: str | None = None
+    record: str | None = None
 
 
 def read_fields(source: Source) -> tuple[Field, ...]:
@@ -72,6 +74,8 @@ class StreamReader(SourceReader):
             time_field, patience_ms = watermark
             with self.mistakes.collect(), located(self.source, time_field.start):
                 event_time = check_event_time(time_field.text, fields, name.text, complete=not self.mistakes)
+        with self.mistakes.collect(), located(self.source, name.start):
+            check_record_fields(fields, self._source, name.text)
         self.mistakes.check()
         word, format_ = format_after or format_before, JSON
         if word:
@@ -137,7 +141,7 @@ class StreamReader(SourceReader):
         with self.mistakes.collect(), located(self.source, name.start):
             check_name(name.text, "field")
         type_ = None if self.sees("AS") else self.read_type()
-        nullable, expression, path = True, None, None
+        nullable, expression, path, record = True, None, None, None
         while True:
             if self.accept("NOT", "NULL"):
                 nullable = False
@@ -145,6 +149,8 @@ class StreamReader(SourceReader):
                 nullable = True
             elif expression is None and (self.accept("GENERATED", "ALWAYS", "AS") or self.accept("AS")):
                 expression = self.expression()
+            elif record is None and self.sees_record():
+                record = self.read_record(name.text)
             elif path is None and self.sees("FROM"):
                 path = self._path(name.text)
             elif self.sees("PRIMARY") or self.sees("UNIQUE") or self.sees("KEY"):
@@ -166,12 +172,8 @@ class StreamReader(SourceReader):
                 )  # fmt: skip
             elif self.accept("COMMENT"):
                 self.read_comment()
-            elif self.sees("METADATA"):
-                raise self.error(
-                    self.next.start, "METADATA of a connector is not available", fix="the time of arrival is _arrived"
-                )
             else:
-                return self._checked_column(_Column(name, type_, nullable, expression, path))
+                return self._checked_column(_Column(name, type_, nullable, expression, path, record))
 
     def _path(self, name: str) -> str:
         """What follows FROM; the path of the field's own name is the field without FROM."""
@@ -183,10 +185,11 @@ class StreamReader(SourceReader):
             return format_path(parse_path(text))
 
     def _checked_column(self, column: _Column) -> _Column:
-        if column.path is not None and column.computed is not None:
+        if [column.path, column.record, column.computed].count(None) < 2:
+            both = "FROM twice" if column.computed is None else "both FROM and AS"
             raise self.error(
                 column.name.start,
-                f"the field '{column.name.text}' has both FROM and AS",
+                f"the field '{column.name.text}' has {both}",
                 fix="declare a field with FROM, and one with AS that is computed from it",
             )
         return replace(column, path=None) if column.path == column.name.text else column
@@ -223,10 +226,11 @@ class StreamReader(SourceReader):
         types = {c.name.text: c.type for c in columns if c.type and c.computed is None}
         plain = Scope(types, owner, broken=broken)
         computed_names = {c.name.text.lower() for c in columns if c.computed is not None}
-        if len(computed_names) == len(columns) and not broken:
+        unsent = [c for c in columns if c.computed is not None or c.record is not None]
+        if len(unsent) == len(columns) and not broken:
             raise self.error(
                 columns[0].name.start if columns else 0,
-                f"{owner} has only computed fields",
+                f"{owner} has no field of the events themselves",
                 fix="declare the fields of the events",
             )
         fields: list[Field] = []
@@ -239,7 +243,11 @@ class StreamReader(SourceReader):
         name, node = column.name.text, column.computed
         if node is None:
             assert column.type is not None, "a field without AS needs a type"
-            return Field(name, column.type, column.nullable, path=column.path)
+            field = Field(name, column.type, column.nullable, path=column.path, record=column.record)
+            if field.record is not None:
+                with located(self.source, column.name.start):
+                    check_type(field)
+            return field
         try:
             expression = check(self.source, node, plain)
         except DefinitionError as e:

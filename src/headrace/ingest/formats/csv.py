@@ -9,28 +9,24 @@ import csv
 import io
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
 from headrace.errors import IngestError
-from headrace.ingest.formats.columns import Text, json_lines, line_bytes, quote
 from headrace.ingest.formats.source import ByteSource
 from headrace.ingest.formats.titles import match_titles
 from headrace.ingest.formats.unicode import Utf8, restore_bytes
+from headrace.parse.cells import cell_converter
+from headrace.parse.json_text import Text, json_lines, line_bytes
 
 BLOCK_BYTES = 4 << 20  # read at once; no row may be longer
 MOST_BAD_ROWS = 200_000  # buffered until a good one: a file without any has another delimiter
 DELIMITERS = ",;\t|"
 
-_NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
-_BOOLEAN = r"^(?i:true|false)$"
-_NUMERIC = ("INT", "BIGINT", "DOUBLE", "DECIMAL")
-_NESTED = ("ARRAY", "STRUCT", "MAP")
 _QUOTED = re.compile(rb'"(?:[^"]|"")*"')
 
 _NO_HEADER = "CSV without a header needs the names of its columns: `headrace send --fields`, in HTTP `?fields=`"
@@ -63,7 +59,7 @@ def csv_lines(
     if not text.look(1):
         return
     bad = _Bad(most_bad_rows)
-    convert = [_converter(types.get(name, "STRING")) for name in header]
+    convert = [cell_converter(types.get(name, "STRING")) for name in header]
     row = 0
     for batch in _batches(text, header, delimiter, bad, block_bytes):
         cells = [change(column) for change, column in zip(convert, batch.columns, strict=True)]
@@ -184,45 +180,3 @@ def _check_header(names: list[str], types: Mapping[str, str]) -> None:
             expected=f"some of {', '.join(types)}",
             fix=_NO_HEADER,
         )
-
-
-# Cells
-
-
-def _converter(type_: str) -> Callable[[Text], Text]:
-    """From the text of cells to JSON, for a field of this type."""
-    if type_.startswith(_NUMERIC):
-        return lambda cells: _bare(_without_empty(cells), _NUMBER)
-    if type_ == "BOOLEAN":
-        return lambda cells: _bare(_without_empty(cells), _BOOLEAN, lower=True)
-    if type_.startswith(_NESTED):
-        return lambda cells: _nested(_without_empty(cells))
-    return quote if type_ == "STRING" else lambda cells: quote(_without_empty(cells))
-
-
-def _without_empty(cells: Text) -> Text:
-    """Only a string can be empty: "" in quotes is NULL for other types too."""
-    empty = pc.equal(pc.binary_length(cells), 0)
-    return pc.if_else(empty, pa.scalar(None, cells.type), cells) if pc.any(empty).as_py() else cells
-
-
-def _bare(cells: Text, pattern: str, *, lower: bool = False) -> Text:
-    """Unchanged if they match the pattern; else as a string, which the parser refuses with a reason."""
-    fits = pc.match_substring_regex(cells, pattern)
-    if pc.all(fits).as_py() is False:
-        cells = pc.ascii_trim_whitespace(cells)
-        fits = pc.match_substring_regex(cells, pattern)
-    texts = pc.ascii_lower(cells) if lower else cells
-    return texts if pc.all(fits).as_py() is not False else pc.if_else(fits, texts, quote(cells))
-
-
-def _nested(cells: Text) -> Text:
-    """JSON in a cell, if it is valid: other text could add fields to the row."""
-    import duckdb  # takes 0.1 s to import, and few streams have nested fields
-
-    with duckdb.connect() as connection:
-        connection.register("cells", pa.table({"cell": cells}))
-        valid = connection.sql("SELECT json_valid(cell) AS valid FROM cells").to_arrow_table().column("valid")
-    # A line break between tokens would end the line.
-    flat = pc.replace_substring_regex(cells, r"[\r\n]", " ")
-    return pc.if_else(valid.combine_chunks(), flat, quote(cells))

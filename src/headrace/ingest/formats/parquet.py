@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.errors import IngestError
-from headrace.ingest.formats.columns import json_lines, json_text, line_bytes
+from headrace.parse.json_text import json_lines, json_text, line_bytes
 
 ROWS = 8192  # read at once
 PIECE_BYTES = 4 << 20  # of text that is written at once, or one row

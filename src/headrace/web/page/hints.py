@@ -54,7 +54,7 @@ def send_events(url: str | None, folder: str, stream: StreamDefinition, *, token
     """For a stream without events."""
     event: dict[str, Any] = {}
     for field in stream.fields:
-        if not field.computed:
+        if not field.computed and not field.record:
             _put(event, (field.name,) if field.path is None else parse_path(field.path), _example(field.type))
     lines = [f"curl {url}/v1/streams/{stream.name}/events", "-H 'Content-Type: application/json'"]
     if token:
