@@ -38,14 +38,14 @@ def reveal(value: str) -> str:
     if not is_secret(value):
         return value
     name = value.removeprefix(PREFIX)
-    found = os.environ.get(name)
-    if found is None:
+    secret = os.environ.get(name)
+    if secret is None:
         raise SecretError(
             f"the secret '{value}' is not set",
             expected=f"an environment variable {name}" if name else "a name after secret:",
             fix=f"set {name or 'it'} where the server starts, or write secret:file:/path",
         )
-    return found
+    return secret
 
 
 def _read(value: str) -> str:

@@ -127,9 +127,9 @@ def _last_header(headers: pa.Array, name: str) -> pa.Array:
     keys, values = pairs.field("key"), pairs.field("value")
     at = pc.indices_nonzero(pc.fill_null(pc.equal(keys, name), False))
     rows = np.asarray(pc.list_parent_indices(headers).take(at), dtype=np.int64)
-    chosen = np.full(count, -1, dtype=np.int64)
-    chosen[rows] = np.asarray(at, dtype=np.int64)  # of a row that occurs twice, the last is kept
-    column: pa.Array = values.take(pa.array(chosen, mask=chosen < 0))
+    indexes = np.full(count, -1, dtype=np.int64)
+    indexes[rows] = np.asarray(at, dtype=np.int64)  # of a row that occurs twice, the last is kept
+    column: pa.Array = values.take(pa.array(indexes, mask=indexes < 0))
     return column
 
 

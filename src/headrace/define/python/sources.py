@@ -32,7 +32,7 @@ def kafka(
     options by their names in SQL.
     """
     offsets = start_offsets or {}
-    given = {
+    options_by_name = {
         TOPIC: topic,
         PATTERN: topic_pattern,
         f"{PREFIX}{SERVERS}": bootstrap_servers,
@@ -45,7 +45,7 @@ def kafka(
         **(options or {}),
     }
     with placed(caller()):
-        return make_source({name: _text(name, value) for name, value in given.items() if value is not None})
+        return make_source({name: _text(name, value) for name, value in options_by_name.items() if value is not None})
 
 
 def _text(name: str, value: object) -> str:

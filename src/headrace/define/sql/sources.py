@@ -173,14 +173,14 @@ class SourceReader(OptionsReader):
         return FormatWord(format_.value, format_.value_span[0]) if format_ else None
 
     def _read_source(self, options: list[Option], start: int) -> Source:
-        given = {option.name: option.value for option in options}
-        connector = given.pop(CONNECTOR, None)
-        if connector is None and not any(name.startswith("kafka_") for name in given):
-            known = [name for name in given if ALSO.get(name, name) in OPTIONS or name.startswith(PREFIX)]
+        values = {option.name: option.value for option in options}
+        connector = values.pop(CONNECTOR, None)
+        if connector is None and not any(name.startswith("kafka_") for name in values):
+            known = [name for name in values if ALSO.get(name, name) in OPTIONS or name.startswith(PREFIX)]
             if known:
                 error = OptionError(known[0], f"the option '{known[0]}' is one of a connector")
                 error.fix = "write connector = 'kafka' as well"
-                error.write = f"connector = 'kafka', {known[0]} = {escape(given[known[0]])}"
+                error.write = f"connector = 'kafka', {known[0]} = {escape(values[known[0]])}"
                 raise error
             name = options[0].name
             near = nearest(name, (*FORMAT_OPTIONS, *IDLE_TIMEOUT, CONNECTOR))
@@ -196,9 +196,9 @@ class SourceReader(OptionsReader):
                 write="connector = 'kafka'",
             )  # fmt: skip
         for name in KEY_FORMATS:
-            if given.pop(name, "raw").lower() not in _TEXT_KEYS:
+            if values.pop(name, "raw").lower() not in _TEXT_KEYS:
                 raise OptionError(name, "the key of a record is read as text", write=f"'{name}' = 'raw'")
-        return make_source(given)
+        return make_source(values)
 
     @contextmanager
     def _at_options(self, options: list[Option]) -> Iterator[None]:
