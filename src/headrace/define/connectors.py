@@ -63,7 +63,7 @@ KAFKA = Connector(
     "kafka",
     "A topic of Apache Kafka; of a view the key of a message is the key of the row, and a deleted row is a tombstone.",
     (
-        Option("topic", "The topic. It must exist, unless the broker makes topics by itself.", True, keeps=False),
+        Option("topic", "The topic. It must exist, unless `create = true`.", True, keeps=False),
         Option(
             "properties.bootstrap.servers",
             "The brokers, as `host:9092,other:9092`.",
@@ -78,6 +78,14 @@ KAFKA = Connector(
             also=("sink.delivery-guarantee", "sink.delivery.guarantee"),
         ),
         Option("transaction.timeout", "How long a transaction may take.", default="60 seconds", kind="duration"),
+        Option(
+            "create",
+            "Whether the topic is created if it does not exist; of a view compacted.",
+            default="false",
+            kind="boolean",
+        ),
+        Option("partitions", "Of a topic that is created; the broker's default if not given.", kind="number"),
+        Option("replication.factor", "Of a topic that is created; the broker's default if not given.", kind="number"),
     ),
     ("update", "append"),
     "at least once; exactly once with `delivery.guarantee = 'exactly-once'`",
