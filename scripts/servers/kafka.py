@@ -18,6 +18,7 @@ from .process import NotAvailable, State, choose_port, install, is_open, locked,
 
 FILES = Path(__file__).resolve().parents[1] / "kafka"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headrace"
+QUICK = "-XX:TieredStopAtLevel=1"  # a broker of tests lives for minutes; KAFKA_OPTS replaces it
 
 
 def find_java() -> str:
@@ -57,7 +58,12 @@ def fetch_jars(service: str, pom: Path, name: str) -> Path:
 
 def java_command(java: str, memory: str, program: str, *arguments: str) -> list[str]:
     jars = fetch_jars("kafka", FILES / "pom.xml", "kafka")
-    options = [f"-Xmx{memory}", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={FILES / 'log4j2.properties'}"]
+    options = [
+        *(os.environ.get("KAFKA_OPTS") or QUICK).split(),
+        f"-Xmx{memory}",
+        "-XX:+UseSerialGC",
+        f"-Dlog4j2.configurationFile={FILES / 'log4j2.properties'}",
+    ]
     return [java, *options, "-cp", f"{jars}/*", program, *arguments]
 
 

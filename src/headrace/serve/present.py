@@ -68,6 +68,13 @@ def present(version: Version, plan: ReadPlan, rows: list[Row], *, corrections: b
     return Presentation(values, events, corrected, batch_events, wide, errors)
 
 
+def known_by(version: Version, plan: ReadPlan, row: Row) -> Row:
+    """The group keys and window columns of a row of (window start, group keys), as presented rows begin with them."""
+    start, end, _ = _window(plan, row[0], None)
+    times = (start if bound == START else end for _, bound in window_columns(version.view))
+    return (*row[1 : 1 + len(plan.by)], *times)
+
+
 def _errors(view: View, values: list[Row], first: int) -> tuple[CellError, ...]:
     """The cells without a value, row by row; the columns of the view begin at `first`.
 

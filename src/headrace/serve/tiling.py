@@ -61,6 +61,18 @@ class Windows:
             start = self.offset_ms + (ms - self.offset_ms) // self.every_ms * self.every_ms
         return (start, start + self.size_ms) if ms < start + self.size_ms else None
 
+    def around(self, ms: int) -> tuple[int, int]:
+        """The time that all windows that hold this time cover together; if none does, it ends before it begins."""
+        if self.cumulative or self.calendar:
+            return self._cycle(ms)
+        last = self.origin_ms + (ms - self.origin_ms) // self.every_ms * self.every_ms
+        return self.first_ending_after(ms), last + self.size_ms
+
+    @property
+    def overlap(self) -> int:
+        """How many windows hold a time, at most."""
+        return -(-self.size_ms // self.every_ms)
+
     def first_ending_after(self, ms: int) -> int:
         """The id of the first window that ends after this time."""
         if self.cumulative or self.calendar:

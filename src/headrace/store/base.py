@@ -3,7 +3,8 @@
 A store knows views and partials; it knows neither Spark nor the lake. Who calls it: `store/opening.py` opens it and
 discards what is damaged; `server/` registers, adopts, revives, forgets and drops versions as definitions change, and
 cleans at start; `maintain/speed.py` applies and stalls; `maintain/batch.py` builds, compares, moves horizons, promotes
-and forgets; `serve/`, `asof/` and `sql/` read snapshots. Every store has to pass `tests/contracts/store/`.
+and forgets; `serve/`, `asof/` and `sql/` read snapshots; who passes changes on follows views. Every store has to pass
+`tests/contracts/store/`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from headrace.transport.position import START as TRANSPORT_START
 from headrace.transport.position import Position
 
 if TYPE_CHECKING:
-    from headrace.store.changes import Changes
+    from headrace.store.changes import Changes, Follower, Log
 
 # Names with a leading underscore are ours: `count(*) AS events` must not meet them.
 KEY_ID = "_key_id"  # 32 hex digits in partials; a 128-bit column in the store
@@ -33,6 +34,7 @@ EVENTS = "_events"  # how many events are in the row
 CORRECTIONS = "_corrections"  # how many of them came when their pane was settled
 BATCH_EVENTS = "_batch_events"  # how many of a folded row's events were read from batch tables
 COUNTED = (EVENTS, CORRECTIONS, BATCH_EVENTS)  # what precedes the partials in a folded row
+FROM, TO = "_from", "_to"  # a span of time, in ms since the epoch
 BUCKET = "_bucket"  # start of the bucket of a folded row, in ms since the epoch
 
 T = TypeVar("T")
@@ -309,6 +311,21 @@ class Snapshot(Protocol):
     def kept(self, kind: str) -> dict[str, str]:
         """The texts that `keep` wrote, by name."""
 
+    def followers(self) -> list[Follower]:
+        """Everybody who follows a view."""
+
+    def log(self, version: Version) -> Log | None:
+        """For which ticks of a version the touched cells are known; None: for none."""
+
+    def ticks(self, version: Version, after: int) -> list[tuple[int, int]]:
+        """The ticks after one at which cells were touched, and how many each time."""
+
+    def touched(self, version: Version, after: int, upto: int) -> pa.Table:
+        """The cells that were touched at the ticks (after, upto], each once: KEY_ID and PANE."""
+
+    def changed(self, version: Version, selection: Selection, spans: pa.Table) -> list[tuple[Any, ...]]:
+        """What `rows` gives for all keys, of some spans of time: KEY_ID, FROM and TO; the KEY_ID follows the bucket."""
+
 
 class Store(Protocol):
     """Where views live. Each method is one transaction; FencedError says that nothing was changed.
@@ -403,6 +420,18 @@ class Store(Protocol):
 
     def clean(self) -> None:
         """Remove batch tables that no version has, which a process that died left. Only while none is being made."""
+
+    def follow(self, view: str, name: str) -> None:
+        """From now on the cells that steps touch in a view are logged, until nobody follows it; it may do so already.
+
+        The log is bounded: who has not come far enough by then reads all rows instead.
+        """
+
+    def advance(self, view: str, name: str, version: int, tick: int, cursor: str | None = None) -> None:
+        """A follower has all changes up to this tick of a version."""
+
+    def unfollow(self, view: str, name: str) -> None:
+        """Somebody no longer follows a view, or never did."""
 
     def stall(self, view: str, number: int, stream: str, error: str | None, *, quarantined: bool = False) -> None:
         """Record why a version cannot continue with a stream, or that it can again.

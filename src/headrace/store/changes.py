@@ -13,6 +13,28 @@ from headrace.types import arrow_type
 
 
 @dataclass(frozen=True)
+class Follower:
+    """Who wants the changes of a view, and how far it has come: all up to this tick of a version."""
+
+    view: str
+    name: str
+    version: int | None = None  # None: nowhere yet
+    tick: int | None = None
+    cursor: str | None = None  # its own word for where it is
+
+
+@dataclass(frozen=True)
+class Log:
+    """The cells that were touched at the ticks (from_tick, to_tick] of a version are known.
+
+    A tick is the number of commits in a version, summed over its streams: each step makes it larger.
+    """
+
+    from_tick: int
+    to_tick: int
+
+
+@dataclass(frozen=True)
 class Changes:
     """The versions that a step moved over commits [step.from_commit, step.to_commit), and what was merged into each.
 

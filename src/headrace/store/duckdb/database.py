@@ -56,6 +56,14 @@ TABLES = (
     # An older Headrace that opens the file leaves it alone: so it came without a new format.
     "CREATE TABLE IF NOT EXISTS kept (kind VARCHAR NOT NULL, name VARCHAR NOT NULL, value VARCHAR NOT NULL)",
 )
+# The log of touched cells. An older Headrace that opens the file leaves it alone, and then it begins anew: so it came
+# without a new format.
+LOG_TABLES = {
+    "followers": "view VARCHAR NOT NULL, name VARCHAR NOT NULL, number BIGINT, tick BIGINT, cursor VARCHAR",
+    "logs": "view VARCHAR NOT NULL, number BIGINT NOT NULL, from_tick BIGINT NOT NULL, to_tick BIGINT NOT NULL",
+    "touched": "view VARCHAR NOT NULL, number BIGINT NOT NULL, tick BIGINT NOT NULL, at_us BIGINT NOT NULL, "
+    "key_id UUID NOT NULL, pane BIGINT NOT NULL",
+}
 MOST_STATEMENTS = 256  # that are kept parsed
 DAMAGED = ".damaged"  # a note beside a file that was found damaged while it was in use
 _CORRUPT = re.compile(r"corrupt|checksum|serializ|not a valid duckdb|read enough bytes", re.IGNORECASE)
@@ -348,6 +356,9 @@ def _check_format(connection: duckdb.DuckDBPyConnection, path: Path, read_only: 
 def _show_as_ours(connection: duckdb.DuckDBPyConnection) -> None:
     """Let a connection that cannot upgrade the file read an older format as if it were this one."""
     version = _format(connection) or FORMAT
+    there = {name for (name,) in run(connection, "SELECT table_name FROM duckdb_tables()")}
+    for name in LOG_TABLES.keys() - there:
+        run(connection, f"CREATE TEMP TABLE {name} ({LOG_TABLES[name]})")
     if version > 5:
         return
     ((database,),) = run(connection, "SELECT current_database()")
@@ -360,7 +371,7 @@ def _show_as_ours(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _take_over(connection: duckdb.DuckDBPyConnection, fence: int) -> None:
-    for table in TABLES:
+    for table in (*TABLES, *(f"CREATE TABLE IF NOT EXISTS {name} ({of})" for name, of in LOG_TABLES.items())):
         run(connection, table)
     run(connection, f"INSERT INTO store_format SELECT {FORMAT} WHERE NOT EXISTS (FROM store_format)")
     ((highest,),) = run(connection, "SELECT max(fence) FROM versions")

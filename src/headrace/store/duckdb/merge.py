@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import duckdb
 import pyarrow as pa
@@ -11,7 +11,7 @@ from headrace.errors import FencedError
 from headrace.store.base import Partials, Step, Version
 from headrace.store.duckdb.database import run
 from headrace.store.duckdb.snapshot import speed_tables_of
-from headrace.store.duckdb.tables import ROWS, merge_few, merge_many
+from headrace.store.duckdb.tables import ROWS, STAGED, merge_few, merge_many
 from headrace.store.duckdb.versions import FENCED, gone, position_text
 
 FEW_ROWS = 2_000  # of partials: one MERGE takes less time than statements that are faster for many
@@ -56,8 +56,18 @@ def move(connection: duckdb.DuckDBPyConnection, step: Step, versions: Sequence[V
     )
 
 
-def merge(connection: duckdb.DuckDBPyConnection, version: Version, stream: str, parts: Partials) -> None:
-    """Merge partials of commits of a stream into a version's speed table."""
+def merge(
+    connection: duckdb.DuckDBPyConnection,
+    version: Version,
+    stream: str,
+    parts: Partials,
+    note: Callable[[str | None], None] | None = None,
+) -> None:
+    """Merge partials of commits of a stream into a version's speed table.
+
+    `note` gets the name of a table with the cells that were merged, or None if there are none.
+    """
+    source = None
     view, table = version.view, speed_tables_of(version, stream)[-1]
     files = [str(part) for part in parts if not isinstance(part, pa.Table)]
     tables = [part for part in parts if isinstance(part, pa.Table) and len(part)]
@@ -66,10 +76,15 @@ def merge(connection: duckdb.DuckDBPyConnection, version: Version, stream: str, 
         run(connection, stage, {"files": files})
         for write in writes:
             run(connection, write)
+        source = STAGED
     elif tables:
         rows = pa.concat_tables(tables)
         connection.register(ROWS, rows)
         few = merge_few(view, table, ROWS, once=len(tables) == 1)
         for statement in [few] if len(rows) <= FEW_ROWS else merge_many(view, table, ROWS):
             run(connection, statement)
+        source = ROWS
+    if note:
+        note(source)
+    if source == ROWS:
         connection.unregister(ROWS)

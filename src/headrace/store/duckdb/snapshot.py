@@ -14,12 +14,16 @@ from headrace.define.durations import DAY_MS
 from headrace.define.expression.computed import duckdb_name
 from headrace.errors import NotReadyError
 from headrace.store.base import CORRECTIONS, EVENTS, Audit, Version
+from headrace.store.changes import Follower, Log
 from headrace.store.duckdb.database import Database, literal, run
 from headrace.store.duckdb.held import Demand, HeldRows, Lookups, Row, pays
 from headrace.store.duckdb.kept import read_kept
 from headrace.store.duckdb.levels import PANES
+from headrace.store.duckdb.log import read_cells, read_followers, read_log, read_ticks
 from headrace.store.duckdb.tables import (
+    SPANS,
     TableSource,
+    changed,
     count_groups,
     few,
     fold,
@@ -169,6 +173,28 @@ class DuckSnapshot:
 
     def kept(self, kind: str) -> dict[str, str]:
         return read_kept(self._connection, kind)
+
+    def followers(self) -> list[Follower]:
+        return read_followers(self._connection)
+
+    def log(self, version: Version) -> Log | None:
+        return read_log(self._connection, version)
+
+    def ticks(self, version: Version, after: int) -> list[tuple[int, int]]:
+        return read_ticks(self._connection, version, after)
+
+    def touched(self, version: Version, after: int, upto: int) -> pa.Table:
+        return read_cells(self._connection, version, after, upto)
+
+    def changed(self, version: Version, selection: Selection, spans: pa.Table) -> list[tuple[Any, ...]]:
+        sources = self._sources(version)
+        selection = self._resolve(version, sources, selection)
+        query, parameters = changed(version.view, sources, selection)
+        self._connection.register(SPANS, spans)
+        try:
+            return run(self._connection, query, parameters)
+        finally:
+            self._connection.unregister(SPANS)
 
     def count_groups(self, version: Version, selection: Selection, most: int) -> int | None:
         sources = self._sources(version)

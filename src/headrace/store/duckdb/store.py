@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -35,10 +36,12 @@ from headrace.store.duckdb.database import Database, run
 from headrace.store.duckdb.folder import clean, compare_layers, faults_of, make_table
 from headrace.store.duckdb.held import Lookups
 from headrace.store.duckdb.kept import write_kept
+from headrace.store.duckdb.log import LogWriter, forget_log, read_followers
 from headrace.store.duckdb.merge import merge, move
 from headrace.store.duckdb.snapshot import DuckSnapshot, find_serving, speed_tables, speed_tables_of
 from headrace.store.duckdb.tables import create_speed
 from headrace.store.duckdb.versions import (
+    FENCED,
     adopted_base,
     batch_text,
     change,
@@ -68,6 +71,7 @@ class DuckStore:
         # What is committed; None if it is not known which side of a commit a reader sees.
         self._committed: list[Version] | None = None
         self._lookups = Lookups()
+        self._log = LogWriter()
         self._leaving: list[str] = []  # files of batch tables that the transaction under way lets go
 
     @classmethod
@@ -80,6 +84,7 @@ class DuckStore:
         try:
             with store.snapshot() as snapshot:
                 store._committed = snapshot.versions()
+                store._log.followed = frozenset(each.view for each in snapshot.followers())
         except BaseException:
             store.close()
             raise
@@ -207,10 +212,55 @@ class DuckStore:
             move(connection, step, [versions[id] for id in partials], self._fence)
             fault_point("store.before_merge")
             for id, parts in partials.items():
-                merge(connection, versions[id], step.stream, parts)
+                merge(connection, versions[id], step.stream, parts, self._note(connection, versions[id], step))
             fault_point("store.before_commit")
         fault_point("store.after_commit")
         return Changes(step, partials)
+
+    def _note(
+        self, connection: duckdb.DuckDBPyConnection, version: Version, step: Step
+    ) -> Callable[[str | None], None] | None:
+        """What logs the cells of a step, if somebody follows the view."""
+        if version.view.name not in self._log.followed or not version.serving:
+            return None
+        before = version.total("applied_to")
+        ticks = before, before + step.to_commit - step.from_commit
+        return partial(self._log.note, connection, version, ticks, step.at_us)
+
+    # Those who follow views
+
+    def follow(self, view: str, name: str) -> None:
+        with self._transaction() as connection:
+            self._check_fence(connection)
+            followers = read_followers(connection)
+            if (view, name) not in {(each.view, each.name) for each in followers}:
+                run(connection, "INSERT INTO followers (view, name) VALUES (?, ?)", [view, name])
+        self._log.followed |= {view}
+
+    def advance(self, view: str, name: str, version: int, tick: int, cursor: str | None = None) -> None:
+        with self._transaction() as connection:
+            self._check_fence(connection)
+            values = [version, tick, cursor, view, name]
+            run(connection, "UPDATE followers SET number = ?, tick = ?, cursor = ? WHERE view = ? AND name = ?", values)
+
+    def unfollow(self, view: str, name: str) -> None:
+        with self._transaction() as connection:
+            self._check_fence(connection)
+            run(connection, "DELETE FROM followers WHERE view = ? AND name = ?", [view, name])
+            followed = frozenset(each.view for each in read_followers(connection))
+            if view not in followed:
+                forget_log(connection, view)
+        self._log.followed = followed
+
+    def _check_fence(self, connection: duckdb.DuckDBPyConnection) -> None:
+        ((highest,),) = run(connection, "SELECT max(fence) FROM versions")
+        if highest is not None and highest != self._fence:
+            raise FencedError(
+                "who follows a view was not changed",
+                found=f"fence {highest} in the store",
+                expected=f"fence {self._fence}",
+                fix=FENCED,
+            )
 
     def stall(self, view: str, number: int, stream: str, error: str | None, *, quarantined: bool = False) -> None:
         with self._transaction() as connection:
@@ -316,6 +366,7 @@ class DuckStore:
         for table in speed_tables(version):
             run(connection, f"DROP TABLE {duckdb_name(table)}")
         self._delete(connection, version)
+        forget_log(connection, *version.id)
         self._leaving += [table.file for table in version.batch]
 
     def _delete(self, connection: duckdb.DuckDBPyConnection, version: Version) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from headrace.aggregate import PartialColumn, Value
 from headrace.define.expression.computed import duckdb_name, duckdb_type
 from headrace.define.model import View
-from headrace.store.base import BATCH_EVENTS, BUCKET, CORRECTIONS, COUNTED, EVENTS, KEY_ID, PANE
+from headrace.store.base import BATCH_EVENTS, BUCKET, CORRECTIONS, COUNTED, EVENTS, FROM, KEY_ID, PANE, TO
 from headrace.store.columns import partials_of, plain_name, shown_partials
 from headrace.store.duckdb.levels import parts_of
 from headrace.store.key_ids import key_id_of
@@ -28,6 +28,7 @@ STAND_INS = {
 ROWS = "_partials"  # the partials of a step, if they are not in files
 EDGE, TILE = "_edge", "_tile"  # of a calendar: the start of a bucket, and of the spans that tile all of them
 STAGED, ROW = "_staged", "_row"  # the merged rows of a step, and where each one lies in its table
+SPANS = "_spans"  # of keys: the spans of time in which rows are read
 FEW_IDS = 10  # of keys; more are joined instead of written as literals
 
 
@@ -165,6 +166,19 @@ def fold(
     return query, parameters
 
 
+def changed(view: View, sources: Sequence[TableSource], selection: Selection) -> tuple[str, list[Any]]:
+    """What `fold` gives for all keys, of the rows in SPANS; the key id follows the bucket."""
+    id, bucket = f"CAST(r.{KEY_ID} AS VARCHAR)", _bucket(selection)
+    keys = [f"any_value({duckdb_name(key.name)}) AS {duckdb_name(key.name)}" for key in view.keys]
+    selected = [f"{bucket} AS {BUCKET}", f"{id} AS {KEY_ID}", *keys, *counted(*COUNTED)]
+    selected += [fold_column(name, part) for name, part in shown_partials(view)]
+    spans = f"(SELECT CAST({KEY_ID} AS UUID) AS _span_key, {FROM}, {TO} FROM {SPANS})"
+    within = f"JOIN {spans} ON r.{KEY_ID} = _span_key AND {PANE} >= {FROM} AND {PANE} < {TO}"
+    query, parameters = _select(view, sources, selection, selected, within)
+    groups = f"r.{KEY_ID}" if selection.bucket_ms is None else f"{bucket}, r.{KEY_ID}"
+    return f"{query} GROUP BY {groups} ORDER BY {BUCKET}", parameters
+
+
 def _is_folded(view: View, sources: Sequence[TableSource], selection: Selection) -> bool:
     """Whether each row of the source is a row of the result: one source holds a (key, pane) once."""
     pane = view.window.pane_ms if view.window else None
@@ -241,7 +255,7 @@ def _bucket_near(selection: Selection) -> str:
 
 
 def _select(
-    view: View, sources: Sequence[TableSource], selection: Selection, selected: list[str]
+    view: View, sources: Sequence[TableSource], selection: Selection, selected: list[str], within: str = ""
 ) -> tuple[str, list[Any]]:
     parameters: list[Any] = []
     conditions = _conditions(view, selection, parameters)
@@ -251,7 +265,7 @@ def _select(
         for table in _tables(view, sources, selection)
     )
     joined = f" JOIN {_edges(selection.edges)}" if selection.edges else ""
-    return f"SELECT {', '.join(selected)} FROM ({rows}){joined}{_where(conditions)}", parameters
+    return f"SELECT {', '.join(selected)} FROM ({rows}) AS r {within}{joined}{_where(conditions)}", parameters
 
 
 def _edges(edges: Sequence[int]) -> str:

@@ -1,0 +1,411 @@
+"""The changes of a view after a cursor: its rows that are new, other or gone, from one snapshot of the store.
+
+A row is always given as it is now, so changes are upserts and deletes: who applies all of them, in order, from any
+cursor, has the rows of the view's default question. What is not logged is made up for by all rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from headrace.errors import QuestionError
+from headrace.serve.change_cursor import Cursor, Page
+from headrace.serve.evaluate import answer_from, find_serving, read
+from headrace.serve.plan import ReadPlan, plan
+from headrace.serve.present import END, START, known_by, present, result_columns, window_columns
+from headrace.serve.question import Question
+from headrace.serve.shape import Shaping, find_shaping
+from headrace.serve.values import decoder, encoder
+from headrace.serve.windows import COUNTS, compose
+from headrace.store.base import FROM, KEY_ID, PANE, TO, Snapshot, Store, Version
+from headrace.store.few import rank
+from headrace.types import Type
+
+if TYPE_CHECKING:
+    from headrace.aggregate import Value
+
+__all__ = ["Change", "ChangeBatch", "Cursor", "changes_after", "cursor_now"]
+
+Row = tuple[Any, ...]
+Columns = tuple[tuple[str, Type], ...]
+MOST_ROWS = 200_000  # of one step; more are read page by page, with all others
+
+
+@dataclass(frozen=True)
+class Change:
+    """A row that is new or other than it was, or one that is gone: then it has only what it is known by."""
+
+    op: Literal["upsert", "delete"]
+    row: Mapping[str, Value]  # keys, window_start, window_end, columns, settled
+    version: int
+    commit: int  # the tick of its values: of two changes of a row in one version the one with the higher is later
+
+
+@dataclass(frozen=True)
+class ChangeBatch:
+    """Changes, and the cursor after them."""
+
+    view: str
+    columns: Columns
+    keys: tuple[str, ...]  # what a row is known by: its keys, and its window if the view has windows
+    upserts: Sequence[Row]  # in the order of columns
+    deletes: Sequence[Row]  # only the first columns: keys and times
+    cursor: Cursor
+    version: int
+    commit: int
+    snapshot: bool = False  # rows of the present state, whether they have changed or not
+    restarted: bool = False  # all that came before is void: replace it by what follows
+    more: bool = False  # there is more to read at once
+
+    def __len__(self) -> int:
+        return len(self.upserts) + len(self.deletes)
+
+    @cached_property
+    def changes(self) -> list[Change]:
+        """Each change by itself; a row is never both in the deletes and in the upserts."""
+        names = [name for name, _ in self.columns]
+        deleted = [
+            Change("delete", dict(zip(names, row, strict=False)), self.version, self.commit) for row in self.deletes
+        ]
+        return deleted + [
+            Change("upsert", dict(zip(names, r, strict=True)), self.version, self.commit) for r in self.upserts
+        ]
+
+
+def changes_after(
+    store: Store, view: str, cursor: Cursor | None, *, limit: int, on_close: bool = False, corrections: bool = True
+) -> ChangeBatch:
+    """The changes after a cursor, about `limit` of them; without one, all rows, page by page.
+
+    `on_close`: only rows of settled windows, when they settle, and what later events change in them, unless
+    `corrections` is false.
+    """
+    with store.snapshot() as snapshot:
+        version = find_serving(snapshot, view)
+        if on_close and version.view.window is None:
+            raise QuestionError(
+                f"view '{view}' has no window, so none of its rows is ever settled",
+                fix="leave out EMIT ON WINDOW CLOSE, or declare the view with window(…) in GROUP BY",
+            )
+        return Evaluation(snapshot, version, limit, on_close, corrections).after(cursor)
+
+
+def cursor_now(store: Store, view: str) -> Cursor:
+    """The cursor after all that there is: changes from now on."""
+    with store.snapshot() as snapshot:
+        return _now(find_serving(snapshot, view))
+
+
+def _now(version: Version) -> Cursor:
+    return Cursor(version.number, version.total("applied_to"), _settled_ms(version), None, version.fingerprint[:8])
+
+
+def _settled_ms(version: Version) -> int | None:
+    return None if version.settled_us is None else version.settled_us // 1000
+
+
+@dataclass
+class Evaluation:
+    """One look at the changes of a version, for one reader."""
+
+    snapshot: Snapshot
+    version: Version
+    limit: int
+    on_close: bool
+    corrections: bool
+    plan: ReadPlan = field(init=False)
+    shaping: Shaping | None = field(init=False)
+    now: Cursor = field(init=False)
+
+    def __post_init__(self) -> None:
+        question = Question(self.version.view.name)
+        self.plan = plan(question, self.version)
+        self.shaping = find_shaping(question, self.version, self.plan.by)
+        self.now = _now(self.version)
+
+    def after(self, cursor: Cursor | None) -> ChangeBatch:
+        """The next batch."""
+        shape = self.version.view.shape
+        if shape is not None and shape.limit is not None:
+            return self._whole(cursor)
+        if cursor is None:
+            return self._page(self._all())
+        if not cursor.is_of(self.version):
+            return self._from_other(cursor)
+        if not self._is_logged(cursor):
+            return self._page(self._all(deletes=True, old=cursor.after.old if cursor.after else ()))
+        if cursor.after is not None:
+            return self._page(cursor)
+        return self._delta(cursor)
+
+    # All rows, and rows that became settled, page by page
+
+    def _all(self, *, deletes: bool = False, old: tuple[int, ...] = ()) -> Cursor:
+        """Before all rows, as they are now."""
+        until_ms = self.now.settled_ms if self.on_close else None
+        return replace(self.now, after=Page("all", until_ms=until_ms, deletes=deletes, old=old))
+
+    def _restart(self) -> ChangeBatch:
+        """All rows, in place of what the reader has."""
+        return replace(self._page(self._all()), restarted=True)
+
+    def _from_other(self, cursor: Cursor) -> ChangeBatch:
+        """The rows of this version, after those of another one."""
+        versions = {version.number: version for version in self.snapshot.versions() if version.view.name == self.view}
+        known = versions.get(cursor.version)
+        if known is None or not cursor.is_of(known):
+            return self._restart()
+        old = []
+        for number in (cursor.version, *(cursor.after.old if cursor.after else ())):
+            had = holder = versions.get(number)
+            while holder is not None and holder.home is None:  # a free edit took its rows
+                holder = next((each for each in versions.values() if each.replaces == holder.number), None)
+            if had is None or holder is None or not holder.whole or not self._has_same_rows(had):
+                return self._restart()
+            if holder.number != self.version.number:
+                old.append(holder.number)
+        return self._page(self._all(deletes=True, old=tuple(dict.fromkeys(old))))
+
+    def _has_same_rows(self, known: Version) -> bool:
+        """Whether rows of an earlier version are known by the same columns as those of this one."""
+        before = plan(Question(self.view), known)
+        same = (before.by, before.types, before.windows) == (self.plan.by, self.plan.types, self.plan.windows)
+        return same and window_columns(known.view) == window_columns(self.version.view)
+
+    def _page(self, cursor: Cursor) -> ChangeBatch:
+        page = cursor.after
+        assert page is not None, "only asked for pages"
+        if page.reading == "old":
+            return self._old_page(cursor, page)
+        start_ms = cursor.settled_ms if page.reading == "settled" else None
+        last = None if page.last is None else self._decode(page.last)
+        rows = self._read(self.version, self._between(start_ms, page.until_ms), last, self.limit + 1)
+        rest = len(rows) > self.limit
+        rows = rows[: self.limit]
+        if rest:
+            following = replace(cursor, after=replace(page, last=self._encode(rows[-1])))
+        elif page.reading == "all" and page.old:
+            following = replace(cursor, after=replace(page, reading="old", last=None))
+        else:
+            settled_ms = page.until_ms if page.reading == "settled" else cursor.settled_ms
+            following = replace(cursor, settled_ms=settled_ms, after=None)
+        deletes = page.deletes or page.reading == "settled"
+        return self._batch(rows, following, deletes=deletes, snapshot=page.reading == "all")
+
+    def _old_page(self, cursor: Cursor, page: Page) -> ChangeBatch:
+        """Deletes of rows that an earlier version has and this one does not."""
+        old = next((each for each in self.snapshot.versions() if each.id == (self.view, page.old[0])), None)
+        if old is None or not old.whole:  # dropped meanwhile
+            return self._restart()
+        last = None if page.last is None else self._decode(page.last)
+        rows = self._read(old, self.plan, last, self.limit + 1)
+        rest = len(rows) > self.limit
+        rows = rows[: self.limit]
+        width = 1 + len(self.plan.by)
+        kept = self._places(last, rows[-1][:width], self._between(None, page.until_ms)) if rows else set()
+        gone = [row[:width] for row in rows if _place(row[:width]) not in kept]
+        following = replace(page, last=None, old=page.old[1:]) if len(page.old) > 1 else None
+        after = replace(page, last=self._encode(rows[-1])) if rest else following
+        return self._batch([], replace(cursor, after=after), gone=gone, snapshot=True)
+
+    def _places(self, after: Row | None, last: Row, read_plan: ReadPlan) -> set[Row]:
+        """The rows of this version behind one place up to another."""
+        places: set[Row] = set()
+        while True:
+            rows = [row[: len(last)] for row in self._read(self.version, read_plan, after, self.limit)]
+            places |= {_place(row) for row in rows}
+            if len(rows) < self.limit or _place(rows[-1]) >= _place(last):
+                return places
+            after = rows[-1]
+
+    def _read(self, version: Version, read_plan: ReadPlan, after: Row | None, most: int) -> list[Row]:
+        return [] if read_plan.empty else read(self.snapshot, version, replace(read_plan, after=after), most)
+
+    def _between(self, start_ms: int | None, end_ms: int | None) -> ReadPlan:
+        """The windows that end in (start, end]."""
+        windows = self.plan.windows
+        if windows is None or (start_ms, end_ms) == (None, None):
+            nothing = self.on_close and end_ms is None
+            return replace(self.plan, empty=nothing)
+        windows = replace(windows, start_ms=start_ms, end_ms=end_ms, offset_ms=windows.origin_ms)
+        first, last = windows.ids
+        return replace(self.plan, windows=windows, empty=first is not None and last is not None and first > last)
+
+    # What was touched, and what became settled
+
+    def _is_logged(self, cursor: Cursor) -> bool:
+        if cursor.tick == self.now.tick or (self.on_close and not self.corrections):
+            return cursor.tick <= self.now.tick
+        log = self.snapshot.log(self.version)
+        return log is not None and log.from_tick <= cursor.tick < log.to_tick == self.now.tick
+
+    def _delta(self, cursor: Cursor) -> ChangeBatch:
+        tick, rows = self._touched(cursor)
+        if rows is None:
+            return self._page(self._all(deletes=True))
+        cursor = replace(cursor, tick=tick)
+        if tick < self.now.tick or len(rows) >= self.limit:
+            return self._batch(rows, cursor, deletes=True)
+        settled_ms = self.now.settled_ms
+        if settled_ms is None or self.plan.windows is None or self._between(cursor.settled_ms, settled_ms).empty:
+            return self._batch(rows, replace(cursor, settled_ms=settled_ms), deletes=True)
+        settling = replace(cursor, after=Page("settled", until_ms=settled_ms))
+        return self._batch(rows, settling, deletes=True) if rows else self._page(settling)
+
+    def _touched(self, cursor: Cursor) -> tuple[int, list[Row] | None]:
+        """The rows that were touched since, up to a tick; None: too many of them."""
+        if cursor.tick == self.now.tick or (self.on_close and not self.corrections):
+            return self.now.tick, []
+        overlap = self.plan.windows.overlap if self.plan.windows else 1
+        upto, cells, taken = cursor.tick, 0, 0
+        ticks = self.snapshot.ticks(self.version, cursor.tick)
+        for tick, count in ticks:
+            cells += count * overlap
+            if taken and cells > self.limit:
+                break
+            upto, taken = tick, taken + 1
+            if cells > MOST_ROWS:
+                return self.now.tick, None
+        if taken == len(ticks):
+            upto = self.now.tick
+        return upto, self._rows_of(cursor, upto) if taken else []
+
+    def _rows_of(self, cursor: Cursor, upto: int) -> list[Row]:
+        """The rows whose cells were touched at the ticks (cursor.tick, upto], as they are now."""
+        table = self.snapshot.touched(self.version, cursor.tick, upto)
+        ids, panes = table.column(KEY_ID).to_pylist(), table.column(PANE).to_pylist()
+        around = {pane: self._around(pane) for pane in set(panes)}
+        if self.on_close:
+            around = {pane: span for pane, span in around.items() if self._has_settled(pane, cursor.settled_ms)}
+        by_key: dict[str, list[int]] = {}
+        for id, pane in zip(ids, panes, strict=True):
+            if pane in around and around[pane][0] < around[pane][1]:
+                by_key.setdefault(id, []).append(pane)
+        if not by_key:
+            return []
+        rows = self._read_spans(by_key, around)
+        windows = self.plan.windows
+        if windows is None:
+            return [(row[0], *row[2:]) for row in rows]
+        bounds = {id_ms: windows.bounds(id_ms) for id_ms in {row[0] for row in rows}}
+        closed = cursor.settled_ms if self.on_close else None
+        kept = []
+        for row in rows:
+            start, end = bounds[row[0]]
+            if any(start <= pane < end for pane in by_key[row[1]]) and (closed is None or end <= closed):
+                kept.append((row[0], *row[2:]))
+        return kept
+
+    def _read_spans(self, by_key: dict[str, list[int]], around: dict[int, tuple[int, int]]) -> list[Row]:
+        """All rows of some keys in the windows around some panes: window, key id, keys, counts, partials."""
+        import pyarrow as pa  # takes 0.1 s to import: not for commands
+
+        starts = [around[min(panes)][0] for panes in by_key.values()]
+        ends = [around[max(panes)][1] for panes in by_key.values()]
+        spans = pa.table({KEY_ID: list(by_key), FROM: pa.array(starts, pa.int64()), TO: pa.array(ends, pa.int64())})
+        selection = replace(self.plan.selection(None), panes=(min(starts), max(ends)))
+        rows = self.snapshot.changed(self.version, selection, spans)
+        if not self.plan.overlapping:
+            return rows
+        assert self.plan.windows is not None, "only windows overlap"
+        pairs = [part.merge.pair for column in self.version.view.columns for part in column.aggregate.columns]
+        return list(compose(rows, self.plan.windows, 1 + len(self.plan.by), [*COUNTS, *pairs], None))
+
+    def _around(self, pane: int) -> tuple[int, int]:
+        return self.plan.windows.around(pane) if self.plan.windows else (pane, pane + 1)
+
+    def _has_settled(self, pane: int, settled_ms: int | None) -> bool:
+        """Whether a window that holds a pane was settled by then."""
+        windows = self.plan.windows
+        if windows is None or settled_ms is None:
+            return False
+        return windows.bounds(windows.first_ending_after(pane))[1] <= settled_ms
+
+    # The whole answer, of a view with LIMIT
+
+    def _whole(self, cursor: Cursor | None) -> ChangeBatch:
+        if cursor is not None and cursor == replace(self.now, mark=cursor.mark):
+            return self._batch([], cursor)
+        question = Question(self.view, settled_only=self.on_close)
+        answer = answer_from(self.snapshot, self.version, question, lambda _: (None, None), datetime.now(UTC))
+        mark = hashlib.sha256(repr(answer.values).encode()).hexdigest()[:16]
+        following = replace(self.now, mark=mark)
+        if cursor is not None and cursor.is_of(self.version) and cursor.mark == mark:
+            return self._batch([], following)
+        batch = self._batch([], following, snapshot=True)
+        return replace(batch, columns=answer.columns, upserts=answer.values, restarted=True)
+
+    # What a reader gets
+
+    def _batch(
+        self,
+        rows: list[Row],
+        cursor: Cursor,
+        *,
+        deletes: bool = False,
+        gone: Sequence[Row] = (),
+        snapshot: bool = False,
+    ) -> ChangeBatch:
+        """Present rows, and those that HAVING leaves out as deletes, if these matter."""
+        presentation = present(self.version, self.plan, rows)
+        columns = result_columns(self.version.view, self.plan, presentation.wide)
+        values, left_out = presentation.values, [known_by(self.version, self.plan, row) for row in gone]
+        if self.shaping is not None:
+            having, first = self.shaping.having, self.shaping.first
+            if having is not None:
+                passes = [bool(having(row)) for row in self.shaping.rows(values)]
+                if deletes:
+                    left_out += [row[:first] for row, keep in zip(values, passes, strict=True) if not keep]
+                values = [row for row, keep in zip(values, passes, strict=True) if keep]
+            columns = self.shaping.result_columns(columns)
+            values = [self.shaping.compute(row) for row in values]
+        more = cursor.after is not None or cursor.tick < self.now.tick
+        more = more or (cursor.settled_ms != self.now.settled_ms)
+        return ChangeBatch(
+            self.view,
+            columns,
+            self._keys(),
+            values,
+            left_out,
+            cursor,
+            self.version.number,
+            self.now.tick,
+            snapshot,
+            more=more,
+        )
+
+    def _keys(self) -> tuple[str, ...]:
+        windows = self.plan.windows
+        times = () if windows is None else (START, END) if windows.cumulative else (START,)
+        return (*self.plan.by, *times)
+
+    @property
+    def view(self) -> str:
+        """The name of the view."""
+        return self.version.view.name
+
+    def _encode(self, row: Row) -> Row:
+        keys = zip(self.plan.types, row[1 : 1 + len(self.plan.by)], strict=True)
+        return (row[0], *(_apply(encoder(of), value) for of, value in keys))
+
+    def _decode(self, last: Row) -> Row:
+        try:
+            keys = zip(self.plan.types, last[1:], strict=True)
+            return (int(last[0]), *(_apply(decoder(of), value) for of, value in keys))
+        except (ValueError, TypeError, ArithmeticError) as error:
+            raise QuestionError(
+                "the cursor of changes cannot be read", found="a place that is none of this view", fix="omit it"
+            ) from error
+
+
+def _place(row: Row) -> Row:
+    return (row[0], *map(rank, row[1:]))
+
+
+def _apply(convert: Any, value: Any) -> Any:
+    return value if value is None or convert is None else convert(value)
