@@ -21,6 +21,8 @@ POINTS = (
     "journal.before_write",
     "journal.before_fsync",
     "journal.after_fsync",
+    "kafka.before_produce",
+    "kafka.after_produce",
     "append.in_worker",
     "fused.in_worker",
     "append.before_commit",

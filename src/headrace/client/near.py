@@ -331,7 +331,7 @@ class Offline:
 
     def _describe(self, stream: Stream) -> StreamStatus:
         try:
-            check_transport(self.workspace, stream.name)
+            check_transport(self.workspace, stream)
             table = self._table(stream)
         except CorruptionError as error:
             return describe_damaged(stream, str(error))
@@ -341,7 +341,7 @@ class Offline:
             events=table.rows() if table else 0,
             dead_letters=table.rows(dead=True) if table else 0,
             commits=table.state.next_commit if table else 0,
-            backlog_bytes=backlog_bytes(self.workspace, stream.name, table.state.position if table else START),
+            backlog_bytes=backlog_bytes(self.workspace, stream, table.state.position if table else START),
             newest_event=iso_us(table.state.newest_us) if table else None,
             lateness=describe_lateness(stream, read_lateness(table, stream)) if table else None,
             freshness_ms=None,
@@ -377,7 +377,7 @@ class Offline:
             table = self._table(stream)
             lake_end = table.state.position if table else START
             transport = open_transport(
-                self.workspace, name, fence=lease.fence, lake_end=lake_end, still_mine=lease.check
+                self.workspace, stream, fence=lease.fence, lake_end=lake_end, still_mine=lease.check
             )
             self._ingests[name] = Ingest(stream, transport, self.workspace.settings.max_body_mb << 20)
             self._ingests[name].lake_position = lake_end

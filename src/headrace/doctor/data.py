@@ -53,7 +53,8 @@ def check_lakes_and_store(workspace: Workspace, *, deep: bool = False) -> list[F
             again = _open(workspace, catalog.streams[name])
             lake = _check_lake(name, again, deep) if isinstance(again, LakeTable) else lake
         findings.append(lake)
-        findings.append(check_journal(name, workspace.journal(name), state.position.offset() if state else 0))
+        if catalog.streams[name].source is None:
+            findings.append(check_journal(name, workspace.journal(name), state.position.offset() if state else 0))
     batch_layer = check_batch_layer(workspace, deep=deep)
     store = _check_store(workspace, catalog, commits)
     return [*findings, _formats(workspace, catalog, tables), check_clock(workspace), *store, *batch_layer]
@@ -92,9 +93,10 @@ def _check_lake(name: str, table: LakeTable, deep: bool) -> Finding:
 def _formats(workspace: Workspace, catalog: Catalog, tables: list[LakeTable]) -> Finding:
     """The format versions of the parts that can be read; other checks report those that cannot."""
     versions = {"workspace": {workspace.format}, "lake": {table.format for table in tables}, "journal": set[int]()}
-    for name in catalog.streams:
+    for stream in catalog.streams.values():
         with suppress(CorruptionError):
-            versions["journal"].add(check_transport(workspace, name))
+            kind = stream.source.connector if stream.source else "journal"
+            versions.setdefault(kind, set()).add(check_transport(workspace, stream))
     with suppress(HeadraceError):  # a server has it open
         versions["store"] = store_format(workspace)
     texts = (f"{what} {', '.join(map(str, sorted(numbers)))}" for what, numbers in versions.items() if numbers)

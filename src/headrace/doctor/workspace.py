@@ -71,8 +71,8 @@ def check_folders(workspace: Workspace) -> Finding:
 def _folders(data: Path) -> Iterator[Path]:
     """The data folder first: if it belongs to another user, the others may not be visible."""
     yield data
-    yield from (data / name for name in ("journal", "lake", "store", "logs", "scratch"))
-    for kind in ("journal", "lake"):
+    yield from (data / name for name in ("journal", "kafka", "lake", "store", "logs", "scratch"))
+    for kind in ("journal", "kafka", "lake"):
         yield from (path for path in sorted((data / kind).glob("*")) if path.is_dir())
 
 

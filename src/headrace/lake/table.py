@@ -82,10 +82,11 @@ class LakeTable:
     failing because the state has changed.
     """
 
-    def __init__(self, folder: Path, stream: Stream, fence: int | None, *, transport: str = JOURNAL) -> None:
+    def __init__(self, folder: Path, stream: Stream, fence: int | None, *, transport: str | None = None) -> None:
         self.folder = folder
         self.storage: Storage = LocalStorage(folder)
-        self._transport = transport  # its name, which is part of the ids of its offsets
+        # The name of the transport is part of the ids of its offsets.
+        self._transport = transport or (stream.source.connector if stream.source else JOURNAL)
         self._schema = table_schema(stream)
         self._fence = fence
         self.turn = threading.RLock()
@@ -97,7 +98,7 @@ class LakeTable:
         if fence is not None:
             self.storage.prepare(*DATA)
             self._raise_fence(fence, table)
-        self.state = _read_state(table, transport)
+        self.state = _read_state(table, self._transport)
         self.since = _read_since(table, stream)
         self._index = FileIndex(_list_files(table))
         self._check_rows(table.transaction_version(ROWS_ID))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -133,6 +133,15 @@ def frame_text(buffer: bytes | memoryview) -> Frames:
     data, starts, ends = _lines(buffer)
     trimmed = _trim(data, starts, ends, keep_empty=True)
     return Frames(data, starts, _cut_back(data, starts, ends, _RETURN)).take(trimmed.starts < trimmed.ends)
+
+
+def frame_messages(values: Sequence[bytes], *, trim: bool) -> Frames:
+    """One frame per value, also of a blank one, which is an empty frame; values may contain line breaks."""
+    data = np.frombuffer(b"\n".join([*values, b""]), dtype=np.uint8)
+    ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)) + 1) - 1
+    starts = np.empty_like(ends)
+    starts[:1], starts[1:] = 0, ends[:-1] + 1
+    return _trim(data, starts, ends, keep_empty=True) if trim else Frames(data, starts, ends)
 
 
 def _lines(buffer: bytes | memoryview) -> tuple[npt.NDArray[np.uint8], Offsets, Offsets]:

@@ -67,10 +67,10 @@ class Pipeline:
         self._end_of = end_of
         self._workspace = workspace
         self._store = store
-        check_transport(workspace, stream.name)  # before the lake is written
+        check_transport(workspace, stream)  # before the lake is written
         self.table = LakeTable(workspace.lake(stream.name), stream, lease.fence)
         self.transport = open_transport(
-            workspace, stream.name, fence=lease.fence, lake_end=self.table.state.position, still_mine=lease.check
+            workspace, stream, fence=lease.fence, lake_end=self.table.state.position, still_mine=lease.check
         )
         self.table.redefine(stream, self.transport.end)  # a change that no process has finished
         self._damage = find_damage(stream, self.table)

@@ -34,7 +34,8 @@ def take_lease(workspace: Workspace, url: str | None) -> Lease:
 
 def highest_fence(data: Path) -> int:
     """The highest fence that anything in the data folder was written under; 0 if there is nothing."""
-    fences = [int(path.stem.rpartition("-")[2]) for path in data.glob("journal/*/*-*.seg") if path.stem[-8:].isdigit()]
+    segments = [*data.glob("journal/*/*-*.seg"), *data.glob("kafka/*/requests/*-*.seg")]
+    fences = [int(path.stem.rpartition("-")[2]) for path in segments if path.stem[-8:].isdigit()]
     fences.append(opening.highest_fence(data))
     for lake in data.glob("lake/*"):
         with suppress(Exception):  # a log that cannot be read is named by whoever needs it

@@ -110,7 +110,7 @@ class Events:
         except TableNotFoundError:
             table = None
         commits = table.state.next_commit if table else 0
-        waiting = backlog_bytes(self._workspace, stream.name, table.state.position if table else START)
+        waiting = backlog_bytes(self._workspace, stream, table.state.position if table else START)
         if waiting:
             self._behind.append(
                 f"{waiting:,} bytes of stream '{stream.name}' are in its journal and not yet in the lake"

@@ -145,16 +145,20 @@ class SentFiles:
         if not fits:
             raise stale(piece.name)
 
-    def note(self, piece: FilePiece, events: int, end: Position, arrived_us: int) -> None:
-        """Store a piece whose record ends at this position. A piece that is stored already changes nothing."""
+    def note(self, piece: FilePiece, events: int, end: Position, arrived_us: int, version: int | None = None) -> None:
+        """Store a piece whose record ends at this position. A piece that is stored already changes nothing.
+
+        The version ascends with each piece of a name; it is the end, unless pieces without events end at the same one.
+        """
+        version = _version(end) if version is None else version
         with self._lock:
             entry = self._names.get(piece.name) or _Name()
-            if _version(end) <= entry.version:
+            if version <= entry.version:
                 return
             before = entry.contents.pop(piece.after, None)
             total = events if piece.start or before is None else before.events + events
             entry.contents[piece.mark] = Sent(piece.mark, piece.first, total, end, arrived_us)
-            entry.version = _version(end)
+            entry.version = version
             self._put(piece.name, entry)
 
     def _put(self, name: str, entry: _Name) -> None:

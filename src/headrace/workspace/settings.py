@@ -143,6 +143,10 @@ class Workspace:
         """The folder of a stream's journal."""
         return self.data / "journal" / stream
 
+    def kafka(self, stream: str) -> Path:
+        """The folder of what is kept of a stream whose events are in Kafka: its partitions, requests sent to it."""
+        return self.data / "kafka" / stream
+
     def lake(self, stream: str) -> Path:
         """The folder of a stream's table."""
         return self.data / "lake" / stream

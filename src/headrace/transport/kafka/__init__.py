@@ -1,0 +1,1 @@
+"""The transport of a stream whose events are in Kafka."""

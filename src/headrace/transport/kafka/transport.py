@@ -1,0 +1,278 @@
+"""The transport of a stream whose events are in Kafka: offsets are ours, and what is sent to it is produced there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from headrace.define.kafka import KafkaSource
+from headrace.disk import write_format
+from headrace.errors import HeadraceError, UnavailableError, UsageError
+from headrace.transport.base import Receipt
+from headrace.transport.kafka.client import RETRY_AFTER_S, LastError, make_cluster
+from headrace.transport.kafka.folder import FORMAT, check_format
+from headrace.transport.kafka.offsets import earliest_offsets, find_topics, latest_offsets
+from headrace.transport.kafka.partitions import Partition, Partitions, starts
+from headrace.transport.kafka.peek import Peek
+from headrace.transport.kafka.produce import Producing
+from headrace.transport.kafka.reader import KafkaReader
+from headrace.transport.kafka.requests import Noted, Requests
+from headrace.transport.kafka.watch import Watch
+from headrace.transport.position import START, Position
+from headrace.transport.sent import FilePiece, SentFiles
+
+NAME = "kafka"
+FIRST_LOOK_S = 5.0  # how long opening waits for the broker; without it, the stream waits
+AWAY_S = 5.0  # without an answer of the broker, freshness is not known
+RECOVERY_S = 20.0
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Offsets of a partition that were left out; a topic that was made anew is read from `to` on."""
+
+    topic: str
+    partition: int
+    first: int
+    to: int
+
+
+class KafkaTransport:
+    """A Transport over the partitions of one or several topics. Offsets count messages."""
+
+    name = NAME
+
+    def __init__(
+        self,
+        folder: Path,
+        stream: str,
+        source: KafkaSource,
+        stream_format: str,
+        *,
+        fence: int,
+        lake_end: Position = START,
+        still_mine: Callable[[], None] = lambda: None,
+        clock_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        check_format(folder)
+        write_format(folder, FORMAT)
+        self.folder = folder
+        self._stream = stream
+        self._source = source
+        self._clock_us = clock_us
+        self._monotonic_s = monotonic_s
+        self._lake_end = lake_end
+        self._closed = False
+        self._cluster = make_cluster(stream, source.properties)
+        self._partitions = Partitions(folder)
+        self._peek = Peek(self._cluster)
+        self._watch = Watch(
+            self._cluster, source, self._partitions, self._peek, lake_end=lake_end, monotonic_s=monotonic_s
+        )
+        self._requests = Requests(
+            folder, fence=fence, still_mine=still_mine, clock_us=clock_us, monotonic_s=monotonic_s
+        )
+        self._producing = Producing(self._cluster, stream_format, self._requests, self._watch, still_mine)
+        self.reader = KafkaReader(self._cluster, self._watch)
+        self._watch.first_look.wait(FIRST_LOOK_S)
+
+    # Accepting requests
+
+    @property
+    def end(self) -> Position:
+        """The end of what is committed in Kafka, as last seen."""
+        return self._watch.ends.merge(self._lake_end)
+
+    @property
+    def sent(self) -> SentFiles:
+        """How far files were sent. Waits until what an earlier process sent is known."""
+        if not self._producing.recovered.wait(RECOVERY_S):
+            raise self._away("which files were sent is not known yet")
+        return self._requests.sent
+
+    def now_us(self) -> int:
+        return self._clock_us()
+
+    def submit(
+        self,
+        payload: bytes | memoryview,
+        accepted: int,
+        refused: list[dict[str, object]],
+        *,
+        key: str | None = None,
+        digest: str = "",
+        file: FilePiece | None = None,
+    ) -> Future[Receipt]:
+        """Queue one request; the future is done when Kafka has committed all of its events, and none otherwise."""
+        trouble = self._watch.trouble
+        if trouble is not None:
+            raise self._away(str(trouble.found or trouble.message))
+        return self._producing.submit(payload, Noted(key or None, digest, accepted, refused, file, self._clock_us()))
+
+    def recall(self, key: str) -> Receipt | None:
+        return self._requests.recall(key)
+
+    def _away(self, found: str) -> UnavailableError:
+        error = UnavailableError(
+            f"stream '{self._stream}': Kafka at {self._cluster.servers} cannot take events now",
+            found=found,
+            fix="nothing of this request was stored; send it again",
+        )
+        error.retry_after_s = RETRY_AFTER_S
+        return error
+
+    # Following
+
+    @property
+    def start(self) -> Position:
+        """Where reading begins: nothing before it is ever read."""
+        return starts(self._partitions.all)
+
+    @property
+    def trouble(self) -> HeadraceError | None:
+        """Why the cluster does not answer, or cannot be read or written; None once it can."""
+        return self._watch.trouble or self._producing.trouble
+
+    def lag(self, position: Position) -> int | None:
+        """How many offsets lie between a position and the end; None while the broker is away."""
+        if self._watch.seen_s is None or self._watch.trouble is not None:
+            return None
+        first = position.merge(self.start)
+        return sum(max(0, end - first.offset(number)) for number, end in enumerate(self._watch.ends.offsets))
+
+    def lags(self, position: Position) -> Mapping[tuple[str, int], int]:
+        """The same for each (topic, partition)."""
+        first, ends = position.merge(self.start), self._watch.ends
+        return {
+            (each.topic, each.partition): max(0, ends.offset(number) - first.offset(number))
+            for number, each in self._partitions.open.items()
+        }
+
+    def age_ms(self, position: Position) -> int | None:
+        """How long ago the oldest event after this position was first seen here, or by its own time if before."""
+        seen_s = self._watch.seen_s
+        if seen_s is None or (self._watch.trouble is not None and time.monotonic() > seen_s + AWAY_S):
+            return None
+        first, ends = position.merge(self.start), self._watch.ends
+        ages = [0]
+        for number, partition in self._partitions.open.items():
+            if first.offset(number) < ends.offset(number):
+                age_ms = self._age_ms(number, partition, first.offset(number))
+                if age_ms is None:
+                    return None
+                ages.append(age_ms)
+        return max(ages)
+
+    def _age_ms(self, number: int, partition: Partition, offset: int) -> int | None:
+        arrival_s = self._watch.ages.arrival_s(number, offset)
+        if arrival_s is not None:
+            return int((self._monotonic_s() - arrival_s) * 1000)
+        with suppress(KafkaException):
+            time_ms = self._peek.timestamp_ms(partition, offset)
+            if time_ms is not None:
+                return max(0, self._clock_us() // 1000 - time_ms)
+        return None
+
+    def mend(self) -> None:
+        """It heals by itself: its clients connect again."""
+
+    def reclaim(self, lake_end: Position) -> int:
+        """Forget old keys. Kafka's retention deletes events; the lake has those before `lake_end`."""
+        self._lake_end = self._lake_end.merge(lake_end)
+        if self._source.group is not None:
+            self._commit_offsets(lake_end)
+        return self._requests.reclaim()
+
+    def _commit_offsets(self, lake_end: Position) -> None:
+        """For monitoring tools only: nothing reads them here. A broker that is away gets them with the next round."""
+        offsets = [
+            TopicPartition(each.topic, each.partition, lake_end.offset(number))
+            for number, each in self._partitions.open.items()
+            if lake_end.offset(number)
+        ]
+        if offsets and self._watch.trouble is None:
+            with suppress(KafkaException):
+                consumer = self._cluster.consumer()  # of the group in the properties
+                try:
+                    consumer.commit(offsets=offsets, asynchronous=False)
+                finally:
+                    consumer.close()
+
+    def skip(self, to: str | Mapping[int, int], lake_end: Position) -> list[Skipped]:
+        """Go on at other offsets, deliberately: "earliest", "latest", or the offset of each partition of the topic.
+
+        What lies between `lake_end`, the lake's position, and there is never read. A topic that was made anew is
+        read under new numbers. Returns what was left out. Raises UsageError for an offset that lies before the lake.
+        """
+        errors = LastError()
+        try:
+            admin = self._cluster.admin(errors)
+            return self._skip(admin, to, lake_end)
+        except KafkaException as error:
+            raise self._cluster.explain(error, errors) from error
+        finally:
+            self._watch.check_now()
+
+    def _skip(self, admin: AdminClient, to: str | Mapping[int, int], lake_end: Position) -> list[Skipped]:
+        known = self._partitions.open
+        topics = find_topics(admin, sorted({each.topic for each in known.values()}))
+        kept = {n: e for n, e in known.items() if e.topic in topics and topics[e.topic].id == e.topic_id}
+        gone = {n: max(lake_end.offset(n), e.start) for n, e in known.items() if n not in kept}
+        renewed = {each.topic for number, each in known.items() if number in gone and each.topic in topics}
+        new = [
+            Partition(name, topics[name].id, n, 0) for name in sorted(renewed) for n in range(topics[name].partitions)
+        ]
+        all_now = [*kept.values(), *new]
+        lows, ends = earliest_offsets(admin, all_now), latest_offsets(admin, all_now)
+        skipped: list[Skipped] = []
+        changed: dict[int, int] = {}
+        for index, each in enumerate(all_now):
+            low, end = lows.offset(index), ends.offset(index)
+            number = list(kept)[index] if index < len(kept) else None
+            reached = max(lake_end.offset(number), each.start) if number is not None else 0
+            target = _target(self._stream, to, each, low=low, end=end, reached=reached)
+            if number is not None and target > reached:
+                changed[number] = target
+            elif number is None:
+                new[index - len(kept)] = Partition(each.topic, each.topic_id, each.partition, target)
+            if target != reached or number is None:
+                skipped.append(Skipped(each.topic, each.partition, reached, target))
+        if not skipped and not gone:
+            return []
+        self._partitions.change(changed, gone, new)
+        return skipped
+
+    def close(self) -> None:
+        """Make the queued requests durable, then stop."""
+        if self._closed:
+            return
+        self._closed = True
+        self._producing.close()
+        self._watch.close()
+        self._peek.close()
+        self._requests.close()
+
+
+def _target(stream: str, to: str | Mapping[int, int], partition: Partition, *, low: int, end: int, reached: int) -> int:
+    """The offset at which a partition goes on."""
+    if to == "latest":
+        return max(end, reached)
+    if to == "earliest" or isinstance(to, str) or partition.partition not in to:
+        return max(low, min(reached, end)) if reached <= end else end
+    offset = to[partition.partition]
+    if reached <= offset <= end and offset >= low:
+        return offset
+    raise UsageError(
+        f"stream '{stream}' cannot go on at offset {offset} of {partition}",
+        expected=f"an offset from {max(reached, low)} to {end}",
+        fix="what the lake has is not read again" if offset < reached else None,
+    )
