@@ -50,7 +50,8 @@ class KafkaPlace(Place):
 
 @pytest.fixture
 def place(kafka: Kafka, tmp_path: Path) -> Iterator[Place]:
-    source = KafkaSource((kafka.create_topic(partitions=2),), properties={"bootstrap.servers": kafka.bootstrap_servers})
+    topic = kafka.create_topic(partitions=2, retention_ms="-1")  # the clock of these tests is long ago
+    source = KafkaSource((topic,), properties={"bootstrap.servers": kafka.bootstrap_servers})
     place = KafkaPlace(tmp_path / "transport", source)
     yield place
     for transport in place.opened:

@@ -14,6 +14,12 @@ from headrace.transport.kafka.partitions import Partition
 from headrace.transport.position import Position
 
 TIMEOUT_S = 8.0
+_CHANGING = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
+)
 EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
@@ -82,3 +88,9 @@ def is_missing(error: KafkaException) -> bool:
     """Whether a topic or partition does not exist (any more)."""
     cause = error.args[0] if error.args else None
     return isinstance(cause, KafkaError) and cause.code() in MISSING
+
+
+def is_retriable(error: Exception) -> bool:
+    """Whether the same request may succeed in a moment."""
+    cause = error.args[0] if isinstance(error, KafkaException) and error.args else None
+    return isinstance(cause, KafkaError) and (cause.retriable() or cause.code() in _CHANGING)

@@ -38,6 +38,7 @@ READY_S = 30.0  # to start a producer
 ANSWER_S = 20.0  # a request whose transaction takes longer is answered: its outcome is not known yet
 VISIBLE_S = 2.0  # from the commit of a transaction to where its events can be read
 SETTLE_S = 5.0  # how often it is noted up to where all requests are
+AFTER_LAST = 2  # from the last event of a transaction to where the partition ends: its mark has an offset too
 _UNSURE = "it may have been stored, so send it again under the same Idempotency-Key"
 _NOTHING = "nothing of this request was stored; send it again"
 
@@ -250,7 +251,7 @@ class Producing:
                     with suppress(ValueError, KeyError, TypeError):  # a header that another program wrote
                         noted = Noted.from_json(headers[index].as_py())
                         if noted.key is None or self._requests.recall(noted.key) is None:
-                            found.append((noted, Position.at(offsets[index].as_py() + 1, part.partition)))
+                            found.append((noted, Position.at(offsets[index].as_py() + AFTER_LAST, part.partition)))
         self._requests.note(found)
 
     def _partitions(self) -> dict[int, Partition]:
@@ -334,7 +335,7 @@ class Producing:
 
     def _acknowledge(self, group: Sequence[_Request]) -> None:
         ends = [
-            Position.at(request.last_offset + 1, request.number) if request.events else self._watch.ends
+            Position.at(request.last_offset + AFTER_LAST, request.number) if request.events else self._watch.ends
             for request in group
         ]
         # Its events can be read when the coordinator has marked the transaction in each partition, a moment later;

@@ -17,7 +17,7 @@ from headrace.define.kafka import KafkaSource
 from headrace.errors import CorruptionError, HeadraceError
 from headrace.transport.kafka.ages import Ages
 from headrace.transport.kafka.client import Cluster, LastError
-from headrace.transport.kafka.offsets import earliest_offsets, is_missing, latest_offsets
+from headrace.transport.kafka.offsets import earliest_offsets, is_missing, is_retriable, latest_offsets
 from headrace.transport.kafka.partitions import Partition, Partitions, starts
 from headrace.transport.kafka.peek import Peek
 from headrace.transport.kafka.reader import lost_range
@@ -29,6 +29,7 @@ IDLE_S, IDLE_EVERY_S = 2.0, 0.15  # after so long without a new event, looks are
 CHECK_S = 2.0  # between two looks at topic ids and first offsets
 SAMPLE_S = 30.0  # between two measurements of the size of messages
 RETRY_S = 0.5
+TRIES = 3  # looks that may fail for a moment, as when the leader of a partition changes
 UNKNOWN_BYTES = 100.0  # of a message before one was seen
 
 
@@ -56,6 +57,7 @@ class Watch:
         self._admin: AdminClient | None = None
         self._next_check = self._next_sample = 0.0
         self._lows = START
+        self._failures = 0  # since the last look that succeeded
         self._moved_s = 0.0  # when an end moved last
         self._stopping = threading.Event()
         self._wanted = threading.Event()  # a look now
@@ -118,14 +120,18 @@ class Watch:
         while not self._stopping.is_set():
             try:
                 self._look()
-                pause_s = self._pause_s()
+                self._failures, pause_s = 0, self._pause_s()
+                self.first_look.set()
             except Exception as error:
                 if self._admin is not None:
                     with suppress(KafkaException):
                         self._admin.poll(0)  # serves the background errors, which say more
-                self.trouble = self._cluster.explain(error, self._errors)
-                self._next_check, pause_s = 0.0, RETRY_S
-            self.first_look.set()
+                self._failures += 1
+                self._next_check, pause_s = 0.0, RETRY_S / 5
+                if self._failures >= TRIES or not is_retriable(error):
+                    self.trouble = self._cluster.explain(error, self._errors)
+                    pause_s = RETRY_S
+                    self.first_look.set()
             with self._looked:
                 self.looks += 1
                 self._looked.notify_all()
