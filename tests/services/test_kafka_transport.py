@@ -11,7 +11,7 @@ from headrace.define.kafka import KafkaSource
 from headrace.transport.base import Transport
 from headrace.transport.kafka.transport import KafkaTransport
 from headrace.transport.position import Position
-from tests.contracts.test_transport import (  # noqa: F401 - without those of a transport that deletes events itself
+from tests.contracts.transport import (  # noqa: F401 - without those of a transport that deletes events itself
     Place,
     test_a_fresh_process_reads_the_same,
     test_a_key_is_known_for_a_day_also_after_a_restart,
