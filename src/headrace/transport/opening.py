@@ -10,6 +10,7 @@ from headrace.transport.base import Transport
 from headrace.transport.journal.journal import Journal
 from headrace.transport.journal.journal import check_format as check_journal_format
 from headrace.transport.journal.record import read_durable
+from headrace.transport.kafka.folder import check_format as check_kafka_format
 from headrace.transport.position import Position
 from headrace.workspace.settings import Workspace
 
@@ -37,9 +38,7 @@ def check_transport(workspace: Workspace, stream: Stream) -> int:
     """Its format version. Raises NewerFormatError if this code does not read it."""
     if stream.source is None:
         return check_journal_format(workspace.journal(stream.name))
-    from headrace.transport.kafka.folder import check_format
-
-    return check_format(workspace.kafka(stream.name))
+    return check_kafka_format(workspace.kafka(stream.name))
 
 
 def backlog_bytes(workspace: Workspace, stream: Stream, lake_end: Position) -> int | None:
