@@ -12,7 +12,7 @@ from headrace.define.expression.duckdb_face import refuse_duckdb
 from headrace.define.expression.terms import quote
 from headrace.define.fingerprint import fingerprint
 from headrace.define.loosening import loosens, why_narrower
-from headrace.define.model import JSON, Field, Source, Stream, View
+from headrace.define.model import JSON, Field, Stream, View
 from headrace.define.own import plain, plain_changes
 from headrace.define.record import describe_record
 from headrace.define.tokens import escape
@@ -21,12 +21,17 @@ from headrace.plan.change import Change, Kind, Plan
 from headrace.plan.cost import UNKNOWN, Costs, Way
 from headrace.plan.edits import Edit, classify, describe_view
 from headrace.plan.outgoing import outgoing_changes, outgoing_drops
-from headrace.secrets import shown
+from headrace.plan.sources import describe_source, free_source_changes, refused_source_changes
 
 FREE = "free: no event is read again, the rows stay"
 _LOOSENED = "stored events do not change"
 _ADDED = "older events are parsed again where a view uses the new field"
 _NOT_NULL = "the log holds events that may be without the new field; add it as nullable: leave out NOT NULL"
+_CONTINUES = "it goes on at the offset that the log has reached"
+_OTHER_EVENTS = (
+    "the log holds the events and offsets of the old source; declare a stream with another name for the new one, "
+    "or restore the old source"
+)
 _REFUSED = (
     "the log holds events with the old fields; declare the new fields as a stream with another name and send to that, "
     "or restore the old fields"
@@ -80,6 +85,7 @@ def _changed_stream(before: Stream, after: Stream) -> Change:
         details.append(f"event time: {before.time_column} → {after.time_column}")
     if before.format != after.format:
         details.append(f"format: {before.format.upper()} → {after.format.upper()}")
+    details += refused_source_changes(before.source, after.source)
     refused = len(details)
     loosened = [
         f"field loosened: {describe_field(field)} → {describe_field(new)}" for field, new in _loosened(before, after)
@@ -90,10 +96,15 @@ def _changed_stream(before: Stream, after: Stream) -> Change:
         details.append(f"patience: {format_duration(before.patience_ms)} → {format_duration(after.patience_ms)}")
     if before.idle_timeout_ms != after.idle_timeout_ms:
         details.append(f"idle time-out: {_idle_timeout(before)} → {_idle_timeout(after)}")
+    source_changes = free_source_changes(before.source, after.source)
+    details += source_changes
     if not refused:
-        reasons = [_LOOSENED] * bool(loosened) + [_ADDED] * bool(added) or ["its views keep their rows"]
+        reasons = [_LOOSENED] * bool(loosened) + [_ADDED] * bool(added) + [_CONTINUES] * bool(source_changes)
+        reasons = reasons or ["its views keep their rows"]
         return Change("change", "stream", after.name, f"free: {'; '.join(reasons)}", tuple(details))
     reason = _NOT_NULL if refused == len(not_null) else _REFUSED
+    if refused_source_changes(before.source, after.source):
+        reason = _OTHER_EVENTS
     return Change("refuse", "stream", after.name, reason, tuple(details), "refused")
 
 
@@ -208,12 +219,6 @@ def describe_stream(stream: Stream) -> Iterator[str]:
         yield f"format: {stream.format.upper()}"
     if stream.source:
         yield from describe_source(stream.source)
-
-
-def describe_source(source: Source) -> Iterator[str]:
-    """Where events come from, a line each, without secrets."""
-    yield f"source: {source.connector}"
-    yield from (f"source option: {name} = {shown(name, value)}" for name, value in source.options)
 
 
 def describe_field(field: Field) -> str:

@@ -151,6 +151,9 @@ class Definitions:
             pipeline = self.running.pipelines.get(name)
             if pipeline is None:
                 self._publish(self.running.catalog, {**self.running.pipelines, name: self._open_pipeline(stream)})
+            elif pipeline.stream.source != stream.source:  # its transport is opened with the new options
+                pipeline.close()
+                self._publish(self.running.catalog, {**self.running.pipelines, name: self._open_pipeline(stream)})
             elif pipeline.stream != stream:
                 pipeline.redefine(stream)
         pipelines = self.running.pipelines

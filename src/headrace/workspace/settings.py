@@ -13,6 +13,8 @@ from typing import Any
 from headrace.disk import read_format, refuse_newer, write_format
 from headrace.errors import WorkspaceError, did_you_mean
 from headrace.spark.session import QUICK_JAVA
+from headrace.workspace.kafka import TABLE as KAFKA_TABLE
+from headrace.workspace.kafka import read_kafka
 from headrace.workspace.values import Bounds, check_value
 
 SETTINGS_FILE = "headrace.toml"
@@ -74,9 +76,10 @@ class Settings:
 class Workspace:
     """A folder with `headrace.toml`, `definitions/` and the data folder."""
 
-    def __init__(self, folder: Path, settings: Settings) -> None:
+    def __init__(self, folder: Path, settings: Settings, kafka: Mapping[str, str] | None = None) -> None:
         self.folder = folder
         self.settings = settings
+        self.kafka_properties = dict(kafka or {})  # of every Kafka client; secrets among them are references
         self.data = folder / settings.data
 
     @classmethod
@@ -93,9 +96,11 @@ class Workspace:
                 expected=f"a file {SETTINGS_FILE}",
                 fix="`headrace init` creates one",
             )
-        settings = _read_settings(file)
+        values = _read_file(file)
+        kafka = read_kafka(values.pop(KAFKA_TABLE, {}), file)
+        settings = _read_settings(file, values)
         options = {key: value for key, value in overrides.items() if value is not None}
-        workspace = cls(path, _change(settings, options, "options"))
+        workspace = cls(path, _change(settings, options, "options"), kafka)
         with suppress(PermissionError):  # code that needs the data folder reports the missing permission
             refuse_newer(f"workspace '{workspace.data}'", workspace.format, FORMAT)
         return workspace
@@ -152,9 +157,9 @@ class Workspace:
         return self.data / "lake" / stream
 
 
-def _read_settings(file: Path) -> Settings:
+def _read_file(file: Path) -> dict[str, Any]:
     try:
-        values = tomllib.loads(file.read_text())
+        return tomllib.loads(file.read_text())
     except PermissionError as error:
         raise WorkspaceError(
             f"settings '{file}' cannot be read: permission denied",
@@ -162,6 +167,9 @@ def _read_settings(file: Path) -> Settings:
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise WorkspaceError(f"settings '{file}' are not TOML: {error}", fix="fix that line") from error
+
+
+def _read_settings(file: Path, values: Mapping[str, Any]) -> Settings:
     names = [each.name for each in fields(Settings)]
     for name in values:
         if name not in names:

@@ -212,3 +212,50 @@ def _is_setting(name: str) -> bool:
 def test_a_source_gives_its_options():
     source = Source("kafka", (("topic", "t"),))
     assert (source.get("topic"), source.get("other")) == ("t", None)
+
+
+BASE = "(connector = 'kafka', topic = 'a', properties.bootstrap.servers = 'k:9092', properties.sasl.password = 'x')"
+
+
+def _planned(options: str):
+    running = Catalog({"visits": stream(BASE)})
+    (change,) = compare(running, Catalog({"visits": stream(options)})).changes
+    return change
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "detail"),
+    [
+        ("'k:9092'", "'other:9092'", "source option: properties.bootstrap.servers: k:9092 → other:9092"),
+        ("'x'", "'hunter2'", "source option: properties.sasl.password: *** → another one"),
+        ("'x'", "'secret:PW'", "source option: properties.sasl.password: *** → secret:PW"),
+        ("'a'", "'a;b'", "source option: topic: a → a;b"),
+        ("'a'", "'a', scan.startup.mode = 'latest'", "(only where a new stream begins)"),
+    ],
+)
+def test_changes_of_a_source_that_are_free(old, new, detail):
+    change = _planned(BASE.replace(old, new))
+    assert (change.kind, change.how) == ("change", "free")
+    assert change.reason == "free: it goes on at the offset that the log has reached"
+    assert detail in change.details[0]
+    assert "hunter2" not in repr(change)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "detail"),
+    [
+        ("topic = 'a'", "topic = 'b'", "source option: topic: a → b"),
+        ("topic = 'a'", "topic-pattern = 'a'", "source option: topic: a → none"),
+    ],
+)
+def test_changes_of_a_source_that_are_refused(old, new, detail):
+    change = _planned(BASE.replace(old, new))
+    assert change.kind == "refuse"
+    assert change.details[0] == detail
+    assert "declare a stream with another name for the new one" in change.reason
+
+
+def test_a_stream_does_not_move_to_kafka():
+    running = Catalog({"visits": parse(f"CREATE STREAM visits {FIELDS}").streams["visits"]})
+    (change,) = compare(running, Catalog({"visits": stream(BASE)})).changes
+    assert (change.kind, change.details) == ("refuse", ("source: HTTP and files → kafka",))
