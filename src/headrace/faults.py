@@ -56,6 +56,10 @@ POINTS = (
     "compact.after_commit",
     "upkeep.before_delete",
     "upkeep.before_reclaim",
+    "sink.before_commit",
+    "sink.after_commit",
+    "sink.before_progress",
+    "sink.after_progress",
 )
 _times_passed: dict[str, int] = {}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.server.runtime import Runtime
 from headrace.web.meter import RequestNumbers
-from headrace.web.metrics import OF_STREAMS, OF_VIEWS, PARTS_OF_STREAMS, PARTS_OF_VIEWS, TIMES, make_registry
+from headrace.web.metrics import OF_SINKS, OF_STREAMS, OF_VIEWS, PARTS_OF_STREAMS, PARTS_OF_VIEWS, TIMES, make_registry
 
 _METRICS = """\
 # Metrics
@@ -23,8 +23,8 @@ scrape_configs:
 ```
 
 Counters of requests start at 0 with the process. Counters of the log (`headrace_events_total`,
-`headrace_commits_total`) cover its whole history. The labels `stream` and `view` only contain defined names, so
-clients cannot create new series.
+`headrace_commits_total`) cover its whole history. The labels `stream`, `view` and `sink` only contain defined
+names, so clients cannot create new series.
 
 | metric | type | labels | description |
 |---|---|---|---|
@@ -37,6 +37,7 @@ clients cannot create new series.
 | `headrace_view_alarm == 1` | the batch and speed layers of a view differ; `headrace audit VIEW` shows where |
 | `time() - headrace_view_audit_timestamp_seconds > 86400` | a view had no audit for a day |
 | `headrace_view_freshness_seconds > 60` | a view is more than a minute behind the accepted events |
+| `headrace_sink_stalled == 1` or `headrace_sink_lag_seconds > 300` | a sink fails or is behind; see `headrace sinks` |
 | `headrace_view_freshness_known == 0` for 5 minutes | the freshness of a view is unknown |
 | `headrace_state{headrace_state="failing"} == 1` or `absent(headrace_up)` | the server has failed or stopped |
 | `headrace_heartbeat_age_seconds > 5` | Spark does not answer |
@@ -55,6 +56,7 @@ def metrics_reference(runtime: Runtime) -> str:
     labels = {number._name: number._labelnames for number in vars(RequestNumbers(registry)).values()}
     labels |= {name: ("stream",) for name, _ in TIMES.values()} | {number.name: ("stream",) for number in OF_STREAMS}
     labels |= {number.name: ("view",) for number in OF_VIEWS}
+    labels |= {number.name: ("sink",) for number in OF_SINKS}
     labels |= {name: ("stream", label) for name, _, label, _ in PARTS_OF_STREAMS}
     labels |= {name: ("view", label) for name, _, label, _ in PARTS_OF_VIEWS}
     rows = [

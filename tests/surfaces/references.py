@@ -18,6 +18,7 @@ from headrace.web.app import create_app
 from headrace.workspace.settings import Settings, Workspace
 from tests.surfaces.metrics_reference import metrics_reference
 from tests.surfaces.python_reference import python_reference
+from tests.surfaces.sinks_reference import sinks_reference
 
 WIDTH = 110
 DOCS = Path(__file__).parents[2] / "docs"
@@ -189,6 +190,7 @@ def references(runtime: Runtime) -> dict[str, Callable[[], str]]:
         "http.md": lambda: http_reference(create_app(runtime).openapi()),
         "metrics.md": lambda: metrics_reference(runtime),
         "python.md": python_reference,
+        "sinks.md": lambda: sinks_reference((DOCS / "sinks.md").read_text()),
     }
 
 

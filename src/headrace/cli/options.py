@@ -43,6 +43,11 @@ def complete_stream(context: typer.Context, incomplete: str) -> list[str]:
     return _applied_names(context, "stream", incomplete)
 
 
+def complete_sink(context: typer.Context, incomplete: str) -> list[str]:
+    """The applied sinks, for shell completion."""
+    return _applied_names(context, "sink", incomplete)
+
+
 def _applied_names(context: typer.Context, kind: str, incomplete: str) -> list[str]:
     try:
         workspace = Workspace.open(context.params.get("workspace") or ".")

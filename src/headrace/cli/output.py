@@ -21,6 +21,7 @@ from headrace.format import plural as plural
 from headrace.format import size as size
 from headrace.format import span as span
 
+WIDE = 120  # columns of a screen that has room for everything
 PIPED_WIDTH = 400  # without a terminal: lines must not be truncated
 
 
@@ -74,3 +75,12 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+
+
+def fit_table(
+    cells: list[dict[str, str]], width: int, *, left_titles: Sequence[str], wide_titles: Sequence[str]
+) -> Table:
+    """A table; a narrow screen omits the columns with `wide_titles`."""
+    titles = [title for title in cells[0] if width >= WIDE or title not in wide_titles]
+    rows = [[row[title] for title in titles] for row in cells]
+    return make_table(titles, rows, [title for title in titles if title not in left_titles])

@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
-from headrace.cli.output import console, count, make_table, print_json, size, span
+from headrace.cli.output import console, count, fit_table, make_table, print_json, size, span
+from headrace.cli.sinks import sinks_table
 from headrace.cli.watch import watch_json, watch_status
 from headrace.define.durations import format_duration
 from headrace.define.record import describe_record
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from headrace.server.state import FieldStatus, StreamStatus, ViewStatus, WorkspaceStatus
 
 EVERY_S = 1.0
-WIDE = 120  # columns of a screen that has room for everything
 NO_STREAMS = "no streams yet: `headrace up` starts those in definitions/"
 NO_VIEWS = "no views yet: `headrace up` starts those in definitions/"
 
@@ -36,7 +36,7 @@ def status(
     ] = EVERY_S,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the state of the server, streams and views."""
+    """Show the state of the server, streams, views and sinks."""
     if watch:
         _watch(workspace, every, as_json=as_json)
         return
@@ -67,7 +67,8 @@ def render_status(status: WorkspaceStatus, width: int) -> RenderableType:
         head.append(f"\nwarning: {warning}", style="red")
     streams = _streams_table(status.streams, width) if status.streams else Text(NO_STREAMS)
     views = _views_table(status.views, width) if status.views else Text(NO_VIEWS)
-    return Group(head, Text(), streams, *_advice(status.streams), Text(), views)
+    sinks: list[RenderableType] = [Text(), sinks_table(status.sinks, width)] if status.sinks else []
+    return Group(head, Text(), streams, *_advice(status.streams), Text(), views, *sinks)
 
 
 def _advice(streams: Sequence[StreamStatus]) -> list[Text]:
@@ -187,15 +188,6 @@ def _views_table(views: Sequence[ViewStatus], width: int) -> Table:
     left_titles = ("view", "stream", "keys", "window", "freshness", "lane", "checked", "problem")
     wide_titles = ("rows", "behind", "corrections", "lane", "batch", "checked")
     return fit_table(cells, width, left_titles=left_titles, wide_titles=wide_titles)
-
-
-def fit_table(
-    cells: list[dict[str, str]], width: int, *, left_titles: Sequence[str], wide_titles: Sequence[str]
-) -> Table:
-    """A table; a narrow screen omits the columns with `wide_titles`."""
-    titles = [title for title in cells[0] if width >= WIDE or title not in wide_titles]
-    rows = [[row[title] for title in titles] for row in cells]
-    return make_table(titles, rows, [title for title in titles if title not in left_titles])
 
 
 def _time(text: str | None) -> str:

@@ -8,8 +8,8 @@ import typer
 from rich.text import Text
 
 from headrace.cli.options import JsonOption, NoWaitOption, WorkspaceOption, complete_view, open_connection
-from headrace.cli.output import console, count, print_json
-from headrace.cli.overview import fit_table, print_lanes
+from headrace.cli.output import console, count, fit_table, print_json
+from headrace.cli.overview import print_lanes
 from headrace.cli.plan import confirm
 from headrace.cli.until import wait_until_serving
 

@@ -242,6 +242,10 @@ class Connection:
         """A stream as an object: `send`, `status`; notebooks show its fields and how late its events are."""
         return ConnectedStream(self, name)
 
+    def sinks(self) -> list[dict[str, Any]]:
+        """All sinks: source, connector, state, rows, errors, lag."""
+        return [status.as_dict() for status in self.verbs.sinks()]
+
     def status(self) -> dict[str, Any]:
         """State of the server, streams and views."""
         return self._backend.status().as_dict()

@@ -31,6 +31,7 @@ from headrace.serve.question import Question
 from headrace.server.state import (
     AuditStatus,
     RefreshStatus,
+    SinkStatus,
     StreamDefinition,
     StreamStatus,
     VersionStatus,
@@ -179,6 +180,14 @@ class Remote(Calls):
     def views(self) -> list[ViewStatus]:
         """All views with their versions and freshness."""
         return [ViewStatus.from_dict(status) for status in self.call("GET", "/v1/views")["views"]]
+
+    def sinks(self) -> list[SinkStatus]:
+        """All sinks with their state and lag."""
+        return [SinkStatus.from_dict(status) for status in self.call("GET", "/v1/sinks")["sinks"]]
+
+    def change_sink(self, name: str, action: str) -> SinkStatus:
+        """Pause a sink, resume it, or have a stalled one try again now."""
+        return SinkStatus.from_dict(self.call("POST", f"/v1/sinks/{_quote(name)}/{action}"))
 
     def status(self) -> WorkspaceStatus:
         """State of the server, streams and views."""

@@ -47,9 +47,11 @@ from headrace.server.describe import (
     warnings,
 )
 from headrace.server.lateness import describe_lateness
+from headrace.server.sinks import describe_stopped
 from headrace.server.state import (
     AuditStatus,
     RefreshStatus,
+    SinkStatus,
     StreamDefinition,
     StreamStatus,
     VersionStatus,
@@ -58,6 +60,7 @@ from headrace.server.state import (
 )
 from headrace.server.stored import take_lease
 from headrace.server.stream import Lanes
+from headrace.sink.progress import read_progress
 from headrace.spark.jobs import Job
 from headrace.sql.answer import SqlAnswer, SqlLimit
 from headrace.sql.children import Children
@@ -289,8 +292,17 @@ class Offline:
             statuses.append(describe_view(view, versions, commits, fresh, None, layers.get(name), lanes=lanes))
         return statuses
 
+    def sinks(self) -> list[SinkStatus]:
+        """The sinks as the server left them."""
+        known = read_progress(self._store) if self._store is not None else {}
+        return [describe_stopped(sink, known.get(name)) for name, sink in sorted(self._catalog.sinks.items())]
+
+    def change_sink(self, name: str, action: str) -> SinkStatus:
+        """Not possible without a server."""
+        raise NotReadyError(f"sink '{name}' is not running: {DOWN}", fix="start `headrace up`, then try again")
+
     def status(self) -> WorkspaceStatus:
-        """State of the workspace, streams and views."""
+        """State of the workspace, streams, views and sinks."""
         return WorkspaceStatus(
             workspace=self.workspace.name,
             folder=str(self.workspace.folder),
@@ -302,6 +314,7 @@ class Offline:
             memory_mb=None,
             streams=tuple(self.streams()),
             views=tuple(self.views()),
+            sinks=tuple(self.sinks()),
         )
 
     def _versions(self) -> list[Version]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headrace.server.state import (
         AuditStatus,
         RefreshStatus,
+        SinkStatus,
         StreamDefinition,
         StreamStatus,
         VersionStatus,
@@ -110,8 +111,14 @@ class Verbs(Protocol):
     def views(self) -> list[ViewStatus]:
         """All views with their versions and freshness."""
 
+    def sinks(self) -> list[SinkStatus]:
+        """All sinks with their state and lag."""
+
+    def change_sink(self, name: str, action: str) -> SinkStatus:
+        """Pause a sink, resume it, or have a stalled one try again now."""
+
     def status(self) -> WorkspaceStatus:
-        """State of the server, streams and views."""
+        """State of the server, streams, views and sinks."""
 
 
 class Backend(Verbs, Receiver, Protocol):

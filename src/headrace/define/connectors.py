@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from headrace.define.durations import parse_duration
-from headrace.define.model import Mode, Options
+from headrace.define.model import Mode, Options, Sink
 from headrace.errors import DefinitionError, nearest
 from headrace.secrets import is_secret, shown
 
@@ -37,6 +37,7 @@ class Connector:
     options: tuple[Option, ...]
     modes: tuple[Mode, ...]
     delivery: str
+    records: bool = False  # whether the destination itself records how far a sink has come: exactly once
     prefixes: tuple[tuple[str, str], ...] = ()  # with what they mean
 
     def option(self, name: str) -> Option | None:
@@ -89,7 +90,7 @@ KAFKA = Connector(
     ),
     ("update", "append"),
     "at least once; exactly once with `delivery.guarantee = 'exactly-once'`",
-    (("properties.", "any setting of librdkafka, such as `properties.sasl.password`"),),
+    prefixes=(("properties.", "any setting of librdkafka, such as `properties.sasl.password`"),),
 )
 POSTGRES = Connector(
     "postgres",
@@ -102,6 +103,7 @@ POSTGRES = Connector(
     ),
     ("update", "append", "complete"),
     "exactly once: rows and progress are one transaction",
+    True,
 )
 FILES = Connector(
     "files",
@@ -112,11 +114,12 @@ FILES = Connector(
                keeps=False),
         Option("partition.by", "`date`: files in folders `dt=2026-03-01` by event time or start of the window.",
                default="none", choices=("none", "date"), keeps=False, also=("partition_by",)),
-        Option("compression", "`zstd`, `gzip`, `snappy` (Parquet only) or `none`.", default="zstd",
+        Option("compression", "Of Parquet `zstd`, the default, `gzip`, `snappy` or `none`; of JSON `gzip` or `none`.",
                choices=("zstd", "gzip", "snappy", "none")),
     ),
     ("update", "append", "complete"),
-    "exactly once: the name of a file holds the progress",
+    "exactly once: a record beside the files says how far they go",
+    True,
 )  # fmt: skip
 HTTP = Connector(
     "http",
@@ -125,12 +128,13 @@ HTTP = Connector(
         Option("url", "Where to send to, `http://` or `https://`.", True, kind="url"),
         Option("token", "Sent as `Authorization: Bearer …`; as `secret:NAME`."),
         Option("timeout", "How long one request may take.", default="30 seconds", kind="duration"),
+        Option("batch.rows", "How many rows one request has, at most.", default="500", kind="number"),
         Option("tls.ca", "A file with the certificates to trust, instead of the system's."),
         Option("tls.verify", "Whether the server's certificate is checked.", default="true", kind="boolean"),
     ),
     ("update", "append", "complete"),
     "at least once; repeats have the same `Idempotency-Key`",
-    (("header.", "a header of each request, such as `header.x-team = 'data'`"),),
+    prefixes=(("header.", "a header of each request, such as `header.x-team = 'data'`"),),
 )
 CONNECTORS: Mapping[str, Connector] = {each.name: each for each in (KAFKA, POSTGRES, FILES, HTTP)}
 # What other systems call them.
@@ -171,6 +175,11 @@ def check_options(connector: Connector, options: Iterable[tuple[str, str]], sink
                 fix=f"add {option.name} = '…' to WITH (…): {option.summary}",
             )
     return tuple(sorted(checked.items()))
+
+
+def records_progress(sink: Sink) -> bool:
+    """Whether the destination of a sink records how far it has come."""
+    return CONNECTORS[sink.connector].records or sink.get("delivery.guarantee") == "exactly-once"
 
 
 def value_of(options: Options, connector: Connector, name: str) -> str:

@@ -50,6 +50,8 @@ def make_sink(name: str, source: Stream | View, written: Written) -> Sink:
     else:
         mode, on_close, corrections = _view_mode(name, source, mode, written.on_close, corrections)
         _refuse_startup(name, source, dict(checked))
+    if connector is FILES:
+        _check_files(name, source, dict(checked))
     if mode not in connector.modes:
         compacted = "write FORMAT UPSERT: a compacted topic holds the newest row of each key"
         raise DefinitionError(
@@ -87,8 +89,8 @@ def row_keys(source: Stream | View) -> tuple[str, ...]:
 
 
 def _read_mode(name: str, options: dict[str, str], format_: str | None) -> Mode | None:
-    given = {option: options.pop(option) for option in _MODE_OPTIONS if option in options}
-    words = [*given.values(), *([format_] if format_ else [])]
+    mode_options = {option: options.pop(option) for option in _MODE_OPTIONS if option in options}
+    words = [*mode_options.values(), *([format_] if format_ else [])]
     modes = {_mode(name, word) for word in words}
     if len(modes) > 1:
         raise DefinitionError(f"sink '{name}' has two modes", found=" and ".join(words), fix="keep one")
@@ -169,10 +171,10 @@ def _view_mode(
             fix="remove it, or write FORMAT UPSERT",
         )
     if on_close and view.window is None:
-        found = "FORMAT APPEND" if mode == "append" else "EMIT ON WINDOW CLOSE"
+        clause = "FORMAT APPEND" if mode == "append" else "EMIT ON WINDOW CLOSE"
         raise DefinitionError(
             f"sink '{name}': view '{view.name}' has no window, so its rows are never settled",
-            found=found,
+            found=clause,
             fix="write FORMAT UPSERT without EMIT ON WINDOW CLOSE, or add window(…) to GROUP BY of the view",
         )
     if corrections is not None and not on_close:
@@ -181,6 +183,18 @@ def _view_mode(
             fix="remove it, or add EMIT ON WINDOW CLOSE",
         )
     return mode, bool(on_close), corrections is not False
+
+
+def _check_files(name: str, source: Stream | View, options: dict[str, str]) -> None:
+    compression = options.get("compression", "none")
+    if options.get("format") == "json" and compression not in ("gzip", "none"):
+        raise DefinitionError(
+            f"sink '{name}': files of JSON cannot be compressed with {compression}", expected="'gzip' or 'none'"
+        )
+    if options.get("partition.by") == "date" and isinstance(source, View) and source.window is None:
+        raise DefinitionError(
+            f"sink '{name}': view '{source.name}' has no window, so its rows have no date", fix="remove 'partition.by'"
+        )
 
 
 def _refuse_startup(name: str, view: View, options: dict[str, str]) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -34,9 +35,11 @@ from headrace.serve.recent import RecentAnswers
 from headrace.server.definitions import Definitions
 from headrace.server.describe import describe_definition
 from headrace.server.monitor import Monitor
+from headrace.server.sinks import describe_sink, sink_warnings
 from headrace.server.state import (
     AuditStatus,
     RefreshStatus,
+    SinkStatus,
     StreamDefinition,
     StreamStatus,
     VersionStatus,
@@ -47,6 +50,7 @@ from headrace.server.stored import clean, take_lease
 from headrace.server.stream import RunningStream
 from headrace.server.threads import join_all
 from headrace.server.tokens import Tokens
+from headrace.sink.sinks import Sinks
 from headrace.spark.failures import one_line
 from headrace.spark.jobs import Job
 from headrace.spark.process import SparkProcess
@@ -97,6 +101,7 @@ class Runtime:
             workspace.data / "scratch" / f"past-{lease.fence}",
         )
         self._tokens = Tokens(self._store, lambda: self._pipelines, self.stopped)
+        self._sinks = Sinks(self._store, workspace.folder, self._lake_of)
         self._started: float | None = None
         self._threads: list[threading.Thread] = []
         clean(self._store, workspace.builds)
@@ -122,6 +127,7 @@ class Runtime:
         self._threads = [threading.Thread(target=run, name=name, daemon=True) for name, run in parts.items()]
         for thread in self._threads:
             thread.start()
+        self._sinks.reconcile(self._definitions.running.catalog)
 
     @property
     def _pipelines(self) -> Mapping[str, RunningStream]:
@@ -143,7 +149,8 @@ class Runtime:
         finally:
             if held:
                 self._changing.release()
-        self._tokens.notify()
+        self._notify()
+        self._sinks.stop(THREADS_END_S)
         # Before what they use is closed. Each of them looks at `stopped`; the jobs that they wait for were cancelled.
         join_all([*self._threads, self._spark.starting], THREADS_END_S)
         self._children.close()
@@ -198,7 +205,12 @@ class Runtime:
 
     def _start_pipeline(self, pipeline: RunningStream) -> None:
         if self._spark.starts and not self.stopped.is_set():
-            pipeline.start(self._spark.session, self._scratch, self._tokens.notify)
+            pipeline.start(self._spark.session, self._scratch, self._notify)
+
+    def _notify(self) -> None:
+        """A version moved, or the server stops: who waits looks again."""
+        self._tokens.notify()
+        self._sinks.wake()
 
     def _wait_until_flowing(self) -> None:
         """Until every stream looks for events, or says why it does not."""
@@ -281,7 +293,7 @@ class Runtime:
                 if not self.stopped.is_set():
                     log.exception("the batch layer failed")
             if worked:
-                self._tokens.notify()
+                self._notify()
             else:
                 self.stopped.wait(BEAT_S)
 
@@ -300,7 +312,10 @@ class Runtime:
 
     def apply(self, expect: str | None = None) -> Plan:
         """Make what is wanted run. `expect` is the fingerprint of the plan that a person said yes to."""
-        return self._definitions.apply(expect)
+        with self._changing:
+            plan = self._definitions.apply(expect)
+            self._sinks.reconcile(self._definitions.running.catalog)
+        return plan
 
     def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> RollbackStep:
         """Make a view what it was in an earlier version; with `dry_run`, say what that takes."""
@@ -380,8 +395,18 @@ class Runtime:
         return self.monitor.views()
 
     def status(self) -> WorkspaceStatus:
-        """The state of the server, streams and views."""
-        return self.monitor.status()
+        """The state of the server, streams, views and sinks."""
+        status, sinks = self.monitor.status(), tuple(self.sinks())
+        return replace(status, warnings=(*status.warnings, *sink_warnings(sinks)), sinks=sinks)
+
+    def sinks(self) -> list[SinkStatus]:
+        """All sinks with their state and lag."""
+        return [describe_sink(state) for state in self._sinks.states()]
+
+    def change_sink(self, name: str, action: str) -> SinkStatus:
+        """Pause a sink, resume it, or have a stalled one try again now."""
+        state = self._sinks.retry(name) if action == "retry" else self._sinks.pause(name, action == "pause")
+        return describe_sink(state)
 
     def dead_letters(self, stream: str) -> DeadLetters:
         """What a stream could not read."""

@@ -244,10 +244,33 @@ class Health(Shown):
 
 
 @dataclass(frozen=True)
+class SinkStatus(Shown):
+    """A sink, what it does, and how far it has come."""
+
+    name: str
+    source: str
+    connector: str
+    options: Mapping[str, str]  # secrets are not shown
+    where: str | None
+    mode: str
+    on_close: bool
+    corrections: bool
+    state: str  # running, waiting, stalled, paused or stopped
+    reason: str | None
+    retry_in_s: float | None
+    rows: int
+    batches: int
+    errors: int
+    lag_s: float | None  # for how long the destination has not had all changes
+    behind_commits: int | None
+    last_sent: str | None
+
+
+@dataclass(frozen=True)
 class WorkspaceStatus(Shown):
     """The whole workspace at one moment."""
 
-    holds: ClassVar[Mapping[str, type[Shown]]] = {"streams": StreamStatus, "views": ViewStatus}
+    holds: ClassVar[Mapping[str, type[Shown]]] = {"streams": StreamStatus, "views": ViewStatus, "sinks": SinkStatus}
 
     workspace: str
     folder: str
@@ -259,3 +282,4 @@ class WorkspaceStatus(Shown):
     memory_mb: int | None
     streams: tuple[StreamStatus, ...]
     views: tuple[ViewStatus, ...]
+    sinks: tuple[SinkStatus, ...] = ()

@@ -19,6 +19,7 @@ from headrace.web.overview import overview_routes
 from headrace.web.page import page_routes
 from headrace.web.replies import add_error_handlers
 from headrace.web.route import PlainRoutes
+from headrace.web.sinks import sink_routes
 from headrace.web.sql import sql_routes
 from headrace.web.versions import version_routes
 
@@ -63,6 +64,7 @@ def create_app(runtime: Runtime, timeouts: Timeouts = TIMEOUTS) -> FastAPI:
     app.include_router(sql_routes(runtime, QUESTION_BYTES))
     app.include_router(dead_letter_routes(runtime))
     app.include_router(version_routes(runtime))
+    app.include_router(sink_routes(runtime))
     app.include_router(overview_routes(runtime))
     registry = make_registry(runtime)
     app.include_router(metrics_routes(registry))

@@ -23,7 +23,7 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 from starlette.responses import Response
 
-from headrace.server.state import StreamStatus, ViewStatus, WorkspaceStatus
+from headrace.server.state import SinkStatus, StreamStatus, ViewStatus, WorkspaceStatus
 from headrace.timing import Timing
 
 if TYPE_CHECKING:
@@ -36,12 +36,12 @@ TIMES = {
     "maintain": ("headrace_maintain_seconds", "Time of a Spark step that applies commits to views."),
 }
 
-Of = TypeVar("Of", StreamStatus, ViewStatus)
+Of = TypeVar("Of", StreamStatus, ViewStatus, SinkStatus)
 
 
 @dataclass(frozen=True)
 class Number(Generic[Of]):
-    """A metric of a stream or a view; None is omitted."""
+    """A metric of a stream, a view or a sink; None is omitted."""
 
     name: str
     what: str
@@ -108,6 +108,23 @@ OF_VIEWS: tuple[Number[ViewStatus], ...] = (
         lambda v: v.building.events_done if v.building else None,
     ),
 )
+OF_SINKS: tuple[Number[SinkStatus], ...] = (
+    Number("headrace_sink_rows", "Rows that a sink has sent, deletes among them.", lambda s: s.rows, counts=True),
+    Number("headrace_sink_batches", "Batches that a sink has written.", lambda s: s.batches, counts=True),
+    Number("headrace_sink_errors", "Failed attempts of a sink.", lambda s: s.errors, counts=True),
+    Number(
+        "headrace_sink_lag_seconds",
+        "For how long the destination of a sink has not had all changes; 0 when it has.",
+        lambda s: s.lag_s,
+    ),
+    Number(
+        "headrace_sink_lag_commits",
+        "Commits that a sink has not sent yet; absent when unknown.",
+        lambda s: s.behind_commits,
+    ),
+    Number("headrace_sink_stalled", "1 while a sink is stalled.", lambda s: int(s.state == "stalled")),
+    Number("headrace_sink_paused", "1 while a sink is paused.", lambda s: int(s.state == "paused")),
+)
 # Numbers of which a stream, or a view, has several: name, meaning, label, and how they are read.
 PARTS_OF_STREAMS: tuple[tuple[str, str, str, Callable[[StreamStatus], Mapping[str, float]]], ...] = (
     (
@@ -165,6 +182,7 @@ class RuntimeCollector(Collector):
         yield from _of_process(status)
         yield from _families("stream", status.streams, OF_STREAMS)
         yield from _families("view", status.views, OF_VIEWS)
+        yield from _families("sink", status.sinks, OF_SINKS)
         yield from _parts("stream", status.streams, PARTS_OF_STREAMS)
         yield from _parts("view", status.views, PARTS_OF_VIEWS)
         yield from _times(self._runtime.monitor.timings())

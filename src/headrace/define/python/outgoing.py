@@ -40,10 +40,10 @@ def Sink(  # noqa: N802 - reads as the noun it makes
         check_name(name, "sink")
         reads = _readable(source, f"sink '{name}'")
         condition = None if where is None else _condition(where, reads)
-        given = {"connector": connector, **options}
+        written_options = {"connector": connector, **options}
         if corrections is not None:
-            given["corrections"] = corrections
-        written = Written(_options(given), condition, mode, None, on_close)
+            written_options["corrections"] = corrections
+        written = Written(_options(written_options), condition, mode, None, on_close)
         return declare(make_sink(name, reads, written), at)
 
 
@@ -65,15 +65,15 @@ def Alert(  # noqa: N802
     with placed(at):
         check_name(name, "alert")
         reads = _readable(source, f"alert '{name}'")
-        given = _options(options or {})
+        written_options = _options(options or {})
         if (where is None) == (absent is None):
             raise DefinitionError(f"alert '{name}' has either a condition or a time of absence", fix="give one of them")
         if absent is not None:
-            return declare(make_absence(name, reads, milliseconds(absent), given), at)
+            return declare(make_absence(name, reads, milliseconds(absent), written_options), at)
         assert where is not None, "checked above"
         outputs = tuple(_output(column, reads) for column in columns)
         check_distinct([output.name for output in outputs], "the column")
-        alert = make_alert(name, reads, outputs, _condition(where, reads), milliseconds(hold), given)
+        alert = make_alert(name, reads, outputs, _condition(where, reads), milliseconds(hold), written_options)
         return declare(alert, at)
 
 

@@ -30,6 +30,7 @@ from headrace.web.page.sections import (
     views_table,
 )
 from headrace.web.page.selection import Selection, view_path
+from headrace.web.page.sinks import sinks_table
 
 if TYPE_CHECKING:
     from headrace.server.runtime import Runtime
@@ -64,6 +65,7 @@ class WorkspacePage:
             trouble(status),
             _section("Streams", self._streams(status)),
             _section("Views", self._views(status, at)) if status.streams else None,
+            _section("Sinks", sinks_table(status.sinks)) if status.sinks else None,
             id="live",
             tabindex=-1,
         )

@@ -49,6 +49,7 @@ def trouble(status: WorkspaceStatus) -> Html | None:
     problems += [(f"Upkeep of stream {s.name}", s.upkeep_error) for s in status.streams if s.upkeep_error]
     problems += [(f"View {v.name} is stalled", v.stalled) for v in status.views if v.stalled]
     problems += [(f"View {v.name}: {alarm(v)}", f"{v.alarm}") for v in status.views if v.alarm]
+    problems += [(f"Sink {s.name} is stalled", f"{s.reason}") for s in status.sinks if s.state == "stalled"]
     if not problems:
         return None
     items = [tag("li", tag("strong", source), ": ", data(message, MOST_ERROR)) for source, message in problems]

@@ -1,0 +1,264 @@
+"""What a sink sends next: the changes of a view, or the events of a stream, after a cursor."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from headrace.define.expression.python_face import compile_face
+from headrace.define.model import Sink, Stream, View
+from headrace.define.sinks import row_keys, row_types
+from headrace.errors import HeadraceError
+from headrace.follow.chunks import read_chunk
+from headrace.follow.page import START, EventCursor
+from headrace.follow.selection import EventFilter
+from headrace.serve.change_cursor import Cursor
+from headrace.serve.changes import Change, ChangeBatch, Evaluation, changes_after
+from headrace.serve.evaluate import find_serving
+from headrace.sink.base import COMMIT, POSITION, SinkBatch, SinkChange
+from headrace.sink.rows import EventRows
+from headrace.sink.sent import SentKeys
+from headrace.store.base import Store, Version
+
+if TYPE_CHECKING:
+    from headrace.aggregate import Value
+    from headrace.lake.table import LakeTable
+
+PASS_EVERY_S = 10.0  # the log of changes is shortened about so often
+MOST_COMPLETE = 1_000_000  # rows of a view in mode complete: they are sent as one batch
+
+
+class TooManyRowsError(HeadraceError):
+    """A view has more rows than mode complete can send."""
+
+    code = "too_many_rows"
+
+
+class Feed(Protocol):
+    """The source of one sink."""
+
+    def after(self, cursor: str | None) -> SinkBatch | None:
+        """The next batch; its changes may be none and its cursor later all the same. None: there is nothing new."""
+
+    def behind(self, cursor: str | None) -> int | None:
+        """How many commits are not sent yet, if that is known."""
+
+    def follow(self) -> None:
+        """The sink begins: what it needs to go on from its place is kept from now on."""
+
+    def passed(self, cursor: str | None) -> None:
+        """What comes before this place need not be kept any more."""
+
+    def unfollow(self) -> None:
+        """The sink was dropped."""
+
+
+class StreamFeed:
+    """The events of a stream, from the lake."""
+
+    def __init__(self, sink: Sink, table: Callable[[], tuple[Stream, LakeTable]], rows: int) -> None:
+        self._sink = sink
+        self._table = table
+        self._rows = rows
+        self._filter: tuple[Stream, EventFilter] | None = None
+
+    def after(self, cursor: str | None) -> SinkBatch | None:
+        stream, table = self._table()
+        place = self._start(table) if cursor is None else EventCursor.from_text(cursor)
+        chunk = read_chunk(table, stream, place, self._rows)
+        if chunk is None:
+            # Written down even if there is nothing: events from now on are those after this place.
+            return None if cursor is not None else self._batch(stream, None, place, table)
+        events = chunk.events.slice(0, self._rows)
+        until = chunk.until
+        if len(events) < len(chunk.events):
+            last = len(events) - 1
+            until = EventCursor(*(int(events.column(name)[last].as_py()) for name in (COMMIT, POSITION)))
+        if self._sink.where is not None:
+            events = self._filter_of(stream).select(events)
+        return self._batch(stream, EventRows(events, tuple(stream.types().items())), until, table)
+
+    def behind(self, cursor: str | None) -> int | None:
+        _, table = self._table()
+        return max(0, table.state.next_commit - (EventCursor.from_text(cursor).commit if cursor else 0))
+
+    def follow(self) -> None:
+        """The lake keeps every event."""
+
+    def passed(self, cursor: str | None) -> None:
+        """The lake keeps every event."""
+
+    def unfollow(self) -> None:
+        """The lake keeps every event."""
+
+    def _start(self, table: LakeTable) -> EventCursor:
+        latest = self._sink.get("scan.startup.mode") == "latest"
+        return EventCursor(table.state.next_commit) if latest else START
+
+    def _filter_of(self, stream: Stream) -> EventFilter:
+        if self._filter is None or self._filter[0] is not stream:
+            self._filter = (stream, EventFilter(stream, self._sink.where, ()))
+        return self._filter[1]
+
+    def _batch(self, stream: Stream, rows: EventRows | None, until: EventCursor, table: LakeTable) -> SinkBatch:
+        return SinkBatch(
+            self._sink.name,
+            tuple(stream.types().items()),
+            (),
+            rows if rows is not None else (),
+            until.to_text(),
+            more=until < EventCursor(table.state.next_commit),
+            time_column=stream.time_column,
+        )
+
+
+class ViewFeed:
+    """The changes of a view, from the store."""
+
+    def __init__(self, sink: Sink, store: Store, rows: int) -> None:
+        self._sink = sink
+        self._store = store
+        self._rows = rows
+        self._sent: SentKeys | None = None  # of a sink that does not send all rows
+        self._passed_at = 0.0
+        self._finished: tuple[Version | None, str | None] | None = None  # of which nothing is left to send
+
+    def after(self, cursor: str | None) -> SinkBatch | None:
+        sink = self._sink
+        serving = self._store.serving_now(sink.source)
+        if serving is not None and self._finished == (serving, cursor):
+            return None
+        known = Cursor.from_text(cursor) if cursor else None
+        batch = changes_after(
+            self._store,
+            sink.source,
+            known,
+            limit=self._rows,
+            on_close=sink.on_close,
+            corrections=sink.corrections,
+        )
+        if known is not None and not len(batch) and batch.cursor == known:
+            self._finished = (serving, cursor)
+            self._remember(known)
+            return None
+        if sink.mode == "complete":
+            return self._complete() if known is None or len(batch) or batch.restarted else self._only_cursor(batch)
+        return self._selected(batch, first=known is None)
+
+    def behind(self, cursor: str | None) -> int | None:
+        version = self._store.serving_now(self._sink.source)
+        if version is None or cursor is None:
+            return None
+        known = Cursor.from_text(cursor)
+        return None if known.version != version.number else max(0, version.total("applied_to") - known.tick)
+
+    def follow(self) -> None:
+        self._store.follow(self._sink.source, f"sink:{self._sink.name}")
+
+    def passed(self, cursor: str | None) -> None:
+        if cursor is not None and time.monotonic() >= self._passed_at + PASS_EVERY_S:
+            known = Cursor.from_text(cursor)
+            self._store.advance(self._sink.source, f"sink:{self._sink.name}", known.version, known.tick)
+            self._passed_at = time.monotonic()
+
+    def unfollow(self) -> None:
+        self._store.unfollow(self._sink.source, f"sink:{self._sink.name}")
+
+    def _selected(self, batch: ChangeBatch, *, first: bool) -> SinkBatch:
+        """The changes for which the condition holds; of the others, deletes of rows that were sent before."""
+        with self._store.snapshot() as snapshot:
+            view = find_serving(snapshot, self._sink.source).view
+        if self._drops_rows(view) and (self._sent is None or self._sent.names != row_keys(view)):
+            self._sent = SentKeys(row_keys(view), complete=first)
+        passes = self._condition(view)
+        changes: list[SinkChange] = []
+        if batch.restarted and self._sent is not None:
+            self._sent.clear()
+        for change in batch.changes:
+            is_there = change.op == "upsert" and passes(change)
+            if is_there:
+                changes.append(SinkChange("upsert", change.row, change.version, change.commit))
+            elif self._sink.mode == "update" and (self._sent is None or self._sent.may_have(change.row)):
+                changes.append(SinkChange("delete", self._key(view, change), change.version, change.commit))
+            if self._sent is not None:
+                self._sent.note(change.row, is_there)
+        return self._batch(batch, view, changes)
+
+    def _remember(self, cursor: Cursor) -> None:
+        """After a restart, with nothing left to send: the rows that there are were sent."""
+        if self._sent is None or self._sent.complete or self._sent.overflown:
+            return
+        with self._store.snapshot() as snapshot:
+            version = find_serving(snapshot, self._sink.source)
+            reading = Evaluation(snapshot, version, self._rows, self._sink.on_close, self._sink.corrections)
+            if reading.now != cursor:
+                return  # it has moved on meanwhile
+            passes, page = self._condition(version.view), reading.after(None)
+            sent = SentKeys(row_keys(version.view), complete=True)
+            while True:
+                for change in page.changes:
+                    sent.note(change.row, change.op == "upsert" and passes(change))
+                if not page.more or sent.overflown:
+                    break
+                page = reading.after(page.cursor)
+        self._sent = sent
+
+    def _drops_rows(self, view: View) -> bool:
+        return self._sink.where is not None or (view.shape is not None and view.shape.having is not None)
+
+    def _condition(self, view: View) -> Callable[[Change], bool]:
+        if self._sink.where is None:
+            return lambda change: True
+        types = tuple(row_types(view).items())
+        face = compile_face(self._sink.where, types)
+        names = [name for name, _ in types]
+        return lambda change: face([change.row.get(name) for name in names]) is True
+
+    @staticmethod
+    def _key(view: View, change: Change) -> dict[str, Value]:
+        bounds = ("window_start", "window_end")
+        return {name: change.row.get(name) for name in dict.fromkeys((*row_keys(view), *bounds)) if name in change.row}
+
+    def _complete(self) -> SinkBatch:
+        """All rows at one moment."""
+        with self._store.snapshot() as snapshot:
+            version = find_serving(snapshot, self._sink.source)
+            reading = Evaluation(snapshot, version, self._rows, False, True)
+            page = reading.after(None)
+            pages = [page]
+            while page.more:
+                page = reading.after(page.cursor)
+                pages.append(page)
+                self._refuse_more(sum(len(each) for each in pages))
+        passes = self._condition(version.view)
+        rows = (change for each in pages for change in each.changes if change.op == "upsert" and passes(change))
+        changes = [SinkChange("upsert", change.row, change.version, change.commit) for change in rows]
+        return replace(self._batch(page, version.view, changes), snapshot=True, restarted=True, more=False)
+
+    def _refuse_more(self, rows: int) -> None:
+        if rows > MOST_COMPLETE:
+            raise TooManyRowsError(
+                f"sink '{self._sink.name}': mode 'complete' sends all rows at once",
+                found=f"more than {MOST_COMPLETE:,} rows of view '{self._sink.source}'",
+                fix="write FORMAT UPSERT",
+            )
+
+    def _only_cursor(self, batch: ChangeBatch) -> SinkBatch:
+        with self._store.snapshot() as snapshot:
+            view = find_serving(snapshot, self._sink.source).view
+        return self._batch(batch, view, ())
+
+    def _batch(self, batch: ChangeBatch, view: View, changes: Iterable[SinkChange]) -> SinkBatch:
+        return SinkBatch(
+            self._sink.name,
+            batch.columns,
+            row_keys(view),
+            tuple(changes),
+            batch.cursor.to_text(),
+            snapshot=batch.snapshot,
+            restarted=batch.restarted,
+            more=batch.more,
+            time_column="window_start" if view.window else None,
+        )

@@ -1,0 +1,201 @@
+"""Sends a sink to a URL: POST requests with JSON, at least once."""
+
+from __future__ import annotations
+
+import hashlib
+import ssl
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from urllib.parse import urlsplit
+
+import orjson
+
+from headrace.define.connectors import HTTP, value_of
+from headrace.define.durations import parse_duration
+from headrace.define.model import Sink
+from headrace.faults import fault_point
+from headrace.secrets import reveal, without_passwords
+from headrace.sink.base import DestinationError, SinkBatch
+
+SHOWN_REPLY = 200  # characters of a server's answer in an error
+MOST_REPLY = 64 << 10  # bytes of it that are read
+LONGEST_RETRY_AFTER_S = 600.0
+_TRY_AGAIN = (408, 429)
+
+
+class RefusedError(DestinationError):
+    """The server says that the request itself is wrong: trying again soon does not help."""
+
+
+class HttpWriter:
+    """A URL that gets each batch in one request."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        timeout_s = parse_duration(value_of(sink.options, HTTP, "timeout")) / 1000
+        headers = {
+            name.removeprefix("header."): reveal(value) for name, value in sink.options if name.startswith("header.")
+        }
+        token = sink.get("token")
+        if token is not None:
+            headers["authorization"] = f"Bearer {reveal(token)}"
+        self._poster = Poster(
+            f"sink '{sink.name}'",
+            reveal(sink.get("url") or ""),
+            headers,
+            timeout_s,
+            ca_file=sink.get("tls.ca"),
+            verify=value_of(sink.options, HTTP, "tls.verify") == "true",
+        )
+
+    def resume(self) -> str | None:
+        """A URL records nothing."""
+        return None
+
+    def write(self, batch: SinkBatch) -> None:
+        """Send the batch; it is at the server when this returns."""
+        body = {
+            "sink": batch.sink,
+            "snapshot": batch.snapshot,
+            "restarted": batch.restarted,
+            "more": batch.more,
+            "rows": list(batch.json_rows()),
+        }
+        digest = hashlib.sha256(f"{batch.sink}\n{batch.cursor}".encode()).hexdigest()[:32]
+        fault_point("sink.before_commit")
+        self._poster.post(orjson.dumps(body), {"idempotency-key": f"{batch.sink}-{digest}"})
+        fault_point("sink.after_commit")
+
+    def forget(self) -> None:
+        """A URL records nothing."""
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._poster.close()
+
+
+class Poster:
+    """Posts JSON to a URL over one connection. `owner` begins each error."""
+
+    def __init__(
+        self,
+        owner: str,
+        url: str,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float = 30.0,
+        *,
+        ca_file: str | None = None,
+        verify: bool = True,
+    ) -> None:
+        self._owner = owner
+        self._url = urlsplit(url)
+        if self._url.scheme not in ("http", "https") or not self._url.hostname:
+            raise DestinationError(f"{owner}: the URL is not one", expected="https://host/path")
+        self._headers = {"content-type": "application/json", "user-agent": "headrace", **(headers or {})}
+        self._timeout_s = timeout_s
+        self._tls = self._make_tls(ca_file, verify) if self._url.scheme == "https" else None
+        self._connection: HTTPConnection | None = None
+
+    def post(self, body: bytes, headers: Mapping[str, str] | None = None) -> None:
+        """Send it; returns when the server has answered with success, else raises DestinationError."""
+        try:
+            status, reply_headers, text = self._exchange(body, {**self._headers, **(headers or {})})
+        except (OSError, HTTPException) as error:
+            self.close()
+            raise self._unreachable(error) from error
+        if 200 <= status < 300:
+            return
+        message = f"{self._owner}: {self._shown_url} answered {status}{f': {text}' if text else ''}"
+        if status in _TRY_AGAIN or status >= 500:
+            busy = DestinationError(message)
+            busy.retry_after_s = _retry_after(reply_headers.get("retry-after"))
+            raise busy
+        if 300 <= status < 400:
+            raise RefusedError(message, fix=f"write the URL that it redirects to: {reply_headers.get('location', '?')}")
+        raise RefusedError(message, fix="change the sink or the server; it is tried again from time to time")
+
+    def close(self) -> None:
+        """Close the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _exchange(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, Mapping[str, str], str]:
+        reused = self._connection is not None
+        try:
+            return self._request(body, headers)
+        except (ConnectionError, HTTPException):
+            if not reused:
+                raise
+            # The server may have closed the idle connection: that says nothing of the server.
+            self.close()
+            return self._request(body, headers)
+
+    def _request(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, Mapping[str, str], str]:
+        connection = self._connection or self._connect()
+        self._connection = connection
+        path = (self._url.path or "/") + (f"?{self._url.query}" if self._url.query else "")
+        connection.request("POST", path, body, dict(headers))
+        response = connection.getresponse()
+        content = response.read(MOST_REPLY)
+        lower = {name.lower(): value for name, value in response.getheaders()}
+        if response.will_close or not response.isclosed():
+            self.close()
+        return response.status, lower, _shorten(response, content)
+
+    def _connect(self) -> HTTPConnection:
+        host, port = self._url.hostname or "", self._url.port
+        if self._tls is not None:
+            return HTTPSConnection(host, port, timeout=self._timeout_s, context=self._tls)
+        return HTTPConnection(host, port, timeout=self._timeout_s)
+
+    def _make_tls(self, ca_file: str | None, verify: bool) -> ssl.SSLContext:
+        try:
+            context = ssl.create_default_context(cafile=ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise DestinationError(
+                f"{self._owner}: the file of certificates '{ca_file}' cannot be used: {error}",
+                fix="give a PEM file that the server's user can read",
+            ) from error
+        if not verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+    @property
+    def _shown_url(self) -> str:
+        """Without user, password and query, which may hold a secret."""
+        port = f":{self._url.port}" if self._url.port else ""
+        return f"{self._url.scheme}://{self._url.hostname}{port}{self._url.path}"
+
+    def _unreachable(self, error: Exception) -> DestinationError:
+        if isinstance(error, TimeoutError):
+            reason = f"no answer within {self._timeout_s:g} s"
+        elif isinstance(error, ssl.SSLCertVerificationError):
+            reason = f"its certificate is not trusted ({error.verify_message})"
+        else:
+            reason = without_passwords(getattr(error, "strerror", None) or str(error) or type(error).__name__)
+        return DestinationError(f"{self._owner}: {self._shown_url} cannot be reached: {reason}")
+
+
+def _retry_after(value: str | None) -> float | None:
+    """The seconds of Retry-After, a number or a date."""
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds()
+        except (ValueError, TypeError):
+            return None
+    return min(max(seconds, 0.0), LONGEST_RETRY_AFTER_S)
+
+
+def _shorten(response: HTTPResponse, content: bytes) -> str:
+    """The first characters of the server's answer, in one line; nothing of a page of HTML."""
+    kind = response.getheader("content-type", "").lower()
+    text = "" if "html" in kind else " ".join(content[: 4 * SHOWN_REPLY].decode("utf-8", "replace").split())
+    return without_passwords(text if len(text) <= SHOWN_REPLY else f"{text[:SHOWN_REPLY]}…")
