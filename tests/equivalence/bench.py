@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,12 +29,12 @@ from headrace.serve.question import Question
 from headrace.server.reconcile import point_of, reconcile_views
 from headrace.store.base import Version
 from headrace.store.duckdb.store import DuckStore
-from headrace.transport.journal.journal import Journal
 from headrace.transport.position import Range
+from tests.transports import make_source, on, open_one
 
 
 class Bench:
-    """Journal, append, lake, maintain and store of one stream, advanced by the test; streams may share a store."""
+    """Transport, append, lake, maintain and store of one stream, advanced by the test; streams may share a store."""
 
     def __init__(
         self,
@@ -47,10 +48,10 @@ class Bench:
     ) -> None:
         """`fused`: versions that the fused lane can compute go through it, the others by Spark."""
         self.spark = spark
-        self.catalog = parse(stream_sql)
-        (self.stream,) = self.catalog.streams.values()
+        self._source = make_source()
+        self._define(stream_sql)
         self.table = LakeTable(folder / "lake", self.stream, fence=1)
-        self.journal = Journal(folder / "journal", fence=1)
+        self.journal = open_one(folder, self.stream)
         self.ingest = Ingest(self.stream, self.journal)
         self.store = store or DuckStore.open(folder / "views.duckdb", 1)
         self.fused = Fused(self.stream.name, self.table, self.store, folder)
@@ -68,10 +69,16 @@ class Bench:
         self.speed = Speed(lambda: spark, self.stream, self.table, self.store, folder, fused=self.fused)
         self.batch = Batch(lambda: spark, self.stream, self.table, self.store, folder / "builds", **batch)
 
+    def _define(self, stream_sql: str) -> None:
+        catalog = parse(stream_sql)
+        (stream,) = catalog.streams.values()
+        self.stream = on(stream, self._source)
+        self.catalog = replace(catalog, streams={self.stream.name: self.stream})
+
     def redefine(self, stream_sql: str) -> None:
         """Continue with a changed definition, in the same order as a pipeline."""
-        before, self.catalog = self.stream, parse(stream_sql)
-        (self.stream,) = self.catalog.streams.values()
+        before = self.stream
+        self._define(stream_sql)
         self.table.redefine(self.stream, self.ingest.redefine(strictest(before, self.stream)))
         self.speed.redefine(self.stream)
         self.batch.redefine(self.stream)

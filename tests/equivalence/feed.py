@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 from headrace.transport.position import Position, Range
 
@@ -54,7 +55,8 @@ class Feed:
             return False
         if bench.table.state.time_us is not None and chance.random() < 0.2:
             self._be_idle()
-        whole = bench.journal.reader.ranges(start, bench.journal.end, target_bytes=1)
+        ends = [start.offset(), *(end.offset() for end, _ in self._posted)]
+        whole = [Range(0, first, last) for first, last in pairwise(ends) if first < last]  # a request each
         take = whole[: chance.randint(1, len(whole))]
         ranges, target = [], chance.choice([1, 2, len(take)])
         for i in range(0, len(take), target):

@@ -20,6 +20,7 @@ from headrace.store.opening import open_to_read
 from headrace.workspace.settings import Workspace
 
 from ..nursery import SLICE_ROWS
+from ..transports import with_clause
 from ..warm import Java, WarmServer
 from .ledger import LIMITS, Event, Ledger, per_minute, total
 from .tally import Tally
@@ -42,7 +43,7 @@ lake_grace_s = 0
 """
 DEFINITIONS = """
 CREATE STREAM clicks (id BIGINT NOT NULL, who STRING, weight BIGINT, a {a}, b {b}, at TIMESTAMP NOT NULL,
-  WATERMARK FOR at AS at - INTERVAL 10 SECONDS);
+  WATERMARK FOR at AS at - INTERVAL 10 SECONDS) {source};
 CREATE MATERIALIZED VIEW per_minute AS
   SELECT who, count(*) AS n, sum(weight) AS weight, approx_count_distinct(id) AS ids{renames} FROM clicks
   WHERE weight < {per_minute} AND id >= -{edits} GROUP BY who, window(at, '1 minute');
@@ -69,6 +70,7 @@ class Scene:
             "edits": 0,
             "edits_of_total": 0,
             "renames": 0,
+            "source": with_clause(),
         }
         self._limits = {view: {10} for view in VIEWS}  # which definitions of a view may answer now
         self._slices: dict[str, int] = {}  # that the last server left

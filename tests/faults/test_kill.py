@@ -19,12 +19,14 @@ from headrace.transport.journal.journal import Journal
 from tests.contracts.store.layers import VIEW, counted, serving
 from tests.unit.store.partial_files import simple_event, write_partials
 
+from ..transports import SERVERS
 from ..warm import Java
 from .scene import IN_WORKERS, Scene
 from .seeds import MANY, POINT_PREFIXES, SEEDS
 from .tally import Tally
 
 IN_JOURNAL = ("journal.before_write", "journal.before_fsync", "journal.after_fsync")
+IN_KAFKA = ("kafka.before_produce", "kafka.after_produce")  # of a stream whose events are there
 IN_STORE = ("store.before_merge", "store.before_commit", "store.after_commit")
 A_DAY_LATER = "upkeep.before_reclaim"  # no server of a test runs that long; tests/unit/lake/test_upkeep.py kills there
 # Otherwise tests without Spark cover them: those below, of a version's life, of edits, of upkeep and of replays.
@@ -52,6 +54,7 @@ KILLED = -9
 def points_of(seed: int) -> list[str]:
     """The points to test, in an order that depends on the seed."""
     excluded = (A_DAY_LATER,) if MANY else (A_DAY_LATER, *ONLY_WITH_MANY)
+    excluded += () if SERVERS else IN_KAFKA
     points = [point for point in POINTS if point not in excluded and point.startswith(POINT_PREFIXES or ("",))]
     random.Random(seed).shuffle(points)
     return points
