@@ -13,7 +13,7 @@ from headrace.transport.kafka.client import MISSING
 from headrace.transport.kafka.partitions import Partition
 from headrace.transport.position import Position
 
-TIMEOUT_S = 8.0
+TIMEOUT_S = 5.0
 _CHANGING = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -90,7 +90,7 @@ def is_missing(error: KafkaException) -> bool:
     return isinstance(cause, KafkaError) and cause.code() in MISSING
 
 
-def is_retriable(error: Exception) -> bool:
-    """Whether the same request may succeed in a moment."""
+def is_passing(error: Exception) -> bool:
+    """Whether the cluster is changing, so that the same request succeeds in a moment."""
     cause = error.args[0] if isinstance(error, KafkaException) and error.args else None
-    return isinstance(cause, KafkaError) and (cause.retriable() or cause.code() in _CHANGING)
+    return isinstance(cause, KafkaError) and cause.code() in _CHANGING

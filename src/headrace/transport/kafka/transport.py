@@ -29,7 +29,7 @@ from headrace.transport.position import START, Position
 from headrace.transport.sent import FilePiece, SentFiles
 
 NAME = "kafka"
-FIRST_LOOK_S = 5.0  # how long opening waits for the broker; without it, the stream waits
+FIRST_LOOK_S = 8.0  # how long opening waits for the broker; without it, the stream waits
 AWAY_S = 5.0  # without an answer of the broker, freshness is not known
 RECOVERY_S = 20.0
 
@@ -159,6 +159,7 @@ class KafkaTransport:
 
     def age_ms(self, position: Position) -> int | None:
         """How long ago the oldest event after this position was first seen here, or by its own time if before."""
+        self._watch.reach(position)  # of a view or of the lake
         seen_s = self._watch.seen_s
         if seen_s is None or (self._watch.trouble is not None and time.monotonic() > seen_s + AWAY_S):
             return None
@@ -188,6 +189,7 @@ class KafkaTransport:
     def reclaim(self, lake_end: Position) -> int:
         """Forget old keys. Kafka's retention deletes events; the lake has those before `lake_end`."""
         self._lake_end = self._lake_end.merge(lake_end)
+        self._watch.reach(lake_end)
         if self._source.group is not None:
             self._commit_offsets(lake_end)
         return self._requests.reclaim()

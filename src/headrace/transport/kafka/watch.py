@@ -17,7 +17,7 @@ from headrace.define.kafka import KafkaSource
 from headrace.errors import CorruptionError, HeadraceError
 from headrace.transport.kafka.ages import Ages
 from headrace.transport.kafka.client import Cluster, LastError
-from headrace.transport.kafka.offsets import earliest_offsets, is_missing, is_retriable, latest_offsets
+from headrace.transport.kafka.offsets import earliest_offsets, is_missing, is_passing, latest_offsets
 from headrace.transport.kafka.partitions import Partition, Partitions, starts
 from headrace.transport.kafka.peek import Peek
 from headrace.transport.kafka.reader import lost_range
@@ -83,9 +83,13 @@ class Watch:
             raise trouble
         return self.ends if trouble is None and self.seen_s is not None else START
 
+    def reach(self, position: Position) -> None:
+        """The lake has all before a position."""
+        self._reached = self._reached.merge(position)
+
     def check_kept(self, start: Position, end: Position) -> None:
         """Raise CorruptionError if the cluster no longer has all from one position, that of the lake, to another."""
-        self._reached = self._reached.merge(start)
+        self.reach(start)
         first = start.merge(starts(self.partitions))
         for number, partition in self._numbered.open.items():
             low = self._lows.offset(number)
@@ -128,7 +132,7 @@ class Watch:
                         self._admin.poll(0)  # serves the background errors, which say more
                 self._failures += 1
                 self._next_check, pause_s = 0.0, RETRY_S / 5
-                if self._failures >= TRIES or not is_retriable(error):
+                if self._failures >= TRIES or not is_passing(error):
                     self.trouble = self._cluster.explain(error, self._errors)
                     pause_s = RETRY_S
                     self.first_look.set()
