@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from collections.abc import Callable
 
 
@@ -14,6 +15,12 @@ class Bell:
         self._rings = 0
         self._changed = threading.Condition()
         self._waiters: dict[object, Callable[[], None]] = {}
+        self._followers: weakref.WeakSet[Bell] = weakref.WeakSet()
+
+    def listen(self, follower: Bell) -> None:
+        """Ring another bell whenever this one is rung, as long as that one is used."""
+        with self._changed:
+            self._followers.add(follower)
 
     @property
     def rings(self) -> int:
@@ -27,6 +34,9 @@ class Bell:
             self._changed.notify_all()
             waiters = list(self._waiters.values())
             self._waiters.clear()
+            followers = list(self._followers)
+        for follower in followers:
+            follower.ring()
         for wake in waiters:
             wake()
 

@@ -1,0 +1,211 @@
+"""The state of one named subscription, as a fold over its records: what was delivered, to whom, and what came back.
+
+Pure: no clock, no files, no threads. A batch is a part of the log between two cursors. It is outstanding from its first
+delivery until all of its events are acknowledged; a member holds it until its deadline, then it may be delivered again.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from headrace.errors import QuestionError
+
+AT_MOST_ONCE, AT_LEAST_ONCE = "at-most-once", "at-least-once"
+GUARANTEES = (AT_LEAST_ONCE, AT_MOST_ONCE)
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Events that were delivered and are not all acknowledged. `deadline_ms` 0: nobody holds it."""
+
+    number: int
+    token: str  # so that a lease of a batch that was lost with the power is not taken for one of a later batch
+    after: str
+    until: str
+    events: int
+    attempt: int
+    member: str
+    deadline_ms: int
+    acknowledged: frozenset[str] = frozenset()  # cursors of events, if only some are
+    content: tuple[str, ...] | None = None  # the events as JSON, if they cannot be read again
+
+    @property
+    def lease(self) -> str:
+        """The name of this delivery for acknowledgements."""
+        return f"{self.number}.{self.attempt}.{self.token}"
+
+    @property
+    def open_events(self) -> int:
+        """How many of its events are not acknowledged."""
+        return self.events - len(self.acknowledged)
+
+
+@dataclass
+class State:
+    """What is outstanding; `cursor` is behind the last event that was delivered for the first time."""
+
+    cursor: str
+    timeout_ms: int
+    keeps: bool  # whether batches are outstanding until they are acknowledged
+    next_number: int = 1
+    batches: dict[int, Batch] = field(default_factory=dict)
+    delivered: int = 0  # events, for the first time
+    redelivered: int = 0
+    acknowledged: int = 0
+
+    # Questions
+
+    def returned(self, now_ms: int) -> Batch | None:
+        """The oldest batch that nobody holds."""
+        return next((batch for batch in self.batches.values() if batch.deadline_ms <= now_ms), None)
+
+    def held(self, member: str, now_ms: int) -> int:
+        """How many events a member holds."""
+        return sum(b.open_events for b in self.batches.values() if b.member == member and b.deadline_ms > now_ms)
+
+    @property
+    def in_flight(self) -> int:
+        """How many events were delivered and are not acknowledged."""
+        return sum(batch.open_events for batch in self.batches.values())
+
+    def next_deadline(self, now_ms: int) -> int | None:
+        """When the next batch comes back by itself."""
+        return min((b.deadline_ms for b in self.batches.values() if b.deadline_ms > now_ms), default=None)
+
+    def find(self, lease: str) -> Batch | None:
+        """The batch of a lease; None if all of it is acknowledged, or it was lost before it was on disk."""
+        number, _, token = _read_lease(lease)
+        batch = self.batches.get(number)
+        return batch if batch and batch.token == token else None
+
+    def holds(self, lease: str) -> Batch | None:
+        """The batch of a lease, if nobody else has got it since."""
+        batch = self.find(lease)
+        return batch if batch and batch.lease == lease else None
+
+    # Records: each of these is what happened, for `apply` and for the file
+
+    def deliver(
+        self, until: str, events: int, member: str, now_ms: int, content: Collection[str] | None = None
+    ) -> Record:
+        """The next events, up to a cursor, go to a member."""
+        record: dict[str, Any] = {"deliver": self.next_number, "until": until, "events": events}
+        if self.keeps:
+            record |= {"token": secrets.token_hex(4), "member": member, "deadline": now_ms + self.timeout_ms}
+            if content is not None:
+                record["content"] = list(content)
+        return record
+
+    def skip(self, until: str) -> Record:
+        """There is no event to deliver up to a cursor."""
+        return {"skip": until}
+
+    def deliver_again(self, batch: Batch, member: str, now_ms: int) -> Record:
+        """A batch that nobody holds goes to a member."""
+        return {"again": batch.number, "member": member, "deadline": now_ms + self.timeout_ms}
+
+    def acknowledge(self, batch: Batch, events: Iterable[str] | None, now_ms: int) -> Record:
+        """A batch, or these of its events, were processed; the others are held for another time-out."""
+        if events is None:
+            return {"ack": batch.number}
+        return {"ack": batch.number, "events": sorted(set(events)), "deadline": now_ms + self.timeout_ms}
+
+    def give_back(self, batch: Batch) -> Record:
+        """A member will not process a batch."""
+        return {"back": batch.number}
+
+    def apply(self, record: Record) -> None:
+        """Do what a record says."""
+        match record:
+            case {"deliver": number}:
+                self._deliver(int(number), record)
+            case {"skip": until}:
+                self.cursor = until
+            case {"again": number}:
+                batch = self.batches.pop(number)  # to the end: others that nobody holds come first
+                self.redelivered += batch.open_events
+                self.batches[number] = replace(
+                    batch, attempt=batch.attempt + 1, member=record["member"], deadline_ms=record["deadline"]
+                )
+            case {"ack": number}:
+                self._acknowledge(int(number), record)
+            case {"back": number}:
+                self.batches[number] = replace(self.batches[number], deadline_ms=0)
+
+    def _deliver(self, number: int, record: Record) -> None:
+        after, self.cursor = self.cursor, record["until"]
+        self.next_number = number + 1
+        self.delivered += record["events"]
+        if self.keeps:
+            self.batches[number] = Batch(
+                number=number,
+                token=record["token"],
+                after=after,
+                until=self.cursor,
+                events=record["events"],
+                attempt=1,
+                member=record["member"],
+                deadline_ms=record["deadline"],
+                content=tuple(record["content"]) if "content" in record else None,
+            )
+
+    def _acknowledge(self, number: int, record: Record) -> None:
+        batch = self.batches[number]
+        if "events" in record:
+            acknowledged = batch.acknowledged | set(record["events"])
+            self.acknowledged += len(acknowledged) - len(batch.acknowledged)
+            deadline_ms = record["deadline"] if batch.deadline_ms else 0
+            batch = replace(batch, acknowledged=acknowledged, deadline_ms=deadline_ms)
+            self.batches[number] = batch
+        else:
+            self.acknowledged += batch.open_events
+            batch = replace(batch, events=len(batch.acknowledged))
+        if not batch.open_events:
+            del self.batches[number]
+
+    # As one record, in place of all before it
+
+    def snapshot(self) -> Record:
+        """The whole state."""
+        batches = [{**vars(batch), "acknowledged": sorted(batch.acknowledged)} for batch in self.batches.values()]
+        return {
+            "state": {
+                "cursor": self.cursor,
+                "next": self.next_number,
+                "delivered": self.delivered,
+                "redelivered": self.redelivered,
+                "acknowledged": self.acknowledged,
+                "batches": batches,
+            }
+        }
+
+    def restore(self, record: Record) -> None:
+        """Become the state of a snapshot."""
+        content = record["state"]
+        self.cursor, self.next_number = content["cursor"], content["next"]
+        self.delivered, self.redelivered = content["delivered"], content["redelivered"]
+        self.acknowledged = content["acknowledged"]
+        self.batches = {}
+        for each in content["batches"]:
+            lines = each["content"]
+            batch = Batch(**{**each, "acknowledged": frozenset(each["acknowledged"])})
+            self.batches[batch.number] = replace(batch, content=None if lines is None else tuple(lines))
+
+    def start_again(self, now_ms: int) -> None:
+        """After a restart: no deadline lies further ahead than a time-out, whatever the clock was before."""
+        latest_ms = now_ms + self.timeout_ms
+        for number, batch in self.batches.items():
+            self.batches[number] = replace(batch, deadline_ms=min(batch.deadline_ms, latest_ms))
+
+
+def _read_lease(lease: str) -> tuple[int, int, str]:
+    parts = lease.split(".")
+    if len(parts) != 3 or not (parts[0].isdecimal() and parts[1].isdecimal()) or len(lease) > 60:
+        raise QuestionError(
+            "this is not a lease of a subscription", found=repr(lease)[:80], expected="the lease of a batch"
+        )
+    return int(parts[0]), int(parts[1]), parts[2]
