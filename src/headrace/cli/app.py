@@ -23,6 +23,8 @@ COMMANDS = {  # the module of each, and the first sentence of its help, so that 
     "explain": ("explain", "Show the events behind one cell of a view."),
     "sql": ("sql", "Run a SELECT over the views."),
     "status": ("overview", "Show the state of the server, streams, views and sinks."),
+    "tail": ("tail", "Print the events of a stream as they come."),
+    "subscriptions": ("subscriptions", "List, create or drop named subscriptions."),
     "streams": ("overview", "List the streams: fields, events, dead letters, lateness."),
     "views": ("overview", "List the views: keys, columns, version, freshness, lane."),
     "sinks": ("sinks", "List the sinks: state, rows, errors, lag."),

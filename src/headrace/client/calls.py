@@ -31,6 +31,7 @@ READY_FOR_S = 180.0  # for Spark to start, which normally takes some seconds
 PORT_PAUSE_S = 0.1
 LAST_REPLY_S = 5.0  # for requests of an interrupted command
 NDJSON = "application/x-ndjson"
+EVENT_STREAM = "text/event-stream"
 Result = TypeVar("Result")
 
 
@@ -120,6 +121,44 @@ class Calls:
                     raise read_error(content["error"], reply.status)
                 job.tell(Progress(**content["progress"]))
         raise UnavailableError(f"the server at {self.url} closed the connection before it answered", fix="ask again")
+
+    def received(self, method: str, path: str, **request: Any) -> Iterator[tuple[str, Any]]:
+        """The server-sent events of a reply: name and content. It connects again when the connection is lost."""
+        lost_at: float | None = None
+        pause = 0.1
+        while True:
+            try:
+                for each in self._received_once(method, path, **request):
+                    lost_at, pause = None, 0.1
+                    yield each
+                raise UnavailableError(f"the server at {self.url} ended the connection", fix="`headrace up` starts one")
+            except (OverloadError, UnavailableError) as error:
+                if isinstance(error, UnreachableError):
+                    self._find_again()
+                lost_at = lost_at or time.monotonic()
+                never = isinstance(error, UnreachableError) and not self._reached
+                if never or self._stopping.is_set() or time.monotonic() - lost_at > self._retry_for_s:
+                    raise
+                if self.on_wait:
+                    self.on_wait(error, pause)
+                self._stopping.wait(pause * random.uniform(1.0, 1.3))
+                pause = min(pause * 2, LONGEST_PAUSE_S)
+
+    def _received_once(self, method: str, path: str, **request: Any) -> Iterator[tuple[str, Any]]:
+        headers = {"accept": EVENT_STREAM}
+        with self._reaching(), self._http.stream(method, path, headers=headers, **request) as (reply, lines):
+            if not reply.headers.get("content-type", "").startswith(EVENT_STREAM):
+                self.read(replace(reply, content=b"".join(lines)))
+            name = "message"
+            for line in lines:
+                if line.startswith(b"event: "):
+                    name = line[len(b"event: ") :].strip().decode()
+                elif line.startswith(b"data: "):
+                    content = orjson.loads(line[len(b"data: ") :])
+                    if name == "error":
+                        raise read_error(content["error"], reply.status)
+                    yield name, content
+                    name = "message"
 
     def call(self, method: str, path: str, **request: Any) -> Any:
         """The content of the reply to one request; raises the error if it is one."""

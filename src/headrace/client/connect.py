@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from headrace.client.far import Remote
+from headrace.client.following import Subscription, kind_of, tail_events
 from headrace.client.notebook import ConnectedStream, ConnectedView, Listing, streams_html, views_html
 from headrace.client.verbs import Backend, DeadLetterBackend, Verbs
 from headrace.client.whole import read_whole
 from headrace.errors import HeadraceError, InUseError
+from headrace.follow.page import EventQuestion, StreamEvent
+from headrace.follow.terms import DEFAULT_BATCH, DEFAULT_CREDIT
 from headrace.ingest.formats.layout import ANY, Layout
 from headrace.ingest.receiver import IngestReply, TokenState
 from headrace.lake.letters import DEFAULT_LIMIT
@@ -225,6 +228,60 @@ class Connection:
     def audits(self, view: str) -> list[dict[str, Any]]:
         """The audits of a view, newest first."""
         return [audit.as_dict() for audit in self._backend.audits(view)]
+
+    def tail(
+        self,
+        stream: str,
+        start: Any = None,
+        *,
+        last: int | None = None,
+        where: str | None = None,
+        key: Mapping[str, Any] | None = None,
+        follow: bool = True,
+    ) -> Iterator[StreamEvent]:
+        """The events of a stream, in the order of the log, as they come.
+
+        `start` is `"latest"` (default), `"earliest"`, the `cursor` of an event, or a time; `last` begins with the last
+        so many events instead. With `follow=False` it ends after the last event that there is.
+        """
+        question = EventQuestion(start=start, last=last, where=where, key=key)
+        return tail_events(self._backend, stream, question, follow=follow)
+
+    def subscribe(
+        self,
+        what: str,
+        *,
+        where: str | None = None,
+        key: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        guarantee: str | None = None,
+        start: Any = None,
+        timeout: Any = None,
+        limit: int = DEFAULT_BATCH,
+        credit: int = DEFAULT_CREDIT,
+    ) -> Iterable[Any]:
+        """The events of a stream as they come; with a name, as a member of a subscription that is kept on the server.
+
+        Members of one name share the events; different names each get all of them. A name that does not exist is
+        created: `guarantee` is `"at-least-once"` (default) or `"at-most-once"`, `start` as in `tail`, `timeout` the
+        time after which events without `ack()` are delivered again (default 30 s). `limit` is the most events of a
+        batch, `credit` the most that this member holds without an acknowledgement.
+        """
+        if name is None:
+            return self.tail(what, start, where=where, key=key)
+        kind = kind_of(self._backend, what)
+        self._backend.create_subscription(
+            name, **{kind: what}, guarantee=guarantee, where=where, key=key, start=start, timeout=timeout
+        )
+        return Subscription(self._backend, name, limit=limit, credit=max(credit, limit))
+
+    def subscriptions(self) -> list[dict[str, Any]]:
+        """The named subscriptions: terms, lag, events in flight, members."""
+        return [subscription.as_dict() for subscription in self._backend.subscriptions()]
+
+    def drop_subscription(self, name: str) -> None:
+        """Forget a named subscription."""
+        self._backend.drop_subscription(name)
 
     def streams(self) -> list[dict[str, Any]]:
         """All streams and their metrics."""

@@ -6,20 +6,23 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
+from datetime import date
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import orjson
 
 from headrace.client.calls import Calls
-from headrace.client.wire import encode_question
+from headrace.client.wire import encode_question, key_pairs
 from headrace.errors import (
     HeadraceError,
     NotFoundError,
     did_you_mean,
 )
+from headrace.follow.page import EventPage, EventQuestion
+from headrace.follow.terms import SubscriptionStatus
 from headrace.ingest.formats.layout import Format, Layout
 from headrace.ingest.receiver import IngestReply, SentStatus, TokenState
 from headrace.lake.letters import DEFAULT_LIMIT, DeadLetter, DeadLetterPage, DeadLetterReason, ReplayStep
@@ -45,6 +48,7 @@ from headrace.workspace.holder import live_holder
 if TYPE_CHECKING:
     from headrace.sql.answer import SqlAnswer, SqlLimit
 
+SUBSCRIPTIONS = "/v1/subscriptions"
 REPLAY_S = 600.0  # for one step
 _CONTENT_TYPES = {
     Format.NDJSON: "application/x-ndjson",
@@ -213,6 +217,55 @@ class Remote(Calls):
         body = orjson.dumps({"full": full})
         path = f"/v1/views/{_quote(view)}/refresh"
         return RefreshStatus.from_dict(self.when_ready(lambda: self.call("POST", path, content=body)))
+
+    def events(self, stream: str, question: EventQuestion, wait_s: float = 0.0) -> EventPage:
+        """The next events of a stream; without any, wait for some. Repeated while the server is restarted."""
+        start = question.start.isoformat() if isinstance(question.start, date) else question.start
+        params = {
+            "cursor": question.cursor,
+            "from": start,
+            "last": question.last,
+            "where": question.where,
+            "limit": question.limit,
+            "wait": f"{wait_s:.3f}s" if wait_s else None,
+        }
+        pairs = [(name, f"{value}") for name, value in params.items() if value is not None]
+        headers = {"accept": "application/json"}
+        path = f"{_stream(stream)}/tail"
+        pairs += key_pairs(question.key or {})
+        return EventPage.from_dict(stream, self.until_replied("GET", path, params=pairs, headers=headers))
+
+    def subscriptions(self) -> list[SubscriptionStatus]:
+        """The named subscriptions."""
+        return [SubscriptionStatus.from_dict(each) for each in self.call("GET", SUBSCRIPTIONS)["subscriptions"]]
+
+    def create_subscription(self, name: str, **terms: Any) -> SubscriptionStatus:
+        """Create a named subscription, or find the one with these terms."""
+        fields = {"from" if field == "start" else field: value for field, value in terms.items() if value is not None}
+        path = f"{SUBSCRIPTIONS}/{_quote(name)}"
+        return SubscriptionStatus.from_dict(self.call("POST", path, content=orjson.dumps(fields)))
+
+    def drop_subscription(self, name: str) -> None:
+        """Forget a named subscription."""
+        self.call("DELETE", f"{SUBSCRIPTIONS}/{_quote(name)}")
+
+    def batches(self, subscription: str, limit: int, credit: int) -> Generator[Mapping[str, Any], None, None]:
+        """The batches of a subscription; connects again when the server was restarted."""
+        params = {"limit": limit, "credit": credit}
+        path = f"{SUBSCRIPTIONS}/{_quote(subscription)}/events"
+        for name, content in self.received("GET", path, params=params):
+            if name == "batch":
+                yield content
+
+    def acknowledge(self, subscription: str, leases: Sequence[str], events: Sequence[str] | None = None) -> None:
+        """Batches, or some events of one, were processed. Repeated until the server has it on disk."""
+        body = {"lease": leases[0], "events": list(events)} if events is not None else {"leases": list(leases)}
+        self.until_replied("POST", f"{SUBSCRIPTIONS}/{_quote(subscription)}/ack", content=orjson.dumps(body))
+
+    def give_back(self, subscription: str, leases: Sequence[str]) -> None:
+        """Batches will not be processed."""
+        body = orjson.dumps({"leases": list(leases)})
+        self.until_replied("POST", f"{SUBSCRIPTIONS}/{_quote(subscription)}/nack", content=body)
 
     def dead_letters(self, stream: str) -> RemoteDeadLetters:
         """The dead letters of a stream."""

@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING
 from deltalake.exceptions import TableNotFoundError
 
 from headrace.asof.questions import LakeQuestions
+from headrace.client.without import WithoutServer
 from headrace.define.catalog import load
 from headrace.define.model import Stream
 from headrace.errors import CorruptionError, HeadraceError, NotFoundError, NotReadyError, did_you_mean
+from headrace.follow.events import EventLog, read_events
+from headrace.follow.page import EventPage, EventQuestion
 from headrace.format import iso_us
 from headrace.ingest.door import Ingest
 from headrace.ingest.formats.layout import Layout
@@ -81,7 +84,7 @@ if TYPE_CHECKING:
 DOWN = "the server is not running"
 
 
-class Offline:
+class Offline(WithoutServer):
     """The reading methods of a server, and ingestion of events that it processes when it starts."""
 
     url: None = None
@@ -96,6 +99,7 @@ class Offline:
         self._questions: LakeQuestions | None = None
         self._resources = ExitStack()  # Spark and its temporary files, once a question needs them
         self._ingests: dict[str, Ingest] = {}
+        self._logs: dict[str, EventLog] = {}
 
     @cached_property
     def _store(self) -> Store | None:
@@ -261,6 +265,22 @@ class Offline:
     def dead_letters(self, stream: str) -> DeadLetters:
         """The dead letters of a stream."""
         return DeadLetters(stream, self._table(self._stream(stream)))
+
+    def events(self, stream: str, question: EventQuestion, wait_s: float = 0.0) -> EventPage:
+        """The events that the lake has. Without a server no others come."""
+        definition = self._stream(stream)
+        if stream not in self._logs:
+            table = self._table(definition)
+            if table is None:
+                raise NotReadyError(f"stream '{stream}' has no events yet", fix="`headrace up` processes what was sent")
+            self._logs[stream] = EventLog(table, lambda: definition)
+        page = read_events(self._logs[stream], question)
+        if wait_s and not page.lines and not page.more:
+            raise NotReadyError(
+                f"no server is running, so no more events of stream '{stream}' come",
+                fix="`headrace up` starts one; `--no-follow` shows the events that there are",
+            )
+        return page
 
     def wait_token(self, token: str, timeout_s: float) -> TokenState:
         """Not possible without a server."""

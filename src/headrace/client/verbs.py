@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.errors import HeadraceError
 from headrace.ingest.receiver import IngestReply, Receiver, SentStatus, TokenState
@@ -12,6 +12,8 @@ from headrace.ingest.receiver import IngestReply, Receiver, SentStatus, TokenSta
 if TYPE_CHECKING:
     from headrace.client.far import Remote
     from headrace.client.near import Offline
+    from headrace.follow.page import EventPage, EventQuestion
+    from headrace.follow.terms import SubscriptionStatus
     from headrace.ingest.formats.layout import Layout
     from headrace.lake.letters import DeadLetter, DeadLetterPage, DeadLetterReason, ReplayStep
     from headrace.plan.change import Plan, RollbackStep
@@ -105,6 +107,18 @@ class Verbs(Protocol):
     def stream(self, name: str) -> StreamDefinition:
         """The definition of a stream."""
 
+    def events(self, stream: str, question: EventQuestion, wait_s: float = 0.0) -> EventPage:
+        """The next events of a stream; without any, wait for some."""
+
+    def subscriptions(self) -> list[SubscriptionStatus]:
+        """The named subscriptions."""
+
+    def create_subscription(self, name: str, **terms: Any) -> SubscriptionStatus:
+        """Create a named subscription, or find the one with these terms."""
+
+    def drop_subscription(self, name: str) -> None:
+        """Forget a named subscription."""
+
     def streams(self) -> list[StreamStatus]:
         """All streams and their metrics."""
 
@@ -129,6 +143,15 @@ class Backend(Verbs, Receiver, Protocol):
     @property
     def url(self) -> str | None:
         """URL of the server; None without a server."""
+
+    def batches(self, subscription: str, limit: int, credit: int) -> Generator[Mapping[str, Any], None, None]:
+        """The batches of a subscription for a new member, as JSON shows them; closing it ends the membership."""
+
+    def acknowledge(self, subscription: str, leases: Sequence[str], events: Sequence[str] | None = None) -> None:
+        """Batches, or some events of one, were processed."""
+
+    def give_back(self, subscription: str, leases: Sequence[str]) -> None:
+        """Batches will not be processed."""
 
     def hold(self) -> object:
         """Become the writer of the workspace, if there is no server."""

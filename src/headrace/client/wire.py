@@ -9,7 +9,7 @@ import orjson
 
 from headrace.define.mistakes import quote_lines
 from headrace.errors import DefinitionError, DefinitionErrors, HeadraceError, Location, QuestionError, UnavailableError
-from headrace.serve.question import ALL, NEWEST, OLDEST, Question
+from headrace.serve.question import ALL, NEWEST, OLDEST, Question, key_text
 from headrace.serve.times import Bound, iso_ms
 
 
@@ -48,6 +48,15 @@ def _bound(name: str, bound: Bound | None) -> str | None:
     if bound.ms > 0:
         raise QuestionError(f"{name} lies after the newest event", fix="count back from it, as in '-1h'")
     return f"-{-bound.ms}ms" if bound.ms else "now"
+
+
+def key_pairs(key: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Values of fields as parameters of a URL."""
+    return [
+        (f"key.{name}", key_text(each))
+        for name, value in key.items()
+        for each in (value if isinstance(value, list | tuple) else [value])
+    ]
 
 
 def read_error(content: Any, status: int) -> HeadraceError:

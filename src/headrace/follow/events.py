@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from headrace.define.model import Stream
 from headrace.errors import QuestionError
 from headrace.follow.bell import Bell
 from headrace.follow.chunks import Chunk, Places, count_until, cursor_of_last, read_chunk
-from headrace.follow.page import EARLIEST, HIGHEST_LIMIT, LATEST, START, Columns, EventCursor, EventPage
+from headrace.follow.page import EARLIEST, LATEST, START, Columns, EventCursor, EventPage, EventQuestion
 from headrace.follow.selection import EventFilter, make_filter
 from headrace.format import iso_us
 from headrace.lake.commits import reading_commits
@@ -255,11 +256,25 @@ class EventLog:
                 del self._selected[key]
 
 
-def check_limit(limit: int) -> int:
-    """The maximum number of events of a page, if it is one."""
-    if not 1 <= limit <= HIGHEST_LIMIT:
-        raise QuestionError("limit is out of range", found=str(limit), expected=f"1 to {HIGHEST_LIMIT:,}")
-    return limit
+def first_cursor(log: EventLog, question: EventQuestion) -> EventCursor:
+    """Where a question begins."""
+    if question.cursor is not None:
+        return log.check(EventCursor.from_text(question.cursor))
+    return log.start(question.start) if question.last is None else log.start_of_last(question.last)
+
+
+def read_events(log: EventLog, question: EventQuestion, wait_s: float = 0.0) -> EventPage:
+    """A page of events. Without any it waits for some; it may end with none, and a later cursor."""
+    filter_, cursor = log.filter(question.where, question.key), first_cursor(log, question)
+    deadline = time.monotonic() + wait_s
+    while True:
+        rings = log.bell.rings
+        page = log.recent(cursor, filter_, question.limit) or log.after(cursor, filter_, question.limit)
+        cursor, left_s = page.cursor, deadline - time.monotonic()
+        if page.lines or left_s <= 0:
+            return page
+        if not page.more:
+            log.bell.wait(rings, left_s)
 
 
 def _encoder(stream: Stream) -> Callable[[pa.Table], list[bytes]]:

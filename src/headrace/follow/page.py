@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Self
 
+import orjson
+
 from headrace.define.reader import parse_type
 from headrace.errors import QuestionError
 from headrace.serve.values import decoder
@@ -16,6 +18,7 @@ from headrace.types import Type
 
 EARLIEST, LATEST = "earliest", "latest"
 DEFAULT_LIMIT, HIGHEST_LIMIT = 1_000, 10_000
+HIGHEST_LAST = 1_000_000
 _CURSOR = re.compile(r"(\d{1,18})(?:-(\d{1,19}))?")
 Columns = tuple[tuple[str, Type], ...]
 
@@ -51,6 +54,28 @@ class EventCursor:
 
 
 START = EventCursor(0)
+
+
+@dataclass(frozen=True)
+class EventQuestion:
+    """Which events of a stream to read. Without `cursor`, from `start`, or the last so many events."""
+
+    cursor: str | None = None
+    start: Any = None
+    last: int | None = None
+    where: str | None = None
+    key: Mapping[str, Any] | None = None
+    limit: int = DEFAULT_LIMIT
+
+    def __post_init__(self) -> None:
+        for name, value, least, most in (
+            ("limit", self.limit, 1, HIGHEST_LIMIT),
+            ("last", self.last, 0, HIGHEST_LAST),
+        ):
+            if value is not None and not least <= value <= most:
+                raise QuestionError(f"{name} is out of range", found=str(value), expected=f"{least} to {most:,}")
+        if self.last is not None and self.start is not None:
+            raise QuestionError("last and from contradict each other", expected="one of both")
 
 
 @dataclass(frozen=True)
@@ -96,6 +121,17 @@ class EventPage:
     more: bool  # there are more events now
     columns: Columns
 
+    def events(self) -> list[StreamEvent]:
+        """The events as values."""
+        return [StreamEvent.from_dict(orjson.loads(line), self.columns) for line in self.lines]
+
+    @classmethod
+    def from_dict(cls, stream: str, content: Mapping[str, Any]) -> Self:
+        """The page from its JSON."""
+        lines = tuple(orjson.dumps(event) for event in content["events"])
+        columns = read_columns(content["columns"])
+        return cls(stream, lines, EventCursor.from_text(content["cursor"]), content["more"], columns)
+
     def as_json(self) -> bytes:
         """As HTTP shows it."""
         more = b"true" if self.more else b"false"
@@ -106,8 +142,6 @@ class EventPage:
 @lru_cache(maxsize=64)
 def columns_json(columns: Columns) -> bytes:
     """The columns of events as JSON."""
-    import orjson  # most commands do not need it here
-
     return orjson.dumps([{"name": name, "type": str(of)} for name, of in columns])
 
 

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import orjson
+
 from headrace.errors import ConflictError, HeadraceError, QuestionError
 from headrace.follow.bell import Bell
 from headrace.follow.record import MOST_RECORDS, RecordFile
@@ -29,12 +31,21 @@ class Delivery:
     columns: bytes
     lines: tuple[bytes, ...]
 
-    def as_json(self) -> bytes:
-        """As HTTP shows it."""
+    def as_json(self, member: str) -> bytes:
+        """As HTTP shows it to a member."""
         lease = f'"{self.lease}"' if self.lease else "null"
         timeout_ms = "null" if self.timeout_ms is None else str(self.timeout_ms)
         head = f'{{"lease":{lease},"attempt":{self.attempt},"timeout_ms":{timeout_ms},"cursor":"{self.cursor}"'
-        return head.encode() + b',"columns":' + self.columns + b',"events":[' + b",".join(self.lines) + b"]}"
+        return (
+            head.encode()
+            + b',"columns":'
+            + self.columns
+            + b',"events":['
+            + b",".join(self.lines)
+            + b'],"member":'
+            + orjson.dumps(member)
+            + b"}"
+        )
 
 
 class SubscriptionQueue:
@@ -101,6 +112,10 @@ class SubscriptionQueue:
         if batch is not None:
             return self._deliver(batch, self._again(source, batch))
         return self._take_next(source, member, min(limit, room))
+
+    def nothing(self) -> Delivery:
+        """What is delivered when there is nothing."""
+        return Delivery(None, 0, None, self._state.cursor, b"[]", ())
 
     def _take_next(self, source: Source, member: str, limit: int) -> Delivery | None:
         state = self._state

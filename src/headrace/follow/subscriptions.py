@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -61,7 +60,7 @@ class Subscriptions:
         start: str | None = None,
         timeout: Any = None,
     ) -> SubscriptionStatus:
-        """Create a subscription; one with the same terms stays as it is, where it is."""
+        """Create a subscription. One that exists with the terms that are given stays as it is, where it is."""
         check_name(name)
         if (stream is None) == (view is None):
             raise QuestionError(f"subscription '{name}' is over a stream or a view", expected="one of both")
@@ -79,7 +78,8 @@ class Subscriptions:
             if name in self._damaged:
                 raise self._damaged[name]
             if name in self._queues:
-                return _same(self._queues[name], terms)
+                given = {"guarantee": guarantee, "where": where, "key": key, "timeout_ms": timeout}
+                return _same(self._queues[name], terms, [term for term, value in given.items() if value is not None])
             source = self._source_of(terms)
             queue = self._make(terms, source.start(start))
             self._queues[name] = queue
@@ -157,15 +157,15 @@ def _state_of(terms: Terms, cursor: str) -> State:
     return State(cursor, terms.timeout_ms, keeps=terms.guarantee == AT_LEAST_ONCE)
 
 
-def _same(queue: SubscriptionQueue, terms: Terms) -> SubscriptionStatus:
-    """The status of a subscription that exists, if it has these terms."""
-    if replace(terms, created=queue.terms.created) != queue.terms:
-        differing = [name for name, value in vars(terms).items() if value != vars(queue.terms)[name]]
-        name = next(each for each in differing if each != "created")
-        raise ConflictError(
-            f"subscription '{terms.name}' exists with another {name.removesuffix('_ms')}",
-            found=repr(vars(queue.terms)[name])[:200],
-            expected=repr(vars(terms)[name])[:200],
-            fix="use another name, or drop it first",
-        )
+def _same(queue: SubscriptionQueue, terms: Terms, names: Collection[str]) -> SubscriptionStatus:
+    """The status of a subscription that exists, if it has these of the terms."""
+    for name in ("stream", "view", *names):
+        found, expected = getattr(queue.terms, name), getattr(terms, name)
+        if found != expected:
+            raise ConflictError(
+                f"subscription '{terms.name}' exists with another {name.removesuffix('_ms')}",
+                found=repr(found)[:200],
+                expected=repr(expected)[:200],
+                fix="use another name, or drop it first",
+            )
     return queue.status()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from headrace.define.model import View
 from headrace.errors import HeadraceError
+from headrace.follow.terms import SubscriptionStatus
 from headrace.server.definitions import Definitions, Running
 from headrace.server.describe import (
     Layers,
@@ -37,6 +38,7 @@ class Monitor:
     ) -> None:
         self.failed: HeadraceError | None = None
         self.warming_up: str | None = "Spark is starting"  # what is missing until a first event would flow
+        self.subscriptions: Callable[[], list[SubscriptionStatus]] = list
         self._spark = spark
         self._workspace = workspace
         self._url = url
@@ -68,6 +70,7 @@ class Monitor:
             memory_mb=memory_mb(),
             streams=tuple(_describe_streams(running)),
             views=tuple(self._describe_views(running)),
+            subscriptions=tuple(self.subscriptions()),
         )
 
     def streams(self) -> list[StreamStatus]:

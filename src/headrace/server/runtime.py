@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -21,6 +21,9 @@ from headrace.asof.questions import LakeQuestions
 from headrace.define.model import Stream
 from headrace.disk import disk_full, is_disk_full
 from headrace.errors import HeadraceError, NotFoundError, did_you_mean
+from headrace.follow.events import read_events
+from headrace.follow.page import EventPage, EventQuestion
+from headrace.follow.terms import SubscriptionStatus
 from headrace.ingest.formats.layout import Layout
 from headrace.ingest.receiver import IngestReply, SentStatus, TokenState
 from headrace.lake.dead import DeadLetters
@@ -34,6 +37,7 @@ from headrace.serve.question import Question
 from headrace.serve.recent import RecentAnswers
 from headrace.server.definitions import Definitions
 from headrace.server.describe import describe_definition
+from headrace.server.following import Following
 from headrace.server.monitor import Monitor
 from headrace.server.sinks import describe_sink, sink_warnings
 from headrace.server.state import (
@@ -102,6 +106,8 @@ class Runtime:
         )
         self._tokens = Tokens(self._store, lambda: self._pipelines, self.stopped)
         self._sinks = Sinks(self._store, workspace.folder, self._lake_of)
+        self.following = Following(workspace.subscriptions, self._pipeline, lease.check)
+        self.monitor.subscriptions = self.following.subscriptions.statuses
         self._started: float | None = None
         self._threads: list[threading.Thread] = []
         clean(self._store, workspace.builds)
@@ -151,6 +157,7 @@ class Runtime:
                 self._changing.release()
         self._notify()
         self._sinks.stop(THREADS_END_S)
+        self.following.close()
         # Before what they use is closed. Each of them looks at `stopped`; the jobs that they wait for were cancelled.
         join_all([*self._threads, self._spark.starting], THREADS_END_S)
         self._children.close()
@@ -407,6 +414,22 @@ class Runtime:
         """Pause a sink, resume it, or have a stalled one try again now."""
         state = self._sinks.retry(name) if action == "retry" else self._sinks.pause(name, action == "pause")
         return describe_sink(state)
+
+    def events(self, stream: str, question: EventQuestion, wait_s: float = 0.0) -> EventPage:
+        """The next events of a stream; without any, wait for some."""
+        return read_events(self.following.log(stream), question, wait_s)
+
+    def subscriptions(self) -> list[SubscriptionStatus]:
+        """The named subscriptions."""
+        return self.following.subscriptions.statuses()
+
+    def create_subscription(self, name: str, **terms: Any) -> SubscriptionStatus:
+        """Create a named subscription, or find the one with these terms."""
+        return self.following.subscriptions.create(name, **terms)
+
+    def drop_subscription(self, name: str) -> None:
+        """Forget a named subscription."""
+        self.following.subscriptions.drop(name)
 
     def dead_letters(self, stream: str) -> DeadLetters:
         """What a stream could not read."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from headrace.follow.terms import SubscriptionStatus
 from headrace.format import Shown
 
 
@@ -270,7 +271,12 @@ class SinkStatus(Shown):
 class WorkspaceStatus(Shown):
     """The whole workspace at one moment."""
 
-    holds: ClassVar[Mapping[str, type[Shown]]] = {"streams": StreamStatus, "views": ViewStatus, "sinks": SinkStatus}
+    holds: ClassVar[Mapping[str, type[Shown]]] = {
+        "streams": StreamStatus,
+        "views": ViewStatus,
+        "sinks": SinkStatus,
+        "subscriptions": SubscriptionStatus,
+    }
 
     workspace: str
     folder: str
@@ -283,3 +289,4 @@ class WorkspaceStatus(Shown):
     streams: tuple[StreamStatus, ...]
     views: tuple[ViewStatus, ...]
     sinks: tuple[SinkStatus, ...] = ()
+    subscriptions: tuple[SubscriptionStatus, ...] = ()

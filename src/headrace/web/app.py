@@ -21,6 +21,8 @@ from headrace.web.replies import add_error_handlers
 from headrace.web.route import PlainRoutes
 from headrace.web.sinks import sink_routes
 from headrace.web.sql import sql_routes
+from headrace.web.subscriptions import subscription_routes
+from headrace.web.tail import tail_routes
 from headrace.web.versions import version_routes
 
 if TYPE_CHECKING:
@@ -63,6 +65,8 @@ def create_app(runtime: Runtime, timeouts: Timeouts = TIMEOUTS) -> FastAPI:
     app.include_router(explain_routes(runtime))
     app.include_router(sql_routes(runtime, QUESTION_BYTES))
     app.include_router(dead_letter_routes(runtime))
+    app.include_router(tail_routes(runtime))
+    app.include_router(subscription_routes(runtime))
     app.include_router(version_routes(runtime))
     app.include_router(sink_routes(runtime))
     app.include_router(overview_routes(runtime))

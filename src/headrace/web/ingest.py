@@ -144,7 +144,7 @@ def ingest_routes(runtime: Runtime, max_body: int, admission: Admission) -> APIR
     @routes.get("/v1/tokens/{token}", response_class=Response, openapi_extra=_WAIT_DOC)
     async def follow(token: str, request: Request) -> Response:
         """Whether every serving view has the events of an ingest reply; lists stalled views."""
-        deadline = time.monotonic() + _wait_s(request)
+        deadline = time.monotonic() + read_wait(request)
         state: TokenState = runtime.token(token)
         while not state.complete and (remaining_s := deadline - time.monotonic()) > 0:
             stopping = request.app.state.stopping or runtime.stopped.is_set()
@@ -183,7 +183,8 @@ def _flag(request: Request, name: str) -> bool:
     return text in ("true", "1")
 
 
-def _wait_s(request: Request) -> float:
+def read_wait(request: Request) -> float:
+    """How many seconds a request may wait, by its parameter."""
     text = request.query_params.get("wait")
     if not text:
         return 0.0

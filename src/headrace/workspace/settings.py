@@ -144,6 +144,11 @@ class Workspace:
     def builds(self) -> Path:
         return self.data / "builds"
 
+    @property
+    def subscriptions(self) -> Path:
+        """The folder of the files of named subscriptions."""
+        return self.data / "subscriptions"
+
     def journal(self, stream: str) -> Path:
         """The folder of a stream's journal."""
         return self.data / "journal" / stream
