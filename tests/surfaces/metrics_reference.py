@@ -6,7 +6,16 @@ from typing import Any
 
 from headrace.server.runtime import Runtime
 from headrace.web.meter import RequestNumbers
-from headrace.web.metrics import OF_SINKS, OF_STREAMS, OF_VIEWS, PARTS_OF_STREAMS, PARTS_OF_VIEWS, TIMES, make_registry
+from headrace.web.metrics import (
+    OF_SINKS,
+    OF_STREAMS,
+    OF_SUBSCRIPTIONS,
+    OF_VIEWS,
+    PARTS_OF_STREAMS,
+    PARTS_OF_VIEWS,
+    TIMES,
+    make_registry,
+)
 
 _METRICS = """\
 # Metrics
@@ -23,8 +32,8 @@ scrape_configs:
 ```
 
 Counters of requests start at 0 with the process. Counters of the log (`headrace_events_total`,
-`headrace_commits_total`) cover its whole history. The labels `stream`, `view` and `sink` only contain defined
-names, so clients cannot create new series.
+`headrace_commits_total`) and of subscriptions cover their whole history. The labels `stream`, `view`,
+`sink` and `subscription` only contain defined names.
 
 | metric | type | labels | description |
 |---|---|---|---|
@@ -44,6 +53,7 @@ names, so clients cannot create new series.
 | `delta(headrace_dead_letters[5m]) > 0` | new dead letters; `headrace status` counts them |
 | `rate(headrace_events_refused_total[5m]) / rate(headrace_events_accepted_total[5m]) > 0.01` | many refused events |
 | `rate(headrace_ingest_requests_total{status=~"429\\|5.."}[5m]) > 0` | ingest requests are rejected |
+| `deriv(headrace_subscription_lag_events[10m]) > 0` for 30 minutes | members of a subscription are too slow |
 | `deriv(headrace_backlog_bytes[10m]) > 0` for 30 minutes | events arrive faster than they are appended |
 | `histogram_quantile(0.99, rate(headrace_answer_seconds_bucket[5m])) > 0.25` | slow answers |
 """
@@ -57,6 +67,7 @@ def metrics_reference(runtime: Runtime) -> str:
     labels |= {name: ("stream",) for name, _ in TIMES.values()} | {number.name: ("stream",) for number in OF_STREAMS}
     labels |= {number.name: ("view",) for number in OF_VIEWS}
     labels |= {number.name: ("sink",) for number in OF_SINKS}
+    labels |= {number.name: ("subscription",) for number in OF_SUBSCRIPTIONS}
     labels |= {name: ("stream", label) for name, _, label, _ in PARTS_OF_STREAMS}
     labels |= {name: ("view", label) for name, _, label, _ in PARTS_OF_VIEWS}
     rows = [

@@ -9,7 +9,9 @@ from typing import Any
 
 import headrace
 from headrace.client.connect import Connection
+from headrace.client.following import ReceivedBatch, ReceivedEvent, Subscription
 from headrace.client.notebook import ConnectedStream, ConnectedView
+from headrace.follow.page import StreamEvent
 from headrace.ingest.receiver import IngestReply, TokenState
 from headrace.serve.answer import Answer
 from headrace.serve.explanation import ExplainedEvent, Explanation
@@ -25,6 +27,10 @@ CLASSES = (
     ExplainedEvent,
     IngestReply,
     TokenState,
+    StreamEvent,
+    Subscription,
+    ReceivedBatch,
+    ReceivedEvent,
 )
 INTRODUCTION = """\
 # Python

@@ -116,6 +116,10 @@ unknown; `freshness_reason` then says why. `settled` means that the window is pa
 still count, as corrections. `errors` lists the cells without a value, which are null: `{"row": 0, "column": "users",
 "reason": "count(DISTINCT user) has more than 10,000 different values; use approx_count_distinct(user), …"}`.
 
+**Server-sent events.** `GET /v1/streams/{stream}/tail` and, with `Accept: text/event-stream`,
+`GET /v1/subscriptions/{name}/events` reply with events as they come ([subscriptions](subscriptions.md)). An error after
+the reply has begun is a last event `event: error` with the JSON of errors as data.
+
 **Paging.** Rows are ordered by window, oldest first (`order=newest` reverses this), then by key. A reply has at most
 `limit` rows. If there are more, `next_cursor` is set; repeat the request with it as `cursor` to get the next rows.
 `more_rows` is the number of remaining rows, or null if counting them would take long. Relative bounds are fixed by the

@@ -14,6 +14,7 @@ from rich.text import Text
 from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
 from headrace.cli.output import console, count, fit_table, make_table, print_json, size, span
 from headrace.cli.sinks import sinks_table
+from headrace.cli.subscriptions import subscriptions_table
 from headrace.cli.watch import watch_json, watch_status
 from headrace.define.durations import format_duration
 from headrace.define.record import describe_record
@@ -68,7 +69,10 @@ def render_status(status: WorkspaceStatus, width: int) -> RenderableType:
     streams = _streams_table(status.streams, width) if status.streams else Text(NO_STREAMS)
     views = _views_table(status.views, width) if status.views else Text(NO_VIEWS)
     sinks: list[RenderableType] = [Text(), sinks_table(status.sinks, width)] if status.sinks else []
-    return Group(head, Text(), streams, *_advice(status.streams), Text(), views, *sinks)
+    parts: list[RenderableType] = [head, Text(), streams, *_advice(status.streams), Text(), views, *sinks]
+    if status.subscriptions:
+        parts += [Text(), subscriptions_table(status.subscriptions)]
+    return Group(*parts)
 
 
 def _advice(streams: Sequence[StreamStatus]) -> list[Text]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
 from headrace.cli.options import JsonOption, WorkspaceOption, complete_stream, complete_view, open_connection
 from headrace.cli.output import console, count, make_table, print_json, span
@@ -80,6 +82,15 @@ def print_subscriptions(statuses: list[SubscriptionStatus]) -> None:
     if not statuses:
         typer.echo("no subscriptions: `headrace subscriptions create NAME --stream STREAM` creates one")
         return
+    out = console()
+    out.print(subscriptions_table(statuses))
+    for status in statuses:
+        if status.error:
+            out.print(f"{status.name}: {status.error}", style="red", markup=False)
+
+
+def subscriptions_table(statuses: Sequence[SubscriptionStatus]) -> Table:
+    """A row per subscription."""
     titles = ["subscription", "of", "guarantee", "where", "lag", "in flight", "members", "acknowledged", "redelivered"]
     rows = [
         [
@@ -95,8 +106,4 @@ def print_subscriptions(statuses: list[SubscriptionStatus]) -> None:
         ]
         for s in statuses
     ]
-    out = console()
-    out.print(make_table(titles, rows, titles[4:]))
-    for status in statuses:
-        if status.error:
-            out.print(f"{status.name}: {status.error}", style="red", markup=False)
+    return make_table(titles, rows, titles[4:])

@@ -23,6 +23,7 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 from starlette.responses import Response
 
+from headrace.follow.terms import SubscriptionStatus
 from headrace.server.state import SinkStatus, StreamStatus, ViewStatus, WorkspaceStatus
 from headrace.timing import Timing
 
@@ -36,7 +37,7 @@ TIMES = {
     "maintain": ("headrace_maintain_seconds", "Time of a Spark step that applies commits to views."),
 }
 
-Of = TypeVar("Of", StreamStatus, ViewStatus, SinkStatus)
+Of = TypeVar("Of", StreamStatus, ViewStatus, SinkStatus, SubscriptionStatus)
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,18 @@ OF_SINKS: tuple[Number[SinkStatus], ...] = (
     Number("headrace_sink_stalled", "1 while a sink is stalled.", lambda s: int(s.state == "stalled")),
     Number("headrace_sink_paused", "1 while a sink is paused.", lambda s: int(s.state == "paused")),
 )
+OF_SUBSCRIPTIONS: tuple[Number[SubscriptionStatus], ...] = (
+    Number(
+        "headrace_subscription_lag_events",
+        "Events that a subscription has not delivered, before its condition, and those in flight.",
+        lambda s: s.lag,
+    ),
+    Number("headrace_subscription_in_flight", "Events delivered and not acknowledged.", lambda s: s.in_flight),
+    Number("headrace_subscription_members", "Members of a subscription.", lambda s: s.members),
+    Number("headrace_subscription_delivered", "Events delivered, each once.", lambda s: s.delivered, counts=True),
+    Number("headrace_subscription_redelivered", "Events delivered again.", lambda s: s.redelivered, counts=True),
+    Number("headrace_subscription_acknowledged", "Events acknowledged.", lambda s: s.acknowledged, counts=True),
+)
 # Numbers of which a stream, or a view, has several: name, meaning, label, and how they are read.
 PARTS_OF_STREAMS: tuple[tuple[str, str, str, Callable[[StreamStatus], Mapping[str, float]]], ...] = (
     (
@@ -183,6 +196,7 @@ class RuntimeCollector(Collector):
         yield from _families("stream", status.streams, OF_STREAMS)
         yield from _families("view", status.views, OF_VIEWS)
         yield from _families("sink", status.sinks, OF_SINKS)
+        yield from _families("subscription", status.subscriptions, OF_SUBSCRIPTIONS)
         yield from _parts("stream", status.streams, PARTS_OF_STREAMS)
         yield from _parts("view", status.views, PARTS_OF_VIEWS)
         yield from _times(self._runtime.monitor.timings())

@@ -23,6 +23,7 @@ from headrace.web.page.sections import (
     dead_letters,
     state_line,
     streams_table,
+    subscriptions_table,
     trouble,
     view_card,
     view_inside,
@@ -66,6 +67,7 @@ class WorkspacePage:
             _section("Streams", self._streams(status)),
             _section("Views", self._views(status, at)) if status.streams else None,
             _section("Sinks", sinks_table(status.sinks)) if status.sinks else None,
+            _section("Subscriptions", subscriptions_table(status.subscriptions)) if status.subscriptions else None,
             id="live",
             tabindex=-1,
         )

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from headrace.cells import key_value, moment_text, value, window
+from headrace.follow.terms import SubscriptionStatus
 from headrace.format import count, freshness, plural, size, span
 from headrace.html import Html, breakable, data, join, tag
 from headrace.lake.letters import DeadLetterReason
@@ -48,6 +49,7 @@ def trouble(status: WorkspaceStatus) -> Html | None:
     problems = [(f"Stream {s.name}", s.error) for s in status.streams if s.error]
     problems += [(f"Upkeep of stream {s.name}", s.upkeep_error) for s in status.streams if s.upkeep_error]
     problems += [(f"View {v.name} is stalled", v.stalled) for v in status.views if v.stalled]
+    problems += [(f"Subscription {s.name}", s.error) for s in status.subscriptions if s.error]
     problems += [(f"View {v.name}: {alarm(v)}", f"{v.alarm}") for v in status.views if v.alarm]
     problems += [(f"Sink {s.name} is stalled", f"{s.reason}") for s in status.sinks if s.state == "stalled"]
     if not problems:
@@ -125,6 +127,26 @@ def views_table(views: Sequence[ViewStatus]) -> Html:
     ]
     numbers, minor = ["version", "commits", "rows", "corrections"], ["stream", "keys", "window", "commits"]
     return table(columns(*titles, numbers=numbers, minor=minor), rows, label="views", stacked=True)
+
+
+def subscriptions_table(subscriptions: Sequence[SubscriptionStatus]) -> Html:
+    """A row per named subscription."""
+    titles = ["subscription", "of", "guarantee", "where", "lag", "in flight", "members", "acknowledged", "redelivered"]
+    rows = [
+        [
+            breakable(s.name),
+            breakable(s.stream or s.view or ""),
+            s.guarantee,
+            data(s.error or s.where or "–", MOST_REASON),
+            count(s.lag),
+            count(s.in_flight),
+            count(s.members),
+            count(s.acknowledged),
+            count(s.redelivered),
+        ]
+        for s in subscriptions
+    ]
+    return table(columns(*titles, numbers=titles[4:]), rows, label="subscriptions", stacked=True)
 
 
 def view_card(view: ViewStatus, inside: Html | None, at: datetime, *, level: str = "h3") -> Html:
