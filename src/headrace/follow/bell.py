@@ -48,11 +48,11 @@ class Bell:
     async def heard(self, known: int, timeout_s: float) -> bool:
         """The same in a coroutine."""
         loop, key = asyncio.get_running_loop(), object()
-        heard = asyncio.Event()
+        ring = asyncio.Event()
 
         def wake() -> None:
             try:
-                loop.call_soon_threadsafe(heard.set)
+                loop.call_soon_threadsafe(ring.set)
             except RuntimeError:
                 return  # the loop has ended, and with it who waited
 
@@ -62,7 +62,7 @@ class Bell:
             self._waiters[key] = wake
         try:
             async with asyncio.timeout(timeout_s):
-                await heard.wait()
+                await ring.wait()
             return True
         except TimeoutError:
             return False

@@ -79,7 +79,7 @@ def read_chunk(table: LakeTable, stream: Stream, after: EventCursor, rows: int =
     with table.reading(after.commit, end) as files:
         unopened = deque((file.first_commit, table.storage.locate(file.path)) for file in files)
         waiting: list[_Group] = []
-        chosen: list[_Group] = []
+        groups: list[_Group] = []
         until = EventCursor(end)
         while True:
             # A file may begin before the next group if its first commit is not later.
@@ -88,11 +88,11 @@ def read_chunk(table: LakeTable, stream: Stream, after: EventCursor, rows: int =
                 waiting.sort()
             if not waiting:
                 break
-            if sum(group.rows for group in chosen) >= rows and waiting[0].low > after:
+            if sum(group.rows for group in groups) >= rows and waiting[0].low > after:
                 until = EventCursor(waiting[0].low.commit, waiting[0].low.position - 1)
                 break
-            chosen.append(waiting.pop(0))
-        return Chunk(after, until, _read(chosen, stream, after, until))
+            groups.append(waiting.pop(0))
+        return Chunk(after, until, _read(groups, stream, after, until))
 
 
 def count_until(table: LakeTable, cursor: EventCursor) -> int:

@@ -126,8 +126,8 @@ class EventLog:
             selected = self._selected_at(cursor, filter, read=True)
             if selected is None:
                 break
-            found, cursor = self._take(selected, cursor, limit - len(lines))
-            lines += found
+            next_lines, cursor = self._take(selected, cursor, limit - len(lines))
+            lines += next_lines
             if lines and (len(lines) >= limit or cursor < self.end):
                 break
         return EventPage(self.stream.name, tuple(lines), cursor, cursor < self.end, self.columns)

@@ -157,16 +157,16 @@ class SubscriptionQueue:
         It may come late: what is acknowledged is not delivered again, whoever holds it now.
         """
         self._check_guarantee()
-        chosen = list(leases)
+        names = list(leases)
         ids = None if events is None else list(events)
         if ids is not None:
-            if len(chosen) != 1:
+            if len(names) != 1:
                 raise QuestionError("events are acknowledged with their own lease", expected="one lease")
-            self._check_ids(chosen[0], ids)
+            self._check_ids(names[0], ids)
         with self._lock:
             self._check_exists()
             before = self._state.acknowledged
-            batches = [self._state.find(lease) for lease in chosen]
+            batches = [self._state.find(lease) for lease in names]
             for batch in dict.fromkeys(batch for batch in batches if batch):
                 self._write(self._state.acknowledge(batch, ids, self._clock()))
             count = self._state.acknowledged - before

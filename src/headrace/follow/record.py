@@ -98,9 +98,9 @@ class RecordFile:
 
     def sync(self) -> None:
         """Return when all records that were appended before are durable, and this process may still write them."""
-        wanted = self._appended
+        appended_before = self._appended
         with self._syncing:
-            if self._synced < wanted:
+            if self._synced < appended_before:
                 appended = self._appended
                 try:
                     os.fdatasync(self._fd)

@@ -78,8 +78,8 @@ class Subscriptions:
             if name in self._damaged:
                 raise self._damaged[name]
             if name in self._queues:
-                given = {"guarantee": guarantee, "where": where, "key": key, "timeout_ms": timeout}
-                return _same(self._queues[name], terms, [term for term, value in given.items() if value is not None])
+                options = {"guarantee": guarantee, "where": where, "key": key, "timeout_ms": timeout}
+                return _same(self._queues[name], terms, [term for term, value in options.items() if value is not None])
             source = self._source_of(terms)
             queue = self._make(terms, source.start(start))
             self._queues[name] = queue
@@ -160,12 +160,12 @@ def _state_of(terms: Terms, cursor: str) -> State:
 def _same(queue: SubscriptionQueue, terms: Terms, names: Collection[str]) -> SubscriptionStatus:
     """The status of a subscription that exists, if it has these of the terms."""
     for name in ("stream", "view", *names):
-        found, expected = getattr(queue.terms, name), getattr(terms, name)
-        if found != expected:
+        present, asked_for = getattr(queue.terms, name), getattr(terms, name)
+        if present != asked_for:
             raise ConflictError(
                 f"subscription '{terms.name}' exists with another {name.removesuffix('_ms')}",
-                found=repr(found)[:200],
-                expected=repr(expected)[:200],
+                found=repr(present)[:200],
+                expected=repr(asked_for)[:200],
                 fix="use another name, or drop it first",
             )
     return queue.status()
