@@ -28,6 +28,7 @@ from .tally import Tally
 IN_JOURNAL = ("journal.before_write", "journal.before_fsync", "journal.after_fsync")
 IN_KAFKA = ("kafka.before_produce", "kafka.after_produce")  # of a stream whose events are there
 IN_STORE = ("store.before_merge", "store.before_commit", "store.after_commit")
+OF_SINKS = "sink."  # these workspaces have none; tests of sinks kill there
 A_DAY_LATER = "upkeep.before_reclaim"  # no server of a test runs that long; tests/unit/lake/test_upkeep.py kills there
 # Otherwise tests without Spark cover them: those below, of a version's life, of edits, of upkeep and of replays.
 ONLY_WITH_MANY = (
@@ -55,7 +56,8 @@ def points_of(seed: int) -> list[str]:
     """The points to test, in an order that depends on the seed."""
     excluded = (A_DAY_LATER,) if MANY else (A_DAY_LATER, *ONLY_WITH_MANY)
     excluded += () if SERVERS else IN_KAFKA
-    points = [point for point in POINTS if point not in excluded and point.startswith(POINT_PREFIXES or ("",))]
+    present = [point for point in POINTS if point not in excluded and not point.startswith(OF_SINKS)]
+    points = [point for point in present if point.startswith(POINT_PREFIXES or ("",))]
     random.Random(seed).shuffle(points)
     return points
 

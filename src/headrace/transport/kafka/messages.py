@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,7 @@ def make_events(number: int, messages: Sequence[Message], stream_format: str) ->
     frames = frame_messages(values, trim=stream_format != TEXT)
     count = len(messages)
     offsets = np.fromiter(map(Message.offset, messages), np.int64, count)
-    times_ms = np.fromiter([pair[1] for pair in map(Message.timestamp, messages)], np.int64, count)
+    times_ms = np.fromiter(map(itemgetter(1), map(Message.timestamp, messages)), np.int64, count)
     metadata = KafkaMetadata(messages, offsets, times_ms)
     return Events(frames, event_base(number) + offsets, _arrivals(times_ms), reasons, metadata)
 

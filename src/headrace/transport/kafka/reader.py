@@ -163,7 +163,7 @@ class _Reading:
             messages: list[Message] = self._consumer.consume(most, WAIT_S)
             if not messages:
                 continue
-            if any(error is not None for error in map(Message.error, messages)):
+            if any(map(Message.error, messages)):
                 messages = self._without_errors(messages)
             if messages:
                 self._next = _offset(messages[-1]) + 1
