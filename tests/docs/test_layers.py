@@ -35,6 +35,7 @@ ROOMS = [
     "serve",
     "follow",
     "sink",
+    "alert",
     "asof",
     "sql",
     "infer",

@@ -32,6 +32,7 @@ COMMANDS = {  # the module of each, and the first sentence of its help, so that 
     "rollback": ("versions", "Roll a view back to an earlier version."),
     "refresh": ("audit", "Refresh a view."),
     "audit": ("audit", "List the audits of a view."),
+    "alerts": ("alerts", "List the alerts: state, incidents, silences."),
     "dead-letters": ("dead_letters", "List events that could not be parsed, or replay them."),
     "doctor": ("doctor", "Check the workspace."),
     "demo": ("demo", "Run a web shop's traffic and check every row of every view."),

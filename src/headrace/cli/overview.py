@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
-from headrace.cli.output import console, count, fit_table, make_table, print_json, size, span
+from headrace.cli.output import console, count, fit_table, make_table, plural, print_json, size, span
 from headrace.cli.sinks import sinks_table
 from headrace.cli.subscriptions import subscriptions_table
 from headrace.cli.watch import watch_json, watch_status
@@ -22,6 +22,7 @@ from headrace.format import freshness
 from headrace.server.layers import alarm, building, checked, shares
 
 if TYPE_CHECKING:
+    from headrace.alert.status import AlertStatus
     from headrace.server.state import FieldStatus, StreamStatus, ViewStatus, WorkspaceStatus
 
 EVERY_S = 1.0
@@ -72,7 +73,14 @@ def render_status(status: WorkspaceStatus, width: int) -> RenderableType:
     parts: list[RenderableType] = [head, Text(), streams, *_advice(status.streams), Text(), views, *sinks]
     if status.subscriptions:
         parts += [Text(), subscriptions_table(status.subscriptions)]
-    return Group(*parts)
+    return Group(*parts, *_alerts(status.alerts))
+
+
+def _alerts(alerts: Sequence[AlertStatus]) -> list[Text]:
+    """The alerts that fire."""
+    firing = [alert for alert in alerts if alert.firing]
+    lines = [f"alert {each.name} fires for {plural(each.firing, 'key')}: {each.condition}" for each in firing]
+    return [Text(), *(Text(line, style="red") for line in lines)] if lines else []
 
 
 def _advice(streams: Sequence[StreamStatus]) -> list[Text]:

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import orjson
 
+from headrace.alert.status import AlertStatus, SilenceStatus
 from headrace.client.calls import Calls
 from headrace.client.wire import encode_question, key_pairs
 from headrace.errors import (
@@ -266,6 +267,20 @@ class Remote(Calls):
         """Batches will not be processed."""
         body = orjson.dumps({"leases": list(leases)})
         self.until_replied("POST", f"{SUBSCRIPTIONS}/{_quote(subscription)}/nack", content=body)
+
+    def alerts(self) -> list[AlertStatus]:
+        """All alerts with their incidents and silences."""
+        return [AlertStatus.from_dict(status) for status in self.call("GET", "/v1/alerts")["alerts"]]
+
+    def silence(self, alert: str, for_ms: int, values: Mapping[str, object], reason: str = "") -> SilenceStatus:
+        """Send no notices for a time."""
+        body = orjson.dumps({"for": f"{for_ms} ms", "values": dict(values), "reason": reason})
+        return SilenceStatus.from_dict(self.call("POST", f"/v1/alerts/{_quote(alert)}/silences", content=body))
+
+    def end_silence(self, alert: str, id: str | None = None) -> int:
+        """End a silence, or all of an alert."""
+        path = f"/v1/alerts/{_quote(alert)}/silences{f'/{_quote(id)}' if id else ''}"
+        return int(self.call("DELETE", path)["ended"])
 
     def dead_letters(self, stream: str) -> RemoteDeadLetters:
         """The dead letters of a stream."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from deltalake.exceptions import TableNotFoundError
 
+from headrace.alert.state import read_state, state_file
+from headrace.alert.status import AlertStatus, SilenceStatus, describe
 from headrace.asof.questions import LakeQuestions
 from headrace.client.without import WithoutServer
 from headrace.define.catalog import load
@@ -233,6 +236,20 @@ class Offline(WithoutServer):
         """Not possible without a server."""
         self._store_of(view)
         raise NotReadyError(f"view '{view}' cannot be rolled back: {DOWN}", fix="start `headrace up`, then try again")
+
+    def alerts(self) -> list[AlertStatus]:
+        """All alerts as the server left them."""
+        now_us = time.time_ns() // 1000
+        states = {name: read_state(state_file(self.workspace.alerts, name)) for name in self._catalog.alerts}
+        return [describe(alert, states[name], now_us, DOWN, None) for name, alert in self._catalog.alerts.items()]
+
+    def silence(self, alert: str, for_ms: int, values: Mapping[str, object], reason: str = "") -> SilenceStatus:
+        """Only a server sends notices."""
+        raise NotReadyError(f"alert '{alert}' cannot be silenced: {DOWN}", fix="start `headrace up`, then try again")
+
+    def end_silence(self, alert: str, id: str | None = None) -> int:
+        """Only a server sends notices."""
+        raise NotReadyError(f"alert '{alert}' cannot be changed: {DOWN}", fix="start `headrace up`, then try again")
 
     def refresh(self, view: str, *, full: bool = False) -> RefreshStatus:
         """Not possible without a server."""

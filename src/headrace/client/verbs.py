@@ -10,6 +10,7 @@ from headrace.errors import HeadraceError
 from headrace.ingest.receiver import IngestReply, Receiver, SentStatus, TokenState
 
 if TYPE_CHECKING:
+    from headrace.alert.status import AlertStatus, SilenceStatus
     from headrace.client.far import Remote
     from headrace.client.near import Offline
     from headrace.follow.page import EventPage, EventQuestion
@@ -103,6 +104,15 @@ class Verbs(Protocol):
 
     def refresh(self, view: str, *, full: bool = False) -> RefreshStatus:
         """Move the rows of the speed layer to the batch layer, or rebuild the view."""
+
+    def alerts(self) -> list[AlertStatus]:
+        """All alerts with their incidents and silences."""
+
+    def silence(self, alert: str, for_ms: int, values: Mapping[str, object], reason: str = "") -> SilenceStatus:
+        """Send no notices for a time."""
+
+    def end_silence(self, alert: str, id: str | None = None) -> int:
+        """End a silence, or all of an alert."""
 
     def stream(self, name: str) -> StreamDefinition:
         """The definition of a stream."""

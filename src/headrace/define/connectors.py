@@ -144,34 +144,34 @@ _ALSO = {
 }  # fmt: skip
 
 
-def find_connector(name: str, sink: str) -> Connector:
+def find_connector(name: str, owner: str) -> Connector:
     """The connector of a name."""
     lower = name.lower()
     if lower in CONNECTORS or lower in _ALSO:
         return CONNECTORS[_ALSO.get(lower, lower)]
     near = nearest(lower, (*CONNECTORS, *_ALSO))
     raise DefinitionError(
-        f"sink '{sink}': the connector '{name}' is unknown",
+        f"{owner}: the connector '{name}' is unknown",
         expected=", ".join(f"'{each}'" for each in CONNECTORS),
         fix=f"did you mean '{_ALSO.get(near, near)}'?" if near else None,
     )
 
 
-def check_options(connector: Connector, options: Iterable[tuple[str, str]], sink: str) -> Options:
+def check_options(connector: Connector, options: Iterable[tuple[str, str]], owner: str) -> Options:
     """The options of a sink by their own names, each checked; secrets are checked when they are used."""
     checked: dict[str, str] = {}
     for name, value in options:
         option = connector.option(name)
         if option is None and not connector.passes_on(name):
-            raise _unknown(connector, name, sink)
+            raise _unknown(connector, name, owner)
         canonical = option.name if option else name
         if canonical in checked:
-            raise DefinitionError(f"sink '{sink}': the option '{canonical}' is given twice", fix=f"remove '{name}'")
-        checked[canonical] = _value(option, value, sink) if option and not is_secret(value) else value
+            raise DefinitionError(f"{owner}: the option '{canonical}' is given twice", fix=f"remove '{name}'")
+        checked[canonical] = check_value(option, value, owner) if option else value
     for option in connector.options:
         if option.required and not checked.get(option.name, "").strip():
             raise DefinitionError(
-                f"sink '{sink}': the option '{option.name}' of the connector '{connector.name}' is missing",
+                f"{owner}: the option '{option.name}' of the connector '{connector.name}' is missing",
                 fix=f"add {option.name} = '…' to WITH (…): {option.summary}",
             )
     return tuple(sorted(checked.items()))
@@ -189,35 +189,38 @@ def value_of(options: Options, connector: Connector, name: str) -> str:
     return dict(options).get(name, option.default or "")
 
 
-def _unknown(connector: Connector, name: str, sink: str) -> DefinitionError:
+def _unknown(connector: Connector, name: str, owner: str) -> DefinitionError:
     names = [option.name for option in (*connector.options, *COMMON)]
     near = nearest(name, [*names, "mode", "corrections"])
     return DefinitionError(
-        f"sink '{sink}': the connector '{connector.name}' has no option '{name}'",
+        f"{owner}: the connector '{connector.name}' has no option '{name}'",
         expected=", ".join([*names, *(f"{prefix}…" for prefix, _ in connector.prefixes), "mode", "corrections"]),
         fix=f"did you mean '{near}'?" if near else "remove it",
     )
 
 
-def _value(option: Option, value: str, sink: str) -> str:
+def check_value(option: Option, value: str, owner: str) -> str:
+    """The value of an option in its usual form; a secret is checked when it is used."""
+    if is_secret(value):
+        return value
     if option.choices:
-        return _choice(option, value, sink)
+        return _choice(option, value, owner)
     try:
         return _KINDS[option.kind](value)
     except (ValueError, DefinitionError):
         raise DefinitionError(
-            f"sink '{sink}': the value of the option '{option.name}' cannot be used",
+            f"{owner}: the value of the option '{option.name}' cannot be used",
             found=f"'{shown(option.name, value)}'",
             expected=_EXPECTED[option.kind],
         ) from None
 
 
-def _choice(option: Option, value: str, sink: str) -> str:
+def _choice(option: Option, value: str, owner: str) -> str:
     lower = value.lower().removesuffix("-offset") if option is STARTUP else value.lower()  # Flink: earliest-offset
     lower = "json" if option.name == "format" and lower in ("ndjson", "jsonl") else lower
     if lower not in option.choices:
         raise DefinitionError(
-            f"sink '{sink}': the option '{option.name}' has no value '{value}'",
+            f"{owner}: the option '{option.name}' has no value '{value}'",
             expected=" or ".join(f"'{choice}'" for choice in option.choices),
         )
     return lower

@@ -164,6 +164,7 @@ def _alert_to_json(alert: Alert) -> dict[str, Any]:
         "for_ms": alert.for_ms,
         "absent_ms": alert.absent_ms,
         "options": dict(alert.options),
+        "on_close": alert.on_close,
     }
 
 
@@ -176,6 +177,7 @@ def _alert_from_json(value: dict[str, Any]) -> Alert:
         value["for_ms"],
         value["absent_ms"],
         _options_from_json(value["options"]),
+        value["on_close"],
     )
 
 

@@ -241,6 +241,7 @@ class Alert:
     for_ms: int = 0  # how long the condition must hold before the alert fires
     absent_ms: int | None = None  # it fires when nothing came for so long
     options: Options = ()
+    on_close: bool = False  # it looks at rows of windows only when these are settled
 
     def get(self, name: str) -> str | None:
         """The value of an option; None if it is not given."""

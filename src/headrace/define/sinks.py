@@ -38,12 +38,12 @@ def make_sink(name: str, source: Stream | View, written: Written) -> Sink:
     kind = options.pop("connector", None)
     if kind is None:
         raise DefinitionError(f"sink '{name}' has no connector", fix="add one, as in WITH (connector = 'files', …)")
-    connector = find_connector(kind, name)
+    connector = find_connector(kind, f"sink '{name}'")
     mode = _read_mode(name, options, written.format)
     corrections = _corrections(name, options)
     if written.encode is not None:
         options |= _encoding(name, connector, written.encode, options)
-    checked = check_options(connector, options.items(), name)
+    checked = check_options(connector, options.items(), f"sink '{name}'")
     if isinstance(source, Stream):
         mode = _stream_mode(name, source, mode, written.on_close)
         on_close, corrections = False, True

@@ -83,7 +83,9 @@ def describe_alert(alert: Alert) -> Iterator[str]:
     if alert.for_ms:
         yield f"for: {format_duration(alert.for_ms)}"
     if alert.absent_ms is not None:
-        yield f"absent for: {format_duration(alert.absent_ms)}"
+        yield f"no events for: {format_duration(alert.absent_ms)}"
+    if alert.on_close:
+        yield "emit: on window close"
     yield from (f"{name}: {shown(name, value)}" for name, value in alert.options)
 
 

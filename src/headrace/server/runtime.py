@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from headrace.alert.alerts import Alerts
+from headrace.alert.status import AlertStatus, SilenceStatus
 from headrace.asof.questions import LakeQuestions
 from headrace.define.model import Stream
 from headrace.disk import disk_full, is_disk_full
@@ -24,6 +26,7 @@ from headrace.errors import HeadraceError, NotFoundError, did_you_mean
 from headrace.follow.events import read_events
 from headrace.follow.page import EventPage, EventQuestion
 from headrace.follow.terms import SubscriptionStatus
+from headrace.format import iso_us
 from headrace.ingest.formats.layout import Layout
 from headrace.ingest.receiver import IngestReply, SentStatus, TokenState
 from headrace.lake.dead import DeadLetters
@@ -108,6 +111,7 @@ class Runtime:
         self._sinks = Sinks(self._store, workspace.folder, self._lake_of)
         self.following = Following(workspace.subscriptions, self._pipeline, lease.check)
         self.monitor.subscriptions = self.following.subscriptions.statuses
+        self._alerts = Alerts(workspace.alerts, self._store, self._count_events, url, workspace.folder)
         self._started: float | None = None
         self._threads: list[threading.Thread] = []
         clean(self._store, workspace.builds)
@@ -134,6 +138,7 @@ class Runtime:
         for thread in self._threads:
             thread.start()
         self._sinks.reconcile(self._definitions.running.catalog)
+        self._alerts.start(self._definitions.running.catalog)
 
     @property
     def _pipelines(self) -> Mapping[str, RunningStream]:
@@ -158,6 +163,7 @@ class Runtime:
         self._notify()
         self._sinks.stop(THREADS_END_S)
         self.following.close()
+        self._alerts.stop()
         # Before what they use is closed. Each of them looks at `stopped`; the jobs that they wait for were cancelled.
         join_all([*self._threads, self._spark.starting], THREADS_END_S)
         self._children.close()
@@ -218,6 +224,7 @@ class Runtime:
         """A version moved, or the server stops: who waits looks again."""
         self._tokens.notify()
         self._sinks.wake()
+        self._alerts.notify()
 
     def _wait_until_flowing(self) -> None:
         """Until every stream looks for events, or says why it does not."""
@@ -322,6 +329,7 @@ class Runtime:
         with self._changing:
             plan = self._definitions.apply(expect)
             self._sinks.reconcile(self._definitions.running.catalog)
+            self._alerts.redefine(self._definitions.running.catalog)
         return plan
 
     def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> RollbackStep:
@@ -404,7 +412,9 @@ class Runtime:
     def status(self) -> WorkspaceStatus:
         """The state of the server, streams, views and sinks."""
         status, sinks = self.monitor.status(), tuple(self.sinks())
-        return replace(status, warnings=(*status.warnings, *sink_warnings(sinks)), sinks=sinks)
+        return replace(
+            status, warnings=(*status.warnings, *sink_warnings(sinks)), sinks=sinks, alerts=tuple(self.alerts())
+        )
 
     def sinks(self) -> list[SinkStatus]:
         """All sinks with their state and lag."""
@@ -434,6 +444,24 @@ class Runtime:
     def dead_letters(self, stream: str) -> DeadLetters:
         """What a stream could not read."""
         return self._pipeline(stream).dead_letters()
+
+    def alerts(self) -> list[AlertStatus]:
+        """All alerts with their incidents and silences."""
+        return self._alerts.status()
+
+    def silence(self, alert: str, for_ms: int, values: Mapping[str, object], reason: str = "") -> SilenceStatus:
+        """Send no notices of an alert for a time."""
+        return self._alerts.silence(alert, values, for_ms, reason)
+
+    def end_silence(self, alert: str, id: str | None = None) -> int:
+        """End a silence of an alert, or all of them."""
+        return self._alerts.end_silence(alert, id)
+
+    def _count_events(self, stream: str) -> tuple[int, str | None] | None:
+        """How many events a stream has, and when the newest was; None while that is not known."""
+        pipeline = self._pipelines.get(stream)
+        lake = pipeline.lake if pipeline else None
+        return None if pipeline is None or lake is None else (pipeline.table.rows(), iso_us(lake.newest_us))
 
     def token(self, token: str) -> TokenState:
         """Whether every view that answers, or is about to, has what the token stands for."""

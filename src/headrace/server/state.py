@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from headrace.alert.status import AlertStatus
 from headrace.follow.terms import SubscriptionStatus
 from headrace.format import Shown
 
@@ -276,6 +277,7 @@ class WorkspaceStatus(Shown):
         "views": ViewStatus,
         "sinks": SinkStatus,
         "subscriptions": SubscriptionStatus,
+        "alerts": AlertStatus,
     }
 
     workspace: str
@@ -290,3 +292,4 @@ class WorkspaceStatus(Shown):
     views: tuple[ViewStatus, ...]
     sinks: tuple[SinkStatus, ...] = ()
     subscriptions: tuple[SubscriptionStatus, ...] = ()
+    alerts: tuple[AlertStatus, ...] = ()

@@ -34,21 +34,7 @@ class HttpWriter:
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
-        timeout_s = parse_duration(value_of(sink.options, HTTP, "timeout")) / 1000
-        headers = {
-            name.removeprefix("header."): reveal(value) for name, value in sink.options if name.startswith("header.")
-        }
-        token = sink.get("token")
-        if token is not None:
-            headers["authorization"] = f"Bearer {reveal(token)}"
-        self._poster = Poster(
-            f"sink '{sink.name}'",
-            reveal(sink.get("url") or ""),
-            headers,
-            timeout_s,
-            ca_file=sink.get("tls.ca"),
-            verify=value_of(sink.options, HTTP, "tls.verify") == "true",
-        )
+        self._poster = open_poster(sink, f"sink '{sink.name}'")
 
     def resume(self) -> str | None:
         """A URL records nothing."""
@@ -74,6 +60,25 @@ class HttpWriter:
     def close(self) -> None:
         """Close the connection."""
         self._poster.close()
+
+
+def open_poster(sink: Sink, owner: str) -> Poster:
+    """What posts to the URL of a sink, or of an alert; `owner` begins each error."""
+    timeout_s = parse_duration(value_of(sink.options, HTTP, "timeout")) / 1000
+    headers = {
+        name.removeprefix("header."): reveal(value) for name, value in sink.options if name.startswith("header.")
+    }
+    token = sink.get("token")
+    if token is not None:
+        headers["authorization"] = f"Bearer {reveal(token)}"
+    return Poster(
+        owner,
+        reveal(sink.get("url") or ""),
+        headers,
+        timeout_s,
+        ca_file=sink.get("tls.ca"),
+        verify=value_of(sink.options, HTTP, "tls.verify") == "true",
+    )
 
 
 class Poster:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 
 from headrace.web.admission import Admission
+from headrace.web.alerts import alert_routes
 from headrace.web.answers import answer_routes, explain_routes
 from headrace.web.dead_letters import dead_letter_routes
 from headrace.web.guard import Guard
@@ -69,6 +70,7 @@ def create_app(runtime: Runtime, timeouts: Timeouts = TIMEOUTS) -> FastAPI:
     app.include_router(subscription_routes(runtime))
     app.include_router(version_routes(runtime))
     app.include_router(sink_routes(runtime))
+    app.include_router(alert_routes(runtime))
     app.include_router(overview_routes(runtime))
     registry = make_registry(runtime)
     app.include_router(metrics_routes(registry))

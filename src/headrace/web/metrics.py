@@ -23,6 +23,7 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 from starlette.responses import Response
 
+from headrace.alert.status import AlertStatus
 from headrace.follow.terms import SubscriptionStatus
 from headrace.server.state import SinkStatus, StreamStatus, ViewStatus, WorkspaceStatus
 from headrace.timing import Timing
@@ -37,12 +38,12 @@ TIMES = {
     "maintain": ("headrace_maintain_seconds", "Time of a Spark step that applies commits to views."),
 }
 
-Of = TypeVar("Of", StreamStatus, ViewStatus, SinkStatus, SubscriptionStatus)
+Of = TypeVar("Of", StreamStatus, ViewStatus, SinkStatus, SubscriptionStatus, AlertStatus)
 
 
 @dataclass(frozen=True)
 class Number(Generic[Of]):
-    """A metric of a stream, a view or a sink; None is omitted."""
+    """A metric of a stream, a view, a sink, a subscription or an alert; None is omitted."""
 
     name: str
     what: str
@@ -138,6 +139,16 @@ OF_SUBSCRIPTIONS: tuple[Number[SubscriptionStatus], ...] = (
     Number("headrace_subscription_redelivered", "Events delivered again.", lambda s: s.redelivered, counts=True),
     Number("headrace_subscription_acknowledged", "Events acknowledged.", lambda s: s.acknowledged, counts=True),
 )
+OF_ALERTS: tuple[Number[AlertStatus], ...] = (
+    Number("headrace_alert_firing", "Keys for which an alert fires.", lambda a: a.firing),
+    Number("headrace_alert_pending", "Keys for which the condition holds, but not long enough.", lambda a: a.pending),
+    Number("headrace_alert_undelivered", "Notices that their target has not got yet.", lambda a: a.undelivered),
+    Number(
+        "headrace_alert_failing",
+        "1 while an alert cannot be evaluated or its notices cannot be delivered.",
+        lambda a: int(bool(a.error or a.delivery_error)),
+    ),
+)
 # Numbers of which a stream, or a view, has several: name, meaning, label, and how they are read.
 PARTS_OF_STREAMS: tuple[tuple[str, str, str, Callable[[StreamStatus], Mapping[str, float]]], ...] = (
     (
@@ -197,6 +208,7 @@ class RuntimeCollector(Collector):
         yield from _families("view", status.views, OF_VIEWS)
         yield from _families("sink", status.sinks, OF_SINKS)
         yield from _families("subscription", status.subscriptions, OF_SUBSCRIPTIONS)
+        yield from _families("alert", status.alerts, OF_ALERTS)
         yield from _parts("stream", status.streams, PARTS_OF_STREAMS)
         yield from _parts("view", status.views, PARTS_OF_VIEWS)
         yield from _times(self._runtime.monitor.timings())

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 _SMALL_BODY = 64 << 10
 
 
-def _doc(**fields: tuple[str, str]) -> dict[str, Any]:
+def describe_body(**fields: tuple[str, str]) -> dict[str, Any]:
+    """The OpenAPI description of a JSON body with these fields: type and meaning of each."""
     properties = {
         name: {"type": [of, "null"], "description": description} for name, (of, description) in fields.items()
     }
@@ -28,11 +29,11 @@ def _doc(**fields: tuple[str, str]) -> dict[str, Any]:
     return {"requestBody": {"content": content}}
 
 
-_ROLLBACK = _doc(
+_ROLLBACK = describe_body(
     to=("integer", "version to roll back to; default: the previous one"),
     dry_run=("boolean", "only report what it would do"),
 )
-_REFRESH = _doc(full=("boolean", "rebuild the view from the whole log; the current version serves until then"))
+_REFRESH = describe_body(full=("boolean", "rebuild the view from the whole log; the current version serves until then"))
 
 
 def version_routes(runtime: Runtime) -> APIRouter:
@@ -60,7 +61,7 @@ def version_routes(runtime: Runtime) -> APIRouter:
         If its rows are still stored, it catches up and then serves; else the view is edited back to its definition.
         The reply gives `how` and the number of events to read. The current version serves until then.
         """
-        fields = _read(await read_body(request, _SMALL_BODY), to=int, dry_run=bool)
+        fields = read_fields(await read_body(request, _SMALL_BODY), to=int, dry_run=bool)
 
         def go() -> RollbackStep:
             return runtime.rollback(view, fields["to"], dry_run=bool(fields["dry_run"]))
@@ -74,13 +75,13 @@ def version_routes(runtime: Runtime) -> APIRouter:
         The reply comes at once with version, horizon and the commit up to which rows are replaced. The audits of the
         view show the result.
         """
-        fields = _read(await read_body(request, _SMALL_BODY), full=bool)
+        fields = read_fields(await read_body(request, _SMALL_BODY), full=bool)
         return reply_json(await run_in_threadpool(lambda: runtime.refresh(view, full=bool(fields["full"]))))
 
     return routes
 
 
-def _read(body: bytes, **types: type) -> dict[str, Any]:
+def read_fields(body: bytes, **types: type) -> dict[str, Any]:
     """The fields of a JSON body by name; None for those that it does not have."""
     try:
         fields = orjson.loads(body or b"{}")

@@ -149,6 +149,11 @@ class Workspace:
         """The folder of the files of named subscriptions."""
         return self.data / "subscriptions"
 
+    @property
+    def alerts(self) -> Path:
+        """The folder of the states of alerts."""
+        return self.data / "alerts"
+
     def journal(self, stream: str) -> Path:
         """The folder of a stream's journal."""
         return self.data / "journal" / stream

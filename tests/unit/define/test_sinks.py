@@ -56,7 +56,8 @@ def test_alerts():
     assert (alert.source, alert.for_ms, alert.absent_ms) == ("traffic", 120_000, None)
     assert [output.name for output in alert.outputs] == ["page", "twice"]
     assert alert.outputs[0] == Output("page", Expression("page", STRING))
-    assert RUNNING.alerts["quiet"] == Alert("quiet", "visits", absent_ms=300_000, options=(("webhook", "http://a"),))
+    options = (("connector", "http"), ("url", "http://a"))
+    assert RUNNING.alerts["quiet"] == Alert("quiet", "visits", absent_ms=300_000, options=options)
 
 
 def test_columns_of_a_row():

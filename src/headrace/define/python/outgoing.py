@@ -55,11 +55,13 @@ def Alert(  # noqa: N802
     columns: tuple[str, ...] | list[str] = (),
     hold: str | timedelta = "0s",
     absent: str | timedelta | None = None,
+    on_close: bool = False,
     options: Mapping[str, OptionValue] | None = None,
 ) -> model.Alert:
     """An alert on the rows of a view for which a condition holds for a time, `hold`.
 
-    With `absent` instead of a condition it fires when no event of a stream, or no change of a view, came for so long.
+    With `on_close` it looks at rows when their window is settled. With `absent` instead of a condition it fires when no
+    event of a stream, or of a key of a view, came for so long.
     """
     at = caller()
     with placed(at):
@@ -73,8 +75,8 @@ def Alert(  # noqa: N802
         assert where is not None, "checked above"
         outputs = tuple(_output(column, reads) for column in columns)
         check_distinct([output.name for output in outputs], "the column")
-        alert = make_alert(name, reads, outputs, _condition(where, reads), milliseconds(hold), written_options)
-        return declare(alert, at)
+        condition, for_ms = _condition(where, reads), milliseconds(hold)
+        return declare(make_alert(name, reads, outputs, condition, for_ms, written_options, on_close=on_close), at)
 
 
 def _readable(source: object, owner: str) -> model.View | model.Stream:

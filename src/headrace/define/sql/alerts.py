@@ -33,6 +33,7 @@ class AlertStatement:
     for_ms: int
     absent_ms: int | None
     options: tuple[Option, ...]
+    on_close: bool
     mistakes: tuple[DefinitionError, ...] = ()
 
 
@@ -63,7 +64,9 @@ def build_alert(statement: AlertStatement, reads: Stream | View) -> Alert:
             where = check_condition(source, statement.where, scope, "WHERE")
         mistakes.check()
         assert where is not None, "without a mistake there is a condition"
-        return make_alert(statement.name, reads, tuple(outputs), where, statement.for_ms, options)
+        return make_alert(
+            statement.name, reads, tuple(outputs), where, statement.for_ms, options, on_close=statement.on_close
+        )
 
 
 class AlertReader(OptionsReader):
@@ -74,14 +77,15 @@ class AlertReader(OptionsReader):
         name = self.read_declared_name("alert")
         items: list[Item] = []
         where: Node | None = None
-        absent_ms, for_ms = None, 0
+        absent_ms: int | None = None
         if self.accept("ON"):
             if not (self.accept("STREAM") or self.accept("VIEW")):
                 self.accept("MATERIALIZED", "VIEW")
             reads = self.expect_name("a stream or a view")
             self.expect("WHEN", "the name")
-            self.expect("ABSENT", "WHEN")
-            self.expect("FOR", "ABSENT")
+            if not self.accept("ABSENT") and not self.accept("NO", "EVENTS"):
+                raise self.unexpected("NO EVENTS or ABSENT after WHEN")
+            self.expect("FOR", "WHEN NO EVENTS")
             absent_ms = self.read_duration()
         else:
             self.expect("AS", f"CREATE ALERT {name.text}")
@@ -90,12 +94,31 @@ class AlertReader(OptionsReader):
             self.expect("FROM", "the columns")
             reads = self.expect_name("a view")
             where = self._alert_condition(name.text)
-            for_ms = self.read_duration() if self.accept("FOR") else 0
-        options = self.read_options() if self.sees_options() else []
+        for_ms, options, on_close = self._alert_clauses(name.text, absent=absent_ms is not None)
         return AlertStatement(
             self.source, name.start, name.text, reads.text, reads.start, tuple(items), where, for_ms, absent_ms,
-            tuple(options), tuple(self.mistakes.errors),
+            tuple(options), on_close, tuple(self.mistakes.errors),
         )  # fmt: skip
+
+    def _alert_clauses(self, name: str, *, absent: bool) -> tuple[int, list[Option], bool]:
+        """FOR, WITH and EMIT, in any order."""
+        for_ms, on_close = 0, False
+        options: list[Option] = []
+        clauses: set[str] = set()
+        while not self.at_end():
+            word, at = self.next.upper, self.next.start
+            if word in clauses:
+                raise self.error(at, f"alert '{name}' has two {word} clauses", fix="keep one")
+            clauses.add(word)
+            if self.sees_options():
+                options = self.read_options()
+            elif not absent and self.accept("FOR"):
+                for_ms = self.read_duration()
+            elif not absent and self.accept("EMIT", "ON", "WINDOW", "CLOSE"):
+                on_close = True
+            elif absent or not self.accept("EMIT", "CHANGES"):
+                raise self.unexpected("WITH (…) or ';'" if absent else "FOR, WITH (…), EMIT ON WINDOW CLOSE or ';'")
+        return for_ms, options, on_close
 
     def _alert_items(self) -> list[Item]:
         """The items of SELECT; none for `*`."""

@@ -13,6 +13,7 @@ from headrace.lake.letters import DeadLetterReason
 from headrace.serve.cell_question import CellQuestion
 from headrace.server.state import ViewStatus, WorkspaceStatus
 from headrace.web.page import hints
+from headrace.web.page.alerts import alerts_section
 from headrace.web.page.cache import Cache
 from headrace.web.page.content import Content, ContentReader
 from headrace.web.page.controls import controls
@@ -68,6 +69,7 @@ class WorkspacePage:
             _section("Views", self._views(status, at)) if status.streams else None,
             _section("Sinks", sinks_table(status.sinks)) if status.sinks else None,
             _section("Subscriptions", subscriptions_table(status.subscriptions)) if status.subscriptions else None,
+            _section("Alerts", alerts_section(status.alerts)) if status.alerts else None,
             id="live",
             tabindex=-1,
         )

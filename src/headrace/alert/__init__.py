@@ -1,0 +1,1 @@
+"""Alerts: conditions over the rows of views, and streams that fall silent."""

@@ -1,0 +1,109 @@
+"""`headrace alerts`: list them, silence them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
+from headrace.cli.output import console, fit_table, make_table, print_json, printable
+from headrace.define.durations import parse_duration
+from headrace.errors import UsageError
+
+if TYPE_CHECKING:
+    from headrace.alert.status import AlertStatus, IncidentStatus
+
+NO_ALERTS = "no alerts yet: CREATE ALERT in definitions/ declares one"
+STYLES = {"firing": "bold red", "pending": "yellow", "ok": "green", "resolved": "dim"}
+
+
+def alerts(
+    name: Annotated[str | None, typer.Argument(help="Alert; without it, all.", metavar="[ALERT]")] = None,
+    silence: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Send no notices of ALERT for so long, such as 2h.")
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option("--where", metavar="COLUMN=VALUE", help="With --silence: only rows with this value."),
+    ] = None,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="With --silence: why.", show_default=False)] = "",
+    unsilence: Annotated[bool, typer.Option("--unsilence", help="End all silences of ALERT.")] = False,
+    workspace: WorkspaceOption = ".",
+    as_json: JsonOption = False,
+) -> None:
+    """List the alerts: state, incidents, silences.
+
+    Shows the row that made an alert fire. With --silence no notices are sent for a time; incidents are still recorded.
+    """
+    if (silence or unsilence or where or reason) and name is None:
+        raise UsageError("an alert is needed to silence", fix="`headrace alerts ALERT --silence 2h`")
+    if (where or reason) and not silence:
+        raise UsageError("--where and --reason belong to --silence", fix="add --silence 2h")
+    with open_connection(workspace) as connection:
+        if name is not None and silence:
+            values = dict(map(_pair, where or []))
+            silence_status = connection.verbs.silence(name, parse_duration(silence), values, reason)
+            print_json(silence_status) if as_json else typer.echo(
+                f"Alert {name} is silent until {silence_status.until}."
+            )
+            return
+        if name is not None and unsilence:
+            ended = connection.verbs.end_silence(name)
+            print_json({"ended": ended}) if as_json else typer.echo(f"{ended} silences of alert {name} ended.")
+            return
+        statuses = [status for status in connection.verbs.alerts() if name in (None, status.name)]
+    if name is not None and not statuses:
+        raise UsageError(f"alert '{name}' does not exist", fix="`headrace alerts` lists all")
+    if as_json:
+        print_json(statuses)
+        return
+    _print(statuses, whole=name is not None)
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    column, equals, value = text.partition("=")
+    if not equals or not column:
+        raise UsageError("--where is not COLUMN=VALUE", found=text, fix="for example --where page=/home")
+    return column, None if value == r"\N" else value
+
+
+def _print(statuses: list[AlertStatus], *, whole: bool) -> None:
+    out = console()
+    if not statuses:
+        out.print(NO_ALERTS)
+        return
+    cells = [
+        {
+            "alert": status.name,
+            "state": status.state,
+            "firing": str(status.firing),
+            "pending": str(status.pending),
+            "on": status.source,
+            "condition": status.condition,
+            "silences": str(len(status.silences)),
+            "problem": status.error or status.delivery_error or "–",
+        }
+        for status in statuses
+    ]
+    left_titles = ("alert", "state", "on", "condition", "problem")
+    out.print(fit_table(cells, out.width, left_titles=left_titles, wide_titles=("on", "silences")))
+    rows = [_incident_cells(status, each) for status in statuses for each in status.incidents]
+    rows += [_incident_cells(status, each) for status in statuses if whole for each in status.resolved]
+    if rows:
+        out.print()
+        out.print(make_table(["alert", "state", "key", "row", "since", "silenced"], rows))
+    for status in statuses:
+        for silence in status.silences:
+            values = ", ".join(f"{name}={value}" for name, value in silence.values.items()) or "all rows"
+            reason = f" ({silence.reason})" if silence.reason else ""
+            out.print(Text(f"{status.name}: silent until {silence.until} for {values}{reason}", style="dim"))
+
+
+def _incident_cells(status: AlertStatus, incident: IncidentStatus) -> list[str]:
+    key = ", ".join(f"{name}={printable(str(value))}" for name, value in incident.key.items()) or "–"
+    others = {name: value for name, value in incident.row.items() if name not in incident.key}
+    row = ", ".join(f"{name}={printable(str(value))}" for name, value in others.items())
+    since = (incident.since or "–").replace("T", " ")[:19]
+    return [status.name, incident.state, key, row, since, "yes" if incident.silenced else "no"]

@@ -1,0 +1,54 @@
+"""The alerts on the page: their state, the rows that fired, and the events behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from headrace.alert.status import AlertStatus, IncidentStatus
+from headrace.cells import moment_text
+from headrace.format import count
+from headrace.html import Html, breakable, data, join, tag
+from headrace.web.page.tables import columns, table
+
+MOST_SHOWN = 50  # incidents of an alert
+MOST_TEXT = 300
+
+
+def alerts_section(alerts: Sequence[AlertStatus]) -> Html:
+    """A row per alert, then one per incident."""
+    titles = ["alert", "state", "firing", "pending", "on", "condition", "problem"]
+    rows = [
+        [
+            breakable(alert.name),
+            tag("span", alert.state, class_="warn" if alert.state != "ok" else None),
+            count(alert.firing),
+            count(alert.pending),
+            breakable(alert.source),
+            data(alert.condition, MOST_TEXT),
+            data(alert.error or alert.delivery_error or "none", MOST_TEXT),
+        ]
+        for alert in alerts
+    ]
+    incidents = [_cells(alert, each) for alert in alerts for each in alert.incidents[:MOST_SHOWN]]
+    titles_of = ["alert", "state", "key", "row", "since", "events"]
+    return join(
+        table(columns(*titles, numbers=["firing", "pending"]), rows, label="alerts", stacked=True),
+        table(columns(*titles_of), incidents, label="incidents", stacked=True) if incidents else None,
+    )
+
+
+def _cells(alert: AlertStatus, incident: IncidentStatus) -> list[Any]:
+    others = {name: value for name, value in incident.row.items() if name not in incident.key}
+    return [
+        breakable(alert.name),
+        f"{incident.state}, silenced" if incident.silenced else incident.state,
+        data(_words(incident.key) or "all", MOST_TEXT),
+        data(_words(others), MOST_TEXT),
+        moment_text(incident.since),
+        tag("a", "explain", href=incident.explain) if incident.explain else "none",
+    ]
+
+
+def _words(values: Any) -> str:
+    return ", ".join(f"{name} = {'NULL' if value is None else value}" for name, value in values.items())
