@@ -67,8 +67,7 @@ KAFKA = Connector(
         Option("topic", "The topic. It must exist, unless `create = true`.", True, keeps=False),
         Option(
             "properties.bootstrap.servers",
-            "The brokers, as `host:9092,other:9092`.",
-            True,
+            "The brokers, as `host:9092,other:9092`, if `[kafka]` in `headrace.toml` does not say.",
             also=("properties.bootstrap.server", "bootstrap.servers", "brokers"),
         ),
         Option(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.define.catalog import Catalog
@@ -17,6 +16,7 @@ from headrace.sink.opening import open_writer
 from headrace.sink.progress import Progress, new_progress, read_progress, write_progress
 from headrace.sink.runner import SinkRunner, SinkState, rows_of
 from headrace.store.base import Store
+from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
     from headrace.define.model import Stream
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 class Sinks:
     """Starts, changes and drops sinks as a catalog says. Asked by any thread."""
 
-    def __init__(self, store: Store, root: Path, table_of: Callable[[str], tuple[Stream, LakeTable]]) -> None:
-        """`root` is the folder of the workspace; `table_of` gives a stream and its lake."""
+    def __init__(self, store: Store, workspace: Workspace, table_of: Callable[[str], tuple[Stream, LakeTable]]) -> None:
+        """`table_of` gives a stream and its lake."""
         self._store = store
-        self._root = root
+        self._workspace = workspace
         self._table_of = table_of
         self._changing = threading.Lock()
         self._runners: Mapping[str, SinkRunner] = {}  # replaced, never changed
@@ -82,7 +82,7 @@ class Sinks:
         return ViewFeed(sink, self._store, rows_of(sink))
 
     def _open(self, sink: Sink) -> Writer:
-        return open_writer(sink, self._root)
+        return open_writer(sink, self._workspace)
 
     def wake(self) -> None:
         """Something changed: all look for what to send."""

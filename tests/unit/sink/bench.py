@@ -21,6 +21,7 @@ from headrace.sink.sinks import Sinks
 from headrace.store.base import Step, Store
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.position import Position
+from headrace.workspace.settings import Settings, Workspace
 from tests.contracts.store.layers import find, serving, write
 from tests.unit.store.partial_files import Event, simple_event
 from tests.waiting import wait_until
@@ -48,7 +49,7 @@ class Bench:
             if not any(version.view.name == view.name for version in self._versions()):
                 self.store.register(view, fingerprint(view), {"events": 0})
         self.lake = LakeTable(folder / "lake", self.stream, fence=1)
-        self.sinks = Sinks(self.store, folder, lambda name: (self.stream, self.lake))
+        self.sinks = Sinks(self.store, Workspace(folder, Settings()), lambda name: (self.stream, self.lake))
 
     @property
     def views(self) -> list[View]:

@@ -1,0 +1,111 @@
+"""Sinks of views and streams with a real PostgreSQL and a real Kafka, over kills of the servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from headrace.sink.latest import LatestRows
+from tests.services.running import Kafka, Postgres
+from tests.unit.sink.bench import Bench
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    made.stop()
+
+
+def read(url: str, query: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(url) as connection:
+        return sorted(connection.execute(query.encode()).fetchall())
+
+
+def kafka_rows(kafka: Kafka, topic: str) -> dict[str, int]:
+    """What a consumer has who drops repeats."""
+    latest = LatestRows()
+    for message in kafka.messages(topic):
+        latest.apply(message.key(), message.value(), message.headers())
+    return {row["k0"]: row["n"] for row in latest.rows()}
+
+
+def test_postgres_has_the_rows_of_a_view_over_kills(
+    bench: Bench, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = postgres.create_database()
+    monkeypatch.setenv("PG_URL", url)
+    sink = "CREATE SINK k FROM total WITH (connector = 'postgres', url = 'secret:PG_URL', table = 'totals');"
+    bench.commit(("a", 0), ("b", 0))
+    bench.run(sink)
+    bench.wait_sent()
+    assert read(url, "SELECT k0, n FROM totals") == [("a", 1), ("b", 1)]
+    postgres.kill()
+    bench.commit(("a", 0), ("c", 0))
+    reason = bench.wait_stalled()
+    assert postgres.password not in reason
+    postgres.start()
+    bench.sinks.retry("k")
+    bench.wait_sent()
+    assert read(url, "SELECT k0, n FROM totals") == [("a", 2), ("b", 1), ("c", 1)]
+    bench.run(sink.replace("FROM total", "FROM total WHERE n > 1"))
+    bench.wait_sent()
+    assert read(url, "SELECT k0, n FROM totals") == [("a", 2)]
+
+
+def test_postgres_has_each_event_once(bench: Bench, postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = postgres.create_database()
+    monkeypatch.setenv("PG_URL", url)
+    fault = bench.folder / "fault"
+    monkeypatch.setenv("HEADRACE_FAULT", f"@{fault}")
+    bench.run("CREATE SINK k FROM s WITH (connector = 'postgres', url = 'secret:PG_URL', table = 'e', batch.rows = 3);")
+    for point in ("sink.before_commit", "sink.after_commit", "sink.before_progress"):
+        fault.write_text(f"{point}=EIO")
+        bench.append(5)
+        bench.wait_stalled()
+        fault.unlink()
+        bench.sinks.retry("k")
+        bench.wait_sent()
+    assert [row[0] for row in read(url, "SELECT _position FROM e")] == list(range(15))
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_a_consumer_of_kafka_ends_with_the_rows_of_the_view(
+    bench: Bench, kafka: Kafka, guarantee: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.create_topic(cleanup_policy="compact")
+    fault = bench.folder / "fault"
+    monkeypatch.setenv("HEADRACE_FAULT", f"@{fault}")
+    bench.run(
+        f"CREATE SINK k FROM total WITH (connector = 'kafka', topic = '{topic}', delivery.guarantee = '{guarantee}', "
+        f"properties.bootstrap.servers = '{kafka.bootstrap_servers}') FORMAT UPSERT ENCODE JSON;"
+    )
+    expected: dict[str, int] = {}
+    for turn, point in enumerate(("sink.before_commit", "sink.after_commit", "sink.before_progress")):
+        fault.write_text(f"{point}=EIO")
+        keys = ["a", f"k{turn}", "b" if turn % 2 else "a"]
+        for key in keys:
+            expected[key] = expected.get(key, 0) + 1
+        bench.commit(*((key, 0) for key in keys))
+        bench.wait_stalled()
+        fault.unlink()
+        bench.sinks.retry("k")
+        bench.wait_sent()
+    assert kafka_rows(kafka, topic) == expected
+
+
+def test_a_missing_topic_stalls_the_sink_until_it_is_there(bench: Bench, kafka: Kafka) -> None:
+    topic = f"missing-{bench.folder.name}"
+    bench.run(
+        f"CREATE SINK k FROM total WITH (connector = 'kafka', topic = '{topic}', "
+        f"properties.bootstrap.servers = '{kafka.bootstrap_servers}');"
+    )
+    bench.commit(("a", 0))
+    assert topic in bench.wait_stalled()
+    kafka.create_topic(topic)
+    bench.sinks.retry("k")
+    bench.wait_sent()
+    assert kafka_rows(kafka, topic) == {"a": 1}
