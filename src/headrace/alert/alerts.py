@@ -23,6 +23,7 @@ from headrace.define.durations import parse_duration
 from headrace.define.model import Alert
 from headrace.errors import HeadraceError, NotFoundError, NotReadyError, QuestionError, did_you_mean
 from headrace.store.base import Store
+from headrace.workspace.settings import Workspace
 
 LOOK_S = 1.0  # interval of looking at clocks while nothing changes
 MOST_STEPS = 50  # of one alert before the next one is looked at
@@ -36,9 +37,9 @@ log = structlog.get_logger("headrace.alerts")
 class Alerts:
     """Watches the alerts of a catalog. `redefine` and the questions may be called from any thread."""
 
-    def __init__(self, folder: Path, store: Store, events: EventCount, url: str, root: Path) -> None:
+    def __init__(self, folder: Path, store: Store, events: EventCount, url: str, workspace: Workspace) -> None:
         self._folder, self._store, self._events = folder, store, events
-        self._url, self._root = url, root
+        self._url, self._workspace = url, workspace
         self._watches: Mapping[str, Watch] = {}  # replaced, never changed
         self._deliveries: dict[str, Delivery] = {}
         self._errors: dict[str, str] = {}
@@ -156,7 +157,7 @@ class Alerts:
                 return
             delivery = self._deliveries.get(name)
             if delivery is None:
-                delivery = self._deliveries[name] = Delivery(watch, self._url, self._root)
+                delivery = self._deliveries[name] = Delivery(watch, self._url, self._workspace)
         delivery.notify()
 
     # Questions

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import threading
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Protocol
 
 import orjson
@@ -21,6 +20,7 @@ from headrace.sink.base import SinkBatch, SinkChange
 from headrace.sink.http import open_poster
 from headrace.sink.opening import open_writer
 from headrace.types import BIGINT, STRING
+from headrace.workspace.settings import Workspace
 
 LOG, CONNECTOR = "log", "connector"
 BACKOFF_S = (1.0, 2.0, 5.0, 15.0, 60.0)
@@ -41,8 +41,8 @@ def target_names(alert: Alert) -> tuple[str, ...]:
 class Delivery:
     """Hands notices on, oldest first, each until it was taken. What fails is retried with increasing pauses."""
 
-    def __init__(self, watch: Watch, url: str, root: Path) -> None:
-        self._watch, self._url, self._root = watch, url, root
+    def __init__(self, watch: Watch, url: str, workspace: Workspace) -> None:
+        self._watch, self._url, self._workspace = watch, url, workspace
         self._target: Target | None = None
         self._new, self._stopping = threading.Event(), threading.Event()
         self._failures = 0
@@ -93,7 +93,7 @@ class Delivery:
             write("alert", **{name: value for name, value in row.items() if value is not None})
             return
         if self._target is None:
-            self._target = _open(alert, self._root)
+            self._target = _open(alert, self._workspace)
         self._target.send(notice, row)
 
     def _close(self) -> None:
@@ -132,8 +132,8 @@ class Webhook:
 class Topic:
     """A topic that gets each notice as a message."""
 
-    def __init__(self, sink: Sink, root: Path) -> None:
-        self._alert, self._writer = sink.source, open_writer(sink, root)
+    def __init__(self, sink: Sink, workspace: Workspace) -> None:
+        self._alert, self._writer = sink.source, open_writer(sink, workspace)
 
     def send(self, notice: Notice, row: dict[str, Any]) -> None:
         """Produce it."""
@@ -145,8 +145,8 @@ class Topic:
         self._writer.close()
 
 
-def _open(alert: Alert, root: Path) -> Target:
+def _open(alert: Alert, workspace: Workspace) -> Target:
     own = {option.name for option in OPTIONS}
     options = tuple((name, value) for name, value in alert.options if name not in own)
     sink = Sink(f"alert_{alert.name}", alert.name, alert.get("connector") or "", options, mode="append")
-    return Webhook(sink) if sink.connector == "http" else Topic(sink, root)
+    return Webhook(sink) if sink.connector == "http" else Topic(sink, workspace)

@@ -111,7 +111,7 @@ class Runtime:
         self._sinks = Sinks(self._store, workspace, self._lake_of)
         self.following = Following(workspace.subscriptions, self._pipeline, lease.check)
         self.monitor.subscriptions = self.following.subscriptions.statuses
-        self._alerts = Alerts(workspace.alerts, self._store, self._count_events, url, workspace.folder)
+        self._alerts = Alerts(workspace.alerts, self._store, self._count_events, url, workspace)
         self._started: float | None = None
         self._threads: list[threading.Thread] = []
         clean(self._store, workspace.builds)
