@@ -115,6 +115,11 @@ def size(number: int | None) -> str:
     return f"{amount:.1f} TB"
 
 
+def waiting(events: int | None, size_bytes: int | None) -> str:
+    """What the lake does not have yet: events of Kafka where they can be counted, else bytes."""
+    return size(size_bytes) if events is None else plural(events, "event")
+
+
 def freshness(ms: int | None, reason: str | None) -> str:
     """How far a view is behind the accepted events."""
     if ms is None:

@@ -202,6 +202,11 @@ class FolderTransport:
                 ages.append((self._clock_us() - waiting[0].read()[0]["arrived_us"]) // 1000)
         return max(ages, default=0)
 
+    def lags(self, position: Position) -> None: ...
+
+    def skip(self, to, lake_end: Position, *, dry_run: bool = False) -> list:
+        return []
+
     def mend(self) -> None: ...
 
     def reclaim(self, lake_end: Position) -> int:

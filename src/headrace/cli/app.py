@@ -34,6 +34,7 @@ COMMANDS = {  # the module of each, and the first sentence of its help, so that 
     "audit": ("audit", "List the audits of a view."),
     "alerts": ("alerts", "List the alerts: state, incidents, silences."),
     "dead-letters": ("dead_letters", "List events that could not be parsed, or replay them."),
+    "skip": ("skip", "Leave out events of a stream in Kafka."),
     "doctor": ("doctor", "Check the workspace."),
     "demo": ("demo", "Run a web shop's traffic and check every row of every view."),
     "bench": ("demo", "Measure this machine."),

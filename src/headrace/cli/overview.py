@@ -18,7 +18,7 @@ from headrace.cli.subscriptions import subscriptions_table
 from headrace.cli.watch import watch_json, watch_status
 from headrace.define.durations import format_duration
 from headrace.define.record import describe_record
-from headrace.format import freshness
+from headrace.format import freshness, waiting
 from headrace.server.layers import alarm, building, checked, shares
 
 if TYPE_CHECKING:
@@ -105,7 +105,17 @@ def streams(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> No
     ]
     out.print()
     out.print(make_table(["stream", "field", "type", ""], rows))
+    _print_lags(statuses)
     print_lateness(statuses)
+
+
+def _print_lags(streams: Sequence[StreamStatus]) -> None:
+    """Print how many events of each partition in Kafka are not in the lake."""
+    rows = [[s.name, place, count(lag)] for s in streams if s.lag for place, lag in s.lag.partitions.items()]
+    if rows:
+        out = console()
+        out.print()
+        out.print(make_table(["stream", "partition", "lag"], rows, ["lag"]))
 
 
 def print_lateness(streams: Sequence[StreamStatus]) -> None:
@@ -166,7 +176,7 @@ def _streams_table(streams: Sequence[StreamStatus], width: int) -> Table:
             "commit time": span(s.commit_ms),
             "maintain time": span(s.maintain_ms),
             "files": count(s.lake_files),
-            "backlog": size(s.backlog_bytes),
+            "backlog": waiting(s.lag.events if s.lag else None, s.backlog_bytes),
             "newest event": _time(s.newest_event),
             "problem": s.error or "–",
         }

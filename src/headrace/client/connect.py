@@ -214,6 +214,10 @@ class Connection:
         """The versions of a view, newest first: state, progress, and changes from the version it replaced."""
         return [version.as_dict() for version in self._backend.versions(view)]
 
+    def skip(self, stream: str, to: str, *, dry_run: bool = False) -> dict[str, Any]:
+        """Leave out events of a stream in Kafka: go on at "earliest", "latest", a time or "0:42,1:300"."""
+        return self._backend.skip(stream, to, dry_run=dry_run).as_dict()
+
     def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> dict[str, Any]:
         """Roll back to an earlier version (default: the previous one); `dry_run` only reports what it would do."""
         return self._backend.rollback(view, to, dry_run=dry_run).as_dict()

@@ -36,6 +36,7 @@ from headrace.server.state import (
     AuditStatus,
     RefreshStatus,
     SinkStatus,
+    SkipStatus,
     StreamDefinition,
     StreamStatus,
     VersionStatus,
@@ -212,6 +213,11 @@ class Remote(Calls):
         """Roll back to an earlier version."""
         body = orjson.dumps({"to": to, "dry_run": dry_run})
         return RollbackStep.from_dict(self.call("POST", f"/v1/views/{_quote(view)}/rollback", content=body))
+
+    def skip(self, stream: str, to: str, *, dry_run: bool = False) -> SkipStatus:
+        """Leave out offsets of a stream in Kafka; with `dry_run`, only say which."""
+        body = orjson.dumps({"to": to, "dry_run": dry_run})
+        return SkipStatus.from_dict(self.call("POST", f"/v1/streams/{_quote(stream)}/skip", content=body))
 
     def refresh(self, view: str, *, full: bool = False) -> RefreshStatus:
         """Move the rows of the speed layer to the batch layer, or rebuild the view."""

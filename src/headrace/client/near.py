@@ -58,6 +58,7 @@ from headrace.server.state import (
     AuditStatus,
     RefreshStatus,
     SinkStatus,
+    SkipStatus,
     StreamDefinition,
     StreamStatus,
     VersionStatus,
@@ -250,6 +251,11 @@ class Offline(WithoutServer):
     def end_silence(self, alert: str, id: str | None = None) -> int:
         """Only a server sends notices."""
         raise NotReadyError(f"alert '{alert}' cannot be changed: {DOWN}", fix="start `headrace up`, then try again")
+
+    def skip(self, stream: str, to: str, *, dry_run: bool = False) -> SkipStatus:
+        """Not possible without a server."""
+        self._stream(stream)
+        raise NotReadyError(f"stream '{stream}' cannot skip offsets: {DOWN}", fix="start `headrace up`, then try again")
 
     def refresh(self, view: str, *, full: bool = False) -> RefreshStatus:
         """Not possible without a server."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         AuditStatus,
         RefreshStatus,
         SinkStatus,
+        SkipStatus,
         StreamDefinition,
         StreamStatus,
         VersionStatus,
@@ -92,6 +93,9 @@ class Verbs(Protocol):
 
     def dead_letters(self, stream: str) -> DeadLetterBackend:
         """The dead letters of a stream."""
+
+    def skip(self, stream: str, to: str, *, dry_run: bool = False) -> SkipStatus:
+        """Leave out offsets of a stream in Kafka; with `dry_run`, only say which."""
 
     def versions(self, view: str) -> list[VersionStatus]:
         """The versions of a view, newest first."""

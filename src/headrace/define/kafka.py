@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
@@ -11,7 +12,7 @@ from typing import Literal
 from headrace.define.kafka_properties import LIBRDKAFKA, PREFIX, SERVERS, check_property
 from headrace.define.model import KAFKA, Options, Source
 from headrace.define.options import OptionError, read_boolean, read_integer, read_milliseconds, unknown_option
-from headrace.errors import nearest
+from headrace.errors import UsageError, nearest
 
 Mode = Literal["earliest", "latest", "timestamp", "offsets"]
 
@@ -272,6 +273,22 @@ def parse_offsets(name: str, text: str) -> list[tuple[int, int]]:
     if not pairs or len({partition for partition, _ in pairs}) < len(pairs):
         raise OptionError(name, "each partition has one offset", found=f"'{text}'", fix="name each partition once")
     return sorted(pairs)
+
+
+def parse_place(text: str) -> Start:
+    """Where a stream goes on: earliest, latest, a time such as 2026-11-17T12:00:00Z, or offsets such as 0:42,1:300."""
+    mode = _MODES.get(text.strip().lower())
+    if mode in ("earliest", "latest"):
+        return Start(mode)
+    with suppress(OptionError):
+        return Start("offsets", None, tuple(parse_offsets("to", text)))
+    with suppress(ValueError):
+        at = datetime.fromisoformat(text.strip())
+        return Start("timestamp", int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000))
+    raise UsageError(
+        "this is no place in a topic", found=f"'{text}'",
+        expected="earliest, latest, a time such as 2026-11-17T12:00:00Z, or offsets such as 0:42,1:300",
+    )  # fmt: skip
 
 
 def _check_start(options: Mapping[str, str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count, takewhile
@@ -114,10 +114,12 @@ class LakeTable:
         removes: Sequence[LakeFile] = (),
         *,
         idle_us: int | None = None,
+        notes: Mapping[str, int] | None = None,
     ) -> LakeState:
         """Append commit `at.next_commit`, which takes the log from `at` to `position`.
 
-        A commit without events may say how far the time of the stream has come while it was idle.
+        A commit without events may say how far the time of the stream has come while it was idle, or in `notes` which
+        offsets were skipped; the log keeps these for ever.
 
         Raises FencedError, with nothing written, if the table is not at `at` or another process
         has written to it: `state` is that of the last entry of the log, and the next entry can only
@@ -135,7 +137,7 @@ class LakeTable:
             self._check_present(removes)
             after = LakeState(at.next_commit + 1, position, newest_us, later(at.idle_us, idle_us))
             rows = sum(self._index.rows.values()) + sum(f.rows for f in files) - sum(f.rows for f in removes)
-            self._put(files, removes, self._marks(after, rows), data_change=True)
+            self._put(files, removes, {**self._marks(after, rows), **(notes or {})}, data_change=True)
             self._index.replace(map(_lake_file, files), removes)
             self.state = after
             self._ends[after.next_commit] = after

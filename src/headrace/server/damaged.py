@@ -13,12 +13,13 @@ from headrace.define.model import Stream
 from headrace.errors import CorruptionError
 from headrace.lake.health import check_files, check_log
 from headrace.server.describe import describe_damaged
-from headrace.server.state import StreamStatus
+from headrace.server.state import SkipStatus, StreamStatus
 from headrace.server.stream import BuildProgress, Lanes
 from headrace.store.base import Base, Version
 from headrace.timing import Timing
 
 if TYPE_CHECKING:
+    from headrace.define.kafka import Start
     from headrace.ingest.door import Ingest
     from headrace.lake.dead import DeadLetters
     from headrace.lake.table import LakeTable
@@ -53,6 +54,9 @@ class DamagedStream:
         raise self.damage
 
     def dead_letters(self) -> DeadLetters:
+        raise self.damage
+
+    def skip(self, to: Start, *, dry_run: bool = False) -> SkipStatus:
         raise self.damage
 
     # There is nothing to run.

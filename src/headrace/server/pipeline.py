@@ -27,7 +27,8 @@ from headrace.server.damaged import find_damage
 from headrace.server.describe import describe_definition, lanes_by_definition
 from headrace.server.lane import Lane
 from headrace.server.lateness import describe_lateness
-from headrace.server.state import StreamStatus
+from headrace.server.skip import describe_lag, skip_offsets
+from headrace.server.state import SkipStatus, StreamStatus
 from headrace.server.stream import BuildProgress, Lanes
 from headrace.server.threads import join_all
 from headrace.spark.failures import one_line
@@ -39,6 +40,7 @@ from headrace.workspace.lease import Lease
 from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
+    from headrace.define.kafka import Start
     from headrace.lake.append import Append
     from headrace.lake.letters import ReplayStep
     from headrace.maintain.batch import Batch
@@ -199,6 +201,15 @@ class Pipeline:
     def dead_letters(self) -> DeadLetters:
         """What could not be read."""
         return DeadLetters(self.stream.name, self.table, self._replay_next)
+
+    def skip(self, to: Start, *, dry_run: bool = False) -> SkipStatus:
+        """Leave out offsets in Kafka; with `dry_run`, only say which."""
+        status = skip_offsets(self.stream.name, self.table, self.transport, to, dry_run=dry_run)
+        if status.commit is not None:
+            log.warning("offsets were skipped", stream=self.stream.name, skipped=[str(each) for each in status.skipped])
+            self._restart_at = 0.0
+            self._on_commit()
+        return status
 
     def _replay_next(self, cursor: str | None, dry_run: bool) -> ReplayStep:
         if self._replay is None:
@@ -389,6 +400,7 @@ class Pipeline:
             last_upkeep=iso_us(self._upkeep.last_us),
             upkeep_error=self._upkeep_error,
             error=self.error,
+            lag=describe_lag(self.transport, state.position),
         )
 
     def _on_commit(self) -> None:

@@ -20,6 +20,7 @@ import structlog
 from headrace.alert.alerts import Alerts
 from headrace.alert.status import AlertStatus, SilenceStatus
 from headrace.asof.questions import LakeQuestions
+from headrace.define.kafka import parse_place
 from headrace.define.model import Stream
 from headrace.disk import disk_full, is_disk_full
 from headrace.errors import HeadraceError, NotFoundError, did_you_mean
@@ -47,6 +48,7 @@ from headrace.server.state import (
     AuditStatus,
     RefreshStatus,
     SinkStatus,
+    SkipStatus,
     StreamDefinition,
     StreamStatus,
     VersionStatus,
@@ -462,6 +464,10 @@ class Runtime:
         pipeline = self._pipelines.get(stream)
         lake = pipeline.lake if pipeline else None
         return None if pipeline is None or lake is None else (pipeline.table.rows(), iso_us(lake.newest_us))
+
+    def skip(self, stream: str, to: str, *, dry_run: bool = False) -> SkipStatus:
+        """Leave out offsets of a stream in Kafka; with `dry_run`, only say which."""
+        return self._pipeline(stream).skip(parse_place(to), dry_run=dry_run)
 
     def token(self, token: str) -> TokenState:
         """Whether every view that answers, or is about to, has what the token stands for."""

@@ -12,6 +12,7 @@ from typing import ClassVar
 from headrace.alert.status import AlertStatus
 from headrace.follow.terms import SubscriptionStatus
 from headrace.format import Shown
+from headrace.transport.base import Skipped
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,14 @@ class LatenessStatus(Shown):
 
 
 @dataclass(frozen=True)
+class LagStatus(Shown):
+    """How many events in Kafka the lake does not have, by offsets: those of markers and aborted events count too."""
+
+    events: int
+    partitions: Mapping[str, int]  # by `topic-partition`
+
+
+@dataclass(frozen=True)
 class StreamStatus(StreamDefinition):
     """A stream with its numbers; of one whose files are damaged they are None."""
 
@@ -70,6 +79,7 @@ class StreamStatus(StreamDefinition):
         "fields": FieldStatus,
         "source": SourceStatus,
         "lateness": LatenessStatus,
+        "lag": LagStatus,
     }
 
     events: int | None
@@ -88,6 +98,18 @@ class StreamStatus(StreamDefinition):
     last_upkeep: str | None
     upkeep_error: str | None
     error: str | None
+    lag: LagStatus | None = None  # of a stream in Kafka; None while the broker is away
+
+
+@dataclass(frozen=True)
+class SkipStatus(Shown):
+    """Offsets that a stream leaves out; `commit` is the one of its log that says so, None if nothing was done."""
+
+    holds: ClassVar[Mapping[str, type[Shown]]] = {"skipped": Skipped}
+
+    stream: str
+    skipped: tuple[Skipped, ...]
+    commit: int | None
 
 
 @dataclass(frozen=True)

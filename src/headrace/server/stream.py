@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from headrace.server.state import StreamStatus
+from headrace.server.state import SkipStatus, StreamStatus
 from headrace.store.base import VersionId
 
 if TYPE_CHECKING:
+    from headrace.define.kafka import Start
     from headrace.define.model import Stream
     from headrace.ingest.door import Ingest
     from headrace.lake.dead import DeadLetters
@@ -96,6 +97,9 @@ class RunningStream(Protocol):
 
     def dead_letters(self) -> DeadLetters:
         """What could not be read."""
+
+    def skip(self, to: Start, *, dry_run: bool = False) -> SkipStatus:
+        """Leave out offsets in Kafka; with `dry_run`, only say which."""
 
     def describe(self) -> StreamStatus:
         """Its numbers."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from headrace.format import Shown
 from headrace.transport.position import Position, Range
 
 if TYPE_CHECKING:  # commands that only look at positions do not load them
@@ -14,6 +15,7 @@ if TYPE_CHECKING:  # commands that only look at positions do not load them
     import numpy.typing as npt
     import pyarrow as pa
 
+    from headrace.define.kafka import Start
     from headrace.errors import HeadraceError
     from headrace.parse.frames import Frames
     from headrace.transport.sent import FilePiece, SentFiles
@@ -29,6 +31,19 @@ class Receipt:
     accepted: int
     refused: list[dict[str, object]]
     digest: str = ""
+
+
+@dataclass(frozen=True)
+class Skipped(Shown):
+    """Offsets [first, to) of a partition that were left out; of a topic that was made anew, `first` is 0."""
+
+    topic: str
+    partition: int
+    first: int
+    to: int
+
+    def __str__(self) -> str:
+        return f"offsets [{self.first}, {self.to}) of partition {self.partition} of topic '{self.topic}'"
 
 
 class Metadata(Protocol):
@@ -169,6 +184,15 @@ class Transport(Protocol):
         """How long ago the oldest event that the position does not cover arrived: the freshness of a view there.
 
         0 if it covers all of them; None if that is not known.
+        """
+
+    def lags(self, position: Position) -> Mapping[tuple[str, int], int] | None:
+        """How many offsets of each (topic, partition) a position does not cover; None: not known, or no topics."""
+
+    def skip(self, to: Start, lake_end: Position, *, dry_run: bool = False) -> list[Skipped]:
+        """Go on at other offsets than `lake_end`, the lake's position: what lies between is never read.
+
+        Returns what is left out. Raises UsageError where that cannot be.
         """
 
     def mend(self) -> None:

@@ -26,7 +26,7 @@ def open_transport(
     return KafkaTransport(
         workspace.kafka(stream.name),
         stream.name,
-        read_source(stream.source),
+        read_source(stream.source, workspace.kafka_properties),
         stream.format,
         fence=fence,
         lake_end=lake_end,

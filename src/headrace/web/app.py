@@ -21,6 +21,7 @@ from headrace.web.page import page_routes
 from headrace.web.replies import add_error_handlers
 from headrace.web.route import PlainRoutes
 from headrace.web.sinks import sink_routes
+from headrace.web.skip import skip_routes
 from headrace.web.sql import sql_routes
 from headrace.web.subscriptions import subscription_routes
 from headrace.web.tail import tail_routes
@@ -71,6 +72,7 @@ def create_app(runtime: Runtime, timeouts: Timeouts = TIMEOUTS) -> FastAPI:
     app.include_router(version_routes(runtime))
     app.include_router(sink_routes(runtime))
     app.include_router(alert_routes(runtime))
+    app.include_router(skip_routes(runtime))
     app.include_router(overview_routes(runtime))
     registry = make_registry(runtime)
     app.include_router(metrics_routes(registry))

@@ -57,6 +57,11 @@ OF_STREAMS: tuple[Number[StreamStatus], ...] = (
     Number("headrace_commits", "Lake commits of a stream.", lambda s: s.commits, counts=True),
     Number("headrace_events_per_second", "Recent events per second.", lambda s: s.events_per_second),
     Number("headrace_backlog_bytes", "Bytes of the journal that are not in the lake yet.", lambda s: s.backlog_bytes),
+    Number(
+        "headrace_kafka_lag_events",
+        "Events in Kafka that are not in the lake yet, by offsets; absent while the broker is away.",
+        lambda s: s.lag.events if s.lag else None,
+    ),
     Number("headrace_lake_files", "Files of a stream's lake.", lambda s: s.lake_files),
     Number("headrace_lake_bytes", "Bytes of a stream's lake.", lambda s: s.lake_bytes),
     Number("headrace_stream_failing", "1 while a stream has an error.", lambda s: int(s.error is not None)),
@@ -151,6 +156,12 @@ OF_ALERTS: tuple[Number[AlertStatus], ...] = (
 )
 # Numbers of which a stream, or a view, has several: name, meaning, label, and how they are read.
 PARTS_OF_STREAMS: tuple[tuple[str, str, str, Callable[[StreamStatus], Mapping[str, float]]], ...] = (
+    (
+        "headrace_kafka_partition_lag_events",
+        "Events of a partition in Kafka that are not in the lake yet, by offsets.",
+        "partition",
+        lambda s: s.lag.partitions if s.lag else {},
+    ),
     (
         "headrace_lateness_seconds",
         "How far events of the last 7 days were behind the newest event: a quantile of them, or the most.",

@@ -103,6 +103,11 @@ def format_of(name: str, head: bytes, stream_format: str, fields: Collection[str
 
 def check_format(stream: str, stream_format: str, format: Format) -> None:
     """Refuse a format that the stream's events cannot be in."""
+    if stream_format == Format.CSV:
+        raise IngestError(
+            f"stream '{stream}' reads rows of CSV from Kafka and takes no events from elsewhere",
+            fix="produce the rows to its topic, or declare the stream with FORMAT JSON",
+        )
     wants_text = stream_format == Format.TEXT
     if wants_text == (format is Format.TEXT):
         return

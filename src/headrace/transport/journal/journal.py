@@ -12,13 +12,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
 
 from headrace.disk import disk_full, is_disk_full, read_format, refuse_newer, write_format
-from headrace.errors import FencedError, HeadraceError, UnavailableError
+from headrace.errors import FencedError, HeadraceError, UnavailableError, UsageError
 from headrace.faults import fault_point
-from headrace.transport.base import Receipt
+from headrace.transport.base import Receipt, Skipped
 from headrace.transport.journal.keys import Keys
 from headrace.transport.journal.reader import JournalReader
 from headrace.transport.journal.record import HEADER, Record, Segment, damaged
@@ -26,6 +27,9 @@ from headrace.transport.journal.recover import recover, visit_records
 from headrace.transport.journal.segments import NewRecord, Segments
 from headrace.transport.position import START, Position
 from headrace.transport.sent import FilePiece, SentFiles
+
+if TYPE_CHECKING:
+    from headrace.define.kafka import Start
 
 # Of a journal's folder: segments and their names, the durable end, the files that were sent. Format 2 has records with
 # another checksum; those of format 1 stay as they are.
@@ -189,6 +193,15 @@ class Journal:
     def start(self) -> Position:
         """The first position that is still stored: what lies before it is in the lake only."""
         return Position.at(self._segments.start)
+
+    def lags(self, position: Position) -> None:
+        """None: a journal has no topics."""
+
+    def skip(self, to: Start, lake_end: Position, *, dry_run: bool = False) -> list[Skipped]:
+        """Never: a journal loses nothing, so that nothing is left out."""
+        raise UsageError(
+            "only a stream in Kafka has offsets to skip", expected="a stream WITH (connector = 'kafka', …)"
+        )
 
     def mend(self) -> None:
         """Check whether a disk that was full accepts writes again, and whether the durable end can be read."""

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from headrace.define.kafka import KafkaSource
+from headrace.define.kafka import KafkaSource, Start
 from headrace.disk import write_format
 from headrace.errors import HeadraceError, UnavailableError, UsageError
-from headrace.transport.base import Receipt
+from headrace.transport.base import Receipt, Skipped
 from headrace.transport.kafka.client import RETRY_AFTER_S, LastError, make_cluster
 from headrace.transport.kafka.folder import FORMAT, check_format
-from headrace.transport.kafka.offsets import earliest_offsets, find_topics, latest_offsets
+from headrace.transport.kafka.offsets import at_time, earliest_offsets, find_topics, latest_offsets, list_offsets
 from headrace.transport.kafka.partitions import Partition, Partitions, starts
 from headrace.transport.kafka.peek import Peek
 from headrace.transport.kafka.produce import Producing
@@ -32,16 +31,6 @@ NAME = "kafka"
 FIRST_LOOK_S = 8.0  # how long opening waits for the broker; without it, the stream waits
 AWAY_S = 5.0  # without an answer of the broker, freshness is not known
 RECOVERY_S = 20.0
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """Offsets of a partition that were left out; a topic that was made anew is read from `to` on."""
-
-    topic: str
-    partition: int
-    first: int
-    to: int
 
 
 class KafkaTransport:
@@ -142,15 +131,10 @@ class KafkaTransport:
         """Why the cluster does not answer, or cannot be read or written; None once it can."""
         return self._watch.trouble or self._producing.trouble
 
-    def lag(self, position: Position) -> int | None:
-        """How many offsets lie between a position and the end; None while the broker is away."""
+    def lags(self, position: Position) -> Mapping[tuple[str, int], int] | None:
+        """How many offsets lie between a position and the end of each partition; None while the broker is away."""
         if self._watch.seen_s is None or self._watch.trouble is not None:
             return None
-        first = position.merge(self.start)
-        return sum(max(0, end - first.offset(number)) for number, end in enumerate(self._watch.ends.offsets))
-
-    def lags(self, position: Position) -> Mapping[tuple[str, int], int]:
-        """The same for each (topic, partition)."""
         first, ends = position.merge(self.start), self._watch.ends
         return {
             (each.topic, each.partition): max(0, ends.offset(number) - first.offset(number))
@@ -209,8 +193,8 @@ class KafkaTransport:
                 finally:
                     consumer.close()
 
-    def skip(self, to: str | Mapping[int, int], lake_end: Position) -> list[Skipped]:
-        """Go on at other offsets, deliberately: "earliest", "latest", or the offset of each partition of the topic.
+    def skip(self, to: Start, lake_end: Position, *, dry_run: bool = False) -> list[Skipped]:
+        """Go on at other offsets, deliberately: the first or last that there are, those of a time, or given ones.
 
         What lies between `lake_end`, the lake's position, and there is never read. A topic that was made anew is
         read under new numbers. Returns what was left out. Raises UsageError for an offset that lies before the lake.
@@ -218,13 +202,13 @@ class KafkaTransport:
         errors = LastError()
         try:
             admin = self._cluster.admin(errors)
-            return self._skip(admin, to, lake_end)
+            return self._skip(admin, to, lake_end, dry_run=dry_run)
         except KafkaException as error:
             raise self._cluster.explain(error, errors) from error
         finally:
             self._watch.check_now()
 
-    def _skip(self, admin: AdminClient, to: str | Mapping[int, int], lake_end: Position) -> list[Skipped]:
+    def _skip(self, admin: AdminClient, to: Start, lake_end: Position, *, dry_run: bool) -> list[Skipped]:
         known = self._partitions.open
         topics = find_topics(admin, sorted({each.topic for each in known.values()}))
         kept = {n: e for n, e in known.items() if e.topic in topics and topics[e.topic].id == e.topic_id}
@@ -235,23 +219,49 @@ class KafkaTransport:
         ]
         all_now = [*kept.values(), *new]
         lows, ends = earliest_offsets(admin, all_now), latest_offsets(admin, all_now)
+        offsets = self._wanted_offsets(admin, to, all_now)
         skipped: list[Skipped] = []
         changed: dict[int, int] = {}
         for index, each in enumerate(all_now):
             low, end = lows.offset(index), ends.offset(index)
             number = list(kept)[index] if index < len(kept) else None
             reached = max(lake_end.offset(number), each.start) if number is not None else 0
-            target = _target(self._stream, to, each, low=low, end=end, reached=reached)
+            offset = offsets.get((each.topic, each.partition))
+            target = _target(self._stream, to, each, offset, low=low, end=end, reached=reached)
             if number is not None and target > reached:
                 changed[number] = target
             elif number is None:
                 new[index - len(kept)] = Partition(each.topic, each.topic_id, each.partition, target)
             if target != reached or number is None:
                 skipped.append(Skipped(each.topic, each.partition, reached, target))
-        if not skipped and not gone:
-            return []
+        if dry_run or (not skipped and not gone):
+            return skipped
         self._partitions.change(changed, gone, new)
         return skipped
+
+    def _wanted_offsets(
+        self, admin: AdminClient, to: Start, partitions: Sequence[Partition]
+    ) -> Mapping[tuple[str, int], int]:
+        """The offsets that are named, or those of the first events at or after a time."""
+        if to.mode == "timestamp":
+            at = at_time(to.timestamp_ms or 0)
+            found = list_offsets(admin, {(each.topic, each.partition): at for each in partitions})
+            return {place: offset for place, offset in found.items() if offset >= 0}
+        named = dict(to.offsets)
+        topics = {each.topic for each in partitions}
+        if named and len(topics) > 1:
+            raise UsageError(
+                f"stream '{self._stream}' has several topics: offsets are those of one",
+                found=", ".join(sorted(topics)),
+                fix="name a time, earliest or latest",
+            )  # fmt: skip
+        unknown = sorted(set(named) - {each.partition for each in partitions})
+        if unknown:
+            raise UsageError(
+                f"stream '{self._stream}' has no partition {unknown[0]}",
+                expected=f"one of {', '.join(str(each.partition) for each in partitions)}",
+            )
+        return {(topic, partition): offset for topic in topics for partition, offset in named.items()}
 
     def close(self) -> None:
         """Make the queued requests durable, then stop."""
@@ -264,13 +274,16 @@ class KafkaTransport:
         self._requests.close()
 
 
-def _target(stream: str, to: str | Mapping[int, int], partition: Partition, *, low: int, end: int, reached: int) -> int:
-    """The offset at which a partition goes on."""
-    if to == "latest":
-        return max(end, reached)
-    if to == "earliest" or isinstance(to, str) or partition.partition not in to:
-        return max(low, min(reached, end)) if reached <= end else end
-    offset = to[partition.partition]
+def _target(
+    stream: str, to: Start, partition: Partition, offset: int | None, *, low: int, end: int, reached: int
+) -> int:
+    """The offset at which a partition goes on; never one before what the lake has, as far as that is still there."""
+    if to.mode == "latest" or (to.mode == "timestamp" and offset is None):  # no event of that time or later
+        return max(end, reached) if reached <= end else end
+    if offset is None:
+        return max(low, min(reached, end))
+    if to.mode == "timestamp":
+        return max(low, min(max(reached, offset), end))
     if reached <= offset <= end and offset >= low:
         return offset
     raise UsageError(

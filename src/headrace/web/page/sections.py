@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from headrace.cells import key_value, moment_text, value, window
 from headrace.follow.terms import SubscriptionStatus
-from headrace.format import count, freshness, plural, size, span
+from headrace.format import count, freshness, plural, span, waiting
 from headrace.html import Html, breakable, data, join, tag
 from headrace.lake.letters import DeadLetterReason
 from headrace.serve.question import key_text
@@ -84,7 +84,7 @@ def _stream_cells(stream: StreamStatus, titles: Sequence[str]) -> list[Any]:
         "events": count(stream.events),
         "freshness": _freshness(stream.freshness_ms, None),
         "newest event": moment_text(stream.newest_event),
-        "backlog": size(stream.backlog_bytes),
+        "backlog": waiting(stream.lag.events if stream.lag else None, stream.backlog_bytes),
         "commits": count(stream.commits),
         "commit time": span(stream.commit_ms),
         "maintain time": span(stream.maintain_ms),
