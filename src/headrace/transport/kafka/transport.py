@@ -242,26 +242,26 @@ class KafkaTransport:
     def _wanted_offsets(
         self, admin: AdminClient, to: Start, partitions: Sequence[Partition]
     ) -> Mapping[tuple[str, int], int]:
-        """The offsets that are named, or those of the first events at or after a time."""
+        """The offsets that are asked for, or those of the first events at or after a time."""
         if to.mode == "timestamp":
             at = at_time(to.timestamp_ms or 0)
-            found = list_offsets(admin, {(each.topic, each.partition): at for each in partitions})
-            return {place: offset for place, offset in found.items() if offset >= 0}
-        named = dict(to.offsets)
+            offsets = list_offsets(admin, {(each.topic, each.partition): at for each in partitions})
+            return {place: offset for place, offset in offsets.items() if offset >= 0}
+        offset_by_partition = dict(to.offsets)
         topics = {each.topic for each in partitions}
-        if named and len(topics) > 1:
+        if offset_by_partition and len(topics) > 1:
             raise UsageError(
                 f"stream '{self._stream}' has several topics: offsets are those of one",
                 found=", ".join(sorted(topics)),
                 fix="name a time, earliest or latest",
             )  # fmt: skip
-        unknown = sorted(set(named) - {each.partition for each in partitions})
+        unknown = sorted(set(offset_by_partition) - {each.partition for each in partitions})
         if unknown:
             raise UsageError(
                 f"stream '{self._stream}' has no partition {unknown[0]}",
                 expected=f"one of {', '.join(str(each.partition) for each in partitions)}",
             )
-        return {(topic, partition): offset for topic in topics for partition, offset in named.items()}
+        return {(topic, partition): offset for topic in topics for partition, offset in offset_by_partition.items()}
 
     def close(self) -> None:
         """Make the queued requests durable, then stop."""
