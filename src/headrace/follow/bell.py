@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Callable
 
 
 class Bell:
@@ -14,7 +13,7 @@ class Bell:
     def __init__(self) -> None:
         self._rings = 0
         self._changed = threading.Condition()
-        self._waiters: dict[object, Callable[[], None]] = {}
+        self._loops: dict[asyncio.AbstractEventLoop, asyncio.Event] = {}  # one event for all that wait in a loop
         self._followers: weakref.WeakSet[Bell] = weakref.WeakSet()
 
     def listen(self, follower: Bell) -> None:
@@ -32,13 +31,15 @@ class Bell:
         with self._changed:
             self._rings += 1
             self._changed.notify_all()
-            waiters = list(self._waiters.values())
-            self._waiters.clear()
+            loops, self._loops = self._loops, {}
             followers = list(self._followers)
         for follower in followers:
             follower.ring()
-        for wake in waiters:
-            wake()
+        for loop, event in loops.items():
+            try:
+                loop.call_soon_threadsafe(event.set)
+            except RuntimeError:
+                continue  # the loop has ended, and with it who waited
 
     def wait(self, known: int, timeout_s: float) -> bool:
         """Wait in a thread until it was rung more often than this; False if the time is over."""
@@ -47,25 +48,14 @@ class Bell:
 
     async def heard(self, known: int, timeout_s: float) -> bool:
         """The same in a coroutine."""
-        loop, key = asyncio.get_running_loop(), object()
-        ring = asyncio.Event()
-
-        def wake() -> None:
-            try:
-                loop.call_soon_threadsafe(ring.set)
-            except RuntimeError:
-                return  # the loop has ended, and with it who waited
-
+        loop = asyncio.get_running_loop()
         with self._changed:
             if self._rings > known:
                 return True
-            self._waiters[key] = wake
+            event = self._loops.setdefault(loop, asyncio.Event())
         try:
             async with asyncio.timeout(timeout_s):
-                await ring.wait()
+                await event.wait()
             return True
         except TimeoutError:
             return False
-        finally:
-            with self._changed:
-                self._waiters.pop(key, None)

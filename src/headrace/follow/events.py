@@ -194,6 +194,8 @@ class EventLog:
                 entry = self._pages.get((id(selected), start))
                 if entry is None:
                     return None
+                if first == start and end - start == len(entry[1]):
+                    return entry[1]  # the same object for all readers
                 lines += entry[1][max(0, first - start) : end - start]
         return tuple(lines)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import orjson
 
 from headrace.errors import ConflictError, HeadraceError, QuestionError
 from headrace.follow.bell import Bell
-from headrace.follow.record import MOST_RECORDS, RecordFile
+from headrace.follow.record import MOST_BYTES, MOST_RECORDS, RecordFile
 from headrace.follow.sources import Source, SourcePage
 from headrace.follow.subscription import AT_LEAST_ONCE, Batch, Record, State
 from headrace.follow.terms import SubscriptionStatus, Terms
@@ -121,12 +122,15 @@ class SubscriptionQueue:
         state = self._state
         with self._fetching:
             page = source.next(state.cursor, limit)
+            while not page.lines and page.cursor != state.cursor:
+                with self._lock:
+                    self._check_exists()
+                    self._write(state.skip(page.cursor))
+                page = source.next(state.cursor, limit)
+            if not page.lines:
+                return None
             with self._lock:
                 self._check_exists()
-                if not page.lines:
-                    if page.cursor != state.cursor:
-                        self._write(state.skip(page.cursor))
-                    return None
                 content = None if source.repeats else [line.decode() for line in page.lines]
                 number = state.next_number
                 self._write(state.deliver(page.cursor, len(page.lines), member, self._clock(), content))
@@ -238,6 +242,8 @@ class SubscriptionQueue:
         with self._fetching, self._lock:
             self._dropped = True
             self._file.delete()
+        with suppress(HeadraceError):  # what it reads may be gone before
+            self.source.drop()
         self.bell.ring()
 
     def close(self) -> None:
@@ -262,7 +268,7 @@ class SubscriptionQueue:
         """First the file, then the state: what could not be written has not happened."""
         self._file.append(record)
         self._state.apply(record)
-        if self._file.records > MOST_RECORDS:
+        if self._file.records > MOST_RECORDS or self._file.bytes > MOST_BYTES:
             self._file.replace([header(self.terms), self._state.snapshot()])
 
 

@@ -20,7 +20,7 @@ from headrace.errors import CorruptionError, UnavailableError
 from headrace.follow.subscription import Record
 
 FORMAT = 1
-MOST_RECORDS = 5_000  # then the file is replaced
+MOST_RECORDS, MOST_BYTES = 5_000, 32 << 20  # then the file is replaced
 
 
 class RecordFile:
@@ -34,6 +34,7 @@ class RecordFile:
         self._fd = -1
         self._appended = self._synced = 0  # records since the process began
         self.records = 0  # in the file
+        self.bytes = 0  # that were appended to it
 
     @staticmethod
     def read(path: Path) -> list[Record]:
@@ -79,7 +80,7 @@ class RecordFile:
                 raise self._unwritten(error) from error
             if self._fd >= 0:
                 os.close(self._fd)
-            self._fd, self.records, self._synced = fd, len(lines), self._appended
+            self._fd, self.records, self.bytes, self._synced = fd, len(lines), 0, self._appended
 
     def append(self, record: Record) -> None:
         """Add a record; it survives the end of the process, and after `sync` a loss of power."""
@@ -95,6 +96,7 @@ class RecordFile:
                 raise self._unwritten(error) from error
             self._appended += 1
             self.records += 1
+            self.bytes += len(line)
 
     def sync(self) -> None:
         """Return when all records that were appended before are durable, and this process may still write them."""

@@ -47,6 +47,9 @@ class Source(Protocol):
     def lag(self, cursor: str) -> int | None:
         """How much follows a cursor; None if that is not known."""
 
+    def drop(self) -> None:
+        """Its subscription is gone."""
+
 
 class StreamSource:
     """The events of a stream that a condition selects."""
@@ -88,3 +91,6 @@ class StreamSource:
     def lag(self, cursor: str) -> int | None:
         """The events after a cursor, before the condition."""
         return self._log.table.rows() - self._log.count_until(EventCursor.from_text(cursor))
+
+    def drop(self) -> None:
+        """Nothing to do: the log is there for others."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 EVENT_STREAM = "text/event-stream"
 HEARTBEAT_S = 10.0  # after which an idle reply gets a comment, so that both sides notice a lost connection
 LOOK_S = 1.0  # how often a waiting reply looks whether the server stops
+MOST_ENCODED = 32  # replies that are kept for other readers
 RETRY_MS = 1_000  # after which browsers connect again
 READING = anyio.CapacityLimiter(8)  # threads that read for followers
 
@@ -49,6 +51,19 @@ def messages(lines: Iterable[bytes]) -> bytes:
     """Events of a stream; each has its cursor as id. It is the first value of their JSON."""
     start = len(b'{"cursor":"')
     return b"".join(b"id: %b\ndata: %b\n\n" % (line[start : line.index(b'"', start)], line) for line in lines)
+
+
+_encoded: OrderedDict[int, tuple[tuple[bytes, ...], bytes]] = OrderedDict()
+
+
+def encoded(lines: tuple[bytes, ...]) -> bytes:
+    """The same, once for all readers that are sent the same lines. Called in the server's loop only."""
+    entry = _encoded.get(id(lines))
+    if entry is None or entry[0] is not lines:
+        entry = _encoded[id(lines)] = (lines, messages(lines))
+        if len(_encoded) > MOST_ENCODED:
+            _encoded.popitem(last=False)
+    return entry[1]
 
 
 def failure(error: HeadraceError) -> bytes:

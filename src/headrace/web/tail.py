@@ -17,7 +17,7 @@ from headrace.follow.selection import EventFilter
 from headrace.serve.question import read_key
 from headrace.web.ingest import LONGEST_WAIT_S, read_wait
 from headrace.web.replies import JSON, reply_encoded
-from headrace.web.sse import LOOK_S, READING, Heartbeat, hello, messages, reply_events, stopping
+from headrace.web.sse import LOOK_S, READING, Heartbeat, encoded, hello, reply_events, stopping
 
 if TYPE_CHECKING:
     from headrace.server.runtime import Runtime
@@ -162,7 +162,7 @@ async def _follow(
         page = await _read(log, cursor, filter_, SENT_AT_ONCE)
         cursor = page.cursor
         if page.lines:
-            yield messages(page.lines)
+            yield encoded(page.lines)
             heartbeat.restart()
         elif heartbeat.due():
             yield f": heartbeat\nid: {cursor.to_text()}\n\n".encode()

@@ -40,5 +40,8 @@ class Numbers:
     def lag(self, cursor: str) -> int | None:
         return self.end - int(cursor)
 
+    def drop(self) -> None:
+        """Nothing to do."""
+
     def _page(self, numbers: list[int], cursor: str) -> SourcePage:
         return SourcePage(tuple(orjson.dumps(n) for n in numbers), cursor, b"[]")
