@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import os
 import re
 import secrets
 import shutil
 import subprocess
-import tempfile
 import uuid
 from pathlib import Path
 
 from .folder import Folder
-from .process import NotAvailable, State, choose_port, install, is_open, locked, require_free, run, say, start
+from .jars import fetch_jars
+from .process import NotAvailable, State, choose_port, is_open, require_free, run, start
 
 FILES = Path(__file__).resolve().parents[1] / "kafka"
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headrace"
 QUICK = "-XX:TieredStopAtLevel=1"  # a broker of tests lives for minutes; KAFKA_OPTS replaces it
 
 
@@ -32,28 +30,6 @@ def find_java() -> str:
     if not version or int(version[1]) < 17:
         raise NotAvailable(f"kafka: Java is too old; found {version[1] if version else said!r}, expected 17; {fix}")
     return java
-
-
-def fetch_jars(service: str, pom: Path, name: str) -> Path:
-    """The folder with the jars of a pom and all that they need; fetched once, whole or not at all."""
-    folder = CACHE / name / hashlib.sha256(pom.read_bytes()).hexdigest()[:12]
-    with locked(CACHE / name / ".lock"):
-        if folder.exists():
-            return folder
-        if not shutil.which("mvn"):
-            install(service, "maven", "Maven")
-        say(service, f"fetching jars by Maven into {folder}, once")
-        unfinished = Path(tempfile.mkdtemp(prefix=".fetch-", dir=folder.parent))
-        try:
-            goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
-            command = ["mvn", "-B", "-f", str(pom), goal, "-DincludeScope=runtime", f"-DoutputDirectory={unfinished}"]
-            run(service, "fetching jars by Maven", command)
-            unfinished.chmod(0o755)
-            unfinished.replace(folder)
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
-        say(service, f"fetched {len(list(folder.glob('*.jar')))} jars")
-    return folder
 
 
 def java_command(java: str, memory: str, program: str, *arguments: str) -> list[str]:
