@@ -17,6 +17,8 @@ from bench.growth import commits_growth, events_growth, keys_growth, width_growt
 from bench.nexmark.run import nexmark
 from bench.page import write_page
 from bench.record import RESULTS, ROOT, STATE, Part, Results, Run
+from bench.services.fresh import kafka_freshness
+from bench.services.rate import kafka_rate
 from bench.sizes import TINY, FullSizes
 from headrace.bench.progress import Progress
 from headrace.bench.run import PARTS as OURS
@@ -40,7 +42,10 @@ PARTS: Mapping[str, Measure] = {
     "growth-keys": keys_growth,
     "growth-commits": commits_growth,
     "growth-width": width_growth,
+    "kafka": kafka_rate,
+    "kafka-freshness": kafka_freshness,
 }
+SERVICES = ("kafka", "kafka-freshness")  # of `make bench-services`
 LONG = ("lake", "builds", "steady", "edits")  # these are measured if --only names them: they take a quarter of an hour
 
 
@@ -79,7 +84,7 @@ def _full(options: argparse.Namespace) -> int:
     sizes = _sizes(options, TINY if options.tiny else FullSizes())
     parts = select_parts(options.only, PARTS)
     if not options.only:
-        parts = [part for part in parts if part not in LONG]
+        parts = [part for part in parts if part not in (*LONG, *SERVICES)]
     tell = teller()
     results = Results(options.results)
     measure(parts, sizes, Run(tell, options.state, sizes, restart=options.restart), results)

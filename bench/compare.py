@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -103,14 +104,14 @@ def _their_turn(contender: Contender, warm: Files, files: Files) -> Turn:
             process.run(list(warm.paths), folders[1])
             seconds, cpu_s = process.run(list(files.paths), folders[2])
             if contender != DUCKDB:
-                _check_rows(contender, folders[2] / "rows.csv", files)
+                check_contender(contender, folders[2] / "rows.csv", files.paths)
             return Turn(seconds, cpu_s, process.version)
 
 
-def _check_rows(contender: Contender, rows: Path, files: Files) -> None:
+def check_contender(contender: Contender, rows: Path, files: Sequence[Path]) -> None:
     """The rows of a contender must be those of DuckDB over the same files, each once."""
     with duckdb.connect() as connection:
-        connection.execute(f"CREATE TABLE expected AS {EXPECTED}", {"files": [str(path) for path in files.paths]})
+        connection.execute(f"CREATE TABLE expected AS {EXPECTED}", {"files": [str(path) for path in files]})
         ((different,),) = connection.execute(DIFFERENCE, {"rows": str(rows)}).fetchall()
     if different:
         raise HeadraceError(f"{contender.name} and DuckDB differ in {different:,} rows over the same files")

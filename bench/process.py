@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from bench.contenders.job import LOG
+from bench.contenders.job import JARS, LOG
 from bench.record import ROOT
 from headrace.bench.usage import cpu_seconds
 from headrace.errors import HeadraceError
@@ -31,10 +31,11 @@ class Contender:
     python: Path
     module: str
     arguments: tuple[str, ...] = ()
+    jars: Path | None = None  # that it needs
 
     @property
     def is_installed(self) -> bool:
-        return self.python.exists()
+        return self.python.exists() and (self.jars is None or self.jars.exists())
 
 
 SPARK = Contender("plain Structured Streaming", Path(sys.executable), "bench.contenders.spark_job")
@@ -42,6 +43,15 @@ SPARK_LOG = replace(SPARK, name="Structured Streaming with a log", arguments=(LO
 FLINK = Contender("PyFlink", PYFLINK, "bench.contenders.flink_job")
 FLINK_LOG = replace(FLINK, name="PyFlink with a log", arguments=(LOG,))
 DUCKDB = Contender("DuckDB alone", Path(sys.executable), "bench.contenders.duckdb_query")
+SPARK_KAFKA = Contender(
+    "Structured Streaming with Spark's Kafka connector",
+    Path(sys.executable),
+    "bench.contenders.spark_kafka",
+    jars=ROOT / JARS / "spark",
+)
+FLINK_KAFKA = Contender(
+    "PyFlink with Flink's Kafka connector", PYFLINK, "bench.contenders.flink_kafka", jars=ROOT / JARS / "flink"
+)
 CONTENDERS = (SPARK, SPARK_LOG, FLINK, FLINK_LOG, DUCKDB)
 
 
@@ -83,10 +93,11 @@ class ContenderProcess:
         self._process.wait()
         pipe(self._process.stdout).close()
 
-    def run(self, files: list[Path], folder: Path) -> tuple[float, float]:
-        """Run the job over files; the seconds, and the CPU seconds of the process and its descendants."""
+    def run(self, files: list[Path], folder: Path, **source: str) -> tuple[float, float]:
+        """Run the job over files, or a topic; the seconds, and the CPU seconds of the process and its descendants."""
         before_s = cpu_seconds(self._process.pid)
         job = {"files": [str(file) for file in files], "folder": str(folder), "rows": str(folder / "rows.csv")}
+        job |= source
         pipe(self._process.stdin).write(json.dumps(job) + "\n")
         pipe(self._process.stdin).flush()
         seconds = float(self._read()["seconds"])

@@ -11,16 +11,22 @@ from typing import Any
 
 CORES = 2
 JAVA_MEMORY = "1g"  # as a Headrace server has by default
+JARS = ".bench/jars"  # Kafka connectors, a folder for each engine
 LOG = "log"  # the argument of a job that also keeps every event
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run: files of JSON lines to read, an empty folder for state, and where the rows go for the comparison."""
+    """One run: what to read, an empty folder for state, and where the rows go for the comparison.
+
+    Jobs read files of JSON lines, or a topic with one event in each message.
+    """
 
     files: list[str]
     folder: Path
     rows: Path
+    servers: str = ""
+    topic: str = ""
 
 
 def serve(run: Callable[[Job], float], version: str) -> None:
@@ -28,7 +34,7 @@ def serve(run: Callable[[Job], float], version: str) -> None:
     reply({"ready": True, "version": version})
     for line in sys.stdin:
         job = json.loads(line)
-        reply({"seconds": run(Job(job["files"], Path(job["folder"]), Path(job["rows"])))})
+        reply({"seconds": run(Job(**{**job, "folder": Path(job["folder"]), "rows": Path(job["rows"])}))})
 
 
 def reply(content: dict[str, Any]) -> None:

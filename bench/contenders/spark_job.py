@@ -32,8 +32,8 @@ POINT = "SELECT sum(hits) FROM traffic WHERE page = '/p/1'"
 COPY = "COPY (SELECT page, epoch(pane)::BIGINT AS pane, hits, bytes, largest FROM traffic) TO '{}' (FORMAT csv)"
 
 
-def session() -> SparkSession:
-    """A local session with settings that suit a job of this size."""
+def session(more: dict[str, str] | None = None) -> SparkSession:
+    """A local session with settings that suit a job of this size, and more."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     settings = {
         "spark.ui.enabled": "false",
@@ -43,6 +43,7 @@ def session() -> SparkSession:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.parquet.compression.codec": "zstd",
+        **(more or {}),
     }
     builder = SparkSession.builder.master(f"local[{CORES}]").appName("plain")
     for name, value in settings.items():
