@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 ARCHIVE := $(VENV)/spark.jsa
 LANES ?= 2
 
-.PHONY: demo record picture test test-full test-faults check bench bench-full bench-check wheel setup clean test-fast prepared \
+.PHONY: demo record picture test test-full test-faults check bench bench-full bench-check bench-services wheel setup clean test-fast prepared \
 	browser test-services services-up services-down
 
 demo: setup
@@ -72,6 +72,11 @@ bench-full: setup
 bench-check: setup
 	@PYTHON="$(PYTHON)" scripts/contenders
 	@$(BIN)/python -m bench check $(ARGS)
+
+# With a Kafka broker beside it, and the Kafka connectors of other engines where Maven has them.
+bench-services: setup
+	@PYTHON="$(PYTHON)" scripts/contenders kafka
+	@$(BIN)/python -m bench full --only kafka --only kafka-freshness $(ARGS)
 
 wheel: setup
 	@PYTHON="$(PYTHON)" scripts/wheel $(VENV)

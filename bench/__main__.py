@@ -15,7 +15,7 @@ from bench.check import CHECKED, check_sizes, differences
 from bench.compare import compare
 from bench.growth import commits_growth, events_growth, keys_growth, width_growth
 from bench.nexmark.run import nexmark
-from bench.page import write_page
+from bench.page import SERVICES, write_page
 from bench.record import RESULTS, ROOT, STATE, Part, Results, Run
 from bench.services.fresh import kafka_freshness
 from bench.services.rate import kafka_rate
@@ -45,7 +45,6 @@ PARTS: Mapping[str, Measure] = {
     "kafka": kafka_rate,
     "kafka-freshness": kafka_freshness,
 }
-SERVICES = ("kafka", "kafka-freshness")  # of `make bench-services`
 LONG = ("lake", "builds", "steady", "edits")  # these are measured if --only names them: they take a quarter of an hour
 
 

@@ -60,6 +60,7 @@ ABILITIES = (
     ),
 )
 
+SERVICES = ("kafka", "kafka-freshness")  # parts with a Kafka broker, of `make bench-services`
 METHOD = Path(__file__).with_name("method.md")
 
 
@@ -77,6 +78,7 @@ def write_page(results: Results, docs: Path) -> None:
         _ours(results),
         _nexmark(results),
         _growth(all_curves),
+        _services(results),
         METHOD.read_text(),
     ]
     (docs / "benchmarks.md").write_text("\n".join(sections))
@@ -148,6 +150,14 @@ def _growth(all_curves: Sequence[Curve]) -> str:
         text += f"\n### {curve.title.capitalize()}\n\n{curve.sentence}\n\n{_table(header, rows)}\n"
         text += f"![Growth with {curve.title}](benchmarks/{_slug(curve)}.svg)\n"
     return text
+
+
+def _services(results: Results) -> str:
+    text = "## With Kafka\n\n"
+    parts = [part for part in SERVICES if results.figures(part)]
+    if not parts:
+        return f"{text}Not measured yet: `make bench-services`.\n"
+    return f"{text}The broker runs on the same machine. {_taken(results, parts[0])}\n\n{_figures(results, parts)}"
 
 
 def _figures(results: Results, parts: Iterable[str]) -> str:

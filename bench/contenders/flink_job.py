@@ -57,7 +57,9 @@ COPY = "COPY (SELECT page, epoch(pane)::BIGINT AS pane, hits, bytes, largest FRO
 
 def environment() -> TableEnvironment:
     """A table environment on a cluster inside this process's Java."""
-    os.environ["FLINK_ENV_JAVA_OPTS"] = f"-Xmx{JAVA_MEMORY} -Duser.timezone=UTC"
+    os.environ["FLINK_ENV_JAVA_OPTS"] = (
+        f"-Xmx{JAVA_MEMORY} -Duser.timezone=UTC --add-opens=java.base/java.net=ALL-UNNAMED"  # to load connectors
+    )
     tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     for name, value in SETTINGS.items():
         tables.get_config().set(name, value)

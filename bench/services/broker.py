@@ -19,6 +19,8 @@ from confluent_kafka.cimpl import NewTopic
 from bench.record import ROOT
 from headrace.errors import HeadraceError, UnavailableError
 
+NOT_AVAILABLE = 3  # the exit code of scripts/services where a service cannot be installed
+NO_KAFKA = "Kafka cannot be installed here"
 PARTITIONS = 2
 Delivered = Callable[[KafkaError | None, Message], None]
 FULL_JAVA = "-XX:+TieredCompilation"  # both compilers, as in production; the broker of tests only has the quick one
@@ -88,6 +90,8 @@ def _services(command: str, folder: Path) -> None:
         text=True,
         check=False,
     )
+    if ended.returncode == NOT_AVAILABLE:
+        raise UnavailableError(f"{NO_KAFKA}: {ended.stderr.strip().splitlines()[-1]}")
     if ended.returncode:
         raise UnavailableError(f"the broker did not start: {ended.stderr.strip().splitlines()[-1]}")
 
