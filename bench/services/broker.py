@@ -39,7 +39,7 @@ class Broker:
 
     def producer(self, **settings: str | int | float | bool) -> Producer:
         """Acknowledged by all, each message once."""
-        return Producer({"bootstrap.servers": self.servers, "enable.idempotence": True, **settings})
+        return Producer({"bootstrap.servers": self.servers, "enable.idempotence": True, "log_level": 2, **settings})
 
     def fill(self, topic: str, paths: Iterable[Path]) -> None:
         """One message for each line of files, spread over the partitions."""
