@@ -61,16 +61,16 @@ class Client:
 
     def settings(self, defaults: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Settings of librdkafka with secrets revealed, for a client that is made at once."""
-        given = {name: reveal(value) for name, value in self._references.items()}
+        revealed = {name: reveal(value) for name, value in self._references.items()}
         self._secrets = [
-            given[name]
+            revealed[name]
             for name, value in self._references.items()
-            if given[name] and (is_secret(value) or is_sensitive(name)) and name != SERVERS
+            if revealed[name] and (is_secret(value) or is_sensitive(name)) and name != SERVERS
         ]
         return {
             "client.id": f"headrace-{self.sink}",
             **(defaults or {}),
-            **given,
+            **revealed,
             "error_cb": self._keep_error,
             "logger": _logger,
         }
@@ -89,12 +89,12 @@ class Client:
     def partitions(self, topic: str) -> list[int] | None:
         """The partitions of a topic; None if it does not exist. Never makes the broker create it."""
         try:
-            found = self._ask(lambda admin: admin.describe_topics(TopicCollection([topic]), request_timeout=REQUEST_S))
+            description = self._ask(lambda admin: admin.describe_topics(TopicCollection([topic]), request_timeout=REQUEST_S))
         except KafkaException as error:
             if error.args[0].code() in _UNKNOWN_TOPIC:
                 return None
             raise self.explained(error) from None
-        return sorted(partition.id for partition in found.partitions)
+        return sorted(partition.id for partition in description.partitions)
 
     def create_topic(self, topic: str, partitions: int, replication: int, *, compact: bool) -> None:
         """Create a topic, unless another process just did; -1 is the broker's default."""

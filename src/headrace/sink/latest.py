@@ -33,8 +33,8 @@ class LatestRows:
         if key is None:
             raise ValueError("a message without a key is not a row of a view; FORMAT UPSERT sends keys")
         row_key = key.encode() if isinstance(key, str) else key
-        found = dict(headers or ())
-        version, commit = int(found.get(HEADER_VERSION) or 0), int(found.get(HEADER_COMMIT) or 0)
+        values = dict(headers or ())
+        version, commit = int(values.get(HEADER_VERSION) or 0), int(values.get(HEADER_COMMIT) or 0)
         known = self._places.get(row_key)
         if known is not None and known[0] == version and commit < known[1]:
             return False

@@ -206,8 +206,8 @@ class PostgresWriter:
         connection.execute(sql.SQL("DROP TABLE {}").format(stage))
 
     def _has_rows(self, connection: Connection[Any]) -> bool:
-        found = connection.execute(sql.SQL("SELECT 1 FROM {} LIMIT 1").format(self._target.table.quoted)).fetchone()
-        return found is not None
+        row = connection.execute(sql.SQL("SELECT 1 FROM {} LIMIT 1").format(self._target.table.quoted)).fetchone()
+        return row is not None
 
     # Progress
 
@@ -318,7 +318,7 @@ class PostgresWriter:
         options |= {"connect_timeout": max(2, -(-target.connect_timeout_ms // 1000)), **KEEPALIVE}
         url = reveal(target.url)
         try:
-            given = conninfo_to_dict(url)
+            parts = conninfo_to_dict(url)
         except psycopg.Error:  # its text would repeat the URL
             raise DestinationError(
                 f"sink '{target.sink}': the option 'url' is not the address of a database",
@@ -327,16 +327,16 @@ class PostgresWriter:
             ) from None
         if target.password is not None:
             options["password"] = reveal(target.password)
-        return make_conninfo(url, **{name: value for name, value in options.items() if name not in given})
+        return make_conninfo(url, **{name: value for name, value in options.items() if name not in parts})
 
     def _place(self) -> str:
         """Host, port and database of the URL, for messages."""
         try:
-            given = conninfo_to_dict(reveal(self._target.url))
+            parts = conninfo_to_dict(reveal(self._target.url))
         except Exception:
             return "PostgreSQL"
-        port = given.get("port") or 5432
-        return f"{given.get('host') or 'localhost'}:{port}/{given.get('dbname') or given.get('user') or ''}"
+        port = parts.get("port") or 5432
+        return f"{parts.get('host') or 'localhost'}:{port}/{parts.get('dbname') or parts.get('user') or ''}"
 
 
 class Rows:

@@ -200,17 +200,17 @@ def _check_missing(table: TableName, facts: Facts, needed: Sequence[tuple[str, s
 
 def _check_types(table: TableName, facts: Facts, needed: Sequence[tuple[str, str]], title: str) -> None:
     for name, of in needed:
-        found, _, _, generated = facts[name]
+        actual, _, _, generated = facts[name]
         column = f"ALTER TABLE {table.text} ALTER COLUMN {_quote(name)}"
         if generated:
             raise DestinationError(
                 f"{title}: the column '{name}' is generated, so the sink cannot write it",
                 fix=f"write {column} DROP EXPRESSION",
             )
-        if not fits(of, found):
+        if not fits(of, actual):
             raise DestinationError(
                 f"{title}: the column '{name}' has the wrong type",
-                found=found,
+                found=actual,
                 expected=of,
                 fix=f"write {column} TYPE {of} USING {_quote(name)}::{of}; or name another table",
             )
