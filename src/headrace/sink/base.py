@@ -66,6 +66,8 @@ class Writer(Protocol):
     After an error the writer is closed, and a new one is made for the next attempt.
     """
 
+    unfinished: bool  # it keeps parts of a present state, and must be given the last one even if it has no changes
+
     def resume(self) -> str | None:
         """The cursor of the last batch that the destination itself recorded; None if it records none."""
 

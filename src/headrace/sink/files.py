@@ -44,6 +44,8 @@ class Record:
 class FilesWriter:
     """A folder that gets a file, or one for each date, with each batch."""
 
+    unfinished = False
+
     def __init__(self, sink: Sink, folder: Path) -> None:
         self._sink = sink
         self._folder = folder

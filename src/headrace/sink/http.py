@@ -32,6 +32,8 @@ class RefusedError(DestinationError):
 class HttpWriter:
     """A URL that gets each batch in one request."""
 
+    unfinished = False
+
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._poster = open_poster(sink, f"sink '{sink.name}'")

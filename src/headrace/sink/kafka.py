@@ -78,6 +78,8 @@ class KafkaTarget:
 class KafkaWriter:
     """A topic that gets the rows of a view, or the events of a stream."""
 
+    unfinished = False
+
     def __init__(self, sink: Sink, workspace: str) -> None:
         target = self._target = KafkaTarget.of(sink, workspace)
         self._client = Client(target.sink, target.topic, target.options)

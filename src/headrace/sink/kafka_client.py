@@ -89,7 +89,9 @@ class Client:
     def partitions(self, topic: str) -> list[int] | None:
         """The partitions of a topic; None if it does not exist. Never makes the broker create it."""
         try:
-            description = self._ask(lambda admin: admin.describe_topics(TopicCollection([topic]), request_timeout=REQUEST_S))
+            description = self._ask(
+                lambda admin: admin.describe_topics(TopicCollection([topic]), request_timeout=REQUEST_S)
+            )
         except KafkaException as error:
             if error.args[0].code() in _UNKNOWN_TOPIC:
                 return None

@@ -7,7 +7,7 @@ connection whether the last COMMIT took effect.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -23,15 +23,13 @@ from headrace.define.model import Mode, Sink
 from headrace.faults import fault_point
 from headrace.secrets import reveal, shown
 from headrace.sink.base import DestinationError, SinkBatch
-from headrace.sink.encode import KeyEncoder, json_text
 from headrace.sink.postgres_errors import explained
+from headrace.sink.postgres_rows import Rows
 from headrace.sink.postgres_table import EVENTS, KEY, ROWS, SETTLED_ROWS, Shape, TableName, ensure_table, table_number
-from headrace.types import Type
 
 PROGRESS = "headrace_sinks"
 BATCH = "headrace_batch"  # a temporary table
 STAGE = "headrace_stage_"  # + sink: the rows of a new version, until all of them are there
-NUL, NUL_SYMBOL = "\0", "\u2400"  # PostgreSQL refuses U+0000 in text; U+2400 is the picture of it
 LOCK_TIMEOUT_MS = 30_000
 KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000}
 
@@ -67,6 +65,8 @@ class Progress:
 class PostgresWriter:
     """A table that holds the rows of a view, or the events of a stream."""
 
+    unfinished: bool = False
+
     def __init__(self, sink: Sink, workspace: str) -> None:
         self._target = Target.of(sink, workspace)
         self._connection: Connection[Any] | None = None
@@ -81,17 +81,17 @@ class PostgresWriter:
             if progress.cursor is not None and table_number(connection, self._target.table) is None:
                 progress = Progress(None, staged=False)
                 self._record(connection, progress)
-        self._cursor = progress.cursor
+        self._cursor, self.unfinished = progress.cursor, progress.staged
         return self._cursor
 
     def write(self, batch: SinkBatch) -> None:
         """Write the rows and the cursor; a batch that is there already is not written again."""
         with self._explained() as connection:
             with connection.transaction():
-                self._write(connection, batch)
+                staged = self._write(connection, batch)
                 fault_point("sink.before_commit")
             fault_point("sink.after_commit")
-        self._cursor = batch.cursor
+        self._cursor, self.unfinished = batch.cursor, staged
 
     def forget(self) -> None:
         """Remove the sink's row of `headrace_sinks` and what is staged; its table stays."""
@@ -111,10 +111,11 @@ class PostgresWriter:
 
     # One transaction
 
-    def _write(self, connection: Connection[Any], batch: SinkBatch) -> None:
+    def _write(self, connection: Connection[Any], batch: SinkBatch) -> bool:
+        """Write, unless it is there already; returns whether a new version is still arriving."""
         progress = self._lock(connection)
         if progress.cursor == batch.cursor:
-            return  # the connection was lost after the COMMIT, before its reply came
+            return progress.staged  # the connection was lost after the COMMIT, before its reply came
         if progress.cursor != self._cursor:
             raise DestinationError(
                 f"sink '{self._target.sink}': another process has written to table {self._target.table}",
@@ -131,6 +132,7 @@ class PostgresWriter:
         else:
             staged = self._merge(connection, batch, rows, progress, first=first)
         self._record(connection, Progress(batch.cursor, staged))
+        return staged
 
     def _merge(
         self, connection: Connection[Any], batch: SinkBatch, rows: Rows, progress: Progress, *, first: bool
@@ -339,71 +341,6 @@ class PostgresWriter:
         return f"{parts.get('host') or 'localhost'}:{port}/{parts.get('dbname') or parts.get('user') or ''}"
 
 
-class Rows:
-    """The rows of a batch as COPY takes them; of several changes of one row only the last counts."""
-
-    def __init__(self, batch: SinkBatch, shape: Shape) -> None:
-        self.shape = shape
-        self.names = [name for name, _ in shape.types]
-        self.values: list[list[Any]] = []
-        self.deleted: list[str] = []  # keys
-        convert = [(name, _converter(of)) for name, of in batch.columns]
-        if shape.keyed:
-            encode = KeyEncoder(batch.columns, batch.keys)
-            for key, change in {row_key(encode(change.row)): change for change in batch.changes}.items():
-                if change.op == "delete":
-                    self.deleted.append(key)
-                else:
-                    self.values.append([*_values(change.row, convert), key, change.version, change.commit])
-            return
-        for change in batch.changes:
-            if change.op == "upsert":
-                place = (change.version, change.commit) if batch.keys else (change.commit, change.position)
-                self.values.append([*_values(change.row, convert), *place])
-
-    @property
-    def quoted(self) -> sql.Composed:
-        """The names of the columns."""
-        return sql.SQL(", ").join(map(sql.Identifier, self.names))
-
-    @property
-    def declared(self) -> sql.Composed:
-        """The columns with their types."""
-        columns = self.shape.types
-        return sql.SQL(", ").join(sql.SQL("{} {}").format(sql.Identifier(n), sql.SQL(of)) for n, of in columns)
-
-
-def row_key(key: bytes) -> str:
-    """What tells a row from others, a UUID: keys may be NULL, and longer than an entry of an index may be."""
-    return xxhash.xxh3_128_hexdigest(key)
-
-
 def _identity(cursor: str | None) -> str | None:
     """What the sink sends, as its cursor begins with: another definition has another one."""
     return cursor.partition(":")[0] if cursor else None
-
-
-Convert = Callable[[Any], Any]
-
-
-def _values(row: Any, convert: Sequence[tuple[str, Convert | None]]) -> list[Any]:
-    values = []
-    for name, function in convert:
-        value = row[name]
-        values.append(value if value is None or function is None else function(value))
-    return values
-
-
-def _converter(of: Type) -> Convert | None:
-    """What makes a value of ours one that PostgreSQL takes; None: it is one."""
-    if of.name == "STRING":
-        return _without_nul
-    if of.name == "ARRAY" and not of.inner.is_nested:
-        if of.inner.name != "STRING":
-            return None
-        return lambda items: [None if item is None else _without_nul(item) for item in items]
-    return json_text(of, NUL_SYMBOL) if of.is_nested else None
-
-
-def _without_nul(text: str) -> str:
-    return text.replace(NUL, NUL_SYMBOL) if NUL in text else text

@@ -217,7 +217,7 @@ class SinkRunner:
             batch = replace(batch, restarted=True)  # it starts over: the destination has rows from before
         place = replace(before, batch=before.batch + 1, cursor=batch.cursor)
         progress = replace(self._progress, place=place)
-        if batch.changes or batch.restarted:
+        if batch.changes or batch.restarted or (writer.unfinished and not batch.more):
             writer.write(replace(batch, cursor=place.to_text()))
             progress = replace(
                 progress,
