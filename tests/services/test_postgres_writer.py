@@ -51,9 +51,8 @@ def make_sink(name: str = "counts", mode: Mode = "update", **options: str) -> Si
 
 
 @pytest.fixture
-def sink(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> Sink:
-    """A table of a new database."""
-    monkeypatch.setenv("PG_URL", postgres.create_database())
+def sink(database_url: str) -> Sink:
+    """Of a new database."""
     return make_sink()
 
 
@@ -71,6 +70,15 @@ def close_writers() -> Iterator[None]:
     yield
     while _writers:
         _writers.pop().close()
+
+
+@pytest.fixture
+def database_url(postgres: Postgres, monkeypatch: pytest.MonkeyPatch, close_writers: None) -> Iterator[str]:
+    """A new database, dropped afterwards: each has a thousand files, which a server that was killed looks at."""
+    url = postgres.create_database()
+    monkeypatch.setenv("PG_URL", url)
+    yield url
+    postgres.execute(f"DROP DATABASE {url.rpartition('/')[2]} WITH (FORCE)")
 
 
 class Session:

@@ -1,0 +1,173 @@
+"""Sinks of a real server while it, PostgreSQL and Kafka are killed: nothing lost, nothing twice."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import psycopg
+import pytest
+
+from headrace.faults import VARIABLE
+from headrace.format import iso
+from headrace.sink.latest import LatestRows
+from tests.server import UpServer
+from tests.waiting import wait_until
+from tests.warm import Java, WarmServer
+
+from .running import Kafka, Postgres
+
+POINTS = ("sink.before_commit", "sink.after_commit", "sink.before_progress", "sink.after_progress")
+DATABASE_KILLS = 5
+CATCH_UP_S = 60
+SETTINGS = "lease_s = 2\nrehearse = false\nappend_every_ms = 0\n"
+DEFINITIONS = """
+CREATE STREAM clicks (id BIGINT NOT NULL, who STRING, at TIMESTAMP NOT NULL,
+  WATERMARK FOR at AS at - INTERVAL 10 SECONDS);
+CREATE MATERIALIZED VIEW per_minute AS
+  SELECT who, count(*) AS n, sum(id) AS ids FROM clicks GROUP BY who, window(at, '1 minute');
+CREATE SINK rows_to_table FROM per_minute WITH (connector = 'postgres', url = 'secret:PG_URL', table = 'per_minute');
+CREATE SINK events_to_table FROM clicks WITH (connector = 'postgres', url = 'secret:PG_URL', table = 'clicks',
+  batch.rows = 40);
+CREATE SINK rows_to_topic FROM per_minute WITH (connector = 'kafka', topic = '{rows}', create = true, partitions = 2,
+  properties.bootstrap.servers = '{servers}') FORMAT UPSERT ENCODE JSON;
+CREATE SINK events_to_topic FROM clicks WITH (connector = 'kafka', topic = '{events}', create = true,
+  delivery.guarantee = 'exactly-once', properties.bootstrap.servers = '{servers}', batch.rows = 40)
+  FORMAT PLAIN ENCODE JSON;
+"""
+
+
+class Flow:
+    """A workspace with sinks into both systems, and the events that were acknowledged."""
+
+    def __init__(self, java: Java, folder: Path, kafka: Kafka, url: str) -> None:
+        self._java, self._folder, self._kafka, self._url = java, folder, kafka, url
+        self.rows_topic, self.events_topic = (f"{name}-{time.monotonic_ns()}" for name in ("rows", "events"))
+        (folder / "definitions").mkdir()
+        (folder / "headrace.toml").write_text(SETTINGS)
+        definitions = DEFINITIONS.format(
+            rows=self.rows_topic, events=self.events_topic, servers=kafka.bootstrap_servers
+        )
+        (folder / "definitions" / "clicks.sql").write_text(definitions)
+        self.fault = folder / "fault"
+        self.fault.write_text("")
+        self._ids = 0
+        self._waiting: tuple[str, list[dict[str, Any]]] | None = None
+        self.server = self.start()
+
+    def start(self) -> WarmServer:
+        self.server = self._java.server(self._folder, **{VARIABLE: f"@{self.fault}", "PG_URL": self._url})
+        return self.server.wait_for_http()
+
+    def post(self, count: int = 30) -> None:
+        """Send events, or again those that were not acknowledged."""
+        if self._waiting is None:
+            first, self._ids = self._ids, self._ids + count
+            events = [
+                {"id": n, "who": None if n % 7 == 0 else f"who-{n % 5}", "at": f"2026-03-01T12:{n // 60 % 60:02}:00Z"}
+                for n in range(first, self._ids)
+            ]
+            self._waiting = (f"post-{first}", events)
+        key, events = self._waiting
+        self.server.post("clicks", events, key)
+        self._waiting = None
+
+    def post_until_dead(self) -> None:
+        deadline = time.monotonic() + 200
+        while self.server.process.poll() is None:
+            assert time.monotonic() < deadline, f"never reached: {self.server.log_tail()}"
+            try:
+                self.post()
+                time.sleep(0.2)  # a commit for each few posts
+            except httpx2.HTTPError:
+                time.sleep(0.1)  # it is dying
+
+    def caught_up(self) -> float:
+        """Wait until all four sinks have sent all; returns for how long."""
+        began = time.monotonic()
+        if self._waiting is not None:
+            self.post()
+        wait_until(lambda: self._viewed() == self._ids, 200, self.server.log_tail)
+        wait_until(lambda: self._table_ids() >= self._ids, CATCH_UP_S, lambda: self.server.get("/v1/sinks"))
+        wait_until(self._is_settled, CATCH_UP_S, lambda: self.server.get("/v1/sinks"))
+        return time.monotonic() - began
+
+    def _viewed(self) -> int:
+        return sum(row["n"] for row in self.server.rows("per_minute"))
+
+    def _table_ids(self) -> int:
+        try:
+            return int(self.query("SELECT count(DISTINCT id) FROM clicks")[0][0])
+        except psycopg.Error:
+            return 0
+
+    def _is_settled(self) -> bool:
+        sinks = self.server.get("/v1/sinks")["sinks"]
+        return all(sink["state"] == "running" and sink["behind_commits"] == 0 for sink in sinks)
+
+    def query(self, text: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self._url, autocommit=True) as connection:
+            return connection.execute(text.encode()).fetchall()
+
+    def check(self) -> None:
+        """Both tables and both topics are exactly what the server has."""
+        rows = self.server.rows("per_minute")
+        expected = {(row["who"], row["window_start"]): (row["n"], row["ids"]) for row in rows}
+        assert sum(n for n, _ in expected.values()) == self._ids
+        table = self.query("SELECT who, window_start, n, ids FROM per_minute")
+        assert len(table) == len(expected)
+        assert {(who, iso(start)): (n, int(ids)) for who, start, n, ids in table} == expected
+        ids = self.query("SELECT count(*), count(DISTINCT id), count(DISTINCT _position) FROM clicks")
+        assert ids == [(self._ids,) * 3], "each event once"
+        latest = LatestRows()
+        for message in self._kafka.messages(self.rows_topic):
+            latest.apply(message.key(), message.value(), message.headers())
+        assert {(r["who"], r["window_start"]): (r["n"], r["ids"]) for r in latest.rows()} == expected
+        events = Counter(json.loads(m.value() or "")["id"] for m in self._kafka.messages(self.events_topic))
+        assert len(events) == self._ids
+        assert set(events.values()) == {1}, "each event once"
+
+
+@pytest.fixture
+def flow(java: Java, tmp_path: Path, kafka: Kafka, postgres: Postgres) -> Iterator[Flow]:
+    url = postgres.create_database()
+    yield Flow(java, tmp_path, kafka, url)
+    UpServer.kill_all()
+    postgres.start()
+    postgres.execute(f"DROP DATABASE {url.rpartition('/')[2]} WITH (FORCE)")
+
+
+@pytest.mark.timeout(1500)
+def test_nothing_is_lost_or_twice_over_kills(flow: Flow, kafka: Kafka, postgres: Postgres) -> None:
+    flow.post()
+    flow.caught_up()
+    flow.check()
+    for point in POINTS:
+        flow.fault.write_text(f"{point}:2")
+        flow.post_until_dead()
+        flow.fault.write_text("")
+        flow.start()
+        flow.caught_up()
+        flow.check()
+    for _ in range(DATABASE_KILLS):
+        flow.post()
+        postgres.kill()
+        flow.post()
+        postgres.start()
+        flow.post()
+        assert flow.caught_up() < CATCH_UP_S
+    flow.check()
+    flow.post()
+    kafka.kill()
+    flow.post()
+    kafka.start()
+    flow.post()
+    flow.caught_up()
+    flow.check()
+    log = flow.server.log.read_text()
+    assert postgres.password not in log
