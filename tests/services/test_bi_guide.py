@@ -13,7 +13,7 @@ import pytest
 from headrace.define.catalog import parse
 from headrace.define.sinks import row_keys, row_types
 from headrace.sink.base import SinkBatch, SinkChange
-from headrace.sink.opening import open_writer
+from headrace.sink.postgres import PostgresWriter
 
 from .running import Postgres
 
@@ -38,7 +38,7 @@ def test_every_statement_of_the_guide(postgres: Postgres, monkeypatch: pytest.Mo
         for page in ("/home", "/cart", None)
     ]  # fmt: skip
     changes = [SinkChange("upsert", row, 1, 1) for row in rows]
-    writer = open_writer(sink, Path("/workspaces/shop"))
+    writer = PostgresWriter(sink, "shop")
     writer.resume()
     columns = tuple(row_types(view).items())
     writer.write(SinkBatch(sink.name, columns, row_keys(view), changes, "d:1:c", snapshot=True))
