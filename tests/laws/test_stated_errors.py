@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from headrace.aggregate import REGISTRY, Aggregate, Partial
-from headrace.aggregate.hashes import spark_hashes
+from headrace.aggregate.hashes import murmur, second_spark_hash, spark_hash, spark_hashes
+from headrace.aggregate.unique import ABSENT, FORMAT, KEPT, LIMIT, SETS
 from headrace.types import BIGINT, DOUBLE, STRING, Expression
 
 COUNT, PARTS = 60_000, 37
@@ -38,7 +39,18 @@ def sketch(aggregate: Aggregate, values: Any, parts: int) -> Partial:
         else:
             lists.append(pa.array(part).cast(of).to_pylist())
     partials = aggregate.lifts[0].run(pa.array(lists, pa.list_(of))).to_pylist()
-    return reduce(aggregate.merge, ((partial,) for partial in partials))
+    rest = [ABSENT] * (len(aggregate.columns) - 1)  # what only the batch layer fills
+    return reduce(aggregate.merge, ((partial, *rest) for partial in partials))
+
+
+def sets_of(values: Any, parts: int) -> list[bytes]:
+    """The sets of the values, cut into so many parts, as the batch layer has them."""
+    sets = []
+    for part in np.array_split(values, parts):
+        hashes = [of for value in part.tolist() for of in (spark_hash(value, BIGINT), second_spark_hash(value, BIGINT))]
+        halves = np.unique(murmur(np.array(hashes, dtype=np.int64))[0] >> np.uint64(1))
+        sets.append(FORMAT.to_bytes(8, "little") + len(halves).to_bytes(8, "little") + halves.tobytes())
+    return sets
 
 
 @EVERY
@@ -81,6 +93,39 @@ def test_distinct_counts_are_within_their_error(values: Any, parts: int, name: s
 def test_unique_counts_exactly_to_its_limit_and_tells_where_it_does_not() -> None:
     aggregate = REGISTRY["unique"]((Expression("x", BIGINT),))
     for count in (1, 2, 4095, 4096):
-        assert aggregate.present(sketch(aggregate, np.repeat(np.arange(count), 3), 3)) == count
+        partial = sketch(aggregate, np.repeat(np.arange(count), 3), 3)
+        assert (aggregate.present(partial), aggregate.is_exact(partial)) == (count, True)
     for count in (4097, 4200):
-        assert aggregate.present(sketch(aggregate, np.arange(count), 3)) > 4096
+        assert not aggregate.is_exact(sketch(aggregate, np.arange(count), 3))
+
+
+@EVERY
+@SPLITS
+def test_unique_is_exact_where_all_parts_come_from_the_batch_layer(values: Any, parts: int) -> None:
+    aggregate = REGISTRY["unique"]((Expression("x", BIGINT),))
+    by_speed, count = sketch(aggregate, values, parts), len(set(values.tolist()))
+    by_batch = (by_speed[0], reduce(SETS.pair, sets_of(values, parts)))
+    assert (aggregate.present(by_batch), aggregate.is_exact(by_batch)) == (count, True)
+    assert by_batch[1] == SETS.merge(sets_of(values[::-1], 3))
+    assert aggregate.agrees(by_batch, by_speed)
+    mixed = aggregate.merge(by_batch, by_speed)
+    assert aggregate.present(mixed) == aggregate.present(by_speed)
+    assert aggregate.is_exact(mixed) == (count <= KEPT)
+    if count > 1:
+        assert not aggregate.agrees((by_batch[0], sets_of(values[:1], 1)[0]), by_speed)
+
+
+def test_a_set_beyond_its_limit_is_absent_and_stays_so() -> None:
+    half = 2 * LIMIT // 2 + 1  # hashes
+    sets = [
+        FORMAT.to_bytes(8, "little")
+        + half.to_bytes(8, "little")
+        + np.arange(start, start + half, dtype="<u8").tobytes()
+        for start in (1, 1 + half)
+    ]
+    assert len(SETS.merge([sets[0], sets[0]])) == 16 + 8 * half
+    assert SETS.merge(sets) == SETS.merge([ABSENT, sets[0]]) == SETS.pair(sets[0], ABSENT) == ABSENT
+    lists = pa.array([[sets[0]], [sets[0], ABSENT], [ABSENT], sets], pa.list_(pa.binary()))
+    assert SETS.lists is not None
+    assert SETS.lists(lists).to_pylist() == [sets[0], ABSENT, ABSENT, ABSENT]
+    assert SETS.lists(lists.slice(1, 2)).to_pylist() == [ABSENT, ABSENT]

@@ -1,6 +1,6 @@
 """Mergeable summaries: each aggregate is one class, which the registry finds."""
 
-from headrace.aggregate.base import Aggregate, Example, Function, Partial, PartialColumn, Value
+from headrace.aggregate.base import Aggregate, BatchOnly, Example, Function, Partial, PartialColumn, Value
 from headrace.aggregate.merges import MAX, MIN, SUM, Merge
 from headrace.aggregate.registry import REGISTRY
 from headrace.aggregate.signature import Argument, Constant, Parameter
@@ -12,6 +12,7 @@ __all__ = [
     "SUM",
     "Aggregate",
     "Argument",
+    "BatchOnly",
     "Constant",
     "Example",
     "Function",

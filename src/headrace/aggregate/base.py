@@ -19,12 +19,22 @@ Partial = tuple[Any, ...]  # one item per column of the aggregate; None is the i
 
 
 @dataclass(frozen=True)
+class BatchOnly:
+    """Of a column that only the batch layer fills, and that may be left out where it would take too much memory."""
+
+    absent: str  # DuckDB's SQL for what stands in its place: whatever this is merged with, the result is the same
+    bytes_per_event: int  # at most
+    most_bytes: int  # of one value
+
+
+@dataclass(frozen=True)
 class PartialColumn:
     """A column that partials of an aggregate occupy in the store."""
 
     suffix: str  # "" for an aggregate with one column
     type: Type
     merge: Merge
+    batch_only: BatchOnly | None = None
 
 
 @dataclass(frozen=True)
@@ -58,10 +68,10 @@ class Aggregate(ABC):
 
     - definitions: `name`, `takes`, `constants`, `refuse`, `distinct`, `instead_of_distinct`, `other_names`;
     - reference pages: `summary`, `gives`, `signatures`, `approximate`;
-    - Spark jobs of both layers: `spark_sql`, and `ordered`, which decides what they read of the lake;
+    - Spark jobs of both layers: `spark_sql`, `batch_sql`, and `ordered`, which decides what they read of the lake;
     - the fused lane of the speed layer: `duckdb_sql`, `prepares` and `lifts`;
     - a store: `columns` with their merges, `functions`; the audit of the two layers: `agrees`;
-    - answers: `type`, `present`, `present_arrow`, `failure`, `narrow_type`, `empty`, `approximate`;
+    - answers: `type`, `present`, `present_arrow`, `failure`, `narrow_type`, `empty`, `approximate`, `is_exact`;
     - tests: `lift`, `merge`, `subtract`, which are the reference for Spark and the store, and `examples`.
     """
 
@@ -78,7 +88,7 @@ class Aggregate(ABC):
     distinct: ClassVar[str | None] = None  # the aggregate that name(DISTINCT …) is: itself where that changes nothing
     other_names: ClassVar[tuple[str, ...]] = ()  # in other systems; refused with the name to write
     approximate: ClassVar[str | None] = None  # the error bound in words, if it is approximate
-    exact_up_to: ClassVar[int | None] = None  # values of an approximate one that are not larger are exact
+    may_be_exact: ClassVar[bool] = False  # whether some values of an approximate one are exact: `is_exact` says which
     empty: ClassVar[Value] = None  # what is presented where there is no event
     # Whether ties are broken by the order of events: `lift` and `spark_columns` then also take, after the arguments,
     # the event time in microseconds and the position in the log, which no two events of a stream share.
@@ -201,8 +211,17 @@ class Aggregate(ABC):
         order = (event_time_us, position) if self.ordered else ()
         return self.spark_columns(*(expression.sql for expression in self.arguments), *order)
 
+    def batch_columns(self, *arguments: Any, **_: Any) -> tuple[str, ...]:
+        """`spark_columns` for the batch layer, of an aggregate with columns that only this layer fills."""
+        return self.spark_columns(*arguments)
+
+    def batch_sql(self, event_time_us: str, position: str) -> tuple[str, ...]:
+        """`batch_columns` with its arguments, as in `spark_sql`."""
+        order = (event_time_us, position) if self.ordered else ()
+        return self.batch_columns(*(expression.sql for expression in self.arguments), *order)
+
     def duckdb_columns(self, *arguments: Any, **_: Any) -> tuple[str, ...]:
-        """The same in DuckDB's SQL, of an aggregate that `has_duckdb_face`. Each argument is SQL."""
+        """`spark_columns` in DuckDB's SQL, of an aggregate that `has_duckdb_face`. Each argument is SQL."""
         raise NotImplementedError(f"{self.name} has no DuckDB face")
 
     def duckdb_sql(self, event_time_us: str, position: str) -> tuple[str, ...]:
@@ -263,6 +282,10 @@ class Aggregate(ABC):
     @abstractmethod
     def present(self, partial: Partial) -> Value:
         """The value of a partial in an answer."""
+
+    def is_exact(self, partial: Partial) -> bool:
+        """Whether the value of a partial is exact."""
+        return self.approximate is None
 
     @property
     def failure(self) -> str | None:

@@ -17,13 +17,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SEED = 42  # Spark's, for xxhash64
+SECOND_SEED = xxhash.xxh64_intdigest(struct.pack("<q", 1), seed=SEED)  # it continues with the hash of the first value
 MURMUR_SEED = 9001  # that of DataSketches
 EPOCH = datetime(1970, 1, 1)
 
 
 def spark_hash(value: Value, of: Type) -> int:
     """Spark's xxhash64 of one value, as a signed 64-bit integer."""
-    digest = xxhash.xxh64_intdigest(_hashed_bytes(value, of), seed=SEED)
+    return _signed(xxhash.xxh64_intdigest(_hashed_bytes(value, of), seed=SEED))
+
+
+def second_spark_hash(value: Value, of: Type) -> int:
+    """Spark's xxhash64(1L, value): another hash of the value, which does not depend on the first."""
+    return _signed(xxhash.xxh64_intdigest(_hashed_bytes(value, of), seed=SECOND_SEED))
+
+
+def _signed(digest: int) -> int:
     return digest - (1 << 64) if digest >> 63 else digest
 
 

@@ -27,6 +27,7 @@ from headrace.spark.jobs import Job
 
 REFRESH_S = 1.0
 ERROR = "error"  # in a cell without a value; the reason is below the table
+ESTIMATE = "~"  # before a value that is an estimate where others of its column are exact
 SCREENFUL = 50  # rows on a terminal, without --limit
 MISSING_SHOWN = 5  # keys of a lookup without rows
 Read = Callable[[Question, Job | None], Answer]
@@ -198,8 +199,14 @@ def render(answer: Answer, most: int | None = None) -> RenderableType:
     columns = [(i, name) for i, name in enumerate(names) if name not in unbounded]
     numbers = [name for name, of in answer.columns if of.is_numeric]
     failed = {(error.row, error.column) for error in answer.errors}
+    estimated = {(at, name) for name, places in answer.estimates.items() for at in places}
     cells = [
-        [ERROR if (at, name) in failed else _cell(name, row[i], is_key=i < keys) for i, name in columns]
+        [
+            ERROR
+            if (at, name) in failed
+            else ESTIMATE * ((at, name) in estimated) + _cell(name, row[i], is_key=i < keys)
+            for i, name in columns
+        ]
         for at, row in enumerate(rows)
     ]
     body: Any = make_table([name for _, name in columns], cells, numbers) if cells else Text("no rows")
@@ -246,7 +253,7 @@ def footer(answer: Answer) -> list[str]:
         keys = ", ".join(_key_text(key) for key in answer.missing[:MISSING_SHOWN])
         more = ", …" if len(answer.missing) > MISSING_SHOWN else ""
         lines.append(f"no rows for {plural(len(answer.missing), 'key')}: {keys}{more}")
-    lines += [f"{name}: {error}" for name, error in answer.approximate.items()]
+    lines += [f"{name}: {error}" for name, error in answer.stated_errors().items()]
     reasons = Counter((error.column, error.reason) for error in answer.errors)
     lines += [f"{ERROR} in {name} of {plural(count, 'row')}: {why}" for (name, why), count in reasons.items()]
     if answer.stalled:

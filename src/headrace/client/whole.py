@@ -44,6 +44,8 @@ def join(pages: Sequence[Answer]) -> Answer:
     stale = next((page for page in pages if page.freshness_ms is None), None)
     worst = stale or max(pages, key=lambda page: page.freshness_ms or 0)
     columns, values = _columns(pages)
+    starts = accumulate((len(page.values) for page in pages), initial=0)
+    placed = list(zip(pages, starts, strict=False))  # each with the place of its first row
     return replace(
         first,
         columns=columns,
@@ -56,11 +58,12 @@ def join(pages: Sequence[Answer]) -> Answer:
         events={layer: sum(page.events[layer] for page in pages) for layer in first.events},
         corrections=sum(page.corrections for page in pages),
         stalled=last.stalled,
-        errors=tuple(
-            replace(error, row=start + error.row)
-            for page, start in zip(pages, accumulate((len(page.values) for page in pages), initial=0), strict=False)
-            for error in page.errors
-        ),
+        approximate={name: error for page in pages for name, error in page.approximate.items()},
+        errors=tuple(replace(error, row=start + error.row) for page, start in placed for error in page.errors),
+        estimates={
+            name: tuple(start + row for page, start in placed for row in page.estimates.get(name, ()))
+            for name in dict.fromkeys(name for page in pages for name in page.estimates)
+        },
     )
 
 

@@ -242,12 +242,12 @@ class Batch:
         step = next_step(self._stream.name, self._table, start, MOST_ROWS, self._now())
         commits = (step.from_commit, step.to_commit)
         with slices.draft() as draft, self._table.reading(*commits) as files:
-            written = self._compute(version, files, commits, draft)
+            written = self._compute(version, files, commits, draft, batch=False)
             self._store.apply(step, {version.id: written})
         return True
 
     def _compute(
-        self, version: Version, files: Sequence[LakeFile], commits: tuple[int, int], target: Path
+        self, version: Version, files: Sequence[LakeFile], commits: tuple[int, int], target: Path, *, batch: bool = True
     ) -> list[str]:
         damage = damage_of(self._table.storage, files)
         if damage:
@@ -257,7 +257,7 @@ class Batch:
             return []
         spark = self._session()
         try:
-            written = self._job.write(self._table.storage, self._stream, version, files, commits, target)
+            written = self._job.write(self._table.storage, self._stream, version, files, commits, target, batch=batch)
         except Exception as error:
             if self.stopping.is_set() or self._suspects is None or is_transient(error) or is_disk_full(error):
                 raise

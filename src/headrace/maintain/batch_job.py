@@ -53,8 +53,13 @@ class BatchJob:
         files: Sequence[LakeFile],
         commits: tuple[int, int],
         target: Path,
+        *,
+        batch: bool = True,
     ) -> list[str]:
-        """Compute a version's partials of commits [from, to) into Parquet files below `target`; these files."""
+        """Compute a version's partials of commits [from, to) into Parquet files below `target`; these files.
+
+        `batch`: for a batch table, else for the speed layer.
+        """
         began = time.monotonic()
         rows = sum(file.rows for file in files)
         spark = self._derived()
@@ -63,7 +68,7 @@ class BatchJob:
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
         fields = [name for name, _ in version.view.reads]
         events = read_events(spark, storage, stream, files, commits, columns_for([version.view]), fields)
-        written = write_partials(events, stream, version, target)
+        written = write_partials(events, stream, version, target, batch=batch)
         if rows >= WORTH_MEASURING:
             self.rate = rows / (time.monotonic() - began)
         return written

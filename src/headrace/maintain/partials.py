@@ -58,15 +58,17 @@ def damage_of(storage: Storage, files: Sequence[LakeFile]) -> str | None:
     return f"lake file {damage}" if damage else None
 
 
-def write_partials(events: DataFrame, stream: Stream, version: Version, folder: Path) -> list[str]:
-    """Compute a version's partials of these events; the Parquet files that hold them."""
-    rows = partials(events, stream, version.view, version.base(stream.name).patience_ms)
+def write_partials(
+    events: DataFrame, stream: Stream, version: Version, folder: Path, *, batch: bool = False
+) -> list[str]:
+    """Compute a version's partials of these events, for a batch table or the speed layer; the files that hold them."""
+    rows = partials(events, stream, version.view, version.base(stream.name).patience_ms, batch=batch)
     rows.write.options(**WRITTEN).parquet(str(folder))
     return sorted(str(path) for path in folder.glob("*.parquet"))
 
 
-def partials(events: DataFrame, stream: Stream, view: View, patience_ms: int) -> DataFrame:
-    """One row per (key, pane), with the columns that a store merges."""
+def partials(events: DataFrame, stream: Stream, view: View, patience_ms: int, *, batch: bool = False) -> DataFrame:
+    """One row per (key, pane), with the columns that a store merges; `batch`: also those of the batch layer alone."""
     give_lifts(events.sparkSession, view)
     face = spark_face(stream, view)
     events = with_computed(events, face.computed)
@@ -81,7 +83,8 @@ def partials(events: DataFrame, stream: Stream, view: View, patience_ms: int) ->
     lifted: dict[str, str] = {}  # equal aggregates are computed once
     for column, written in zip(view.columns, face.view.columns, strict=True):
         names = [name for name, _ in partial_columns(column.aggregate)]
-        lifted.update(zip(names, written.aggregate.spark_sql(event_time_us, POSITION), strict=True))
+        sql = written.aggregate.batch_sql if batch else written.aggregate.spark_sql
+        lifted.update(zip(names, sql(event_time_us, POSITION), strict=True))
     columns += [F.expr(sql).alias(name) for name, sql in lifted.items()]
     keys = [F.expr(key.expression.sql).alias(key.name) for key in face.view.keys]
     grouped = events.groupBy(*keys, F.expr(pane).alias(PANE)).agg(*columns)
@@ -106,7 +109,7 @@ def _pane(stream: Stream, view: View) -> tuple[str, str | None]:
 def analyse(spark: SparkSession, stream: Stream, view: View) -> str | None:
     """Why Spark cannot run a view, in one sentence; None if it can, or if Java ended meanwhile. Runs no job."""
     try:
-        partials(spark.createDataFrame([], event_columns(stream, columns_for([view]))), stream, view, 0)
+        partials(spark.createDataFrame([], event_columns(stream, columns_for([view]))), stream, view, 0, batch=True)
     except Exception as error:  # AnalysisException and ParseException share no narrower base with a message
         return str(error).strip().splitlines()[0] if is_alive(spark) else None
     return None

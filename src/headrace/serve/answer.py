@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +49,15 @@ class Answer:
     stalled: str | None  # why the view cannot be updated
     errors: tuple[CellError, ...] = ()  # cells that are NULL because they cannot be computed
     missing: tuple[Mapping[str, Value], ...] | None = None  # of a lookup: the keys that have no row
+    # Of approximate columns that are exact in some rows: the places of the rows in which they are estimates.
+    estimates: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def stated_errors(self) -> dict[str, str]:
+        """The stated error of each approximate column, and in how many rows it is an estimate if not in all."""
+        return {
+            name: state_error(error, len(self.estimates.get(name, self.values)), len(self.values))
+            for name, error in self.approximate.items()
+        }
 
     def rows(self) -> list[dict[str, Value]]:
         """A dictionary per row: keys, window_start, window_end, columns, settled; on demand events, corrections."""
@@ -94,6 +103,7 @@ class Answer:
             "events": dict(self.events),
             "corrections": self.corrections,
             "approximate": dict(self.approximate),
+            "estimates": {name: list(rows) for name, rows in self.estimates.items()},
             "windows": dict(self.windows) if self.windows else None,
             "stalled": self.stalled,
             "errors": [asdict(error) for error in self.errors],
@@ -148,7 +158,13 @@ class Answer:
             stalled=content["stalled"],
             errors=tuple(CellError(**error) for error in content.get("errors", ())),
             missing=missing,
+            estimates={name: tuple(rows) for name, rows in content.get("estimates", {}).items()},
         )
+
+
+def state_error(error: str, estimated: int, rows: int) -> str:
+    """The stated error of a column that is an estimate in some rows and exact in the others."""
+    return error if estimated == rows else f"{error} in {estimated:,} of {rows:,} rows, exact in the others"
 
 
 def _apply(convert: Callable[[Any], Any] | None, value: Any) -> Any:

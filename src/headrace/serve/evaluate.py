@@ -14,9 +14,9 @@ from headrace.format import EPOCH
 from headrace.serve.answer import Answer
 from headrace.serve.lookup import arrange, too_many_rows
 from headrace.serve.plan import ReadPlan, plan
-from headrace.serve.present import exact_aggregates, next_cursor, present, result_columns
+from headrace.serve.present import next_cursor, present, result_columns
 from headrace.serve.question import DEFAULT_LIMIT, Question
-from headrace.serve.shape import Shaping, find_shaping, stated_errors
+from headrace.serve.shape import Shaping, estimated_rows, find_shaping, stated_errors
 from headrace.serve.times import iso_ms
 from headrace.serve.windows import COUNTS, compose
 from headrace.store.base import Snapshot, Store, Version
@@ -202,7 +202,8 @@ def _build_answer(
         freshness_reason=reason,
         events={"batch": presentation.batch_events, "speed": presentation.events - presentation.batch_events},
         corrections=presentation.corrections,
-        approximate=stated_errors(version.view, exact_aggregates(version.view, read_plan, presentation.values)),
+        approximate=stated_errors(version.view, presentation.estimates),
+        estimates=estimated_rows(version.view, presentation.estimates),
         windows=_window_bounds(read_plan) if version.view.window else None,
         stalled=version.stalled,
         errors=presentation.errors,

@@ -156,7 +156,7 @@ def _facts(answer: Answer) -> list[str]:
     ]
     if answer.missing:
         lines.append(f"no rows for {plural(len(answer.missing), 'key')}")
-    lines += [f"{name}: {error}" for name, error in answer.approximate.items()]
+    lines += [f"{name}: {error}" for name, error in answer.stated_errors().items()]
     if answer.stalled:
         lines.append(f"stalled: {answer.stalled}")
     if answer.next_cursor:

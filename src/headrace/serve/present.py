@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -36,6 +37,7 @@ class Presentation:
     batch_events: int  # those of the events that were read from batch tables
     wide: frozenset[str]  # sums of integers that do not fit BIGINT
     errors: tuple[CellError, ...]
+    estimates: Mapping[Aggregate, tuple[int, ...]]  # of aggregates that may be exact: the rows where they are not
 
 
 def present(version: Version, plan: ReadPlan, rows: list[Row], *, corrections: bool = False) -> Presentation:
@@ -65,7 +67,12 @@ def present(version: Version, plan: ReadPlan, rows: list[Row], *, corrections: b
     wide = _widen(version.view, values, len(plan.by) + len(bounds))
     events, corrected, batch_events = (sum(row[keys_end + at] for row in rows) for at in range(len(COUNTED)))
     errors = _errors(version.view, values, len(plan.by) + len(bounds))
-    return Presentation(values, events, corrected, batch_events, wide, errors)
+    estimates = {
+        aggregate: tuple(place for place, row in enumerate(rows) if not aggregate.is_exact(row[first:last]))
+        for aggregate, first, last in parts
+        if aggregate.may_be_exact
+    }
+    return Presentation(values, events, corrected, batch_events, wide, errors, estimates)
 
 
 def known_by(version: Version, plan: ReadPlan, row: Row) -> Row:
@@ -95,17 +102,6 @@ def _errors(view: View, values: list[Row], first: int) -> tuple[CellError, ...]:
         for name, at, reason in parts
         if row[at] is None
     )
-
-
-def exact_aggregates(view: View, plan: ReadPlan, values: list[Row]) -> list[Aggregate]:
-    """The approximate aggregates all of whose values in these rows are so small that they are exact."""
-    first = len(plan.by) + len(window_columns(view))
-    limits = [(at, column.aggregate) for at, column in enumerate(view.columns, first)]
-    return [
-        aggregate
-        for at, aggregate in limits
-        if aggregate.exact_up_to is not None and all(row[at] <= aggregate.exact_up_to for row in values)
-    ]
 
 
 def result_columns(

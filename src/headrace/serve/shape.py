@@ -5,7 +5,7 @@ Partials are merged and presented first; what a view or a question says about it
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -223,12 +223,32 @@ def _refuse_merged(condition: Expression, view: View, merged: Sequence[str], *, 
             )
 
 
-def stated_errors(view: View, exact: Collection[Aggregate] = ()) -> dict[str, str]:
+Estimates = Mapping[Aggregate, Sequence[int]]  # of aggregates that may be exact: the rows where they are not
+
+
+def estimated_rows(view: View, estimates: Estimates) -> dict[str, tuple[int, ...]]:
+    """The rows in which outputs are estimates, of those outputs that may be exact in others."""
+    rows = {aggregate_id(aggregate): places for aggregate, places in estimates.items() if places}
+    never = {
+        aggregate_id(c.aggregate) for c in view.columns if c.aggregate.approximate and not c.aggregate.may_be_exact
+    }
+    found = {}
+    for output in outputs_of(view) if rows else ():
+        names = {output.expression.sql, *names_in([output.expression])}
+        used = rows.keys() & names
+        if used and not names & never:
+            found[output.name] = tuple(sorted({place for name in used for place in rows[name]}))
+    return found
+
+
+def stated_errors(view: View, estimates: Estimates | None = None) -> dict[str, str]:
     """The stated error of each approximate output; of an expression, those of the aggregates in it.
 
-    `exact` are those that are exact in an answer.
+    With the `estimates` of an answer, those that are exact in all of its rows have none.
     """
-    approximate = [c.aggregate for c in view.columns if c.aggregate.approximate and c.aggregate not in exact]
+    approximate = [c.aggregate for c in view.columns if c.aggregate.approximate]
+    if estimates is not None:
+        approximate = [aggregate for aggregate in approximate if estimates.get(aggregate, True)]
     errors = {aggregate_id(aggregate): aggregate for aggregate in approximate}
     if not errors:
         return {}

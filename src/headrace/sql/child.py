@@ -20,7 +20,7 @@ import pyarrow as pa
 from headrace.sql.as_of import extract_as_of
 from headrace.sql.check import QueryError, check
 from headrace.sql.limits import clear_time_limit, forbid_opening, limit_from_start, limit_query
-from headrace.sql.load import load_view
+from headrace.sql.load import Loaded, load_view
 from headrace.sql.merging import SKETCH, no_sketch, register, rewrite
 from headrace.sql.wire import END, FORGET, JSON, RUN, SCHEMA, BrokenFrameError, Wire
 
@@ -99,14 +99,14 @@ def _run(wire: Wire, connection: duckdb.DuckDBPyConnection, request: dict[str, A
     merging = rewrite(connection, request["query"])
     if merging is not None:
         register(connection)
-    errors = {}
+    loaded = {}
     while reply != RUN:
-        errors[reply["view"]["name"]] = load_view(connection, reply, _pieces(wire), sketches=merging is not None)
+        loaded[reply["view"]["name"]] = load_view(connection, reply, _pieces(wire), sketches=merging is not None)
         reply = wire.expect(JSON).json()
     connection.execute("SET lock_configuration = true").fetchall()
     forbid_opening(request["timeout_s"], threads)
     try:
-        _answer(wire, connection, request if merging is None else {**request, "query": merging}, errors)
+        _answer(wire, connection, request if merging is None else {**request, "query": merging}, loaded)
     except duckdb.BinderException as error:
         if merging is not None and f'{SKETCH}" not found' in str(error):
             raise no_sketch(error) from error
@@ -121,7 +121,7 @@ def _pieces(wire: Wire) -> Iterator[pa.RecordBatch]:
 
 
 def _answer(
-    wire: Wire, connection: duckdb.DuckDBPyConnection, request: dict[str, Any], errors: dict[str, dict[str, int]]
+    wire: Wire, connection: duckdb.DuckDBPyConnection, request: dict[str, Any], loaded: dict[str, Loaded]
 ) -> None:
     """Send the rows up to the limits of rows and bytes; without a limit of rows, all of them or an error."""
     limit, most_bytes = request["limit"], request["most_bytes"]
@@ -155,7 +155,8 @@ def _answer(
             truncated, more = True, _count(reader, piece.num_rows - fitting.num_rows)
             break
     wire.send_end()
-    wire.send_json({"truncated": truncated, "more_rows": more, "errors": errors})
+    views = {name: asdict(table) for name, table in loaded.items()}
+    wire.send_json({"truncated": truncated, "more_rows": more, "views": views})
 
 
 def _count(reader: pa.RecordBatchReader, first: int) -> int | None:

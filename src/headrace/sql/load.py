@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -16,7 +18,7 @@ from headrace.define.shape import outputs_of
 from headrace.serve.columnar import order_column, present_columns, shape_columns
 from headrace.serve.plan import ReadPlan, plan
 from headrace.serve.question import Question
-from headrace.serve.shape import Shaping, find_shaping
+from headrace.serve.shape import Shaping, estimated_rows, find_shaping
 from headrace.serve.windows import COUNTS, compose
 from headrace.sql.as_of import quoted
 from headrace.sql.check import QueryError
@@ -26,6 +28,15 @@ from headrace.store.base import COUNTED, Base, Version
 MOST_ROWS = 5_000_000  # of a view
 ROWS_AT_ONCE = 20_000  # composed windows that become one piece
 FITS = "coalesce(min({0}) >= -9223372036854775808 AND max({0}) <= 9223372036854775807, true)"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a table of a view holds: rows, and of columns how many cells have no value, and how many are estimates."""
+
+    rows: int
+    errors: dict[str, int]
+    estimates: dict[str, int]
 
 
 def describe_version(version: Version) -> dict[str, Any]:
@@ -46,11 +57,10 @@ def load_view(
     most_rows: int = MOST_ROWS,
     *,
     sketches: bool = False,
-) -> dict[str, int]:
+) -> Loaded:
     """Create the table of a view from the batches of a snapshot, the first of which is empty.
 
-    With `sketches` it has more columns: those that functions merge. Returns how many cells without a value each
-    column has.
+    With `sketches` it has more columns: those that functions merge.
     """
     version = _read_version(description)
     read_plan = default_plan(version)
@@ -58,7 +68,7 @@ def load_view(
     table, rows = quoted(version.view.name), 0
     statement = f"CREATE TABLE {table} AS"
     failing = [column.name for column in version.view.columns if column.aggregate.failure]
-    errors = dict.fromkeys(failing, 0)
+    errors, estimates = dict.fromkeys(failing, 0), Counter[str]()
     for piece in _windows(version, read_plan, pieces):
         rows += piece.num_rows
         if rows > most_rows:
@@ -70,8 +80,11 @@ def load_view(
         presented = present_columns(version, read_plan, piece)
         for name in failing:
             errors[name] += presented.column(name).null_count
+        partials = _partials(version, read_plan, piece)
+        for name, places in estimated_rows(version.view, _estimates(partials)).items():
+            estimates[name] += len(places)
         if sketches:
-            for name, array in sketches_of(version.view, _single_partials(version, read_plan, piece)).items():
+            for name, array in sketches_of(version.view, partials).items():
                 presented = presented.append_column(name, array)
         shaped = presented if shaping is None else shape_columns(shaping, presented)
         connection.register("_piece", pa.Table.from_batches([shaped]))
@@ -81,18 +94,27 @@ def load_view(
     _narrow(connection, version.view)
     if shaping is not None:
         _order(connection, version.view, shaping)
-    return errors
+    return Loaded(rows, errors, dict(estimates))
 
 
-def _single_partials(version: Version, read_plan: ReadPlan, piece: pa.RecordBatch) -> dict[Aggregate, pa.Array]:
-    """The partials of each aggregate that has one column of them."""
+def _partials(version: Version, read_plan: ReadPlan, piece: pa.RecordBatch) -> dict[Aggregate, list[pa.Array]]:
+    """The columns of partials of each aggregate."""
     at, partials = 1 + len(read_plan.by) + len(COUNTED), {}
     for column in version.view.columns:
         width = len(column.aggregate.columns)
-        if width == 1:
-            partials[column.aggregate] = piece.column(at)
+        partials[column.aggregate] = piece.columns[at : at + width]
         at += width
     return partials
+
+
+def _estimates(partials: dict[Aggregate, list[pa.Array]]) -> dict[Aggregate, list[int]]:
+    """Of aggregates that may be exact, the rows in which they are not."""
+    found = {}
+    for aggregate, columns in partials.items():
+        if aggregate.may_be_exact:
+            rows = zip(*(column.to_pylist() for column in columns), strict=True)
+            found[aggregate] = [place for place, partial in enumerate(rows) if not aggregate.is_exact(partial)]
+    return found
 
 
 def _order(connection: duckdb.DuckDBPyConnection, view: View, shaping: Shaping) -> None:

@@ -14,7 +14,7 @@ import orjson
 import pyarrow as pa
 from duckdb.func import ARROW, SPECIAL
 
-from headrace.aggregate import REGISTRY, Aggregate
+from headrace.aggregate import REGISTRY, Aggregate, Partial
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.model import View
 from headrace.define.shape import outputs_of
@@ -51,7 +51,8 @@ def register(connection: duckdb.DuckDBPyConnection) -> None:
     # DuckDB would read annotations, some of which only type checkers can resolve: so it gets functions without any.
     for name, aggregate in COUNTS.items():
         count = _counting(aggregate)
-        connection.create_function(name, _plain(count), ["BLOB[]"], "BIGINT", type=ARROW, null_handling=SPECIAL)
+        of = f"STRUCT({', '.join(f'{part} BLOB' for part in _names(aggregate))})[]"
+        connection.create_function(name, _plain(count), [of], "BIGINT", type=ARROW, null_handling=SPECIAL)
     percentile: Any = lambda lists, shares: _percentile(lists, shares)  # noqa: E731 - as above
     takes: list[Any] = ["BLOB[]", "DOUBLE"]
     connection.create_function(PERCENTILE, percentile, takes, "DOUBLE", type=ARROW, null_handling=SPECIAL)
@@ -71,15 +72,17 @@ def no_sketch(error: Exception) -> QueryError:
     )
 
 
-def sketches_of(view: View, partials: dict[Aggregate, pa.Array]) -> dict[str, pa.Array]:
-    """The additional columns of a view: the sketches of each output that is presented from one."""
-    by_id = {aggregate_id(aggregate): (aggregate, array) for aggregate, array in partials.items()}
+def sketches_of(view: View, partials: dict[Aggregate, list[pa.Array]]) -> dict[str, pa.Array]:
+    """The additional columns of a view: the partials of each output that is presented from a sketch."""
+    by_id = {aggregate_id(aggregate): (aggregate, columns) for aggregate, columns in partials.items()}
     columns = {}
     for output in outputs_of(view):
         if output.expression.sql in by_id:
-            aggregate, array = by_id[output.expression.sql]
-            if f"{aggregate.name}{SUFFIX}" in (*COUNTS, PERCENTILE):
-                columns[f"{output.name}{SKETCH}"] = array
+            aggregate, parts = by_id[output.expression.sql]
+            if f"{aggregate.name}{SUFFIX}" in COUNTS:
+                columns[f"{output.name}{SKETCH}"] = pa.StructArray.from_arrays(parts, _names(aggregate))
+            elif f"{aggregate.name}{SUFFIX}" == PERCENTILE:
+                columns[f"{output.name}{SKETCH}"] = parts[0]
     return columns
 
 
@@ -123,18 +126,26 @@ def _use_sketches(call: dict[str, Any]) -> None:
     call.update(arguments=[{"name": "", "expression": gathered}, *arguments[1:]], filter=None, distinct=False)
 
 
-def _lists(array: pa.Array | pa.ChunkedArray) -> Iterator[list[bytes]]:
+def _names(aggregate: Aggregate) -> list[str]:
+    """Names of the columns of its partials, as parts of one column."""
+    return [f"part{at}" for at, _ in enumerate(aggregate.columns)]
+
+
+def _lists(array: pa.Array | pa.ChunkedArray) -> Iterator[list[Any]]:
     """The sketches of each list, without NULL."""
     for sketches in array.to_pylist():
         yield [sketch for sketch in sketches or () if sketch is not None]
 
 
 def _counting(aggregate: Aggregate) -> Callable[[pa.Array], pa.Array]:
-    merge = aggregate.columns[0].merge
+    merges = [(name, column.merge) for name, column in zip(_names(aggregate), aggregate.columns, strict=True)]
+
+    def merged(partials: list[dict[str, bytes | None]]) -> Partial:
+        parts = [(merge, [each[name] for each in partials if each[name] is not None]) for name, merge in merges]
+        return tuple(merge.merge(values) if values else None for merge, values in parts)
 
     def count(lists: pa.Array) -> pa.Array:
-        merged = ((merge.merge(sketches) if sketches else None,) for sketches in _lists(lists))
-        return pa.array(map(aggregate.present, merged), pa.int64())
+        return pa.array((aggregate.present(merged(partials)) for partials in _lists(lists)), pa.int64())
 
     return count
 

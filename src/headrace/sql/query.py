@@ -14,13 +14,14 @@ import pyarrow as pa
 from headrace.define.model import View
 from headrace.errors import HeadraceError, NotFoundError, SqlError, did_you_mean
 from headrace.format import Shown, iso, iso_us
+from headrace.serve.answer import state_error
 from headrace.serve.as_of import AsOf, read_as_of
 from headrace.serve.evaluate import Freshness, find_serving
 from headrace.serve.shape import stated_errors
 from headrace.sql.answer import ALL_ROWS, SqlAnswer, SqlLimit, make_table
 from headrace.sql.check import EXAMPLE, LONGEST_BYTES
 from headrace.sql.children import MOST_BYTES, Child, Children
-from headrace.sql.load import default_plan, describe_version
+from headrace.sql.load import Loaded, default_plan, describe_version
 from headrace.sql.wire import END, FORGET, JSON, RUN, SCHEMA, BrokenFrameError, Frame, Wire
 from headrace.store.base import Snapshot, Store, Version
 
@@ -105,7 +106,8 @@ def run_sql(
     views = {version.view.name: version.view for version in versions}
     views |= {name: view.version.view for name, view in as_of_views.items()}
     states = {
-        name: replace(state, errors=_errors(views[name], counts["errors"].get(name))) for name, state in states.items()
+        name: _with_counts(state, views[name], counts["views"][name]) if name in counts["views"] else state
+        for name, state in states.items()
     }
     versions += [view.version for view in as_of_views.values()]
     fresh_ms, reason = _least_fresh(states.values())
@@ -162,14 +164,24 @@ def _finish(child: Child, children: Children) -> tuple[pa.Table, list[str], dict
     counts = _receive(child, children)
     more = counts["more_rows"]
     row_counts = {"truncated": bool(counts["truncated"]), "more_rows": None if more is None else int(more)}
-    return table, types, {**row_counts, "errors": dict(counts["errors"])}
+    return table, types, {**row_counts, "views": {name: Loaded(**said) for name, said in counts["views"].items()}}
 
 
-def _errors(view: View, counted: Any) -> dict[str, dict[str, Any]]:
-    """The columns of a view with cells without a value, from how many the child counted of each."""
-    rows = counted if isinstance(counted, dict) else {}
-    reasons = {column.name: column.aggregate.failure for column in view.columns if rows.get(column.name)}
-    return {name: {"rows": int(rows[name]), "reason": reason} for name, reason in reasons.items()}
+def _with_counts(state: _ViewState, view: View, loaded: Loaded) -> _ViewState:
+    """The state with the columns that have cells without a value, and with what is exact, as the child counted."""
+    reasons = {column.name: column.aggregate.failure for column in view.columns if loaded.errors.get(column.name)}
+    # Those that are approximate in every row.
+    always = stated_errors(view, {c.aggregate: () for c in view.columns if c.aggregate.may_be_exact})
+    counts = {name: loaded.rows if name in always else loaded.estimates.get(name, 0) for name in state.approximate}
+    return replace(
+        state,
+        errors={name: {"rows": int(loaded.errors[name]), "reason": reason} for name, reason in reasons.items()},
+        approximate={
+            name: state_error(error, counts[name], loaded.rows)
+            for name, error in state.approximate.items()
+            if counts[name] or name in always
+        },
+    )
 
 
 @contextmanager

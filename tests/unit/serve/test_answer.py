@@ -77,6 +77,7 @@ def test_the_json_of_an_answer(store: DuckStore, tmp_path: Path) -> None:
         "freshness_reason": None,
         "events": {"batch": 0, "speed": 1},
         "corrections": 0,
+        "estimates": {},
         "windows": {"start": None, "end": None, "counted_from": None, "window_ms": 60_000, "every_ms": 60_000},
         "stalled": None,
         "errors": [],

@@ -21,9 +21,9 @@ from headrace.faults import fault_point
 from headrace.store.base import EVENTS, KEY_ID, PANE
 from headrace.store.duckdb.database import literal, run
 from headrace.store.duckdb.levels import PANES, floor_to, levels_of
-from headrace.store.duckdb.portions import Portion, cut, portion_bytes, stage
+from headrace.store.duckdb.portions import Portion, cut, cut_by, portion_bytes, stage
 from headrace.store.duckdb.sketches import register_functions
-from headrace.store.duckdb.tables import folded_columns, row_columns, stored_columns
+from headrace.store.duckdb.tables import batch_only_columns, folded_columns, row_columns, stored_columns
 
 FORMAT = 1  # of a batch table's file
 UNFINISHED = ".making"  # behind the name of what is not yet in place
@@ -84,10 +84,11 @@ def write_unfinished(
         ):
             run(connection, f"ATTACH {literal(unfinished)} AS made (TYPE duckdb)")
             source = _source(connection, view, partials, earlier)
-            portions = cut(connection, view, source, portion or portion_bytes(memory_mb)) if source else []
-            if len(portions) > 1:
-                source = stage(connection, source, spill / "staged")
-            content = _fill(connection, view, source, portions)
+            most = portion or portion_bytes(memory_mb)
+            portions = cut(connection, view, source, most) if source else []
+            if len(portions) > 1 or any(part.size > most for part in portions):
+                source = _stage(connection, view, source, spill / "staged")
+            content = _fill(connection, view, source, portions, most)
             _sign(connection, view, content)
             run(connection, "DETACH made")  # writes all of it into the file
         sync(unfinished)
@@ -143,9 +144,9 @@ def connect(spill: Path, memory_mb: int, threads: int) -> duckdb.DuckDBPyConnect
     return connection
 
 
-def read_files(view: View, files: Sequence[Path]) -> str:
-    """A query that gives every row of Parquet files of partials."""
-    return f"SELECT {stored_columns(view)} FROM read_parquet([{', '.join(map(literal, files))}])"
+def read_files(view: View, files: Sequence[Path], *, whole: bool = True) -> str:
+    """A query that gives every row of Parquet files of partials; unless `whole`, without what one layer alone fills."""
+    return f"SELECT {stored_columns(view, whole=whole)} FROM read_parquet([{', '.join(map(literal, files))}])"
 
 
 def _source(
@@ -159,17 +160,33 @@ def _source(
     return " UNION ALL ".join(parts)
 
 
-def _fill(connection: duckdb.DuckDBPyConnection, view: View, source: str, portions: Sequence[Portion]) -> Made:
-    """The tables, portion by portion of (key, pane), so that neither sketches nor sorting need all rows at once."""
-    levels = levels_of(view)
-    for table in (PANES, *(name for name, _ in levels)):
-        run(connection, _create(view, table))
+def _stage(connection: duckdb.DuckDBPyConnection, view: View, source: str, file: Path) -> str:
+    """The source sorted; without what only the batch layer fills, if memory is too small for that."""
+    try:
+        return stage(connection, source, file)
+    except duckdb.OutOfMemoryException:
+        if not batch_only_columns(view):
+            raise
+        return stage(connection, f"SELECT {stored_columns(view, whole=False)} FROM ({source})", file.with_name("less"))
+
+
+def _fill(
+    connection: duckdb.DuckDBPyConnection, view: View, source: str, portions: Sequence[Portion], most: int
+) -> Made:
+    """The tables, portion by portion of (key, pane), so that neither sketches nor sorting need all rows at once.
+
+    A portion with more than `most` bytes is cut again, for each table between the rows of that table.
+    """
+    tables = [(PANES, 1), *levels_of(view)]
+    for name, _ in tables:
+        run(connection, _create(view, name))
     for part in portions:
-        _insert(connection, view, PANES, f"({source})", PANE, part)
-        below = PANES
-        for name, ms in levels:
-            _insert(connection, view, name, f"made.{below}", floor_to(ms), part)
-            below = name
+        below = f"SELECT * FROM ({source})"
+        for name, ms in tables:
+            pieces = [part] if part.size <= most else cut_by(connection, view, below, part, ms, most)
+            for piece in pieces:
+                _insert(connection, view, name, f"({below})", floor_to(ms) if ms > 1 else PANE, piece)
+            below = f"SELECT * FROM made.{name}"
     rows, events = run(connection, f"SELECT count(*), coalesce(sum({EVENTS}), 0) FROM made.{PANES}")[0]
     return Made(int(rows), int(events))
 
@@ -182,11 +199,14 @@ def _insert(
     connection: duckdb.DuckDBPyConnection, view: View, table: str, source: str, pane: str, part: Portion
 ) -> None:
     """Fold a portion of the source and add it behind the portions before it: the table is sorted as a whole."""
-    run(
-        connection,
-        f"INSERT INTO made.{table} SELECT {folded_columns(view, pane)} FROM {source} "
-        f"WHERE {part.condition} GROUP BY {KEY_ID}, {pane} ORDER BY {KEY_ID}, {PANE}",
-    )
+    into = f"INSERT INTO made.{table} SELECT {folded_columns(view, pane)} FROM"
+    which = f"WHERE {part.condition} GROUP BY {KEY_ID}, {pane} ORDER BY {KEY_ID}, {PANE}"
+    try:
+        run(connection, f"{into} {source} {which}")
+    except duckdb.OutOfMemoryException:
+        if not batch_only_columns(view):
+            raise
+        run(connection, f"{into} (SELECT {stored_columns(view, whole=False)} FROM {source}) {which}")
 
 
 def _sign(connection: duckdb.DuckDBPyConnection, view: View, content: Made) -> None:

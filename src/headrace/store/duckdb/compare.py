@@ -42,7 +42,8 @@ def compare(
     judge = Judge(view, corrections=corrections)
     rows = events = 0
     spill = speed.with_name(f"{speed.name}.spill{UNFINISHED}")
-    batch, speed_rows = read_files(view, partials or [speed]), read_files(view, [speed])
+    # What only one layer fills is not compared.
+    batch, speed_rows = (read_files(view, files, whole=False) for files in (partials or [speed], [speed]))
     if not partials:
         batch += " WHERE false"
     try:

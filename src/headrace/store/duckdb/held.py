@@ -118,8 +118,11 @@ def pays(demand: Demand, rows: int | None) -> bool:
     lookups = max(demand.lookups, demand.before)
     if rows is None:
         return lookups >= FIRST_LOOKUPS
-    sketches = sum(part.merge.fold is None for _, part in partials_of(demand.version.view))
-    small = rows * (ROW_BYTES + SKETCH_BYTES * sketches) <= MOST_BYTES
+    parts = [part for _, part in partials_of(demand.version.view)]
+    sketches = sum(part.merge.fold is None and part.batch_only is None for part in parts)
+    sets = sum(part.batch_only.bytes_per_event for part in parts if part.batch_only)
+    events = sum(table.events for table in demand.version.batch)
+    small = rows * (ROW_BYTES + SKETCH_BYTES * sketches) + events * sets <= MOST_BYTES
     return small and rows <= lookups * ROWS_A_LOOKUP
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import duckdb
 from headrace.aggregate import PartialColumn
 from headrace.define.expression.computed import duckdb_name
 from headrace.define.model import View
-from headrace.store.base import KEY_ID, PANE
+from headrace.store.base import EVENTS, KEY_ID, PANE
 from headrace.store.columns import partials_of
 from headrace.store.duckdb.database import literal, run
 from headrace.store.duckdb.levels import LEVELS, floor_to
@@ -32,6 +32,7 @@ class Portion:
     last: str
     start_ms: int | None = None
     end_ms: int | None = None
+    size: int = 0  # bytes, about
 
     @property
     def condition(self) -> str:
@@ -69,27 +70,37 @@ def cut(connection: duckdb.DuckDBPyConnection, view: View, source: str, most: in
     DuckDB folds and sorts what it knows beyond its memory, but it keeps lists, of sketches too, within: only
     where there are some, rows are cut. Days are kept whole, so that hours and days can be folded portion by portion.
     """
-    sizes = [_size(duckdb_name(name), part) for name, part in partials_of(view)]
-    if not any(sizes):
+    if not any(_size(duckdb_name(name), part) for name, part in partials_of(view)):
         return [ALL]
-    weight = " + ".join([str(ROW_BYTES), *(f"coalesce({size}, 0)" for size in sizes if size)])
     prefix = f"left(CAST({KEY_ID} AS VARCHAR), {PREFIX_DIGITS})"
-    query = f"SELECT {prefix}, CAST(sum({weight}) AS BIGINT) FROM ({source}) GROUP BY ALL ORDER BY ALL"
+    query = f"SELECT {prefix}, CAST(sum({_weight(view)}) AS BIGINT) FROM ({source}) GROUP BY ALL ORDER BY ALL"
     portions = []
     for first, last, size in _gathered(run(connection, query), most):
-        if size <= most:
-            portions.append(Portion(first, last))
-            continue
-        where = Portion(first, last).condition
-        day = floor_to(DAY_MS)
-        query = f"SELECT {day}, CAST(sum({weight}) AS BIGINT) FROM ({source}) WHERE {where} GROUP BY ALL ORDER BY ALL"
-        days = _gathered(run(connection, query), most)
-        portions += [Portion(first, last, start_ms, last_ms + DAY_MS) for start_ms, last_ms, _ in days]
+        part = Portion(first, last, size=size)
+        portions += [part] if size <= most else cut_by(connection, view, source, part, DAY_MS, most)
     return portions
+
+
+def cut_by(
+    connection: duckdb.DuckDBPyConnection, view: View, source: str, part: Portion, span_ms: int, most: int
+) -> list[Portion]:
+    """The portion as smaller ones, between spans of so many ms: of at most so many bytes, or of one span."""
+    span = floor_to(span_ms)
+    query = f"SELECT {span}, CAST(sum({_weight(view)}) AS BIGINT) FROM ({source}) WHERE {part.condition} GROUP BY ALL"
+    spans = _gathered(run(connection, f"{query} ORDER BY ALL"), most)
+    return [replace(part, start_ms=start, end_ms=last + span_ms, size=size) for start, last, size in spans]
+
+
+def _weight(view: View) -> str:
+    """SQL for about how many bytes of a row a fold gathers."""
+    sizes = (_size(duckdb_name(name), part) for name, part in partials_of(view))
+    return " + ".join([str(ROW_BYTES), *(f"coalesce({size}, 0)" for size in sizes if size)])
 
 
 def _size(column: str, part: PartialColumn) -> str | None:
     """SQL for about how many bytes a partial adds to those that a fold gathers; None if it gathers none."""
+    if part.batch_only:  # without reading it: one may be larger than all else
+        return f"least({EVENTS} * {part.batch_only.bytes_per_event}, {part.batch_only.most_bytes})"
     if part.type.name == "ARRAY":
         return f"strlen(CAST({column} AS VARCHAR))"
     return f"octet_length({column})" if part.merge.fold is None else None

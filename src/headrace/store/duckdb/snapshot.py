@@ -23,6 +23,8 @@ from headrace.store.duckdb.log import read_cells, read_followers, read_log, read
 from headrace.store.duckdb.tables import (
     SPANS,
     TableSource,
+    batch_only_bytes,
+    batch_only_columns,
     changed,
     count_groups,
     few,
@@ -39,6 +41,7 @@ from headrace.store.selection import Selection
 
 FEW = 4_000  # rows that are folded in Python
 PIECE = 20_000  # rows that are read at once: sketches have up to 4 kB each
+MOST_BATCH_ONLY = 512 << 20  # bytes of columns that only the batch layer fills: more of them are left out
 
 
 class DuckSnapshot:
@@ -94,14 +97,13 @@ class DuckSnapshot:
         return int(run(self._connection, f"SELECT coalesce(sum({column}), 0) FROM {table}")[0][0])
 
     def fold(self, version: Version, selection: Selection) -> pa.Table:
-        sources = self._sources(version)
-        query, parameters = fold(version.view, sources, self._resolve(version, sources, selection))
+        sources, selection = self._reading(version, selection)
+        query, parameters = fold(version.view, sources, selection)
         table: pa.Table = self._connection.sql(query, params=parameters).to_arrow_table()
         return table
 
     def pieces(self, version: Version, selection: Selection, *, ordered: bool) -> pa.RecordBatchReader:
-        sources = self._sources(version)
-        selection = self._resolve(version, sources, selection)
+        sources, selection = self._reading(version, selection)
         query, parameters = fold(version.view, sources, selection, ordered=ordered)
         reader: pa.RecordBatchReader = self._connection.sql(query, params=parameters).to_arrow_reader(PIECE)
         return reader
@@ -118,7 +120,10 @@ class DuckSnapshot:
             rows = self._first_rows(version, sources, selection, selection.limit)
             if len(rows) == selection.limit:
                 return rows
-        return run(self._connection, *fold(version.view, sources, selection))
+        return self._folded(version, sources, selection)
+
+    def _folded(self, version: Version, sources: list[TableSource], selection: Selection) -> list[Row]:
+        return run(self._connection, *fold(version.view, self._bounded(version, sources, selection), selection))
 
     def _few_rows(self, version: Version, sources: list[TableSource], selection: Selection) -> list[Row]:
         """The rows of some keys, at most FEW + 1: those that are held, or from the tables."""
@@ -127,7 +132,7 @@ class DuckSnapshot:
         rows = held.find(version.view, selection, FEW) if held else None
         if rows is not None:
             return rows
-        query, parameters = few(version.view, sources, selection, FEW + 1)
+        query, parameters = few(version.view, self._bounded(version, sources, selection), selection, FEW + 1)
         return self._database.run_again(self._connection, query, parameters)
 
     def _read_whole(self, demand: Demand, sources: list[TableSource]) -> HeldRows | None:
@@ -169,7 +174,7 @@ class DuckSnapshot:
             cut = selection.next_edge(bucket) if selection.edges else bucket + selection.bucket_ms
             end = cut if end is None else min(cut, end)
         near = replace(selection, panes=(start, end))
-        return run(self._connection, *fold(version.view, sources, near))
+        return self._folded(version, sources, near)
 
     def kept(self, kind: str) -> dict[str, str]:
         return read_kept(self._connection, kind)
@@ -187,8 +192,7 @@ class DuckSnapshot:
         return read_cells(self._connection, version, after, upto)
 
     def changed(self, version: Version, selection: Selection, spans: pa.Table) -> list[tuple[Any, ...]]:
-        sources = self._sources(version)
-        selection = self._resolve(version, sources, selection)
+        sources, selection = self._reading(version, selection)
         query, parameters = changed(version.view, sources, selection)
         self._connection.register(SPANS, spans)
         try:
@@ -211,6 +215,21 @@ class DuckSnapshot:
         run(
             self._connection, f"COPY (SELECT {columns} FROM {duckdb_name(table)}) TO {literal(target)} (FORMAT parquet)"
         )
+
+    def _reading(self, version: Version, selection: Selection) -> tuple[list[TableSource], Selection]:
+        """What to read for a selection, and the selection with its edges."""
+        sources = self._sources(version)
+        selection = self._resolve(version, sources, selection)
+        return self._bounded(version, sources, selection), selection
+
+    def _bounded(self, version: Version, sources: list[TableSource], selection: Selection) -> list[TableSource]:
+        """The sources, without what only the batch layer fills where that would take too much memory."""
+        columns = [of for _, of in batch_only_columns(version.view)]
+        events = sum(table.events for table in version.batch)
+        if sum(of.bytes_per_event for of in columns) * events <= MOST_BATCH_ONLY:  # each event is in one row at most
+            return sources
+        size = run(self._connection, *batch_only_bytes(version.view, sources, selection))[0][0]
+        return sources if size <= MOST_BATCH_ONLY else [replace(source, whole=False) for source in sources]
 
     def _resolve(self, version: Version, sources: list[TableSource], selection: Selection) -> Selection:
         """The selection, with the edges of its calendar for the panes that are there."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headrace.aggregate import PartialColumn, Value
+from headrace.aggregate import BatchOnly, PartialColumn, Value
 from headrace.define.expression.computed import duckdb_name, duckdb_type
 from headrace.define.model import View
 from headrace.store.base import BATCH_EVENTS, BUCKET, CORRECTIONS, COUNTED, EVENTS, FROM, KEY_ID, PANE, TO
@@ -38,6 +38,7 @@ class TableSource:
 
     name: str  # as SQL writes it: of a speed table, or of a batch table's file
     batch: bool
+    whole: bool = True  # else what only the batch layer fills is left out
 
 
 def speed_table(view: str, home: int, from_commit: int, stream_at: int = 0) -> str:
@@ -74,11 +75,32 @@ def counted(*names: str) -> list[str]:
     return [f"CAST(sum({name}) AS BIGINT) AS {name}" for name in names]
 
 
-def stored_columns(view: View) -> str:
-    """The columns of partials as Spark writes them, as expressions that give each its type in the store."""
+def stored_columns(view: View, *, whole: bool = True) -> str:
+    """The columns of partials as Spark writes them, as expressions that give each its type in the store.
+
+    Unless `whole`, what only the batch layer fills is left out.
+    """
     keys = [(duckdb_name(key.name), duckdb_type(key.expression.type)) for key in view.keys]
     columns = [f"CAST({KEY_ID} AS UUID) AS {KEY_ID}", PANE, *(f"CAST({name} AS {of}) AS {name}" for name, of in keys)]
-    return ", ".join([*columns, EVENTS, CORRECTIONS, *(duckdb_name(name) for name, _ in partials_of(view))])
+    partials = [_read_column(name, part, whole=whole) for name, part in partials_of(view)]
+    return ", ".join([*columns, EVENTS, CORRECTIONS, *partials])
+
+
+def _read_column(name: str, part: PartialColumn, *, whole: bool) -> str:
+    left_out = None if whole else part.batch_only
+    return f"{left_out.absent} AS {duckdb_name(name)}" if left_out else duckdb_name(name)
+
+
+def batch_only_columns(view: View) -> list[tuple[str, BatchOnly]]:
+    """The columns of a view that only the batch layer fills."""
+    return [(name, part.batch_only) for name, part in partials_of(view) if part.batch_only]
+
+
+def batch_only_bytes(view: View, sources: Sequence[TableSource], selection: Selection) -> tuple[str, list[Any]]:
+    """A query for how many bytes these columns have in the selected rows, at most."""
+    sizes = [f"least({EVENTS} * {of.bytes_per_event}, {of.most_bytes})" for _, of in batch_only_columns(view)]
+    batch = [source for source in sources if source.batch]
+    return _select(view, batch, selection, [f"CAST(coalesce(sum({' + '.join(sizes)}), 0) AS BIGINT)"])
 
 
 def folded_columns(view: View, pane: str = PANE) -> str:
@@ -197,10 +219,9 @@ def rows_of(
     conditions = _conditions(view, selection, parameters)
     id = f"CAST({KEY_ID} AS BLOB) AS {KEY_ID}, " if with_id else ""
     counts = ", ".join(map(duckdb_name, [PANE, *selection.by, EVENTS, CORRECTIONS]))
-    partials = ", ".join(duckdb_name(name) for name, _ in shown_partials(view))
     # Without a subquery around the tables, since planning that takes longer than reading the rows of a key.
     queries = [
-        f"SELECT {id}{counts}, {table.batch_events}, {partials} FROM {table.name}"
+        f"SELECT {id}{counts}, {table.batch_events}, {table.read(shown_partials(view))} FROM {table.name}"
         + _where([*table.conditions, *conditions])
         for table in _tables(view, sources, selection)
     ]
@@ -259,9 +280,9 @@ def _select(
 ) -> tuple[str, list[Any]]:
     parameters: list[Any] = []
     conditions = _conditions(view, selection, parameters)
-    columns = ", ".join(name for name, _ in row_columns(view))
+    fixed, partials = ", ".join([*_fixed(view), EVENTS, CORRECTIONS]), partials_of(view)
     rows = " UNION ALL ".join(
-        f"SELECT {columns}, {table.batch_events} FROM {table.name}{_where(table.conditions)}"
+        f"SELECT {fixed}, {table.batch_events}, {table.read(partials)} FROM {table.name}{_where(table.conditions)}"
         for table in _tables(view, sources, selection)
     )
     joined = f" JOIN {_edges(selection.edges)}" if selection.edges else ""
@@ -292,14 +313,23 @@ class _Table:
     name: str
     conditions: tuple[str, ...]
     batch_events: str
+    whole: bool = True
+
+    def read(self, partials: Iterable[tuple[str, PartialColumn]]) -> str:
+        """SQL for these columns of its rows."""
+        return ", ".join(_read_column(name, part, whole=self.whole) for name, part in partials)
 
 
 def _tables(view: View, sources: Sequence[TableSource], selection: Selection) -> list[_Table]:
     none, all_of_them = f"CAST(0 AS BIGINT) AS {BATCH_EVENTS}", f"{EVENTS} AS {BATCH_EVENTS}"
     tables = [_Table(source.name, (), none) for source in sources if not source.batch]
-    batch = [source.name for source in sources if source.batch]
+    batch = [source for source in sources if source.batch]
     parts = parts_of(view, selection) if batch else []
-    return tables + [_Table(f"{name}.{part.table}", part.conditions, all_of_them) for name in batch for part in parts]
+    return tables + [
+        _Table(f"{source.name}.{part.table}", part.conditions, all_of_them, source.whole)
+        for source in batch
+        for part in parts
+    ]
 
 
 def _where(conditions: Sequence[str]) -> str:

@@ -244,7 +244,7 @@ def _sentence(content: Content) -> str:
     parts = [f"Shown: {content.what}"]
     if corrections:
         parts.append(f"{plural(corrections, 'correction')} by late events")
-    parts += [f"{name} {error}" for name, error in content.answer.approximate.items()]
+    parts += [f"{name} {error}" for name, error in content.answer.stated_errors().items()]
     parts += sorted({f"error in {error.column}: {error.reason}" for error in content.answer.errors})
     return "; ".join(parts) + "."
 
