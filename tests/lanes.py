@@ -36,6 +36,7 @@ WARM = (  # servers on one Java
     "faults/test_takeover.py",
     "surfaces/test_edits.py",
     "surfaces/test_kept_workspace.py",
+    "surfaces/test_unique.py",
 )
 ALONE = ("docs/test_tutorial.py", "surfaces/test_demo.py", "surfaces/test_up.py")
 # Fast ones, then long ones, so that the lanes end alike.

@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
+from headrace.aggregate import Aggregate
 from tests.aggregates import column
 
 from ..laws.cases import TYPES
@@ -18,15 +19,30 @@ DDL = ", ".join(["keep BOOLEAN", *(f"{column(of)} {of}" for of in TYPES), "time 
 
 
 def test_both_faces_agree(spark: Any) -> None:
+    _check(spark, cases(), batch=False)
+
+
+def test_both_faces_agree_about_what_only_the_batch_layer_fills(spark: Any) -> None:
+    every = {name: each for name, each in cases().items() if any(part.batch_only for part in each.columns)}
+    assert every
+    for aggregate, ours, theirs in _check(spark, every, batch=True):
+        assert aggregate.is_exact(ours)
+        for part, value, other in zip(aggregate.columns, ours, theirs, strict=True):
+            # The engines may write one and the same set in different forms.
+            assert value == other or part.merge.merge([value, other]) == part.merge.merge([other, other]), aggregate
+
+
+def _check(spark: Any, every: dict[str, Aggregate], *, batch: bool) -> list[tuple[Aggregate, Any, Any]]:
+    """Each aggregate, with the partials of Spark and of Python, which agree, of each group."""
     rows = [(*row, row[0] % 3, position) for position, row in enumerate(generated_rows())]
     names = ["grp", "keep", *map(column, TYPES), "time", "position"]
     events = spark.createDataFrame(rows, f"grp INT, {DDL}").repartition(3)
-    every = cases()
     columns = [
         F.expr(sql).alias(f"{name}_{i}")
         for name, aggregate in every.items()
-        for i, sql in enumerate(aggregate.spark_sql("time", "position"))
+        for i, sql in enumerate((aggregate.batch_sql if batch else aggregate.spark_sql)("time", "position"))
     ]
+    found = []
     for group in events.groupBy("grp").agg(*columns).collect():
         own = [dict(zip(names, row, strict=True)) for row in rows if row[0] == group.grp]
         for name, aggregate in every.items():
@@ -36,12 +52,15 @@ def test_both_faces_agree(spark: Any) -> None:
             partials = (aggregate.lift(*(row[column] for column in inputs)) for row in passing)
             theirs = reduce(aggregate.merge, partials, aggregate.zero)
             assert aggregate.agrees(ours, theirs), (aggregate, aggregate.present(ours), aggregate.present(theirs))
+            found.append((aggregate, ours, theirs))
+    return found
 
 
 def test_spark_types_are_those_that_the_store_expects(spark: Any) -> None:
     empty = spark.createDataFrame([], DDL)
     for aggregate in cases().values():
-        for part, sql in zip(aggregate.columns, aggregate.spark_sql("time", "position"), strict=True):
+        faces = [aggregate.spark_sql("time", "position"), aggregate.batch_sql("time", "position")]
+        for part, sql in {(part, sql) for face in faces for part, sql in zip(aggregate.columns, face, strict=True)}:
             spark_type = empty.agg(F.expr(sql).alias("x")).schema["x"].dataType.simpleString().upper()
             assert spark_type == str(part.type).upper().replace(": ", ":").replace(", ", ","), (aggregate, part)
 

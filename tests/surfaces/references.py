@@ -106,15 +106,17 @@ failed does not use up its key. `/v1/tokens/TOKEN?wait=30s` waits until every vi
  "next_cursor": null, "more_rows": 0, "view": "traffic", "version": 1,
  "as_of": {"commits": {"visits": 1}, "newest_event": "2026-03-01T12:10:00Z", "at": "2026-03-01T12:10:02.5Z"},
  "freshness_ms": 0, "freshness_reason": null, "events": {"batch": 0, "speed": 2}, "corrections": 0,
- "approximate": {"visitors": "within 3.3 % in 95 of 100 answers; exact below about 200"},
+ "approximate": {"visitors": "within 3.3 % in 95 of 100 answers; exact below about 200"}, "estimates": {},
  "windows": {"start": null, "end": null, "window_ms": 60000, "every_ms": 60000, "counted_from": null},
  "stalled": null, "errors": [], "columns": [{"name": "page", "type": "STRING"}]}
 ```
 
 `freshness_ms` is the age of the oldest accepted event that is not in the answer. It is 0 when all are, and null when
 unknown; `freshness_reason` then says why. `settled` means that the window is past the stream's patience; later events
-still count, as corrections. `errors` lists the cells without a value, which are null: `{"row": 0, "column": "users",
-"reason": "count(DISTINCT user) has more than 10,000 different values; use approx_count_distinct(user), …"}`.
+still count, as corrections. `approximate` has the stated error of each approximate column. A column of `unique` is in
+it only if one of its values is an estimate; `estimates` then lists the rows of these values, from 0:
+`{"visitors": [0, 3]}` means that all other rows are exact. `errors` lists the cells without a value, which are null:
+`{"row": 0, "column": "users", "reason": "count(DISTINCT user) has more than 10,000 different values; use …"}`.
 
 **Server-sent events.** `GET /v1/streams/{stream}/tail` and, with `Accept: text/event-stream`,
 `GET /v1/subscriptions/{name}/events` reply with events as they come ([subscriptions](subscriptions.md)). An error after

@@ -82,7 +82,7 @@ def _hashes_of(value: bytes) -> Any:
     import numpy as np  # not for definitions: it takes 0.1 s to import
 
     if value[1] == COMPRESSED:
-        from datasketches import compact_theta_sketch
+        from datasketches import compact_theta_sketch  # loads numpy: not for definitions
 
         value = bytes(compact_theta_sketch.deserialize(value).serialize())
     return np.frombuffer(value, dtype="<u8", offset=HASH_BYTES * (value[0] & 0x3F))
@@ -90,7 +90,8 @@ def _hashes_of(value: bytes) -> Any:
 
 def _merge_lists_of_sets(lists: pa.Array) -> pa.Array:
     """The merge of each list: in the speed layer all are absent, which costs nothing here."""
-    import numpy as np  # not for definitions: it takes 0.1 s to import
+    # They take 0.1 s to import: not for definitions.
+    import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 

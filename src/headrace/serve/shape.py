@@ -232,13 +232,13 @@ def estimated_rows(view: View, estimates: Estimates) -> dict[str, tuple[int, ...
     never = {
         aggregate_id(c.aggregate) for c in view.columns if c.aggregate.approximate and not c.aggregate.may_be_exact
     }
-    found = {}
+    estimated = {}
     for output in outputs_of(view) if rows else ():
         names = {output.expression.sql, *names_in([output.expression])}
         used = rows.keys() & names
         if used and not names & never:
-            found[output.name] = tuple(sorted({place for name in used for place in rows[name]}))
-    return found
+            estimated[output.name] = tuple(sorted({place for name in used for place in rows[name]}))
+    return estimated
 
 
 def stated_errors(view: View, estimates: Estimates | None = None) -> dict[str, str]:

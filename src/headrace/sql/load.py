@@ -109,12 +109,12 @@ def _partials(version: Version, read_plan: ReadPlan, piece: pa.RecordBatch) -> d
 
 def _estimates(partials: dict[Aggregate, list[pa.Array]]) -> dict[Aggregate, list[int]]:
     """Of aggregates that may be exact, the rows in which they are not."""
-    found = {}
+    estimates = {}
     for aggregate, columns in partials.items():
         if aggregate.may_be_exact:
             rows = zip(*(column.to_pylist() for column in columns), strict=True)
-            found[aggregate] = [place for place, partial in enumerate(rows) if not aggregate.is_exact(partial)]
-    return found
+            estimates[aggregate] = [place for place, partial in enumerate(rows) if not aggregate.is_exact(partial)]
+    return estimates
 
 
 def _order(connection: duckdb.DuckDBPyConnection, view: View, shaping: Shaping) -> None:

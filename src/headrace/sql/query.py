@@ -164,7 +164,7 @@ def _finish(child: Child, children: Children) -> tuple[pa.Table, list[str], dict
     counts = _receive(child, children)
     more = counts["more_rows"]
     row_counts = {"truncated": bool(counts["truncated"]), "more_rows": None if more is None else int(more)}
-    return table, types, {**row_counts, "views": {name: Loaded(**said) for name, said in counts["views"].items()}}
+    return table, types, {**row_counts, "views": {name: Loaded(**fields) for name, fields in counts["views"].items()}}
 
 
 def _with_counts(state: _ViewState, view: View, loaded: Loaded) -> _ViewState:

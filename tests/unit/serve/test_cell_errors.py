@@ -101,7 +101,8 @@ def test_sql_has_null_and_counts_the_cells(store: Store, view: View) -> None:
         assert version is not None
         table = snapshot.fold(version, Selection(("k0",), bucket_ms=60_000))
     batches = [table.schema.empty_table().to_batches() or [], table.to_batches()]
-    errors = load_view(connection, describe_version(version), iter([piece for pieces in batches for piece in pieces]))
+    pieces = iter([piece for pieces in batches for piece in pieces])
+    errors = load_view(connection, describe_version(version), pieces).errors
     assert errors == dict.fromkeys(NAMES, 1)
     assert connection.sql("SELECT count_distinct, collect_list FROM v ORDER BY k0").fetchall() == [
         (3, [0, 1, 2]),
