@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import reduce
 from typing import Any
 
@@ -10,6 +11,8 @@ from pyspark.sql import Row
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from headrace.aggregate import Aggregate
+from headrace.aggregate.hashes import second_spark_hash, spark_hash
+from headrace.types import decimal
 from tests.aggregates import column
 
 from ..laws.cases import TYPES
@@ -54,6 +57,15 @@ def _check(spark: Any, every: dict[str, Aggregate], *, batch: bool) -> list[tupl
             assert aggregate.agrees(ours, theirs), (aggregate, aggregate.present(ours), aggregate.present(theirs))
             found.append((aggregate, ours, theirs))
     return found
+
+
+def test_hashes_of_wide_decimals_are_those_of_spark(spark: Any) -> None:
+    of = decimal(38, 6)
+    texts = ("0", "-0.000128", "0.000128", "-0.032768", "-0.000001", "12345678901234567890123456789012.123456")
+    for text in (*texts, "-12345678901234567890123456789012.123457"):
+        (row,) = spark.sql(f"SELECT xxhash64(x), xxhash64(1L, x) FROM (SELECT CAST('{text}' AS {of}) AS x)").collect()
+        value = Decimal(text)
+        assert (row[0], row[1]) == (spark_hash(value, of), second_spark_hash(value, of)), text
 
 
 def test_spark_types_are_those_that_the_store_expects(spark: Any) -> None:

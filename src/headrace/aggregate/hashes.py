@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import xxhash
 
 from headrace.aggregate.base import Function, Value
+from headrace.aggregate.merges import EXACT
 from headrace.types import BIGINT, Type
 
 if TYPE_CHECKING:
@@ -74,10 +75,11 @@ def _hashed_bytes(value: Value, of: Type) -> bytes:
         case "DOUBLE":
             return struct.pack("<d", value + 0.0)
         case "DECIMAL":
-            unscaled = int(Decimal(value).scaleb(of.scale))
+            unscaled = int(EXACT.scaleb(Decimal(value), of.scale))
             if of.precision <= 18:
                 return struct.pack("<q", unscaled)
-            return unscaled.to_bytes((unscaled.bit_length() + 8) // 8, "big", signed=True)
+            bits = (unscaled if unscaled >= 0 else ~unscaled).bit_length()
+            return unscaled.to_bytes(bits // 8 + 1, "big", signed=True)  # as few bytes as hold its sign, too
         case _:
             return struct.pack("<q", value)
 
