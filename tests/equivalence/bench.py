@@ -140,7 +140,7 @@ class Bench:
         """Let the time of the stream go on by so much, as an append without events does; returns what it is then."""
         at = self.table.state
         assert at.time_us is not None, "only a stream with events has a time"
-        self.table.commit(at, at.position, at.newest_us, [], idle_us=at.time_us + time_us)
+        self.append.commit_idle(at, at.time_us + time_us)
         return at.time_us + time_us
 
     def lines(self, *, dead: bool) -> list[tuple[bytes, str | None]]:

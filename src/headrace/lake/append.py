@@ -175,9 +175,21 @@ class Append:
             idle_us = None if stopping.is_set() else self._idle.advance(at, timeout_ms)
             if idle_us is None:
                 return
-            self._table.commit(at, at.position, at.newest_us, [], idle_us=idle_us)
-            self._note_lateness(at, ())
+            self.commit_idle(at, idle_us)
         self._on_commit()
+
+    def commit_idle(self, at: LakeState, idle_us: int) -> None:
+        """A commit without events, which says what the time of the stream is."""
+        if self._companion:  # there is nothing to compute, but it learns that this commit has no events
+            self._companion.plan(self._stream, at)
+            self._companion.offer(at.next_commit, ())
+        try:
+            self._table.commit(at, at.position, at.newest_us, [], idle_us=idle_us)
+        except BaseException:
+            if self._companion:
+                self._companion.withdraw(at.next_commit)
+            raise
+        self._note_lateness(at, ())
 
     def _next_ranges(self, spark: SparkSession) -> list[Range]:
         """The ranges of the next micro-batch, one task each; none if there are no new events."""
